@@ -1,0 +1,31 @@
+//! The words every chain shares: no I/O, no SDK, no async runtime.
+//!
+//! - [`network`]: the chains of the interface and the facts about each
+//! - [`address`], [`tx`], [`asset`]: who, where and what, as bytes with one text form each
+//! - [`block`]: blocks, headers, the tip, and what proves them
+//! - [`source`]: what a watcher reads of a chain, and how a read fails
+//! - [`endpoint`]: the health of the nodes behind a source
+//! - [`retry`]: how long to wait before trying again
+//!
+//! Promises: a value that parses prints back to one canonical text; amounts are integers in base units.
+#![warn(missing_docs)]
+#![deny(clippy::wildcard_enum_match_arm, clippy::float_arithmetic)]
+
+pub mod address;
+pub mod asset;
+pub mod block;
+pub mod endpoint;
+pub mod network;
+pub mod retry;
+pub mod source;
+pub mod tx;
+
+pub use address::Address;
+pub use asset::{AssetId, AssetTransfer, number_equal_legs};
+pub use block::{Block, BlockHash, BlockRef, Header, Proof, Tip};
+pub use endpoint::{EndpointState, EndpointStatus, Endpoints};
+pub use network::{Asset, Chain, Family, Finality, Network};
+pub use retry::Retry;
+pub use ruint::aliases::U256;
+pub use source::{BlockSource, Fate, SourceError, SourceErrorKind};
+pub use tx::{TxId, TxLife, TxRef};

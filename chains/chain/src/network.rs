@@ -1,0 +1,165 @@
+//! The chains of the interface, and the facts of each: what a network's TOML holds.
+//!
+//! A family is a behaviour and therefore code; a network is a fact and therefore data.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::AssetId;
+
+/// A network of the interface's `Chain` enum. `CHAIN_UNSPECIFIED` is no chain and does not parse.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[expect(missing_docs, reason = "the names are the interface's own")]
+pub enum Chain {
+    EthereumMainnet,
+    PolygonMainnet,
+    EthereumTestnet,
+    OptimismSepolia,
+    BaseMainnet,
+    BaseSepolia,
+    OptimismMainnet,
+    PolygonAmoy,
+    SolanaMainnet,
+    SolanaDevnet,
+}
+
+/// How a chain behaves: one crate each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Family {
+    /// Accounts of 20 bytes, receipts, a header that commits to both.
+    Evm,
+    /// Slots, owners of 32 bytes, signatures.
+    Solana,
+}
+
+/// The text names no chain of the interface.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("unknown chain {0:?}; the chains are {names}", names = Chain::names())]
+pub struct UnknownChain(pub String);
+
+impl Chain {
+    /// Every chain, in the order of the interface.
+    pub const ALL: [Chain; 10] = [
+        Chain::EthereumMainnet,
+        Chain::PolygonMainnet,
+        Chain::EthereumTestnet,
+        Chain::OptimismSepolia,
+        Chain::BaseMainnet,
+        Chain::BaseSepolia,
+        Chain::OptimismMainnet,
+        Chain::PolygonAmoy,
+        Chain::SolanaMainnet,
+        Chain::SolanaDevnet,
+    ];
+
+    /// The name on the wire, for example `BASE_MAINNET`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Chain::EthereumMainnet => "ETHEREUM_MAINNET",
+            Chain::PolygonMainnet => "POLYGON_MAINNET",
+            Chain::EthereumTestnet => "ETHEREUM_TESTNET",
+            Chain::OptimismSepolia => "OPTIMISM_SEPOLIA",
+            Chain::BaseMainnet => "BASE_MAINNET",
+            Chain::BaseSepolia => "BASE_SEPOLIA",
+            Chain::OptimismMainnet => "OPTIMISM_MAINNET",
+            Chain::PolygonAmoy => "POLYGON_AMOY",
+            Chain::SolanaMainnet => "SOLANA_MAINNET",
+            Chain::SolanaDevnet => "SOLANA_DEVNET",
+        }
+    }
+
+    /// The family the chain belongs to.
+    pub const fn family(self) -> Family {
+        match self {
+            Chain::EthereumMainnet
+            | Chain::PolygonMainnet
+            | Chain::EthereumTestnet
+            | Chain::OptimismSepolia
+            | Chain::BaseMainnet
+            | Chain::BaseSepolia
+            | Chain::OptimismMainnet
+            | Chain::PolygonAmoy => Family::Evm,
+            Chain::SolanaMainnet | Chain::SolanaDevnet => Family::Solana,
+        }
+    }
+
+    fn names() -> String {
+        Chain::ALL.map(Chain::name).join(", ")
+    }
+}
+
+impl fmt::Display for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Chain {
+    type Err = UnknownChain;
+
+    fn from_str(text: &str) -> Result<Self, UnknownChain> {
+        Chain::ALL.into_iter().find(|chain| chain.name() == text).ok_or_else(|| UnknownChain(text.to_owned()))
+    }
+}
+
+/// When a block counts as one that can no longer be replaced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Finality {
+    /// The node's `finalized` tag.
+    Finalized,
+    /// The node's `safe` tag.
+    Safe,
+    /// `n` blocks on top: with 12 and a newest block 100, block 88 is final.
+    Confirmations(u64),
+}
+
+/// One asset that is credited on a network.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Asset {
+    /// What moves: the native currency or a token contract.
+    pub id: AssetId,
+    /// The ticker shown to clients, from our own registry and never from the chain.
+    pub symbol: String,
+    /// How many decimals the major unit has: 18 means that 10^18 base units are one.
+    pub decimals: u8,
+}
+
+/// The facts of one network.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Network {
+    /// Its name in the interface.
+    pub chain: Chain,
+    /// CAIP-2, for example `eip155:8453`: part of every deposit's id, so it never changes.
+    pub chain_ref: String,
+    /// The usual time between two blocks, in milliseconds.
+    pub block_time_ms: u64,
+    /// What CONFIRMED waits for.
+    pub finality: Finality,
+    /// The native currency first, then the listed tokens.
+    pub assets: Vec<Asset>,
+}
+
+impl Network {
+    /// The listed asset with this id, if there is one.
+    pub fn asset(&self, id: &AssetId) -> Option<&Asset> {
+        self.assets.iter().find(|asset| asset.id == *id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_chain_parses_from_its_name_and_unspecified_does_not() {
+        for chain in Chain::ALL {
+            assert_eq!(chain.name().parse(), Ok(chain));
+        }
+        let error = "CHAIN_UNSPECIFIED".parse::<Chain>().unwrap_err().to_string();
+        assert!(error.starts_with("unknown chain \"CHAIN_UNSPECIFIED\"; the chains are ETHEREUM_MAINNET, "));
+        assert!("base_mainnet".parse::<Chain>().is_err());
+    }
+}

@@ -1,0 +1,128 @@
+//! Transactions: their id, and what keeps one from landing twice.
+
+use std::fmt;
+
+use crate::Address;
+
+/// A transaction's identity on its chain.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum TxId {
+    /// An EVM transaction hash.
+    Evm([u8; 32]),
+    /// The first signature of a Solana transaction.
+    Solana([u8; 64]),
+}
+
+/// What a transaction uses up when it lands. Stored at first sight: an orphaned transaction cannot be asked for later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TxLife {
+    /// EVM: the signer's account and its nonce. Exactly one transaction with this pair ever lands.
+    Nonce {
+        /// The signer (not the sender of a token inside the transaction).
+        signer: Address,
+        /// Its nonce.
+        nonce: u64,
+    },
+}
+
+/// A transaction and what is needed to learn its fate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TxRef {
+    /// Its id.
+    pub id: TxId,
+    /// What it uses up.
+    pub life: TxLife,
+}
+
+/// A stored transaction id or life that cannot be read back.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum TxError {
+    /// Neither 32 nor 64 bytes.
+    #[error("a transaction id of {0} bytes")]
+    IdLength(usize),
+    /// A tag or length that no version wrote.
+    #[error("a stored transaction life of {0} bytes with an unknown form")]
+    Life(usize),
+}
+
+impl TxId {
+    /// The bytes: 32 for EVM, 64 for Solana.
+    pub fn as_bytes(&self) -> &[u8] {
+        match self {
+            TxId::Evm(hash) => hash,
+            TxId::Solana(signature) => signature,
+        }
+    }
+
+    /// From stored bytes; their length tells the family.
+    ///
+    /// # Errors
+    /// Any length but 32 and 64.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, TxError> {
+        if let Ok(hash) = bytes.try_into() {
+            Ok(TxId::Evm(hash))
+        } else if let Ok(signature) = bytes.try_into() {
+            Ok(TxId::Solana(signature))
+        } else {
+            Err(TxError::IdLength(bytes.len()))
+        }
+    }
+}
+
+impl fmt::Display for TxId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TxId::Evm(hash) => f.write_str(&hex::encode_prefixed(hash)),
+            TxId::Solana(signature) => f.write_str(&bs58::encode(signature).into_string()),
+        }
+    }
+}
+
+impl TxLife {
+    const NONCE: u8 = 1;
+
+    /// The stored form: a tag, then for `Nonce` 8 bytes of nonce (big endian) and the signer's bytes.
+    pub fn to_bytes(self) -> Vec<u8> {
+        match self {
+            TxLife::Nonce { signer, nonce } => {
+                [&[TxLife::NONCE], nonce.to_be_bytes().as_slice(), signer.as_bytes()].concat()
+            }
+        }
+    }
+
+    /// Reads the stored form.
+    ///
+    /// # Errors
+    /// A tag or length that no version wrote.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, TxError> {
+        let unknown = || TxError::Life(bytes.len());
+        let (tag, rest) = bytes.split_first().ok_or_else(unknown)?;
+        let (nonce, signer) = rest.split_first_chunk::<8>().ok_or_else(unknown)?;
+        if *tag != TxLife::NONCE {
+            return Err(unknown());
+        }
+        let signer = Address::from_bytes(signer).map_err(|_| unknown())?;
+        Ok(TxLife::Nonce { signer, nonce: u64::from_be_bytes(*nonce) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_and_lives_survive_storage() {
+        for id in [TxId::Evm([7; 32]), TxId::Solana([9; 64])] {
+            assert_eq!(TxId::from_bytes(id.as_bytes()), Ok(id));
+        }
+        let life = TxLife::Nonce { signer: Address::Evm([3; 20]), nonce: u64::MAX - 1 };
+        assert_eq!(TxLife::from_bytes(&life.to_bytes()), Ok(life));
+        assert_eq!(TxId::from_bytes(&[1; 31]), Err(TxError::IdLength(31)));
+        assert_eq!(TxLife::from_bytes(&[9; 29]), Err(TxError::Life(29)));
+    }
+
+    #[test]
+    fn a_hash_prints_in_lower_case_hex() {
+        assert_eq!(TxId::Evm([0xab; 32]).to_string(), format!("0x{}", "ab".repeat(32)));
+    }
+}

@@ -1,0 +1,88 @@
+//! What can go wrong with an EVM chain, and whether it may pass.
+//!
+//! Promises: every error names its chain, and endpoint and block where there are any; transient or permanent is
+//! decided in [`EvmError::is_permanent`] and nowhere else; no text holds more of a URL than host and port.
+
+use landfall_chain::{BlockRef, Chain, SourceError};
+
+/// A failure of this crate.
+#[derive(Debug, thiserror::Error)]
+pub enum EvmError {
+    #[error("{chain} is no EVM chain")]
+    NotEvm { chain: Chain },
+    #[error("{chain}: chain_ref {chain_ref:?} has not the form eip155:<chain id>")]
+    ChainRef { chain: Chain, chain_ref: String },
+    #[error("{chain}: no endpoint is configured; set chains.{chain}.rpc")]
+    NoUrl { chain: Chain },
+    /// `position` counts from 1, as people do. The URL itself is not told: it may hold secrets.
+    #[error("{chain}: rpc url {position} {reason}; check chains.{chain}.rpc")]
+    Url { chain: Chain, position: usize, reason: &'static str },
+    #[error("{chain}: the HTTP client cannot be built: {reason}")]
+    Client { chain: Chain, reason: String },
+    #[error(
+        "endpoint {endpoint} serves chain id {served}, but {chain} is chain id {expected}; check chains.{chain}.rpc"
+    )]
+    WrongChain { chain: Chain, endpoint: String, served: u64, expected: u64 },
+    /// The reasons of all of them, as they stand in their statuses.
+    #[error("{reasons}")]
+    AllQuarantined { chain: Chain, reasons: String },
+    #[error("{chain}: endpoint {endpoint} failed {method}: {reason}")]
+    Call { chain: Chain, endpoint: String, method: &'static str, reason: String },
+    #[error("{chain}: endpoint {endpoint} gave an unusable answer to {method}: {reason}")]
+    Answer { chain: Chain, endpoint: String, method: &'static str, reason: String },
+    #[error("{chain}: endpoint {endpoint} gave block {block}, which is not proved: {check}")]
+    ProofFailed { chain: Chain, endpoint: String, block: BlockRef, check: Check },
+    #[error(
+        "{chain}: block {block} holds {what} of type {kind:#04x}, which this version of landfall cannot prove; \
+         an upgrade is needed"
+    )]
+    UpgradeNeeded { chain: Chain, block: BlockRef, what: &'static str, kind: u64 },
+    #[error("{chain}: {what} is not of an EVM chain")]
+    Foreign { chain: Chain, what: String },
+}
+
+/// One check of a block's content against its header. Indexes count from 0 within the block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Check {
+    #[error(
+        "the header does not hash to it; the endpoint lies, or the chain has a header field that this version of \
+         landfall does not know"
+    )]
+    HeaderHash,
+    #[error("transaction {0} does not hash to its stated hash")]
+    TransactionHash(usize),
+    #[error("the transactions do not make up the header's transactionsRoot")]
+    TransactionsRoot,
+    #[error("{transactions} transactions, but {receipts} receipts")]
+    ReceiptCount { transactions: usize, receipts: usize },
+    #[error("receipt {0} belongs to another transaction, place or block")]
+    ReceiptPlace(usize),
+    #[error("the logs of receipt {0} belong to another block, or their indexes have a gap")]
+    LogPlace(usize),
+    #[error("the receipts do not make up the header's receiptsRoot")]
+    ReceiptsRoot,
+}
+
+impl EvmError {
+    /// Whether trying again is useless until a person acts.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            EvmError::NotEvm { .. }
+            | EvmError::ChainRef { .. }
+            | EvmError::NoUrl { .. }
+            | EvmError::Url { .. }
+            | EvmError::Client { .. }
+            | EvmError::WrongChain { .. }
+            | EvmError::AllQuarantined { .. }
+            | EvmError::UpgradeNeeded { .. }
+            | EvmError::Foreign { .. } => true,
+            EvmError::Call { .. } | EvmError::Answer { .. } | EvmError::ProofFailed { .. } => false,
+        }
+    }
+}
+
+impl From<EvmError> for SourceError {
+    fn from(error: EvmError) -> Self {
+        if error.is_permanent() { SourceError::permanent(error) } else { SourceError::transient(error) }
+    }
+}

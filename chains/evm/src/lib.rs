@@ -1,0 +1,30 @@
+//! EVM chains: reads blocks over JSON-RPC and proves them.
+//!
+//! - [`mod@networks`]: the facts of each network, embedded from `networks/*.toml`
+//! - [`source`]: [`EvmSource`], the crate's `BlockSource`; two HTTP requests for any number of blocks
+//! - `pool`: which endpoint is asked, its chain id, its state
+//! - `rpc`: JSON-RPC batches over HTTP, and what of a failure may be told
+//! - `wire`, `hex`: the answers as borrowed structs that hold only what is needed
+//! - `proof`, `encode`, `rlp`: header hash, transactions root and receipts root, recomputed
+//! - `legs`: the creditable movements of a proved block
+//! - [`error`]: what can go wrong; transient or permanent is decided there and nowhere else
+//!
+//! Promises: no block leaves this crate unproved; no secret of a URL leaves it at all; bad input never panics.
+#![deny(clippy::float_arithmetic)]
+
+pub mod error;
+pub mod networks;
+pub mod source;
+
+mod encode;
+mod hex;
+mod legs;
+mod pool;
+mod proof;
+mod rlp;
+mod rpc;
+mod wire;
+
+pub use error::EvmError;
+pub use networks::{network, networks};
+pub use source::EvmSource;

@@ -1,0 +1,180 @@
+//! The EVM networks, embedded: one file per network in `networks/`.
+//!
+//! Promises: every EVM chain of the interface has exactly one, and each file says only what is known to this
+//! version (an unknown key is an error). Contracts are written in EIP-55 and refused otherwise.
+//! A new token of Circle's, or a new network of the interface, is a change to these files and to no code.
+
+use landfall_chain::{Address, Asset, AssetId, Chain, Family, Finality, Network};
+use serde::Deserialize;
+
+const FILES: [&str; 8] = [
+    include_str!("../networks/ethereum_mainnet.toml"),
+    include_str!("../networks/polygon_mainnet.toml"),
+    include_str!("../networks/ethereum_testnet.toml"),
+    include_str!("../networks/optimism_sepolia.toml"),
+    include_str!("../networks/base_mainnet.toml"),
+    include_str!("../networks/base_sepolia.toml"),
+    include_str!("../networks/optimism_mainnet.toml"),
+    include_str!("../networks/polygon_amoy.toml"),
+];
+
+/// The embedded networks, in the order of the interface.
+pub fn networks() -> Vec<Network> {
+    FILES.into_iter().map(|text| parse(text).expect("embedded, and every file is parsed by a test")).collect()
+}
+
+/// The embedded network of `chain`; `None` for a chain of another family.
+pub fn network(chain: Chain) -> Option<Network> {
+    networks().into_iter().find(|network| network.chain == chain)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    chain: Chain,
+    chain_id: u64,
+    block_time_ms: u64,
+    finality: Rule,
+    confirmations: Option<u64>,
+    native: Currency,
+    #[serde(default)]
+    assets: Vec<Token>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Rule {
+    Finalized,
+    Safe,
+    Confirmations,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Currency {
+    symbol: String,
+    decimals: u8,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Token {
+    symbol: String,
+    contract: String,
+    decimals: u8,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum FileError {
+    #[error(transparent)]
+    Toml(#[from] toml::de::Error),
+    #[error("finality {rule:?} and confirmations {count:?} do not go together")]
+    Finality { rule: &'static str, count: Option<u64> },
+    #[error("{contract} is not in EIP-55: {reason}")]
+    Contract { contract: String, reason: String },
+}
+
+fn parse(text: &str) -> Result<Network, FileError> {
+    let file: File = toml::from_str(text)?;
+    let finality = finality(&file.finality, file.confirmations)?;
+    let native = Asset { id: AssetId::Native, symbol: file.native.symbol, decimals: file.native.decimals };
+    let mut assets = vec![native];
+    for token in file.assets {
+        assets.push(Asset { id: contract(&token.contract)?, symbol: token.symbol, decimals: token.decimals });
+    }
+    Ok(Network {
+        chain: file.chain,
+        chain_ref: format!("eip155:{}", file.chain_id),
+        block_time_ms: file.block_time_ms,
+        finality,
+        assets,
+    })
+}
+
+fn finality(rule: &Rule, count: Option<u64>) -> Result<Finality, FileError> {
+    match (rule, count) {
+        (Rule::Finalized, None) => Ok(Finality::Finalized),
+        (Rule::Safe, None) => Ok(Finality::Safe),
+        (Rule::Confirmations, Some(count)) => Ok(Finality::Confirmations(count)),
+        (Rule::Finalized, Some(_)) => Err(FileError::Finality { rule: "finalized", count }),
+        (Rule::Safe, Some(_)) => Err(FileError::Finality { rule: "safe", count }),
+        (Rule::Confirmations, None) => Err(FileError::Finality { rule: "confirmations", count }),
+    }
+}
+
+fn contract(text: &str) -> Result<AssetId, FileError> {
+    let refused = |reason: String| FileError::Contract { contract: text.to_owned(), reason };
+    let address = Address::parse(Family::Evm, text).map_err(|error| refused(error.to_string()))?;
+    let canonical = address.to_string();
+    if canonical == text { Ok(AssetId::Token(address)) } else { Err(refused(format!("write {canonical}"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_evm_chain_of_the_interface_has_one_network_and_its_facts_agree() {
+        for text in FILES {
+            parse(text).unwrap();
+        }
+        let evm: Vec<Chain> = Chain::ALL.into_iter().filter(|chain| chain.family() == Family::Evm).collect();
+        let networks = networks();
+        assert_eq!(networks.iter().map(|network| network.chain).collect::<Vec<_>>(), evm);
+        let refs: HashSet<_> = networks.iter().map(|network| &network.chain_ref).collect();
+        assert_eq!(refs.len(), networks.len(), "two networks share a chain id");
+        for network in &networks {
+            let name = network.chain;
+            assert!((1..=60_000).contains(&network.block_time_ms), "{name}");
+            assert_eq!(network.assets[0].id, AssetId::Native, "{name}");
+            assert_eq!(network.assets[0].decimals, 18, "{name}");
+            let symbols: HashSet<_> = network.assets.iter().map(|asset| &asset.symbol).collect();
+            let ids: HashSet<_> = network.assets.iter().map(|asset| asset.id).collect();
+            assert_eq!((symbols.len(), ids.len()), (network.assets.len(), network.assets.len()), "{name}");
+            assert!(network.assets.iter().any(|asset| asset.symbol == "USDC" && asset.decimals == 6), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_file_stands_under_the_name_of_its_chain() {
+        for chain in Chain::ALL.into_iter().filter(|chain| chain.family() == Family::Evm) {
+            let path = format!("{}/networks/{}.toml", env!("CARGO_MANIFEST_DIR"), chain.name().to_lowercase());
+            let text = std::fs::read_to_string(path).unwrap();
+            assert_eq!(Some(parse(&text).unwrap()), network(chain));
+        }
+    }
+
+    #[test]
+    fn the_chain_ids_are_those_of_the_networks() {
+        let refs: Vec<String> = networks().into_iter().map(|network| network.chain_ref).collect();
+        let ids = [1, 137, 11_155_111, 11_155_420, 8453, 84_532, 10, 80_002];
+        assert_eq!(refs, ids.map(|id| format!("eip155:{id}")));
+        assert_eq!(network(Chain::SolanaDevnet), None);
+    }
+
+    #[test]
+    fn a_file_with_a_doubtful_fact_is_refused() {
+        let good = FILES[0];
+        let finality = "finality = \"finalized\"";
+        let confirmations = good.replace(finality, "finality = \"confirmations\"\nconfirmations = 12");
+        assert_eq!(parse(&confirmations).unwrap().finality, Finality::Confirmations(12));
+        assert_eq!(parse(&good.replace(finality, "finality = \"safe\"")).unwrap().finality, Finality::Safe);
+        for (from, to) in [
+            (finality, "finality = \"confirmations\""),
+            (finality, "finality = \"finalized\"\nconfirmations = 12"),
+            (finality, "finality = \"latest\""),
+            ("chain_id = 1", "chain_id = 1\nsymbol = \"X\""),
+            ("chain_id = 1", "chain_id = -1"),
+            ("0xA0b8", "0xa0b8"),
+        ] {
+            let text = good.replace(from, to);
+            assert_ne!(text, good, "{from}");
+            assert!(parse(&text).is_err(), "{to}");
+        }
+        let lower =
+            good.replace("0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48", "0xa0b86991c6218b36c1d19d4a2e9eb0ce3606eb48");
+        assert!(parse(&lower).unwrap_err().to_string().contains("write 0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48"));
+    }
+}

@@ -1,0 +1,125 @@
+//! Whether a block is what its hash says: the heart of this crate.
+//!
+//! Proved by recomputing: the header's hash; each transaction's hash and the transactions root over them; the
+//! receipts root. So number, parent, time, every transaction's recipient, value and nonce, and every receipt's
+//! status and logs are what the chain committed to. Checked besides: receipts stand at their transactions, logs in
+//! their block, log indexes without a gap.
+//! Not proved: that the block is canonical (parent links and the tip tell), and a transaction's `from`, which is in
+//! no root but only in the signature. It is used for a leg's sender, to skip payments to oneself, and for the
+//! nonce's owner; recovering it would cost an elliptic-curve operation for every transaction.
+
+use alloy::consensus::proofs::ordered_trie_root_with_encoder;
+use alloy::primitives::{B256, keccak256};
+use landfall_chain::{BlockHash, BlockRef, Header};
+
+use crate::encode::{self, Missing};
+use crate::error::Check;
+use crate::hex::Quantity;
+use crate::wire::{Kind, WireBlock, WireReceipt, WireTx};
+
+/// Why a block is not accepted.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// It contradicts its header.
+    Unproved(Check),
+    /// It holds something newer than this version.
+    Unknown { what: &'static str, kind: u64 },
+    /// An entry cannot be encoded.
+    Incomplete { what: &'static str, index: usize, missing: Missing },
+}
+
+/// The header, when it hashes to the block's hash.
+pub(crate) fn header<T>(block: &WireBlock<'_, T>) -> Result<Header, Refusal> {
+    let mut encoded = Vec::with_capacity(1024);
+    encode::header(block, &mut encoded);
+    if keccak256(&encoded) != block.hash {
+        return Err(Refusal::Unproved(Check::HeaderHash));
+    }
+    let number = block.number.0;
+    Ok(Header {
+        block: BlockRef { number, hash: BlockHash(block.hash.0) },
+        // The genesis block has no parent: its parent hash is zero, which no block has.
+        parent: BlockRef { number: number.saturating_sub(1), hash: BlockHash(block.parent_hash.0) },
+        time_secs: block.timestamp.0,
+    })
+}
+
+/// The transactions of a block whose header is proved.
+pub(crate) fn transactions(block: &WireBlock<'_, Vec<WireTx<'_>>>) -> Result<(), Refusal> {
+    let leaves = Leaves::encode("a transaction", &block.transactions, |tx| tx.kind, encode::transaction)?;
+    let hashes = leaves.iter().map(keccak256);
+    if let Some(index) = block.transactions.iter().zip(hashes).position(|(tx, hash)| tx.hash != hash) {
+        return Err(Refusal::Unproved(Check::TransactionHash(index)));
+    }
+    if leaves.root() != block.transactions_root {
+        return Err(Refusal::Unproved(Check::TransactionsRoot));
+    }
+    Ok(())
+}
+
+/// The receipts of a block whose transactions are proved.
+pub(crate) fn receipts(block: &WireBlock<'_, Vec<WireTx<'_>>>, receipts: &[WireReceipt<'_>]) -> Result<(), Refusal> {
+    let count = block.transactions.len();
+    if receipts.len() != count {
+        return Err(Refusal::Unproved(Check::ReceiptCount { transactions: count, receipts: receipts.len() }));
+    }
+    places(block, receipts)?;
+    let leaves = Leaves::encode("a receipt", receipts, |receipt| receipt.kind, encode::receipt)?;
+    if leaves.root() != block.receipts_root {
+        return Err(Refusal::Unproved(Check::ReceiptsRoot));
+    }
+    Ok(())
+}
+
+/// That each receipt is of the transaction at its place, and each log of this block, with indexes from 0 on.
+fn places(block: &WireBlock<'_, Vec<WireTx<'_>>>, receipts: &[WireReceipt<'_>]) -> Result<(), Refusal> {
+    let mut next_log = 0_u64;
+    for (index, (tx, receipt)) in block.transactions.iter().zip(receipts).enumerate() {
+        let here = receipt.transaction_hash == tx.hash
+            && receipt.block_hash == block.hash
+            && usize::try_from(receipt.transaction_index.0) == Ok(index);
+        if !here {
+            return Err(Refusal::Unproved(Check::ReceiptPlace(index)));
+        }
+        for log in &receipt.logs {
+            if log.block_hash != block.hash || log.log_index.0 != next_log {
+                return Err(Refusal::Unproved(Check::LogPlace(index)));
+            }
+            next_log += 1;
+        }
+    }
+    Ok(())
+}
+
+/// The leaves of one trie, encoded into one buffer.
+struct Leaves {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Leaves {
+    fn encode<T>(
+        what: &'static str,
+        items: &[T],
+        kind: impl Fn(&T) -> Option<Quantity>,
+        encode: impl Fn(Kind, &T, &mut Vec<u8>) -> Result<(), Missing>,
+    ) -> Result<Self, Refusal> {
+        let mut leaves = Leaves { bytes: Vec::new(), ends: Vec::with_capacity(items.len()) };
+        for (index, item) in items.iter().enumerate() {
+            let kind = Kind::parse(kind(item)).map_err(|kind| Refusal::Unknown { what, kind })?;
+            encode(kind, item, &mut leaves.bytes).map_err(|missing| Refusal::Incomplete { what, index, missing })?;
+            leaves.ends.push(leaves.bytes.len());
+        }
+        Ok(leaves)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| &self.bytes[start..*end])
+    }
+
+    fn root(&self) -> B256 {
+        let leaves: Vec<&[u8]> = self.iter().collect();
+        ordered_trie_root_with_encoder(&leaves, |leaf, out| out.extend_from_slice(leaf))
+    }
+}

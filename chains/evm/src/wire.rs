@@ -1,0 +1,188 @@
+//! What is read of a node's answers: borrowed structs that hold the fields a proof or a leg needs, no more.
+//!
+//! Fields that a node adds are ignored, as are the places of a transaction within its block: the transactions root
+//! proves those. What only some types of transaction have is optional here and asked for where it is encoded.
+//! Nothing here is believed: `proof` decides.
+
+use alloy::primitives::{Address, B256};
+use serde::Deserialize;
+
+use crate::hex::{Amount, Data, Quantity};
+
+/// A block's header, and its transactions as `T`: all of them, or `IgnoredAny`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", bound(deserialize = "T: Deserialize<'de>"))]
+pub(crate) struct WireBlock<'a, T> {
+    pub(crate) hash: B256,
+    pub(crate) parent_hash: B256,
+    pub(crate) sha3_uncles: B256,
+    pub(crate) miner: Address,
+    pub(crate) state_root: B256,
+    pub(crate) transactions_root: B256,
+    pub(crate) receipts_root: B256,
+    #[serde(borrow)]
+    pub(crate) logs_bloom: Data<'a>,
+    pub(crate) difficulty: Amount,
+    pub(crate) number: Quantity,
+    pub(crate) gas_limit: Quantity,
+    pub(crate) gas_used: Quantity,
+    pub(crate) timestamp: Quantity,
+    #[serde(borrow)]
+    pub(crate) extra_data: Data<'a>,
+    pub(crate) mix_hash: B256,
+    #[serde(borrow)]
+    pub(crate) nonce: Data<'a>,
+    /// London (EIP-1559).
+    pub(crate) base_fee_per_gas: Option<Amount>,
+    /// Shanghai (EIP-4895).
+    pub(crate) withdrawals_root: Option<B256>,
+    /// Cancun (EIP-4844 and EIP-4788).
+    pub(crate) blob_gas_used: Option<Quantity>,
+    pub(crate) excess_blob_gas: Option<Quantity>,
+    pub(crate) parent_beacon_block_root: Option<B256>,
+    /// Prague (EIP-7685).
+    pub(crate) requests_hash: Option<B256>,
+    /// Amsterdam (EIP-7928 and EIP-7843).
+    pub(crate) block_access_list_hash: Option<B256>,
+    pub(crate) slot_number: Option<Quantity>,
+    pub(crate) transactions: T,
+}
+
+/// A transaction of any type up to 0x04.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WireTx<'a> {
+    pub(crate) hash: B256,
+    pub(crate) from: Address,
+    /// Absent or null creates a contract.
+    pub(crate) to: Option<Address>,
+    pub(crate) nonce: Quantity,
+    pub(crate) value: Amount,
+    pub(crate) gas: Quantity,
+    #[serde(borrow)]
+    pub(crate) input: Data<'a>,
+    /// Old nodes leave it out: legacy.
+    #[serde(rename = "type")]
+    pub(crate) kind: Option<Quantity>,
+    pub(crate) chain_id: Option<Amount>,
+    pub(crate) gas_price: Option<Amount>,
+    pub(crate) max_priority_fee_per_gas: Option<Amount>,
+    pub(crate) max_fee_per_gas: Option<Amount>,
+    pub(crate) max_fee_per_blob_gas: Option<Amount>,
+    pub(crate) blob_versioned_hashes: Option<Vec<B256>>,
+    pub(crate) access_list: Option<Vec<WireAccess>>,
+    pub(crate) authorization_list: Option<Vec<WireAuthorization>>,
+    /// The recovery id of a legacy transaction, with the chain id in it since EIP-155.
+    pub(crate) v: Option<Amount>,
+    /// The recovery id of every other type; nodes of before 2023 write it in `v` only.
+    pub(crate) y_parity: Option<Amount>,
+    pub(crate) r: Option<Amount>,
+    pub(crate) s: Option<Amount>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WireAccess {
+    pub(crate) address: Address,
+    pub(crate) storage_keys: Vec<B256>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WireAuthorization {
+    pub(crate) chain_id: Amount,
+    pub(crate) address: Address,
+    pub(crate) nonce: Quantity,
+    pub(crate) y_parity: Amount,
+    pub(crate) r: Amount,
+    pub(crate) s: Amount,
+}
+
+/// A receipt of any type up to 0x04.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WireReceipt<'a> {
+    pub(crate) transaction_hash: B256,
+    pub(crate) transaction_index: Quantity,
+    pub(crate) block_hash: B256,
+    #[serde(rename = "type")]
+    pub(crate) kind: Option<Quantity>,
+    /// Since Byzantium: 1 is success.
+    pub(crate) status: Option<Quantity>,
+    /// Before Byzantium: the state root. It does not say whether the transaction succeeded.
+    #[serde(borrow)]
+    pub(crate) root: Option<Data<'a>>,
+    pub(crate) cumulative_gas_used: Quantity,
+    #[serde(borrow)]
+    pub(crate) logs_bloom: Data<'a>,
+    #[serde(borrow)]
+    pub(crate) logs: Vec<WireLog<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WireLog<'a> {
+    pub(crate) address: Address,
+    pub(crate) topics: Vec<B256>,
+    #[serde(borrow)]
+    pub(crate) data: Data<'a>,
+    pub(crate) block_hash: B256,
+    pub(crate) log_index: Quantity,
+}
+
+/// Where a transaction is, when the node knows it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WirePlace {
+    pub(crate) block_hash: B256,
+    pub(crate) block_number: Quantity,
+}
+
+/// The types in a block or in a list of receipts, read from answers that are not understood otherwise.
+#[derive(Deserialize)]
+pub(crate) struct WireTypes {
+    pub(crate) hash: B256,
+    pub(crate) number: Quantity,
+    pub(crate) transactions: Vec<WireType>,
+}
+
+#[derive(Deserialize)]
+pub(crate) struct WireType {
+    #[serde(rename = "type")]
+    pub(crate) kind: Option<Quantity>,
+}
+
+/// The types of EIP-2718 that this version can encode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Legacy,
+    AccessList,
+    DynamicFee,
+    Blob,
+    SetCode,
+}
+
+impl Kind {
+    /// From the `type` of a transaction or receipt; what is unknown comes back.
+    pub(crate) fn parse(kind: Option<Quantity>) -> Result<Self, u64> {
+        match kind.map_or(0, |kind| kind.0) {
+            0 => Ok(Kind::Legacy),
+            1 => Ok(Kind::AccessList),
+            2 => Ok(Kind::DynamicFee),
+            3 => Ok(Kind::Blob),
+            4 => Ok(Kind::SetCode),
+            unknown => Err(unknown),
+        }
+    }
+
+    /// The byte in front of the envelope; legacy has none.
+    pub(crate) fn byte(self) -> Option<u8> {
+        match self {
+            Kind::Legacy => None,
+            Kind::AccessList => Some(1),
+            Kind::DynamicFee => Some(2),
+            Kind::Blob => Some(3),
+            Kind::SetCode => Some(4),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Which endpoint is asked, what is told of it, and what never is.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+
+use axum::http::StatusCode;
+use landfall_chain::{BlockSource, Chain, EndpointState, Finality, SourceErrorKind};
+use landfall_evm::{EvmSource, network};
+use serde_json::json;
+use tracing_subscriber::filter::LevelFilter;
+
+use crate::mint::{self, Tx};
+use crate::node::{LEFT_OUT, Ledger, Node, mainnet};
+
+fn ledger() -> Ledger {
+    Ledger { finalized: Some(5), ..Ledger::of(mint::chain(5, vec![vec![Tx::default()]])) }
+}
+
+async fn good() -> Node {
+    Node::start(|method, params| ledger().answer(method, params)).await
+}
+
+fn source(hosts: &[&str]) -> EvmSource {
+    let urls: Vec<_> = hosts.iter().map(|host| format!("http://{host}").parse().unwrap()).collect();
+    EvmSource::new(mainnet(), &urls).unwrap()
+}
+
+/// Nobody listens there: the port was free a moment ago and belongs to no test.
+async fn dead() -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    listener.local_addr().unwrap().to_string()
+}
+
+fn states(source: &EvmSource) -> Vec<EndpointState> {
+    source.endpoints().snapshot().into_iter().map(|status| status.state).collect()
+}
+
+/// Log lines of everything down to TRACE.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn no_secret_of_a_url_is_ever_told() {
+    const KEYS: [&str; 5] = ["kanary-user", "kanary-pass", "kanary-path", "kanary-name", "kanary-value"];
+    let secret = |host: &str| {
+        let url = format!("http://kanary-user:kanary-pass@{host}/v2/kanary-path?kanary-name=kanary-value");
+        EvmSource::new(mainnet(), &[url.parse().unwrap()]).unwrap()
+    };
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(LevelFilter::TRACE)
+        .with_span_events(tracing_subscriber::fmt::format::FmtSpan::FULL)
+        .with_writer(move || writer.clone());
+    let guard = tracing::subscriber::set_default(subscriber.finish());
+    tracing::trace!("the subscriber listens");
+    let repeat = "kanary-path is no key, nor is kanary-value of kanary-user:kanary-pass";
+    let node = good().await;
+    let rude = Node::start(move |_, _| Err((-32000, repeat.to_owned()))).await;
+    let forbidden = Node::start_http(StatusCode::FORBIDDEN, move |_, _| Ok(json!(repeat))).await;
+    let redirect = Node::start_http(StatusCode::MOVED_PERMANENTLY, move |_, _| Ok(json!(repeat))).await;
+    let silly = Node::start(move |_, _| Ok(json!(repeat))).await;
+    let wrong = Node::start(|_, _| Ok(json!("0x5"))).await;
+    let dead = dead().await;
+    let mut told = String::new();
+    for host in [node.id(), rude.id(), forbidden.id(), redirect.id(), silly.id(), wrong.id(), &dead] {
+        let source = secret(host);
+        let check = source.check().await;
+        let (tip, blocks) = (source.tip().await, source.blocks(5..=5).await);
+        assert_eq!(check.is_ok(), host == node.id(), "{host}: {check:?}");
+        told += &format!("{check:?} {tip:?} {blocks:?} {source:?} {source:#?} {:?}\n", source.endpoints().snapshot());
+        told += &check.map_err(|error| error.to_string()).err().unwrap_or_default();
+    }
+    for (text, reason) in [("ftp://kanary-path@host/", "is neither http nor https"), ("data:kanary-path", "neither")] {
+        let error = EvmSource::new(mainnet(), &[text.parse().unwrap()]).unwrap_err();
+        assert!(error.to_string().contains(reason), "{error}");
+        told += &format!("{error} {error:?}");
+    }
+    drop(guard);
+    told += &String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    assert!(told.contains("the subscriber listens"));
+    for key in KEYS {
+        let at = told.find(key);
+        assert_eq!(at, None, "{key} was told: {:?}", at.map(|at| &told[at.saturating_sub(200)..at + 20]));
+    }
+    for expected in ["HTTP status 403", "HTTP status 301", "*** is no key", "cannot connect: Connection refused"] {
+        assert!(told.contains(expected), "{expected}");
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_of_another_chain_is_quarantined_and_never_asked_again() {
+    let node = good().await;
+    let sepolia = network(Chain::EthereumTestnet).unwrap();
+    let source = node.source(sepolia);
+    let expected = format!(
+        "endpoint {} serves chain id 1, but ETHEREUM_TESTNET is chain id 11155111; check chains.ETHEREUM_TESTNET.rpc",
+        node.id()
+    );
+    for error in [source.tip().await.unwrap_err(), source.check().await.unwrap_err()] {
+        assert_eq!((error.kind, error.to_string()), (SourceErrorKind::Permanent, expected.clone()));
+    }
+    let error = source.blocks(5..=5).await.unwrap_err();
+    assert_eq!((error.kind, error.to_string()), (SourceErrorKind::Permanent, expected.clone()));
+    assert_eq!(node.take_requests(), 1);
+    let status = source.endpoints().snapshot().remove(0);
+    assert_eq!((status.state, status.reason), (EndpointState::Quarantined, expected));
+}
+
+#[tokio::test]
+async fn a_wrong_endpoint_beside_a_right_one_fails_the_check_but_not_the_reading() {
+    let (wrong, right) = (Node::start(|_, _| Ok(json!("0x5"))).await, good().await);
+    let source = source(&[wrong.id(), right.id()]);
+    assert_eq!(source.tip().await.unwrap().latest.number, 5);
+    assert_eq!(states(&source), [EndpointState::Quarantined, EndpointState::Healthy]);
+    assert_eq!(source.check().await.unwrap_err().kind, SourceErrorKind::Permanent);
+}
+
+#[tokio::test]
+async fn a_failing_endpoint_is_left_for_the_next_call() {
+    let (dead, right) = (dead().await, good().await);
+    let source = source(&[&dead, right.id()]);
+    assert_eq!(states(&source), [EndpointState::Untried; 2]);
+    let error = source.tip().await.unwrap_err();
+    assert_eq!(error.kind, SourceErrorKind::Transient);
+    let expected = format!("ETHEREUM_MAINNET: endpoint {dead} failed eth_chainId: cannot connect: Connection refused");
+    assert!(error.to_string().starts_with(&expected), "{error}");
+    source.tip().await.unwrap();
+    assert_eq!(states(&source), [EndpointState::Failing, EndpointState::Healthy]);
+    source.tip().await.unwrap();
+    let error = source.check().await.unwrap_err();
+    assert_eq!(error.kind, SourceErrorKind::Transient);
+    assert!(error.to_string().contains(&dead), "{error}");
+    source.tip().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_failed_proof_moves_to_the_next_endpoint() {
+    let lying = Node::start(|method, params| {
+        let mut answer = ledger().answer(method, params)?;
+        if let Some(gas) = answer.pointer_mut("/0/cumulativeGasUsed") {
+            *gas = json!("0x1");
+        }
+        Ok(answer)
+    })
+    .await;
+    let right = good().await;
+    let source = source(&[lying.id(), right.id()]);
+    assert_eq!(source.blocks(5..=5).await.unwrap_err().kind, SourceErrorKind::Transient);
+    let status = source.endpoints().snapshot().remove(0);
+    assert_eq!(status.state, EndpointState::Failing);
+    assert!(status.reason.contains("the receipts do not make up the header's receiptsRoot"), "{}", status.reason);
+    assert_eq!(source.blocks(5..=5).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_batch_that_is_refused_or_left_out_in_part_is_an_error() {
+    for (code, expected) in [(-32005, "\"too large\" (code -32005)"), (LEFT_OUT, "leaves out a part of the batch")] {
+        let node = Node::start(move |method, params| match method {
+            "eth_getBlockByNumber" if params[0] == "0x6" => Err((code, "too large".to_owned())),
+            _ => ledger().answer(method, params),
+        })
+        .await;
+        let error = node.source(mainnet()).blocks(5..=6).await.unwrap_err();
+        assert_eq!(error.kind, SourceErrorKind::Transient);
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn endpoints_are_named_by_host_and_port() {
+    let urls = ["http://a.example/1", "https://a.example/2", "https://a.example:443/3", "http://[::1]:8545/x"];
+    let urls: Vec<_> = urls.iter().map(|url| url.parse().unwrap()).collect();
+    let source = EvmSource::new(mainnet(), &urls).unwrap();
+    let ids: Vec<String> = source.endpoints().snapshot().into_iter().map(|status| status.id).collect();
+    assert_eq!(ids, ["a.example:80", "a.example:443", "a.example:443#2", "[::1]:8545"]);
+}
+
+#[tokio::test]
+async fn what_cannot_be_a_source_is_refused_before_any_socket_opens() {
+    let error = EvmSource::new(mainnet(), &[]).unwrap_err();
+    assert_eq!(error.to_string(), "ETHEREUM_MAINNET: no endpoint is configured; set chains.ETHEREUM_MAINNET.rpc");
+    let mut other = mainnet();
+    other.chain = Chain::SolanaMainnet;
+    let url = ["http://localhost".parse().unwrap()];
+    assert_eq!(EvmSource::new(other, &url).unwrap_err().to_string(), "SOLANA_MAINNET is no EVM chain");
+    let mut other = mainnet();
+    other.chain_ref = "solana:1".to_owned();
+    assert!(EvmSource::new(other, &url).unwrap_err().to_string().contains("has not the form eip155:<chain id>"));
+}
+
+#[tokio::test]
+async fn confirmations_work_where_the_tags_are_unknown() {
+    let node = Node::start(|method, params| match params[0].as_str() {
+        Some("finalized" | "safe") => Err((-32602, "invalid argument 0".to_owned())),
+        _ => ledger().answer(method, params),
+    })
+    .await;
+    let mut network = mainnet();
+    network.finality = Finality::Confirmations(0);
+    assert_eq!(node.source(network).tip().await.unwrap().finalized.unwrap().number, 5);
+    let error = node.source(mainnet()).tip().await.unwrap_err();
+    assert!(error.to_string().contains("invalid argument 0"), "{error}");
+}

@@ -1,0 +1,105 @@
+# shellcheck shell=bash
+# What scripts/sandbox, scripts/test and .ci/run share: the tools they need and steps that are timed. Source it; it runs nothing.
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+NODE_MAJOR_MIN=18
+
+say() { printf '%s\n' "$*" >&2; }
+
+fail() {
+    say "$(basename "$0"): $*"
+    exit 1
+}
+
+need_command() { # NAME, WHAT TO INSTALL
+    command -v "$1" >/dev/null || fail "$1 is missing: $2"
+}
+
+need_rust() {
+    need_command cargo "install Rust, https://rustup.rs"
+    need_command cc "install a C compiler (Debian, Ubuntu: apt-get install build-essential)"
+}
+
+need_node() {
+    local hint="install Node.js $NODE_MAJOR_MIN or newer with npm (Debian, Ubuntu: apt-get install nodejs npm)"
+    need_command node "$hint"
+    need_command npm "$hint"
+    local major
+    major=$(node -p 'process.versions.node.split(".")[0]')
+    [ "$major" -ge "$NODE_MAJOR_MIN" ] || fail "node $major is too old: $hint"
+}
+
+# Installs nodes/node_modules as the lock file says, unless it is there already from this very lock file.
+need_node_modules() {
+    local lock="$ROOT/nodes/package-lock.json" stamp="$ROOT/nodes/node_modules/.landfall-lock"
+    need_node
+    cmp -s "$lock" "$stamp" && return
+    say "installing nodes/node_modules"
+    (cd "$ROOT/nodes" && npm ci --loglevel=error >&2) || fail "npm ci failed in nodes/"
+    cp "$lock" "$stamp"
+}
+
+# Exports LANDFALL_ANVIL: the node itself and not npm's wrapper around it, which starts slowly and can leave the node behind.
+# One that is set already is taken as it is.
+need_anvil() {
+    if [ -z "${LANDFALL_ANVIL:-}" ]; then
+        need_node_modules
+        local found
+        for found in "$ROOT"/nodes/node_modules/@foundry-rs/anvil-*/bin/anvil; do
+            LANDFALL_ANVIL=$found
+        done
+    fi
+    "$LANDFALL_ANVIL" --version >/dev/null 2>&1 ||
+        fail "anvil does not run at $LANDFALL_ANVIL: install Foundry's anvil 1.7.1 and set LANDFALL_ANVIL to its path"
+    export LANDFALL_ANVIL
+}
+
+STEP_PID=""
+STEP_NAMES=()
+STEP_SECS=()
+STEP_RESULTS=()
+
+# Runs a command or function in a process group of its own, times it, and goes on when it fails.
+step() { # NAME, COMMAND...
+    local name=$1 result=ok started=$SECONDS
+    shift
+    say "== $name: $*"
+    set -m
+    "$@" </dev/null &
+    STEP_PID=$!
+    set +m
+    wait "$STEP_PID" || result="FAILED ($?)"
+    STEP_PID=""
+    STEP_NAMES+=("$name")
+    STEP_SECS+=($((SECONDS - started)))
+    STEP_RESULTS+=("$result")
+    [ "$result" = ok ] || say "== $name: $result"
+}
+
+# Ends a step that still runs, with all it started. For the traps of a script.
+stop_step() {
+    [ -n "$STEP_PID" ] || return 0
+    kill -TERM -- "-$STEP_PID" 2>/dev/null || true
+    wait "$STEP_PID" 2>/dev/null || true
+    kill -KILL -- "-$STEP_PID" 2>/dev/null || true
+    STEP_PID=""
+}
+
+# Prints the steps with their seconds; fails when one of them failed.
+report_steps() {
+    local i failed=0
+    printf '\n%-14s %8s  %s\n' step seconds result
+    for i in "${!STEP_NAMES[@]}"; do
+        printf '%-14s %8d  %s\n' "${STEP_NAMES[$i]}" "${STEP_SECS[$i]}" "${STEP_RESULTS[$i]}"
+        [ "${STEP_RESULTS[$i]}" = ok ] || failed=1
+    done
+    printf '%-14s %8d\n' total "$SECONDS"
+    return "$failed"
+}
+
+# Makes signals end the script by way of its EXIT trap, so that cleaning up is written once.
+exit_on_signals() {
+    trap 'exit 129' HUP
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+}

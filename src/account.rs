@@ -1,0 +1,269 @@
+//! Accounts and the addresses that are theirs, as operators write them down: flags and CSV files.
+//!
+//! Pure: what is already on record is the store's to compare.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+
+use landfall_chain::address::AddressError;
+use landfall_chain::network::UnknownChain;
+use landfall_chain::{Address, Chain};
+
+/// The identity of accounts that name none.
+pub const DEFAULT_IDENTITY: &str = "default";
+const ID_CHARS_MAX: usize = 128;
+/// How many bad rows of a file are told at once.
+const BAD_ROWS_MAX: usize = 20;
+const COLUMNS: [&str; 4] = ["account_id", "type", "chains", "address"];
+
+/// How funds are held. The legacy names LEDGER and ONCHAIN are no longer accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AccountType {
+    Omnibus,
+    Segregated,
+}
+
+/// An account and some of its addresses.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NewAccount {
+    pub id: String,
+    /// `None` leaves it to the default identity, or to the one that an existing account has.
+    pub identity_id: Option<String>,
+    pub kind: AccountType,
+    pub addresses: BTreeSet<(Chain, Address)>,
+}
+
+/// A row of a CSV file and its line, counted from 1.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Row {
+    pub line: u64,
+    pub account: NewAccount,
+}
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum AccountError {
+    #[error("unknown account type {0:?}: expected SEGREGATED or OMNIBUS")]
+    Type(String),
+    #[error("{what} {id:?}: expected 1 to 128 visible ASCII characters without spaces")]
+    Id { what: &'static str, id: String },
+    #[error("{0:?}: expected CHAIN=ADDRESS or CHAIN,CHAIN..=ADDRESS, for example BASE_MAINNET=0x...")]
+    Spec(String),
+    #[error(transparent)]
+    Chain(#[from] UnknownChain),
+    #[error(transparent)]
+    Address(#[from] AddressError),
+}
+
+/// What is wrong with a CSV file: a line for each bad row.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{}", .0.join("\n"))]
+pub struct CsvError(Vec<String>);
+
+impl AccountType {
+    pub const fn name(self) -> &'static str {
+        match self {
+            AccountType::Omnibus => "OMNIBUS",
+            AccountType::Segregated => "SEGREGATED",
+        }
+    }
+}
+
+impl fmt::Display for AccountType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for AccountType {
+    type Err = AccountError;
+
+    fn from_str(text: &str) -> Result<Self, AccountError> {
+        [AccountType::Omnibus, AccountType::Segregated]
+            .into_iter()
+            .find(|kind| kind.name() == text)
+            .ok_or_else(|| AccountError::Type(text.to_owned()))
+    }
+}
+
+impl NewAccount {
+    /// From the flags of `account add`: `specs` are `CHAIN[,CHAIN..]=ADDRESS`.
+    ///
+    /// # Errors
+    /// An id that is empty, long or not plain; an unknown chain; a malformed address.
+    pub fn from_specs(id: &str, kind: AccountType, specs: &[String]) -> Result<Self, AccountError> {
+        check_id("account id", id)?;
+        let mut addresses = BTreeSet::new();
+        for spec in specs {
+            let (chains, address) = spec.split_once('=').ok_or_else(|| AccountError::Spec(spec.clone()))?;
+            addresses.extend(on_chains(chains.split(','), address)?);
+        }
+        Ok(NewAccount { id: id.to_owned(), identity_id: None, kind, addresses })
+    }
+}
+
+/// Reads a CSV file with the header `account_id,type,chains,address` and optionally `identity_id`; chains are
+/// separated by `|`.
+///
+/// # Errors
+/// Every bad row (the first 20 of them) with its line.
+pub fn parse_csv(text: &str) -> Result<Vec<Row>, CsvError> {
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
+    let columns = Columns::of(reader.headers().map_err(|error| CsvError(vec![csv_fault(&error)]))?)?;
+    let mut rows = Vec::new();
+    let mut faults = Vec::new();
+    for record in reader.records() {
+        let row = match record {
+            Ok(record) => {
+                let line = record.position().map_or(0, csv::Position::line);
+                columns
+                    .read(&record)
+                    .map(|account| Row { line, account })
+                    .map_err(|error| format!("line {line}: {error}"))
+            }
+            Err(error) => Err(csv_fault(&error)),
+        };
+        match row {
+            Ok(row) => rows.push(row),
+            Err(fault) => faults.push(fault),
+        }
+        if faults.len() >= BAD_ROWS_MAX {
+            faults.push("more rows may be bad; these are the first".to_owned());
+            break;
+        }
+    }
+    if faults.is_empty() { Ok(rows) } else { Err(CsvError(faults)) }
+}
+
+struct Columns {
+    required: [usize; 4],
+    identity_id: Option<usize>,
+}
+
+impl Columns {
+    fn of(header: &csv::StringRecord) -> Result<Self, CsvError> {
+        let fault = |what: String| {
+            CsvError(vec![format!(
+                "line 1: {what}; the header is account_id,type,chains,address and optionally identity_id"
+            )])
+        };
+        let place = |name: &str| header.iter().position(|column| column == name);
+        if let Some(unknown) = header.iter().find(|column| !COLUMNS.contains(column) && *column != "identity_id") {
+            return Err(fault(format!("unknown column {unknown:?}")));
+        }
+        let mut required = [0; 4];
+        for (at, name) in required.iter_mut().zip(COLUMNS) {
+            *at = place(name).ok_or_else(|| fault(format!("column {name} is missing")))?;
+        }
+        Ok(Columns { required, identity_id: place("identity_id") })
+    }
+
+    fn read(&self, record: &csv::StringRecord) -> Result<NewAccount, AccountError> {
+        let [id, kind, chains, address] = self.required.map(|at| record.get(at).unwrap_or_default());
+        check_id("account_id", id)?;
+        let identity_id = self.identity_id.and_then(|at| record.get(at)).filter(|id| !id.is_empty());
+        if let Some(identity_id) = identity_id {
+            check_id("identity_id", identity_id)?;
+        }
+        Ok(NewAccount {
+            id: id.to_owned(),
+            identity_id: identity_id.map(str::to_owned),
+            kind: kind.parse()?,
+            addresses: on_chains(chains.split('|'), address)?.collect(),
+        })
+    }
+}
+
+fn on_chains<'a>(
+    chains: impl Iterator<Item = &'a str>,
+    address: &str,
+) -> Result<impl Iterator<Item = (Chain, Address)>, AccountError> {
+    let chains: Vec<Chain> = chains.map(|chain| chain.trim().parse()).collect::<Result<_, UnknownChain>>()?;
+    let mut addresses = Vec::with_capacity(chains.len());
+    for chain in chains {
+        addresses.push((chain, Address::parse(chain.family(), address.trim())?));
+    }
+    Ok(addresses.into_iter())
+}
+
+fn check_id(what: &'static str, id: &str) -> Result<(), AccountError> {
+    let plain = !id.is_empty() && id.len() <= ID_CHARS_MAX && id.bytes().all(|b| b.is_ascii_graphic());
+    if plain { Ok(()) } else { Err(AccountError::Id { what, id: id.to_owned() }) }
+}
+
+fn csv_fault(error: &csv::Error) -> String {
+    match error.position() {
+        Some(position) => format!("line {}: {error}", position.line()),
+        None => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ADDRESS: &str = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed";
+
+    #[test]
+    fn an_account_is_read_from_flags() {
+        let specs = [format!("BASE_MAINNET,ETHEREUM_MAINNET={ADDRESS}"), format!("POLYGON_MAINNET={ADDRESS}")];
+        let account = NewAccount::from_specs("acc-1", AccountType::Segregated, &specs).unwrap();
+        let chains: Vec<Chain> = account.addresses.iter().map(|(chain, _)| *chain).collect();
+        assert_eq!(chains, [Chain::EthereumMainnet, Chain::PolygonMainnet, Chain::BaseMainnet]);
+    }
+
+    #[test]
+    fn bad_flags_are_refused_with_what_is_wrong() {
+        let cases = [
+            ("", "BASE_MAINNET=0x1", "account id \"\": expected 1 to 128 visible ASCII characters without spaces"),
+            (
+                "a",
+                "BASE_MAINNET",
+                "\"BASE_MAINNET\": expected CHAIN=ADDRESS or CHAIN,CHAIN..=ADDRESS, for example BASE_MAINNET=0x...",
+            ),
+            (
+                "a",
+                "BASE_MAINET=0x1",
+                "unknown chain \"BASE_MAINET\"; the chains are ETHEREUM_MAINNET, POLYGON_MAINNET, ETHEREUM_TESTNET, OPTIMISM_SEPOLIA, BASE_MAINNET, BASE_SEPOLIA, OPTIMISM_MAINNET, POLYGON_AMOY, SOLANA_MAINNET, SOLANA_DEVNET",
+            ),
+            ("a", "BASE_MAINNET=0x1", "malformed EVM address \"0x1\": expected 0x and 40 hexadecimal digits"),
+        ];
+        for (id, spec, expected) in cases {
+            let error = NewAccount::from_specs(id, AccountType::Omnibus, &[spec.to_owned()]).unwrap_err();
+            assert_eq!(error.to_string(), expected);
+        }
+        assert_eq!(
+            "LEDGER".parse::<AccountType>().unwrap_err().to_string(),
+            "unknown account type \"LEDGER\": expected SEGREGATED or OMNIBUS"
+        );
+    }
+
+    #[test]
+    fn a_csv_file_is_read_and_every_bad_row_is_told_with_its_line() {
+        let good = format!(
+            "account_id,type,chains,address\na,SEGREGATED,BASE_MAINNET|POLYGON_MAINNET,{ADDRESS}\n\nb,OMNIBUS,BASE_SEPOLIA,{ADDRESS}\n"
+        );
+        let rows = parse_csv(&good).unwrap();
+        assert_eq!(
+            rows.iter().map(|row| (row.line, row.account.addresses.len())).collect::<Vec<_>>(),
+            [(2, 2), (4, 1)]
+        );
+
+        let bad = format!(
+            "account_id,type,chains,address\na,ONCHAIN,BASE_MAINNET,{ADDRESS}\nb,OMNIBUS,BASE,{ADDRESS}\nc,OMNIBUS\n"
+        );
+        let faults = parse_csv(&bad).unwrap_err().to_string();
+        let lines: Vec<&str> = faults.lines().map(|line| line.split(':').next().unwrap()).collect();
+        assert_eq!(lines, ["line 2", "line 3", "line 4"], "{faults}");
+    }
+
+    #[test]
+    fn a_csv_header_that_is_not_ours_is_refused() {
+        let error = parse_csv("account_id,type,chain,address\n").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "line 1: unknown column \"chain\"; the header is account_id,type,chains,address and optionally identity_id"
+        );
+        assert!(parse_csv("").unwrap_err().to_string().contains("column account_id is missing"));
+    }
+}

@@ -1,0 +1,140 @@
+//! The OpenAPI document, generated from the handlers and their types; `openapi.json` is its committed text.
+//!
+//! Values of enums come from the domain's own lists, so that the document cannot fall behind. The interface's
+//! `*_UNSPECIFIED` values are left out: they are refused in requests and never appear in answers.
+
+use std::borrow::Cow;
+
+use landfall_chain::Chain;
+use utoipa::openapi::schema::{KnownFormat, Object, ObjectBuilder, Schema, SchemaFormat, Type};
+use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
+use utoipa::openapi::{OpenApi, RefOr};
+use utoipa::{Modify, OpenApi as _, PartialSchema, ToSchema};
+
+use crate::api::DepositResource;
+use crate::api::deposits::{LIMIT_DEFAULT, LIMIT_MAX};
+use crate::api::problem::Code;
+use crate::deposit::DepositStatus;
+
+#[derive(utoipa::OpenApi)]
+#[openapi(
+    info(title = "Landfall", version = "2", description = "Deposits of a custody service's accounts.",
+        license(name = "Apache-2.0", identifier = "Apache-2.0")),
+    paths(super::deposits::list, super::deposits::by_id),
+    tags((name = "Deposits", description = "Money that arrived on a chain at an account's address.")),
+    security(("bearer" = [])),
+    modifiers(&Bearer),
+)]
+struct Document;
+
+struct Bearer;
+
+/// The interface's `Chain`: the type itself lives on the lowest floor and knows no OpenAPI.
+pub(super) struct ChainName;
+
+/// How many deposits a page has.
+pub(super) struct PageLimit;
+
+/// The document, as it is committed.
+pub fn openapi_json() -> String {
+    let json = Document::openapi().to_pretty_json();
+    let mut json = json.expect("the document holds strings and numbers, which always serialise");
+    json.push('\n');
+    json
+}
+
+impl Modify for Bearer {
+    fn modify(&self, document: &mut OpenApi) {
+        let mut scheme = Http::new(HttpAuthScheme::Bearer);
+        scheme.description = Some("An API key: `Authorization: Bearer <API_KEY>`.".to_owned());
+        let components = document.components.get_or_insert_default();
+        components.add_security_scheme("bearer", SecurityScheme::Http(scheme));
+    }
+}
+
+impl PartialSchema for ChainName {
+    fn schema() -> RefOr<Schema> {
+        one_of("A network.", Chain::ALL.map(Chain::name)).into()
+    }
+}
+
+impl PartialSchema for PageLimit {
+    fn schema() -> RefOr<Schema> {
+        let schema =
+            ObjectBuilder::new().schema_type(Type::Integer).format(Some(SchemaFormat::KnownFormat(KnownFormat::Int32)));
+        schema.minimum(Some(1)).maximum(Some(LIMIT_MAX)).default(Some(LIMIT_DEFAULT.into())).into()
+    }
+}
+
+impl ToSchema for PageLimit {}
+
+impl ToSchema for ChainName {
+    fn name() -> Cow<'static, str> {
+        "Chain".into()
+    }
+}
+
+pub(super) fn source_type() -> Object {
+    one_of("`ACCOUNT` when the sender is one of our accounts, else `ON_CHAIN`.", ["ON_CHAIN", "ACCOUNT"])
+}
+
+pub(super) fn deposit_status() -> Object {
+    let names = [DepositStatus::Pending, DepositStatus::Confirmed, DepositStatus::Failed].map(DepositStatus::name);
+    let meaning =
+        "`PENDING` was seen and is not final, `CONFIRMED` is final for ever, `FAILED` did not happen after all.";
+    one_of(meaning, names)
+}
+
+pub(super) fn code() -> Object {
+    one_of("What a program decides on.", Code::ALL.map(Code::name))
+}
+
+/// 1250.5 USDC on Base, with the ids that this transfer has.
+pub(super) fn example_deposit() -> DepositResource {
+    DepositResource {
+        id: "e9aa3db7-920b-8f50-9d33-5ee6d8a2f544".into(),
+        dedup_key: "11e4876f-f719-8a91-9dc2-272eaffa392b".into(),
+        account_id: "acc_7f3k".into(),
+        account_address: "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed".into(),
+        source_address: "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359".into(),
+        source_type: "ON_CHAIN",
+        currency_symbol: "USDC".into(),
+        amount: "1250.5".into(),
+        destination_chain: Chain::BaseMainnet.name(),
+        transaction_hash: "0x4a3f2b7cbbd0a63ed1b2a2e6b1f4b9a07a0d1c3e5f60718293a4b5c6d7e8f901".into(),
+        status: DepositStatus::Confirmed.name(),
+        confirmed_at: "2026-01-31T12:16:31Z".into(),
+        created_at: "2026-01-31T11:59:47Z".into(),
+        source_account_id: None,
+    }
+}
+
+fn one_of<const N: usize>(description: &str, names: [&'static str; N]) -> Object {
+    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names)).description(Some(description)).build()
+}
+
+#[cfg(test)]
+mod tests {
+    use landfall_chain::{Address, AssetId, Family, TxId, U256};
+
+    use super::*;
+    use crate::deposit::Leg;
+    use crate::event::EventId;
+
+    #[test]
+    fn the_example_has_the_ids_of_its_transfer() {
+        let example = example_deposit();
+        let evm = |text: &str| Address::parse(Family::Evm, text).unwrap();
+        let leg = Leg {
+            chain_ref: "eip155:8453",
+            tx: TxId::from_bytes(&hex::decode(&example.transaction_hash).unwrap()).unwrap(),
+            asset: AssetId::Token(evm("0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913")),
+            recipient: evm(&example.account_address),
+            amount: U256::from(1_250_500_000),
+            nth: 0,
+        };
+        assert_eq!(example.id, leg.hash().deposit_id().to_string());
+        assert_eq!(example.dedup_key, EventId::dedup_key(&leg.hash()).to_string());
+        assert_eq!(example.source_address, evm(&example.source_address).to_string());
+    }
+}

@@ -1,0 +1,104 @@
+//! Query parameters, strictly: one that is unknown, repeated or unreadable is refused by its name, never ignored.
+//!
+//! A filter that is silently not applied shows other people's money; hence also `camelCase` names and empty values
+//! are refused. All that is wrong with a request is told at once, up to a bound.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+use crate::api::problem::{ParameterError, Problem};
+
+/// How much of what is wrong is told at once.
+const ERRORS_MAX: usize = 20;
+
+/// The parameters of a request and what is wrong with them so far.
+#[derive(Debug)]
+pub(super) struct Query {
+    values: BTreeMap<&'static str, String>,
+    errors: Vec<ParameterError>,
+}
+
+impl Query {
+    /// Takes a request's query apart; `known` are the names that it may have.
+    pub(super) fn parse(raw: Option<&str>, known: &[&'static str]) -> Self {
+        let mut query = Query { values: BTreeMap::new(), errors: Vec::new() };
+        for (name, value) in url::form_urlencoded::parse(raw.unwrap_or_default().as_bytes()) {
+            let Some(known_name) = known.iter().find(|known| **known == name) else {
+                query.refuse(&name, unknown(known));
+                continue;
+            };
+            if query.values.contains_key(known_name) {
+                query.refuse(known_name, "must not be repeated");
+            } else {
+                query.values.insert(known_name, value.into_owned());
+            }
+        }
+        query
+    }
+
+    /// The value of a parameter that may be missing, as `read` reads it; `None` also when it is refused.
+    pub(super) fn optional<T, E: Display>(
+        &mut self,
+        name: &'static str,
+        read: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Option<T> {
+        let value = self.values.get(name)?;
+        match read(value) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                self.refuse(name, error);
+                None
+            }
+        }
+    }
+
+    /// The value of a parameter that must be there; the default value stands for one that is refused.
+    pub(super) fn required<T: Default, E: Display>(
+        &mut self,
+        name: &'static str,
+        read: impl FnOnce(&str) -> Result<T, E>,
+    ) -> T {
+        if !self.values.contains_key(name) {
+            self.refuse(name, "is required");
+        }
+        self.optional(name, read).unwrap_or_default()
+    }
+
+    /// Notes what is wrong with a parameter.
+    pub(super) fn refuse(&mut self, name: &str, detail: impl Display) {
+        if self.errors.len() < ERRORS_MAX {
+            self.errors.push(ParameterError { parameter: name.to_owned(), detail: detail.to_string() });
+        }
+    }
+
+    /// Refuses the request when anything was wrong so far.
+    pub(super) fn check(&mut self) -> Result<(), Problem> {
+        if self.errors.is_empty() { Ok(()) } else { Err(Problem::invalid(std::mem::take(&mut self.errors))) }
+    }
+}
+
+/// Text without what no stored text has: PostgreSQL refuses a NUL, and U+FFFD is what broken UTF-8 was decoded to.
+pub(super) fn text(value: &str) -> Result<String, &'static str> {
+    if value.is_empty() {
+        Err("must not be empty")
+    } else if value.contains(|c: char| c.is_control() || c == char::REPLACEMENT_CHARACTER) {
+        Err("must be UTF-8 without control characters")
+    } else {
+        Ok(value.to_owned())
+    }
+}
+
+/// An integer in its one spelling, from 1 to `max`.
+pub(super) fn limit(value: &str, max: u8) -> Result<u8, String> {
+    match value.parse() {
+        Ok(limit) if (1..=max).contains(&limit) && limit.to_string() == value => Ok(limit),
+        Ok(_) | Err(_) => Err(format!("must be an integer from 1 to {max}")),
+    }
+}
+
+fn unknown(known: &[&str]) -> String {
+    match known {
+        [] => "is unknown: this request takes no parameters".to_owned(),
+        known => format!("is unknown: the parameters are {}", known.join(", ")),
+    }
+}

@@ -1,0 +1,249 @@
+//! The composition root: configuration -> store, chains, workers; supervision and shutdown. The only room that knows
+//! which chains exist.
+//!
+//! Promises: what is wrong with the configuration is told before anything is written; a worker that ends unasked
+//! ends the process; a stop is done within [`STOP_TIME_MAX`].
+
+use std::future::IntoFuture;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use landfall_chain::address::AddressError;
+use landfall_chain::{Address, Asset, AssetId, Chain, Family, Network, Retry, SourceError, SourceErrorKind};
+use landfall_evm::EvmSource;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+
+use crate::config::{ChainConfig, Config};
+use crate::delivery::Delivery;
+use crate::store::{Db, OpenError, StoreUrl};
+use crate::time::{Clock, Pulse};
+use crate::watcher::{Settings, Watcher};
+use crate::{api, health, random};
+
+/// How long workers get to finish what they are at.
+const STOP_TIME_MAX: Duration = Duration::from_secs(8);
+/// How often a block is looked for within its usual time, and the bounds of it.
+const POLLS_PER_BLOCK: u64 = 4;
+const POLL_MS_MIN: u64 = 250;
+const POLL_MS_MAX: u64 = 3_000;
+const OPEN_RETRY_FIRST: Duration = Duration::from_millis(500);
+const OPEN_RETRY_MAX: Duration = Duration::from_secs(5);
+
+/// A running Landfall.
+#[derive(Debug)]
+pub struct App {
+    db: Db,
+    api: SocketAddr,
+    workers: JoinSet<String>,
+    stop: CancellationToken,
+}
+
+/// Why Landfall did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("config key chains.{chain}: {what}")]
+    Chain { chain: Chain, what: String },
+    #[error("config key chains.{chain}.assets: {error}")]
+    AssetAddress { chain: Chain, error: AddressError },
+    #[error(transparent)]
+    Source(SourceError),
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error("cannot listen on {address}: {error}; {key} sets another address")]
+    Listen { address: SocketAddr, key: &'static str, error: std::io::Error },
+    #[error("no HTTP client can be made: {0}")]
+    Client(#[from] reqwest::Error),
+}
+
+/// A worker ended although nobody had asked it to.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} ended unasked")]
+pub struct WorkerEnded(String);
+
+impl App {
+    /// Starts everything: opens the store (waiting for a server that is down), checks the chains, listens, watches.
+    ///
+    /// # Errors
+    /// See [`StartError`]: each needs a person.
+    pub async fn start(config: &Config, migrate: bool, clock: Clock) -> Result<Self, StartError> {
+        let mut sources = Vec::new();
+        for (chain, settings) in &config.chains {
+            let network = network(*chain, settings)?;
+            sources.push((
+                EvmSource::new(network.clone(), &settings.rpc).map_err(|error| StartError::Source(error.into()))?,
+                network,
+                settings,
+            ));
+        }
+        let api_listener = listen(config.api_listen, "api.listen").await?;
+        let admin_listener = listen(config.admin_listen, "admin.listen").await?;
+        for (source, network, _) in &sources {
+            check(source, network.chain).await?;
+        }
+        let db = open(&config.store, migrate).await?;
+        let delivery = Delivery::new(db.clone(), clock.clone(), random::number)?;
+
+        let stop = CancellationToken::new();
+        let mut app =
+            App { api: address(&api_listener, config.api_listen), db: db.clone(), workers: JoinSet::new(), stop };
+        let mut pulses = vec![Pulse::new("delivery", clock.now())];
+        app.spawn("delivery", delivery.run(pulses[0].clone(), app.stop.clone()));
+        for (source, network, config) in sources {
+            let chain = network.chain;
+            let pulse = Pulse::new(chain, clock.now());
+            let endpoints = source.endpoints();
+            let watcher = Watcher::new(source, endpoints, db.clone(), network.clone(), settings(&network, config));
+            app.spawn(chain.name(), watcher.run(clock.clone(), random::number, pulse.clone(), app.stop.clone()));
+            pulses.push(pulse);
+        }
+        app.serve("api", api_listener, api::router(db.clone(), config.environment));
+        app.serve("admin", admin_listener, health::router(db, clock, pulses));
+        info!("listening on http://{}", app.api);
+        Ok(app)
+    }
+
+    /// Where the API listens.
+    pub fn api_address(&self) -> SocketAddr {
+        self.api
+    }
+
+    /// The store, for who runs Landfall inside another program.
+    pub fn db(&self) -> &Db {
+        &self.db
+    }
+
+    /// Runs until `asked` is done, then stops.
+    ///
+    /// # Errors
+    /// When a worker ended before.
+    pub async fn run_until(mut self, asked: impl Future<Output = ()>) -> Result<(), WorkerEnded> {
+        let ended = tokio::select! {
+            () = asked => None,
+            ended = self.workers.join_next() => Some(ended.map_or_else(String::new, |ended| match ended {
+                Ok(name) => name,
+                Err(panic) => panic.to_string(),
+            })),
+        };
+        self.stop.cancel();
+        let finish = async { while self.workers.join_next().await.is_some() {} };
+        if tokio::time::timeout(STOP_TIME_MAX, finish).await.is_err() {
+            warn!("some work was cut off; it is taken up again at the next start");
+            self.workers.shutdown().await;
+        }
+        self.db.close().await;
+        match ended {
+            None => Ok(()),
+            Some(name) => {
+                error!("{name} ended unasked");
+                Err(WorkerEnded(name))
+            }
+        }
+    }
+
+    fn spawn(&mut self, name: &str, work: impl Future<Output = ()> + Send + 'static) {
+        let name = name.to_owned();
+        self.workers.spawn(async move {
+            work.await;
+            name
+        });
+    }
+
+    fn serve(&mut self, name: &str, listener: TcpListener, router: axum::Router) {
+        let stop = self.stop.clone();
+        self.spawn(name, async move {
+            let served = axum::serve(listener, router).with_graceful_shutdown(async move { stop.cancelled().await });
+            if let Err(error) = served.into_future().await {
+                error!("serving failed: {error}");
+            }
+        });
+    }
+}
+
+/// Opens the store; waits for a server that is down.
+///
+/// # Errors
+/// Those that do not pass by waiting.
+pub async fn open(url: &StoreUrl, migrate: bool) -> Result<Db, OpenError> {
+    let mut retry = Retry::new(OPEN_RETRY_FIRST, OPEN_RETRY_MAX);
+    loop {
+        match open_once(url, migrate).await {
+            Err(error) if error.may_pass() => {
+                warn!("{error}; trying again");
+                tokio::time::sleep(retry.next_delay(random::number())).await;
+            }
+            opened => return opened,
+        }
+    }
+}
+
+/// Opens the store, once.
+///
+/// # Errors
+/// See [`OpenError`].
+pub async fn open_once(url: &StoreUrl, migrate: bool) -> Result<Db, OpenError> {
+    let db = Db::open(url).await?;
+    if migrate {
+        db.migrate().await?;
+    }
+    db.check_schema().await?;
+    Ok(db)
+}
+
+/// A network's facts with what the configuration adds to them.
+///
+/// # Errors
+/// A chain of a family that is not built in, an asset that is there already.
+pub fn network(chain: Chain, config: &ChainConfig) -> Result<Network, StartError> {
+    let fault = |what: String| StartError::Chain { chain, what };
+    let built_in = match chain.family() {
+        Family::Evm => landfall_evm::network(chain),
+        Family::Solana => None,
+    };
+    let mut network = built_in.ok_or_else(|| fault("this version does not follow this chain".to_owned()))?;
+    for asset in &config.assets {
+        let contract = Address::parse(chain.family(), &asset.contract)
+            .map_err(|error| StartError::AssetAddress { chain, error })?;
+        let asset = Asset { id: AssetId::Token(contract), symbol: asset.symbol.clone(), decimals: asset.decimals };
+        if let Some(known) = network.assets.iter().find(|known| known.id == asset.id || known.symbol == asset.symbol) {
+            return Err(fault(format!(
+                "asset {} ({}) is there already; assets are added, never changed",
+                known.symbol, known.id
+            )));
+        }
+        network.assets.push(asset);
+    }
+    network.finality = config.finality.unwrap_or(network.finality);
+    Ok(network)
+}
+
+fn settings(network: &Network, config: &ChainConfig) -> Settings {
+    let usual = (network.block_time_ms / POLLS_PER_BLOCK).clamp(POLL_MS_MIN, POLL_MS_MAX);
+    Settings {
+        start: config.start,
+        poll: Duration::from_millis(config.poll_ms.unwrap_or(usual)),
+        failed_grace: Duration::from_secs(config.failed_grace_secs),
+    }
+}
+
+/// A node of another chain ends the start; one that does not answer is the watcher's to wait for.
+async fn check(source: &EvmSource, chain: Chain) -> Result<(), StartError> {
+    match source.check().await {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind == SourceErrorKind::Permanent => Err(StartError::Source(error)),
+        Err(error) => {
+            warn!(%chain, "{chain} cannot be read yet and will be tried again: {error}");
+            Ok(())
+        }
+    }
+}
+
+async fn listen(address: SocketAddr, key: &'static str) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).await.map_err(|error| StartError::Listen { address, key, error })
+}
+
+fn address(listener: &TcpListener, configured: SocketAddr) -> SocketAddr {
+    listener.local_addr().unwrap_or(configured)
+}

@@ -1,0 +1,135 @@
+//! `landfall account add|import|list`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::Subcommand;
+use landfall_chain::Chain;
+use serde::Serialize;
+
+use crate::account::{AccountType, NewAccount, parse_csv};
+use crate::cli::{existing, json_line, open};
+use crate::store::accounts::{self, AccountRow, WatchLists};
+use crate::store::{Db, Tx};
+use crate::time::Clock;
+
+#[derive(Subcommand, Debug)]
+pub(super) enum Account {
+    /// Add an account, or addresses to one.
+    Add {
+        /// The account's id.
+        #[arg(long, value_name = "ID")]
+        account: String,
+        /// SEGREGATED or OMNIBUS.
+        #[arg(long, value_name = "TYPE")]
+        r#type: String,
+        /// An address and the chains it is watched on; may be repeated.
+        #[arg(long, required = true, value_name = "CHAIN[,CHAIN..]=ADDRESS")]
+        address: Vec<String>,
+    },
+    /// Add accounts from a CSV file: account_id,type,chains,address and optionally identity_id; chains separated by |.
+    Import { file: PathBuf },
+    /// Show the accounts and their addresses.
+    List {
+        /// A JSON object for each account, one a line.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// An account as `account list --json` shows it.
+#[derive(Serialize)]
+struct Listed<'a> {
+    id: &'a str,
+    identity_id: &'a str,
+    r#type: &'static str,
+    addresses: Vec<ListedAddress>,
+}
+
+#[derive(Serialize)]
+struct ListedAddress {
+    chain: &'static str,
+    address: String,
+    /// The first block that is matched against it; 0 is the chain's start.
+    watched_from: u64,
+}
+
+impl Account {
+    pub(super) async fn run(self, config: &Path) -> anyhow::Result<()> {
+        match self {
+            Account::Add { account, r#type, address } => {
+                let account = NewAccount::from_specs(&account, r#type.parse()?, &address)?;
+                add(&open(config).await?, &account).await?;
+                println!("account {} is watched on {} addresses", account.id, account.addresses.len());
+                Ok(())
+            }
+            Account::Import { file } => import(config, &file).await,
+            Account::List { json } => list(&existing(config).await?, json).await,
+        }
+    }
+}
+
+/// Adds an account, or addresses to one.
+pub(crate) async fn add(db: &Db, account: &NewAccount) -> anyhow::Result<()> {
+    let mut tx = db.begin().await?;
+    let mut lists = WatchLists::lock(&mut tx, &chains([account])).await?;
+    lists.add(&mut tx, account, Clock::system().now()).await?;
+    lists.publish(&mut tx).await?;
+    Ok(tx.commit().await?)
+}
+
+async fn import(config: &Path, file: &Path) -> anyhow::Result<()> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let rows = parse_csv(&text).with_context(|| format!("{}: nothing was imported", file.display()))?;
+    let mut tx: Tx = open(config).await?.begin().await?;
+    let mut lists = WatchLists::lock(&mut tx, &chains(rows.iter().map(|row| &row.account))).await?;
+    let now = Clock::system().now();
+    for row in &rows {
+        if let Err(error) = lists.add(&mut tx, &row.account, now).await {
+            bail!("{}: nothing was imported: line {}: {error}", file.display(), row.line);
+        }
+    }
+    lists.publish(&mut tx).await?;
+    tx.commit().await?;
+    println!("{} rows imported", rows.len());
+    Ok(())
+}
+
+async fn list(db: &Db, json: bool) -> anyhow::Result<()> {
+    for account in accounts::list(&mut db.read().await?).await? {
+        if json {
+            println!("{}", json_line(&Listed::of(&account))?);
+            continue;
+        }
+        println!("{} {} (identity {})", account.id, account.kind, account.identity_id);
+        for (address, chains) in by_address(&account) {
+            println!("  {address} on {}", chains.join(", "));
+        }
+    }
+    Ok(())
+}
+
+impl<'a> Listed<'a> {
+    fn of(account: &'a AccountRow) -> Self {
+        let AccountRow { id, identity_id, kind, addresses } = account;
+        let addresses = addresses.iter().map(|(chain, address, from)| ListedAddress {
+            chain: chain.name(),
+            address: address.to_string(),
+            watched_from: *from,
+        });
+        Listed { id, identity_id, r#type: AccountType::name(*kind), addresses: addresses.collect() }
+    }
+}
+
+fn by_address(account: &AccountRow) -> BTreeMap<String, Vec<&'static str>> {
+    let mut chains: BTreeMap<String, Vec<&'static str>> = BTreeMap::new();
+    for (chain, address, _) in &account.addresses {
+        chains.entry(address.to_string()).or_default().push(chain.name());
+    }
+    chains
+}
+
+fn chains<'a>(accounts: impl IntoIterator<Item = &'a NewAccount>) -> BTreeSet<Chain> {
+    accounts.into_iter().flat_map(|account| account.addresses.iter().map(|(chain, _)| *chain)).collect()
+}

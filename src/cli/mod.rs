@@ -1,0 +1,112 @@
+//! The command line: thin. Each verb opens what it needs, asks one room, prints.
+//!
+//! Results go to stdout, logs and errors to stderr. Exit codes: 0 done, 1 not well or ended unasked, 2 bad input or
+//! cannot tell. Names, flags and files are a contract.
+
+pub(crate) mod account;
+mod deposit;
+pub(crate) mod key;
+mod run;
+mod sandbox;
+mod status;
+pub(crate) mod webhook;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Parser, Subcommand};
+
+use crate::app;
+use crate::config::Config;
+use crate::store::{Db, OpenError, StoreUrl};
+
+/// Watches chains for deposits to a custody service's accounts, confirms them and tells clients.
+#[derive(Parser, Debug)]
+#[command(version, propagate_version = true)]
+pub struct Cli {
+    /// The configuration.
+    #[arg(long, global = true, default_value = "landfall.toml", value_name = "FILE")]
+    config: PathBuf,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand, Debug)]
+enum Verb {
+    /// Watch the configured chains, deliver events, serve the API.
+    Run(run::Run),
+    /// Bring the store's schema to this program's version.
+    Migrate,
+    /// Say whether all is well: exit 0 healthy, 1 unhealthy, 2 cannot tell.
+    Health(status::Health),
+    /// Show where each chain stands.
+    Status(status::Show),
+    /// The accounts and addresses that are watched.
+    #[command(subcommand)]
+    Account(account::Account),
+    /// The keys of the API.
+    #[command(subcommand)]
+    Key(key::Key),
+    /// The receivers of events.
+    #[command(subcommand)]
+    Webhook(webhook::Webhook),
+    /// The deposits that were found.
+    #[command(subcommand)]
+    Deposit(deposit::Deposit),
+    /// Print the API's OpenAPI document.
+    Openapi,
+    /// Show the main job on a private chain, from the first deposit to the signed webhook.
+    Sandbox(sandbox::Sandbox),
+}
+
+impl Cli {
+    /// Does what was asked for.
+    ///
+    /// # Errors
+    /// One clear error, for stderr and exit code 2.
+    pub async fn run(self) -> anyhow::Result<ExitCode> {
+        let config = self.config;
+        match self.verb {
+            Verb::Run(run) => return run.run(&load(&config)?).await,
+            Verb::Migrate => drop(open(&config).await?),
+            Verb::Health(health) => return health.run(&load(&config)?).await,
+            Verb::Status(show) => show.run(&existing(&config).await?).await?,
+            Verb::Account(account) => account.run(&config).await?,
+            Verb::Key(key) => key.run(&config).await?,
+            Verb::Webhook(webhook) => webhook.run(&open(&config).await?).await?,
+            Verb::Deposit(deposit) => deposit.run(&existing(&config).await?).await?,
+            Verb::Openapi => print!("{}", crate::api::openapi_json()),
+            Verb::Sandbox(sandbox) => return sandbox.run().await,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn load(path: &Path) -> anyhow::Result<Config> {
+    #[expect(clippy::disallowed_methods, reason = "the one place that hands the environment to the configuration")]
+    let variable = |name: &str| std::env::var(name).ok();
+    Ok(Config::load(path, variable)?)
+}
+
+/// The store, created and migrated as needed.
+async fn open(config: &Path) -> anyhow::Result<Db> {
+    Ok(app::open_once(&load(config)?.store, true).await?)
+}
+
+/// The store, to look at; a missing one is not created.
+async fn existing(config: &Path) -> anyhow::Result<Db> {
+    Ok(open_existing(&load(config)?.store).await?)
+}
+
+async fn open_existing(url: &StoreUrl) -> Result<Db, OpenError> {
+    if let StoreUrl::Sqlite(path) = url {
+        std::fs::metadata(path).map_err(|error| OpenError::File { path: path.clone(), error })?;
+    }
+    app::open_once(url, false).await
+}
+
+/// A line of JSON.
+fn json_line(value: &impl serde::Serialize) -> anyhow::Result<String> {
+    serde_json::to_string(value).context("cannot be written as JSON")
+}

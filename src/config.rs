@@ -1,0 +1,414 @@
+//! The configuration: one tree, from a TOML file with `${ENV}` expanded in its values.
+//!
+//! Everything is checked before any socket opens. An error is one line that names the key and never the value of
+//! one that may hold a secret. Which networks exist, and what a chain's own facts are, is not known here.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use landfall_chain::{Chain, Finality};
+use serde::{Deserialize, Deserializer};
+use url::Url;
+
+use crate::key::Environment;
+use crate::store::StoreUrl;
+use crate::watcher::Start;
+
+const POLL_MS_MIN: u64 = 20;
+const POLL_MS_MAX: u64 = 60_000;
+const FAILED_GRACE_SECS_DEFAULT: u64 = 3_600;
+
+/// What an operator sets.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub store: StoreUrl,
+    pub api_listen: SocketAddr,
+    pub environment: Environment,
+    pub admin_listen: SocketAddr,
+    pub chains: BTreeMap<Chain, ChainConfig>,
+}
+
+/// What an operator sets for one chain.
+#[derive(Clone, Debug)]
+pub struct ChainConfig {
+    pub rpc: Vec<Url>,
+    pub start: Start,
+    /// `None` leaves it to the network's facts.
+    pub finality: Option<Finality>,
+    /// `None` leaves it to the network's block time.
+    pub poll_ms: Option<u64>,
+    pub failed_grace_secs: u64,
+    /// Added to the built-in ones.
+    pub assets: Vec<AssetConfig>,
+}
+
+/// A token to credit beside the built-in ones.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AssetConfig {
+    pub symbol: String,
+    pub contract: String,
+    pub decimals: u8,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("cannot read config {path}: {error}; --config names another file")]
+    File { path: String, error: std::io::Error },
+    #[error("config {path}: {what}")]
+    Syntax { path: String, what: String },
+    #[error("config key {key}: {what}")]
+    Key { key: String, what: String },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    store: StoreSection,
+    #[serde(default)]
+    api: ApiSection,
+    #[serde(default)]
+    admin: AdminSection,
+    chains: BTreeMap<String, ChainSection>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct StoreSection {
+    url: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ApiSection {
+    listen: SocketAddr,
+    environment: Environment,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct AdminSection {
+    listen: SocketAddr,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChainSection {
+    rpc: Vec<String>,
+    #[serde(default, deserialize_with = "start")]
+    start: Option<Start>,
+    #[serde(default)]
+    proof: Option<String>,
+    #[serde(default)]
+    native: Option<String>,
+    #[serde(default)]
+    finality: Option<FinalityName>,
+    #[serde(default)]
+    confirmations: Option<u64>,
+    #[serde(default)]
+    poll_ms: Option<u64>,
+    #[serde(default)]
+    failed_grace_secs: Option<u64>,
+    #[serde(default)]
+    assets: Vec<AssetConfig>,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+enum FinalityName {
+    Finalized,
+    Safe,
+    Confirmations,
+}
+
+impl Default for StoreSection {
+    fn default() -> Self {
+        StoreSection { url: "sqlite:landfall.db".to_owned() }
+    }
+}
+
+impl Default for ApiSection {
+    fn default() -> Self {
+        ApiSection { listen: (Ipv4Addr::LOCALHOST, 8080).into(), environment: Environment::Live }
+    }
+}
+
+impl Default for AdminSection {
+    fn default() -> Self {
+        AdminSection { listen: (Ipv4Addr::LOCALHOST, 8081).into() }
+    }
+}
+
+impl Config {
+    /// Reads a file; `variable` looks up what `${NAME}` stands for.
+    ///
+    /// # Errors
+    /// See [`ConfigError`].
+    pub fn load(path: &Path, variable: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|error| ConfigError::File { path: name.clone(), error })?;
+        Config::parse(&name, &text, variable)
+    }
+
+    /// As [`Config::load`], of a text.
+    ///
+    /// # Errors
+    /// See [`ConfigError`].
+    pub fn parse(name: &str, text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+        let mut value = toml::Value::Table(text.parse().map_err(|error| syntax(name, text, &error))?);
+        expand(&mut value, "", &variable)?;
+        let file: File = serde_path_to_error::deserialize(value)
+            .map_err(|error| key(&error.path().to_string(), without_values(error.inner().message())))?;
+        file.check()
+    }
+}
+
+impl File {
+    fn check(self) -> Result<Config, ConfigError> {
+        let mut chains = BTreeMap::new();
+        for (name, section) in self.chains {
+            let chain: Chain = name.parse().map_err(|error| key(&format!("chains.{name}"), error))?;
+            chains.insert(chain, section.check(&format!("chains.{name}"))?);
+        }
+        if chains.is_empty() {
+            return Err(key("chains", "no chain is configured; add a section such as [chains.BASE_MAINNET]"));
+        }
+        Ok(Config {
+            store: self
+                .store
+                .url
+                .parse()
+                .map_err(|_| key("store.url", "expected sqlite:PATH or postgres://USER@HOST/DATABASE"))?,
+            api_listen: self.api.listen,
+            environment: self.api.environment,
+            admin_listen: self.admin.listen,
+            chains,
+        })
+    }
+}
+
+impl ChainSection {
+    fn check(self, at: &str) -> Result<ChainConfig, ConfigError> {
+        if self.rpc.is_empty() {
+            return Err(key(&format!("{at}.rpc"), "at least one URL is needed"));
+        }
+        let rpc = self.rpc.iter().enumerate().map(|(index, text)| rpc_url(&format!("{at}.rpc[{index}]"), text));
+        let rpc = rpc.collect::<Result<_, _>>()?;
+        only_known(&format!("{at}.proof"), self.proof.as_deref(), "receipts")?;
+        only_known(&format!("{at}.native"), self.native.as_deref(), "top_level")?;
+        let poll_ms = self.poll_ms.unwrap_or(POLL_MS_MIN);
+        if !(POLL_MS_MIN..=POLL_MS_MAX).contains(&poll_ms) {
+            return Err(key(&format!("{at}.poll_ms"), "expected 20 to 60000"));
+        }
+        Ok(ChainConfig {
+            rpc,
+            start: self.start.unwrap_or(Start::Finalized),
+            finality: finality(at, self.finality, self.confirmations)?,
+            poll_ms: self.poll_ms,
+            failed_grace_secs: self.failed_grace_secs.unwrap_or(FAILED_GRACE_SECS_DEFAULT),
+            assets: self.assets,
+        })
+    }
+}
+
+fn finality(at: &str, name: Option<FinalityName>, confirmations: Option<u64>) -> Result<Option<Finality>, ConfigError> {
+    match (name, confirmations) {
+        (None, None) => Ok(None),
+        (Some(FinalityName::Finalized), None) => Ok(Some(Finality::Finalized)),
+        (Some(FinalityName::Safe), None) => Ok(Some(Finality::Safe)),
+        (Some(FinalityName::Confirmations), Some(count)) => Ok(Some(Finality::Confirmations(count))),
+        (Some(FinalityName::Confirmations), None) => {
+            Err(key(&format!("{at}.confirmations"), "finality = \"confirmations\" needs this number"))
+        }
+        (None | Some(FinalityName::Finalized | FinalityName::Safe), Some(_)) => {
+            Err(key(&format!("{at}.confirmations"), "counts only together with finality = \"confirmations\""))
+        }
+    }
+}
+
+fn rpc_url(at: &str, text: &str) -> Result<Url, ConfigError> {
+    let url = Url::parse(text).map_err(|error| key(at, format!("malformed URL: {error}")))?;
+    match url.scheme() {
+        "http" | "https" if url.has_host() => Ok(url),
+        other => Err(key(at, format!("scheme {other:?}; expected http or https"))),
+    }
+}
+
+/// Keys whose other values come with later versions.
+fn only_known(at: &str, value: Option<&str>, known: &str) -> Result<(), ConfigError> {
+    match value {
+        None => Ok(()),
+        Some(value) if value == known => Ok(()),
+        Some(value) => Err(key(at, format!("{value:?} is not supported by this version; expected {known:?}"))),
+    }
+}
+
+fn start<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Start>, D::Error> {
+    match toml::Value::deserialize(deserializer)? {
+        toml::Value::String(text) if text == "finalized" => Ok(Some(Start::Finalized)),
+        toml::Value::Integer(number) if number >= 0 => Ok(Some(Start::Number(number.unsigned_abs()))),
+        _ => Err(serde::de::Error::custom("expected a block number or \"finalized\"")),
+    }
+}
+
+/// Replaces every `${NAME}` in the strings below `value`, which stands at key `at`.
+fn expand(value: &mut toml::Value, at: &str, variable: &impl Fn(&str) -> Option<String>) -> Result<(), ConfigError> {
+    match value {
+        toml::Value::String(text) => *text = expanded(text, at, variable)?,
+        toml::Value::Array(items) => {
+            for (index, item) in items.iter_mut().enumerate() {
+                expand(item, &format!("{at}[{index}]"), variable)?;
+            }
+        }
+        toml::Value::Table(table) => {
+            for (name, item) in table.iter_mut() {
+                let at = if at.is_empty() { name.clone() } else { format!("{at}.{name}") };
+                expand(item, &at, variable)?;
+            }
+        }
+        toml::Value::Integer(_) | toml::Value::Float(_) | toml::Value::Boolean(_) | toml::Value::Datetime(_) => {}
+    }
+    Ok(())
+}
+
+fn expanded(text: &str, at: &str, variable: &impl Fn(&str) -> Option<String>) -> Result<String, ConfigError> {
+    let mut result = String::new();
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once("${") {
+        let (name, after) = behind.split_once('}').ok_or_else(|| key(at, "\"${\" without \"}\""))?;
+        let value = variable(name).ok_or_else(|| key(at, format!("environment variable {name} is not set")))?;
+        result.push_str(before);
+        result.push_str(&value);
+        rest = after;
+    }
+    result.push_str(rest);
+    Ok(result)
+}
+
+fn key(key: &str, what: impl ToString) -> ConfigError {
+    ConfigError::Key { key: key.to_owned(), what: what.to_string() }
+}
+
+/// serde quotes the value it did not expect, which may be a URL with a secret: only what was expected is told.
+fn without_values(message: &str) -> String {
+    match message.rsplit_once(", expected ") {
+        Some((found, expected)) if found.starts_with("invalid ") => {
+            let kind = found.trim_start_matches("invalid type: ").trim_start_matches("invalid value: ");
+            let kind = kind.split(['"', '`']).next().unwrap_or_default().trim();
+            format!("expected {expected}, found {kind}")
+        }
+        Some(_) | None => message.to_owned(),
+    }
+}
+
+fn syntax(name: &str, text: &str, error: &toml::de::Error) -> ConfigError {
+    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+    let line = before.matches('\n').count() + 1;
+    ConfigError::Syntax { path: name.to_owned(), what: format!("line {line}: {}", error.message().replace('\n', " ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHAIN: &str = "[chains.ETHEREUM_TESTNET]\nrpc = [\"http://127.0.0.1:8545\"]\n";
+
+    fn parse(text: &str) -> Result<Config, String> {
+        let variable = |name: &str| (name == "KEY").then(|| "canary".to_owned());
+        Config::parse("landfall.toml", text, variable).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn all_keys_but_the_chains_have_defaults() {
+        let config = parse(CHAIN).unwrap();
+        assert_eq!(config.store.to_string(), "sqlite:landfall.db");
+        assert_eq!(config.api_listen.to_string(), "127.0.0.1:8080");
+        assert_eq!(config.admin_listen.to_string(), "127.0.0.1:8081");
+        assert_eq!(config.environment, Environment::Live);
+        let chain = &config.chains[&Chain::EthereumTestnet];
+        assert_eq!((chain.start, chain.finality, chain.failed_grace_secs), (Start::Finalized, None, 3_600));
+    }
+
+    #[test]
+    fn every_key_is_read() {
+        let config = parse(
+            "[store]\nurl = \"postgres://me:pass@db/landfall\"\n[api]\nlisten = \"0.0.0.0:1\"\nenvironment = \"test\"\n\
+             [admin]\nlisten = \"127.0.0.1:2\"\n[chains.BASE_MAINNET]\nrpc = [\"https://node/${KEY}\", \"http://other\"]\n\
+             start = 100\nproof = \"receipts\"\nnative = \"top_level\"\nfinality = \"confirmations\"\nconfirmations = 12\n\
+             poll_ms = 250\nfailed_grace_secs = 5\n[[chains.BASE_MAINNET.assets]]\nsymbol = \"EURC\"\ncontract = \"0x1\"\ndecimals = 6\n",
+        );
+        let config = config.unwrap();
+        assert_eq!(config.store.to_string(), "postgres://db:5432/landfall");
+        let chain = &config.chains[&Chain::BaseMainnet];
+        assert_eq!(chain.rpc[0].as_str(), "https://node/canary");
+        assert_eq!((chain.start, chain.finality), (Start::Number(100), Some(Finality::Confirmations(12))));
+        assert_eq!((chain.poll_ms, chain.failed_grace_secs, chain.assets.len()), (Some(250), 5, 1));
+    }
+
+    #[test]
+    fn bad_input_is_one_line_that_names_the_key() {
+        let with = |line: &str| format!("{CHAIN}{line}\n");
+        let cases = [
+            (
+                with("confirmatons = 3"),
+                "config key chains.ETHEREUM_TESTNET.confirmatons: unknown field `confirmatons`, expected one of `rpc`, `start`, `proof`, `native`, `finality`, `confirmations`, `poll_ms`, `failed_grace_secs`, `assets`",
+            ),
+            (
+                with("[stor]"),
+                "config key stor: unknown field `stor`, expected one of `store`, `api`, `admin`, `chains`",
+            ),
+            (with("poll_ms = \"fast\""), "config key chains.ETHEREUM_TESTNET.poll_ms: expected u64, found string"),
+            (with("poll_ms = 1"), "config key chains.ETHEREUM_TESTNET.poll_ms: expected 20 to 60000"),
+            (
+                with("start = \"latest\""),
+                "config key chains.ETHEREUM_TESTNET.start: expected a block number or \"finalized\"",
+            ),
+            (
+                with("proof = \"logs\""),
+                "config key chains.ETHEREUM_TESTNET.proof: \"logs\" is not supported by this version; expected \"receipts\"",
+            ),
+            (
+                with("finality = \"confirmations\""),
+                "config key chains.ETHEREUM_TESTNET.confirmations: finality = \"confirmations\" needs this number",
+            ),
+            (
+                with("confirmations = 2"),
+                "config key chains.ETHEREUM_TESTNET.confirmations: counts only together with finality = \"confirmations\"",
+            ),
+            (
+                with("[store]\nurl = \"mysql://x\""),
+                "config key store.url: expected sqlite:PATH or postgres://USER@HOST/DATABASE",
+            ),
+            (with("[store]\nurl = \"${NOPE}\""), "config key store.url: environment variable NOPE is not set"),
+            (
+                "[chains.ETHEREUM]\nrpc = [\"http://x\"]".to_owned(),
+                "config key chains.ETHEREUM: unknown chain \"ETHEREUM\"; the chains are ETHEREUM_MAINNET, POLYGON_MAINNET, ETHEREUM_TESTNET, OPTIMISM_SEPOLIA, BASE_MAINNET, BASE_SEPOLIA, OPTIMISM_MAINNET, POLYGON_AMOY, SOLANA_MAINNET, SOLANA_DEVNET",
+            ),
+            (
+                "[chains]".to_owned(),
+                "config key chains: no chain is configured; add a section such as [chains.BASE_MAINNET]",
+            ),
+            (String::new(), "config key .: missing field `chains`"),
+            (
+                "[chains.BASE_MAINNET]\nrpc = \"https://node/${KEY}\"".to_owned(),
+                "config key chains.BASE_MAINNET.rpc: expected a sequence, found string",
+            ),
+            (
+                "[chains.BASE_MAINNET]\nrpc = [\"node/${KEY}\"]".to_owned(),
+                "config key chains.BASE_MAINNET.rpc[0]: malformed URL: relative URL without a base",
+            ),
+            (
+                "[chains.BASE_MAINNET]\nrpc = [\"ws://node/${KEY}\"]".to_owned(),
+                "config key chains.BASE_MAINNET.rpc[0]: scheme \"ws\"; expected http or https",
+            ),
+            ("[chains\n".to_owned(), "config landfall.toml: line 1: unclosed table, expected `]`"),
+        ];
+        for (text, expected) in cases {
+            let error = parse(&text).unwrap_err();
+            assert_eq!(error, expected);
+            assert!(!error.contains("canary"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Events: what clients are told, as the bytes that are signed.
+//!
+//! Invariants: an event's id is a pure function of the leg, the status and how often the deposit had entered that
+//! status before; the envelope is exactly `{id, type, data}`; `data` has exactly the 13 fields of the interface.
+
+use std::fmt;
+
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use uuid::Uuid;
+
+use crate::amount;
+use crate::deposit::{Deposit, DepositId, DepositStatus, LegHash, update_with_length, uuid_of};
+use crate::time::Timestamp;
+
+/// The `type` of every deposit event.
+pub const DEPOSIT_EVENT: &str = "deposit_v2";
+
+/// The envelope's `id`; that of a deposit's first event is its `dedup_key`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct EventId(pub Uuid);
+
+/// A change of a deposit, ready to be stored and sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Event {
+    pub id: EventId,
+    pub deposit_id: DepositId,
+    pub account_id: String,
+    pub status: DepositStatus,
+    /// How often the deposit had entered this status before.
+    pub nth_entry: u32,
+    /// The envelope, byte for byte as it is signed and sent.
+    pub payload: String,
+}
+
+/// The `data` of a `deposit_v2` event: the 13 fields of the interface in its order.
+#[derive(Serialize, Debug)]
+pub struct DepositData<'a> {
+    pub id: String,
+    pub dedup_key: String,
+    pub account_id: &'a str,
+    pub account_address: String,
+    pub source_type: &'static str,
+    pub source_address: String,
+    pub currency_symbol: &'a str,
+    pub amount: String,
+    pub destination_chain: &'static str,
+    pub transaction_hash: String,
+    pub status: &'static str,
+    pub confirmed_at: String,
+    pub created_at: String,
+}
+
+#[derive(Serialize)]
+struct Envelope<'a> {
+    id: String,
+    r#type: &'static str,
+    data: DepositData<'a>,
+}
+
+impl EventId {
+    pub fn of(leg: &LegHash, status: DepositStatus, nth_entry: u32) -> Self {
+        let mut hasher = Sha256::new();
+        let nth_entry = nth_entry.to_be_bytes();
+        let fields: [&[u8]; 4] = [b"event/v1", &leg.0, status.name().as_bytes(), &nth_entry];
+        for field in fields {
+            update_with_length(&mut hasher, field);
+        }
+        EventId(uuid_of(&hasher.finalize().into()))
+    }
+
+    /// The id of the event PENDING/0: the deposit's name in every event and answer, for ever.
+    pub fn dedup_key(leg: &LegHash) -> Self {
+        EventId::of(leg, DepositStatus::Pending, 0)
+    }
+}
+
+impl Event {
+    /// The event of `deposit` having entered its present status for the `nth_entry`-th time, counted from 0.
+    pub fn entered(deposit: &Deposit, nth_entry: u32) -> Self {
+        let id = EventId::of(&deposit.leg_hash, deposit.status, nth_entry);
+        let envelope = Envelope { id: id.to_string(), r#type: DEPOSIT_EVENT, data: DepositData::of(deposit) };
+        Event {
+            id,
+            deposit_id: deposit.id,
+            account_id: deposit.account_id.clone(),
+            status: deposit.status,
+            nth_entry,
+            payload: serde_json::to_string(&envelope).expect("strings always serialise"),
+        }
+    }
+}
+
+impl<'a> DepositData<'a> {
+    pub fn of(deposit: &'a Deposit) -> Self {
+        DepositData {
+            id: deposit.id.to_string(),
+            dedup_key: EventId::dedup_key(&deposit.leg_hash).to_string(),
+            account_id: &deposit.account_id,
+            account_address: deposit.recipient.to_string(),
+            source_type: if deposit.source_account_id.is_some() { "ACCOUNT" } else { "ON_CHAIN" },
+            source_address: deposit.sender.to_string(),
+            currency_symbol: &deposit.symbol,
+            amount: amount::to_decimal(deposit.amount, deposit.decimals),
+            destination_chain: deposit.chain.name(),
+            transaction_hash: deposit.tx.id.to_string(),
+            status: deposit.status.name(),
+            confirmed_at: deposit.confirmed_at.unwrap_or(Timestamp::EPOCH).to_string(),
+            created_at: deposit.created_at.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.hyphenated().fmt(f)
+    }
+}

@@ -1,0 +1,126 @@
+//! What the store says of the watchers and the queue: the status report, and whether all is well.
+//!
+//! Reads the store and never a node: it tells the same from every process.
+
+mod admin;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use landfall_chain::Chain;
+use serde::Serialize;
+
+use crate::store::status::{self, ChainStatus, EndpointRow, QueueStatus};
+use crate::store::{Db, StoreError};
+use crate::time::Timestamp;
+
+pub use admin::router;
+
+/// A watcher that has said nothing for so long is not there.
+const HEARTBEAT_MAX: Duration = Duration::from_secs(30);
+
+/// `status --json`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Status {
+    pub chains: Vec<ChainReport>,
+    pub events: EventsReport,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct ChainReport {
+    pub chain: &'static str,
+    pub state: String,
+    pub reason: String,
+    pub latest: Option<u64>,
+    pub finalized: Option<u64>,
+    pub cursor: Option<u64>,
+    /// How many blocks the cursor is behind the newest.
+    pub lag_blocks: Option<u64>,
+    /// How long ago the cursor last stood at the newest block; null when it never did.
+    pub lag_secs: Option<u64>,
+    pub proof: String,
+    pub endpoints: Vec<EndpointReport>,
+    #[serde(skip)]
+    silent_secs: u64,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct EndpointReport {
+    pub id: String,
+    pub state: String,
+    pub reason: String,
+    pub latest: Option<u64>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct EventsReport {
+    /// Deliveries that have not arrived yet.
+    pub pending: u64,
+    /// The age of the oldest of their events.
+    pub oldest_secs: Option<u64>,
+}
+
+impl Status {
+    /// Reads the store.
+    pub async fn read(db: &Db, now: Timestamp) -> Result<Self, StoreError> {
+        let mut reader = db.read().await?;
+        let chains = status::chains(&mut reader).await?;
+        let QueueStatus { pending, oldest_at } = status::queue(&mut reader).await?;
+        Ok(Status {
+            chains: chains.into_iter().map(|chain| ChainReport::of(chain, now)).collect(),
+            events: EventsReport { pending, oldest_secs: oldest_at.map(|at| now.since(at).as_secs()) },
+        })
+    }
+
+    /// What is wrong with the `expected` chains; empty when all is well.
+    pub fn complaints(&self, expected: &BTreeSet<Chain>, lag_max: Duration) -> Vec<String> {
+        let mut complaints = Vec::new();
+        for chain in expected {
+            match self.chains.iter().find(|report| report.chain == chain.name()) {
+                Some(report) => complaints.extend(report.complaint(lag_max).map(|what| format!("{chain}: {what}"))),
+                None => complaints.push(format!("{chain}: never watched; is `landfall run` running?")),
+            }
+        }
+        complaints
+    }
+}
+
+impl ChainReport {
+    fn of(status: ChainStatus, now: Timestamp) -> Self {
+        let ever_caught_up = status.caught_up_at != Timestamp::EPOCH;
+        ChainReport {
+            chain: status.chain.name(),
+            state: status.state,
+            reason: status.reason,
+            latest: status.latest,
+            finalized: status.finalized,
+            cursor: status.cursor,
+            lag_blocks: status.latest.zip(status.cursor).map(|(latest, cursor)| latest.saturating_sub(cursor)),
+            lag_secs: ever_caught_up.then(|| now.since(status.caught_up_at).as_secs()),
+            proof: status.proof,
+            endpoints: status.endpoints.into_iter().map(EndpointReport::from).collect(),
+            silent_secs: now.since(status.heartbeat_at).as_secs(),
+        }
+    }
+
+    fn complaint(&self, lag_max: Duration) -> Option<String> {
+        if self.silent_secs > HEARTBEAT_MAX.as_secs() {
+            return Some(format!("no sign of life for {} s; is `landfall run` running?", self.silent_secs));
+        }
+        if self.state == "halted" {
+            return Some(format!("halted: {}", self.reason));
+        }
+        let why = if self.reason.is_empty() { String::new() } else { format!(" ({})", self.reason) };
+        match self.lag_secs {
+            None => Some(format!("has not caught up yet{why}")),
+            Some(lag) if lag > lag_max.as_secs() => Some(format!("{lag} s behind{why}")),
+            Some(_) => None,
+        }
+    }
+}
+
+impl From<EndpointRow> for EndpointReport {
+    fn from(row: EndpointRow) -> Self {
+        EndpointReport { id: row.id, state: row.state, reason: row.reason, latest: row.latest }
+    }
+}

@@ -1,0 +1,38 @@
+//! Landfall: watches chains for money that arrives at a custody service's accounts.
+//!
+//! The pipeline, once for all chains:
+//!
+//! ```text
+//! tip -> fork point (disconnect what is stale) -> blocks(cursor+1 ..= last), fetched ahead in parallel
+//!     -> match with the watch list -> ONE transaction { block, deposits, events, cursor by compare-and-set }
+//!     -> settle what is final:        ONE transaction { re-derived evidence, status, events }
+//! ```
+//!
+//! The rooms, lowest floor first:
+//! - [`amount`], [`time`], [`random`], [`deposit`], [`event`], [`account`], [`key`], [`webhook`]: the domain, pure
+//! - [`store`]: all SQL, and nothing but SQL
+//! - [`watcher`]: follows a chain, credits, settles
+//! - [`delivery`]: sends events to webhooks
+//! - [`api`]: answers HTTP requests from the store
+//! - [`health`]: what the store says of the watchers
+//! - [`config`], [`app`]: configuration, and the composition root
+//! - [`telemetry`], [`sandbox`], [`cli`]: the program
+
+pub mod account;
+pub mod amount;
+pub mod api;
+pub mod app;
+pub mod cli;
+pub mod config;
+pub mod delivery;
+pub mod deposit;
+pub mod event;
+pub mod health;
+pub mod key;
+pub mod random;
+pub mod sandbox;
+pub mod store;
+pub mod telemetry;
+pub mod time;
+pub mod watcher;
+pub mod webhook;

@@ -1,0 +1,191 @@
+//! Accounts and the watched addresses, which are one thing to an operator and two to the watcher.
+//!
+//! Adding an address takes the lock of its chain's cursor row: the block it is watched from is exact.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use landfall_chain::{Address, Chain};
+use sqlx::FromRow;
+
+use crate::account::{AccountType, DEFAULT_IDENTITY, NewAccount};
+use crate::store::cursors::Cursor;
+use crate::store::error::expect_one;
+use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
+use crate::store::{Connection, ORGANIZATION, StoreError, Tx, int, parsed, uint};
+use crate::time::Timestamp;
+
+/// A member of a chain's watch list.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WatchedAddress {
+    /// Its number in the order of adding.
+    pub seq: u64,
+    pub address: Address,
+    pub account_id: String,
+}
+
+/// An account with its addresses, each with the first block that is matched against it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AccountRow {
+    pub id: String,
+    pub identity_id: String,
+    pub kind: AccountType,
+    pub addresses: Vec<(Chain, Address, u64)>,
+}
+
+/// Why an account or address was not added.
+#[derive(Debug, thiserror::Error)]
+pub enum AddAccountError {
+    #[error("account {id} exists with type {recorded}, not {given}")]
+    OtherType { id: String, recorded: AccountType, given: AccountType },
+    #[error("account {id} exists with identity {recorded}, not {given}")]
+    OtherIdentity { id: String, recorded: String, given: String },
+    #[error("there is no identity {0}")]
+    NoIdentity(String),
+    #[error("{address} on {chain} belongs to account {owner} already")]
+    OtherOwner { address: Address, chain: Chain, owner: String },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+statements! {
+    ACCOUNT = "SELECT type, identity_id FROM accounts WHERE id = $1";
+    IDENTITY = "SELECT id FROM identities WHERE id = $1 AND organization_id = $2";
+    INSERT_ACCOUNT = "INSERT INTO accounts (id, organization_id, identity_id, type, created_us) VALUES ($1, $2, $3, $4, $5)";
+    OWNER = "SELECT account_id FROM watched_addresses WHERE chain = $1 AND address = $2";
+    INSERT_ADDRESS = "INSERT INTO watched_addresses (chain, address, account_id, seq, from_number) VALUES ($1, $2, $3, $4, $5)";
+    WATCHED_SINCE = "SELECT seq, address, account_id FROM watched_addresses WHERE chain = $1 AND seq > $2 ORDER BY seq LIMIT $3";
+    ACCOUNTS = "SELECT id, identity_id, type FROM accounts WHERE organization_id = $1 ORDER BY id";
+    ADDRESSES = "SELECT account_id, chain, address, from_number FROM watched_addresses ORDER BY account_id, chain, address";
+}
+
+/// The watch lists of some chains, locked for the transaction, to add to.
+#[derive(Debug)]
+pub struct WatchLists(BTreeMap<Chain, WatchListEnd>);
+
+#[derive(Debug)]
+struct WatchListEnd {
+    /// The first block that will be matched against what is added.
+    from_number: u64,
+    seq: u64,
+    seq_before: u64,
+}
+
+impl WatchLists {
+    /// Locks the lists of `chains`, in the chains' order, so that two who add cannot wait for each other.
+    pub async fn lock(tx: &mut Tx, chains: &BTreeSet<Chain>) -> Result<Self, StoreError> {
+        let mut ends = BTreeMap::new();
+        for chain in chains {
+            let Cursor { at, watch_seq: seq, .. } = Cursor::lock(tx, *chain).await?;
+            let from_number = at.map_or(0, |at| at.number + 1);
+            ends.insert(*chain, WatchListEnd { from_number, seq, seq_before: seq });
+        }
+        Ok(WatchLists(ends))
+    }
+
+    /// Adds an account, or addresses to an existing one. What is there already stays as it is.
+    pub async fn add(&mut self, tx: &mut Tx, account: &NewAccount, now: Timestamp) -> Result<(), AddAccountError> {
+        ensure_account(tx, account, now).await?;
+        for (chain, address) in &account.addresses {
+            self.watch(tx, *chain, address, &account.id).await?;
+        }
+        Ok(())
+    }
+
+    /// Publishes what was added: watchers match the next block against it.
+    pub async fn publish(self, tx: &mut Tx) -> Result<(), StoreError> {
+        for (chain, end) in self.0 {
+            if end.seq != end.seq_before {
+                Cursor::set_watch_seq(tx, chain, end.seq).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn watch(
+        &mut self,
+        tx: &mut Tx,
+        chain: Chain,
+        address: &Address,
+        account_id: &str,
+    ) -> Result<(), AddAccountError> {
+        let bytes = address.as_bytes();
+        if let Some((owner,)) = fetch_optional!(tx, (String,), OWNER, chain.name(), bytes)? {
+            return if owner == account_id {
+                Ok(())
+            } else {
+                Err(AddAccountError::OtherOwner { address: *address, chain, owner })
+            };
+        }
+        let end = self.0.get_mut(&chain).ok_or(StoreError::Moved { chain })?;
+        end.seq += 1;
+        let (seq, from) = (int(end.seq), int(end.from_number));
+        let inserted = execute!(tx, INSERT_ADDRESS, chain.name(), bytes, account_id, seq, from)?;
+        Ok(expect_one("insert watched address", inserted)?)
+    }
+}
+
+/// At most `limit` members of the chain's watch list with numbers above `seq`, in order.
+pub async fn watched_since(
+    connection: &mut impl Connection,
+    chain: Chain,
+    seq: u64,
+    limit: u32,
+) -> Result<Vec<WatchedAddress>, StoreError> {
+    let rows = fetch_all!(connection, (i64, Vec<u8>, String), WATCHED_SINCE, chain.name(), int(seq), i64::from(limit))?;
+    let watched = rows.into_iter().map(|(seq, bytes, account_id)| {
+        let address =
+            Address::from_bytes(&bytes).map_err(|error| StoreError::inconsistent("watched address", error))?;
+        Ok(WatchedAddress { seq: uint("seq", seq)?, address, account_id })
+    });
+    watched.collect()
+}
+
+/// Every account with its addresses.
+pub async fn list(connection: &mut impl Connection) -> Result<Vec<AccountRow>, StoreError> {
+    #[derive(FromRow)]
+    struct Row {
+        id: String,
+        identity_id: String,
+        r#type: String,
+    }
+    let rows = fetch_all!(connection, Row, ACCOUNTS, ORGANIZATION)?;
+    let mut addresses: BTreeMap<String, Vec<(Chain, Address, u64)>> = BTreeMap::new();
+    for (account_id, chain, bytes, from) in fetch_all!(connection, (String, String, Vec<u8>, i64), ADDRESSES)? {
+        let address =
+            Address::from_bytes(&bytes).map_err(|error| StoreError::inconsistent("watched address", error))?;
+        let entry = (parsed("chain", &chain)?, address, uint("from_number", from)?);
+        addresses.entry(account_id).or_default().push(entry);
+    }
+    let accounts = rows.into_iter().map(|row| {
+        let addresses = addresses.remove(&row.id).unwrap_or_default();
+        Ok(AccountRow {
+            kind: parsed("account type", &row.r#type)?,
+            identity_id: row.identity_id,
+            addresses,
+            id: row.id,
+        })
+    });
+    accounts.collect()
+}
+
+async fn ensure_account(tx: &mut Tx, account: &NewAccount, now: Timestamp) -> Result<(), AddAccountError> {
+    let id = &account.id;
+    if let Some((kind, recorded)) = fetch_optional!(tx, (String, String), ACCOUNT, id)? {
+        let kind: AccountType = parsed("account type", &kind)?;
+        if kind != account.kind {
+            return Err(AddAccountError::OtherType { id: id.clone(), recorded: kind, given: account.kind });
+        }
+        return match &account.identity_id {
+            Some(given) if *given != recorded => {
+                Err(AddAccountError::OtherIdentity { id: id.clone(), recorded, given: given.clone() })
+            }
+            Some(_) | None => Ok(()),
+        };
+    }
+    let identity = account.identity_id.as_deref().unwrap_or(DEFAULT_IDENTITY);
+    if fetch_optional!(tx, (String,), IDENTITY, identity, ORGANIZATION)?.is_none() {
+        return Err(AddAccountError::NoIdentity(identity.to_owned()));
+    }
+    let inserted = execute!(tx, INSERT_ACCOUNT, id, ORGANIZATION, identity, account.kind.name(), now.0)?;
+    Ok(expect_one("insert account", inserted)?)
+}

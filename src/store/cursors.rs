@@ -1,0 +1,157 @@
+//! Where each chain's watcher stands, and the blocks it connected.
+//!
+//! The cursor moves by compare-and-set on its old block, in the transaction of its data. Its row is also the lock of
+//! the chain's watch list: who adds an address and who connects blocks both take it first.
+
+use landfall_chain::{Block, BlockHash, BlockRef, Chain, Header};
+
+use crate::store::error::expect_one;
+use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
+use crate::store::{Connection, StoreError, Tx, hash, int, uint};
+use crate::time::Timestamp;
+
+/// A watcher's place on its chain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cursor {
+    /// The last connected block; `None` before the first.
+    pub at: Option<BlockRef>,
+    /// The newest connected block that was final when it was looked at.
+    pub finalized: Option<BlockRef>,
+    /// The number of the newest watched address.
+    pub watch_seq: u64,
+}
+
+statements! {
+    ENSURE = "INSERT INTO cursors (chain, watch_seq) VALUES ($1, 0) ON CONFLICT (chain) DO NOTHING";
+    LOAD = "SELECT number, hash, final_number, final_hash, watch_seq FROM cursors WHERE chain = $1";
+    LOCK = "SELECT number, hash, final_number, final_hash, watch_seq FROM cursors WHERE chain = $1" [" FOR UPDATE"] "";
+    SET_WATCH_SEQ = "UPDATE cursors SET watch_seq = $1 WHERE chain = $2";
+    PLACE = "UPDATE cursors SET number = $1, hash = $2 WHERE chain = $3 AND number IS NULL";
+    MOVE = "UPDATE cursors SET number = $1, hash = $2 WHERE chain = $3 AND hash = $4";
+    FINALIZE = "UPDATE cursors SET final_number = $1, final_hash = $2 \
+                WHERE chain = $3 AND (final_number IS NULL OR final_number < $1)";
+    CONNECT = "INSERT INTO blocks (chain, hash, number, parent_hash, time_us, proof, canonical) \
+               VALUES ($1, $2, $3, $4, $5, $6, true) \
+               ON CONFLICT (chain, hash) DO UPDATE SET canonical = true, proof = excluded.proof";
+    DISCONNECT = "UPDATE blocks SET canonical = false WHERE chain = $1 AND canonical AND number > $2";
+    CANONICAL_AT = "SELECT hash FROM blocks WHERE chain = $1 AND number = $2 AND canonical";
+    CANONICAL_IN = "SELECT number, hash FROM blocks \
+                    WHERE chain = $1 AND canonical AND number >= $2 AND number <= $3 ORDER BY number DESC";
+    OLDEST = "SELECT MIN(number) FROM blocks WHERE chain = $1 AND canonical";
+    // What a deposit was seen in is kept as evidence.
+    PRUNE = "DELETE FROM blocks WHERE chain = $1 AND number < $2 AND NOT EXISTS \
+             (SELECT 1 FROM inclusions WHERE inclusions.chain = blocks.chain AND inclusions.block_hash = blocks.hash)";
+}
+
+type CursorRow = (Option<i64>, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>, i64);
+
+impl Cursor {
+    /// The chain's cursor; without a block when the chain was never watched.
+    pub async fn load(connection: &mut impl Connection, chain: Chain) -> Result<Self, StoreError> {
+        Cursor::of(fetch_optional!(connection, CursorRow, LOAD, chain.name())?)
+    }
+
+    /// As [`Cursor::load`], and nobody else changes it before the end of the transaction.
+    pub async fn lock(tx: &mut Tx, chain: Chain) -> Result<Self, StoreError> {
+        execute!(tx, ENSURE, chain.name())?;
+        Cursor::of(fetch_optional!(tx, CursorRow, LOCK, chain.name())?)
+    }
+
+    /// Sets the first block, below which nothing is read.
+    pub async fn place(tx: &mut Tx, chain: Chain, at: &BlockRef) -> Result<(), StoreError> {
+        let placed = execute!(tx, PLACE, int(at.number), &at.hash.0[..], chain.name())?;
+        moved_unless(placed == 1, chain)
+    }
+
+    /// Moves `from` its block to another, forward or back.
+    pub async fn shift(tx: &mut Tx, chain: Chain, from: &BlockRef, to: &BlockRef) -> Result<(), StoreError> {
+        let moved = execute!(tx, MOVE, int(to.number), &to.hash.0[..], chain.name(), &from.hash.0[..])?;
+        moved_unless(moved == 1, chain)
+    }
+
+    /// Publishes that the chain's newest watched address is number `watch_seq`.
+    pub async fn set_watch_seq(tx: &mut Tx, chain: Chain, watch_seq: u64) -> Result<(), StoreError> {
+        let set = execute!(tx, SET_WATCH_SEQ, int(watch_seq), chain.name())?;
+        expect_one("publish watch list", set)
+    }
+
+    /// Records a newer final block; an older one changes nothing.
+    pub async fn finalize(tx: &mut Tx, chain: Chain, at: &BlockRef) -> Result<(), StoreError> {
+        execute!(tx, FINALIZE, int(at.number), &at.hash.0[..], chain.name()).map(drop)
+    }
+
+    fn of(row: Option<CursorRow>) -> Result<Self, StoreError> {
+        let (number, at_hash, final_number, final_hash, watch_seq) = row.unwrap_or_default();
+        Ok(Cursor {
+            at: block_ref(number, at_hash)?,
+            finalized: block_ref(final_number, final_hash)?,
+            watch_seq: uint("watch_seq", watch_seq)?,
+        })
+    }
+}
+
+/// Puts a block on the canonical chain.
+pub async fn connect(tx: &mut Tx, chain: Chain, block: &Block) -> Result<(), StoreError> {
+    record(tx, chain, &block.header, block.proof.name()).await
+}
+
+/// Puts the header that the cursor starts from on record, content unread.
+pub async fn anchor(tx: &mut Tx, chain: Chain, header: &Header) -> Result<(), StoreError> {
+    record(tx, chain, header, "unread").await
+}
+
+/// Takes every block above `fork_point` off the canonical chain; how many there were.
+pub async fn disconnect(tx: &mut Tx, chain: Chain, fork_point: &BlockRef) -> Result<u64, StoreError> {
+    execute!(tx, DISCONNECT, chain.name(), int(fork_point.number))
+}
+
+/// The hash of our canonical block at `number`, when it is on record.
+pub async fn canonical_at(
+    connection: &mut impl Connection,
+    chain: Chain,
+    number: u64,
+) -> Result<Option<BlockHash>, StoreError> {
+    let row = fetch_optional!(connection, (Vec<u8>,), CANONICAL_AT, chain.name(), int(number))?;
+    row.map(|(bytes,)| hash("block hash", &bytes).map(BlockHash)).transpose()
+}
+
+/// Our canonical blocks with numbers `from..=to` that are on record, newest first.
+pub async fn canonical_in(
+    connection: &mut impl Connection,
+    chain: Chain,
+    from: u64,
+    to: u64,
+) -> Result<Vec<BlockRef>, StoreError> {
+    let rows = fetch_all!(connection, (i64, Vec<u8>), CANONICAL_IN, chain.name(), int(from), int(to))?;
+    let refs = rows.into_iter().map(|(number, bytes)| {
+        Ok(BlockRef { number: uint("block number", number)?, hash: BlockHash(hash("block hash", &bytes)?) })
+    });
+    refs.collect()
+}
+
+/// The number of the oldest canonical block on record.
+pub async fn oldest(connection: &mut impl Connection, chain: Chain) -> Result<Option<u64>, StoreError> {
+    let row = fetch_optional!(connection, (Option<i64>,), OLDEST, chain.name())?;
+    row.and_then(|(number,)| number).map(|number| uint("block number", number)).transpose()
+}
+
+/// Forgets blocks below `number` in which no deposit was ever seen.
+pub async fn prune(tx: &mut Tx, chain: Chain, number: u64) -> Result<u64, StoreError> {
+    execute!(tx, PRUNE, chain.name(), int(number))
+}
+
+async fn record(tx: &mut Tx, chain: Chain, header: &Header, proof: &str) -> Result<(), StoreError> {
+    let Header { block, parent, time_secs } = header;
+    let (number, time) = (int(block.number), Timestamp::from_secs(*time_secs).0);
+    let recorded = execute!(tx, CONNECT, chain.name(), &block.hash.0[..], number, &parent.hash.0[..], time, proof)?;
+    expect_one("connect block", recorded)
+}
+
+fn block_ref(number: Option<i64>, bytes: Option<Vec<u8>>) -> Result<Option<BlockRef>, StoreError> {
+    let (Some(number), Some(bytes)) = (number, bytes) else { return Ok(None) };
+    Ok(Some(BlockRef { number: uint("cursor", number)?, hash: BlockHash(hash("cursor", &bytes)?) }))
+}
+
+fn moved_unless(held: bool, chain: Chain) -> Result<(), StoreError> {
+    if held { Ok(()) } else { Err(StoreError::Moved { chain }) }
+}

@@ -1,0 +1,252 @@
+//! The database: SQLite for one machine, PostgreSQL for more, behind one type.
+//!
+//! Promises: a transaction that may write takes SQLite's write lock at its beginning (a deferred one fails at once
+//! when it has read before); a commit is on disk when it returns. A failed commit has an unknown outcome: read again.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{AssertSqlSafe, PgPool, Postgres, SqlSafeStr, Sqlite, SqlitePool, Transaction};
+
+use crate::store::sql::{Connection, Engine, fetch_optional, statements};
+use crate::store::{OpenError, StoreError};
+
+const READERS_MAX: u32 = 8;
+const POSTGRES_CONNECTIONS_MAX: u32 = 16;
+/// How long a connection is waited for, and SQLite's write lock.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// The migrations, in order: (version, description, text for both engines).
+pub const MIGRATIONS: &[(i64, &str, &str)] = &[(1, "init", include_str!("../../migrations/0001_init.sql"))];
+
+/// Where the data is.
+#[derive(Clone, PartialEq, Eq)]
+pub enum StoreUrl {
+    Sqlite(PathBuf),
+    Postgres(Box<str>),
+}
+
+/// The database; clones share its connections.
+#[derive(Clone, Debug)]
+pub enum Db {
+    Postgres(PgPool),
+    /// One writer: SQLite has no second.
+    Sqlite {
+        read: SqlitePool,
+        write: SqlitePool,
+    },
+}
+
+/// A connection to read with.
+#[derive(Debug)]
+pub enum Reader {
+    Postgres(PoolConnection<Postgres>),
+    Sqlite(PoolConnection<Sqlite>),
+}
+
+/// A transaction that writes. Dropped without [`Tx::commit`] it is rolled back.
+#[derive(Debug)]
+pub enum Tx {
+    Postgres(Transaction<'static, Postgres>),
+    Sqlite(Transaction<'static, Sqlite>),
+}
+
+statements! {
+    SCHEMA_VERSION = "SELECT CAST(MAX(version) AS BIGINT) FROM _sqlx_migrations WHERE success";
+}
+
+impl FromStr for StoreUrl {
+    type Err = OpenError;
+
+    fn from_str(text: &str) -> Result<Self, OpenError> {
+        if let Some(path) = text.strip_prefix("sqlite:") {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            if path.is_empty() || path.starts_with(':') || path.contains('?') {
+                return Err(OpenError::Url);
+            }
+            Ok(StoreUrl::Sqlite(path.into()))
+        } else if text.starts_with("postgres://") || text.starts_with("postgresql://") {
+            Ok(StoreUrl::Postgres(text.into()))
+        } else {
+            Err(OpenError::Url)
+        }
+    }
+}
+
+/// Without the password.
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreUrl::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            StoreUrl::Postgres(text) => match url::Url::parse(text) {
+                Ok(url) => {
+                    let port = url.port().unwrap_or(5432);
+                    write!(f, "postgres://{}:{port}{}", url.host_str().unwrap_or_default(), url.path())
+                }
+                Err(_) => f.write_str("postgres://"),
+            },
+        }
+    }
+}
+
+impl fmt::Debug for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Db {
+    /// Opens the database; a SQLite file is created when it is missing.
+    ///
+    /// # Errors
+    /// See [`OpenError`]; one that [`OpenError::may_pass`] is worth another try.
+    pub async fn open(url: &StoreUrl) -> Result<Self, OpenError> {
+        match url {
+            StoreUrl::Sqlite(path) => open_sqlite(path).await,
+            StoreUrl::Postgres(text) => open_postgres(url, text).await,
+        }
+    }
+
+    /// Brings the schema to this program's version; does nothing when it is there.
+    ///
+    /// # Errors
+    /// When a migration fails, or the schema is newer than this program.
+    pub async fn migrate(&self) -> Result<(), OpenError> {
+        let migrated = match self {
+            Db::Postgres(pool) => migrator("BYTEA").run(pool).await,
+            Db::Sqlite { write, .. } => migrator("BLOB").run(write).await,
+        };
+        migrated.map_err(|error| OpenError::Migrate(Box::new(error)))
+    }
+
+    /// Checks that the schema is the one this program was written for.
+    ///
+    /// # Errors
+    /// When it is older, newer or not there.
+    pub async fn check_schema(&self) -> Result<(), OpenError> {
+        let expected = MIGRATIONS.last().map_or(0, |(version, ..)| *version);
+        let mut reader = self.read().await.map_err(OpenError::Store)?;
+        let row = fetch_optional!(&mut reader, (Option<i64>,), SCHEMA_VERSION);
+        let found = row.ok().flatten().and_then(|(version,)| version);
+        if found == Some(expected) { Ok(()) } else { Err(OpenError::Schema { expected, found }) }
+    }
+
+    /// A connection to read with.
+    ///
+    /// # Errors
+    /// When none can be had in time.
+    pub async fn read(&self) -> Result<Reader, StoreError> {
+        let reader = match self {
+            Db::Postgres(pool) => pool.acquire().await.map(Reader::Postgres),
+            Db::Sqlite { read, .. } => read.acquire().await.map(Reader::Sqlite),
+        };
+        reader.map_err(|error| StoreError::of("connect", error))
+    }
+
+    /// Begins a transaction that writes.
+    ///
+    /// # Errors
+    /// When no connection or, on SQLite, the write lock cannot be had in time.
+    pub async fn begin(&self) -> Result<Tx, StoreError> {
+        let tx = match self {
+            Db::Postgres(pool) => pool.begin().await.map(Tx::Postgres),
+            Db::Sqlite { write, .. } => write.begin_with("BEGIN IMMEDIATE").await.map(Tx::Sqlite),
+        };
+        tx.map_err(|error| StoreError::of("begin", error))
+    }
+
+    /// Waits for open connections to end.
+    pub async fn close(&self) {
+        match self {
+            Db::Postgres(pool) => pool.close().await,
+            Db::Sqlite { read, write } => {
+                read.close().await;
+                write.close().await;
+            }
+        }
+    }
+}
+
+impl Tx {
+    /// Makes the changes lasting.
+    ///
+    /// # Errors
+    /// The outcome is then unknown: read again before doing anything else.
+    pub async fn commit(self) -> Result<(), StoreError> {
+        let committed = match self {
+            Tx::Postgres(tx) => tx.commit().await,
+            Tx::Sqlite(tx) => tx.commit().await,
+        };
+        committed.map_err(|error| StoreError::of("commit", error))
+    }
+}
+
+impl Connection for Tx {
+    fn engine(&mut self) -> Engine<'_> {
+        match self {
+            Tx::Postgres(tx) => Engine::Postgres(tx),
+            Tx::Sqlite(tx) => Engine::Sqlite(tx),
+        }
+    }
+}
+
+impl Connection for Reader {
+    fn engine(&mut self) -> Engine<'_> {
+        match self {
+            Reader::Postgres(connection) => Engine::Postgres(connection),
+            Reader::Sqlite(connection) => Engine::Sqlite(connection),
+        }
+    }
+}
+
+async fn open_sqlite(path: &Path) -> Result<Db, OpenError> {
+    create_private(path).map_err(|error| OpenError::File { path: path.to_owned(), error })?;
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .journal_mode(SqliteJournalMode::Wal)
+        // NORMAL could lose the last commits when the power fails; a delivered event must not be forgotten.
+        .synchronous(SqliteSynchronous::Full)
+        .foreign_keys(true)
+        .busy_timeout(WAIT_MAX);
+    let open = |error| OpenError::Connect { url: StoreUrl::Sqlite(path.to_owned()), error };
+    let pool = SqlitePoolOptions::new().acquire_timeout(WAIT_MAX);
+    let write = pool.clone().max_connections(1).connect_with(options.clone()).await.map_err(open)?;
+    let read = pool.max_connections(READERS_MAX).connect_with(options.read_only(true)).await.map_err(open)?;
+    Ok(Db::Sqlite { read, write })
+}
+
+/// Creates the file when it is missing, readable by its owner alone: signing keys are in it. Also tells early, and
+/// in the system's words, when it cannot be written.
+fn create_private(path: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path).map(drop)
+}
+
+async fn open_postgres(url: &StoreUrl, text: &str) -> Result<Db, OpenError> {
+    let options = PgConnectOptions::from_str(text).map_err(|_| OpenError::Url)?;
+    let options = options.application_name("landfall").options([
+        ("statement_timeout", "30s"),
+        ("lock_timeout", "5s"),
+        ("idle_in_transaction_session_timeout", "30s"),
+    ]);
+    let pool = PgPoolOptions::new().max_connections(POSTGRES_CONNECTIONS_MAX).acquire_timeout(WAIT_MAX);
+    let pool = pool.connect_with(options).await;
+    pool.map(Db::Postgres).map_err(|error| OpenError::Connect { url: url.clone(), error })
+}
+
+fn migrator(blob: &str) -> Migrator {
+    let migrations = MIGRATIONS.iter().map(|(version, description, text)| {
+        let text = AssertSqlSafe(text.replace("{{blob}}", blob)).into_sql_str();
+        Migration::new(*version, (*description).into(), MigrationType::Simple, text, false)
+    });
+    let mut migrator = Migrator::with_migrations(migrations.collect());
+    // The lock would be PostgreSQL's advisory one, which compatible distributed engines do not have.
+    migrator.set_locking(false);
+    migrator
+}

@@ -1,0 +1,301 @@
+//! Deposits and the blocks they were seen in.
+//!
+//! A status changes only where the row still has the old one; CONFIRMED is never left.
+
+use landfall_chain::{Address, AssetId, BlockHash, BlockRef, Chain, TxId, TxLife, TxRef, U256};
+use sqlx::FromRow;
+
+use crate::deposit::{Deposit, DepositId, DepositStatus, LegHash};
+use crate::store::error::expect_one;
+use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
+use crate::store::{Connection, ORGANIZATION, StoreError, Tx, hash, int, parsed, uint};
+use crate::time::Timestamp;
+
+/// Which deposits a list shows, newest first.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct DepositFilter {
+    pub account_id: Option<String>,
+    pub chain: Option<Chain>,
+    pub symbol: Option<String>,
+    /// On `created_at`, inclusive.
+    pub start: Option<Timestamp>,
+    /// On `created_at`, inclusive.
+    pub end: Option<Timestamp>,
+    /// Only what comes behind this deposit.
+    pub after: Option<(Timestamp, DepositId)>,
+}
+
+/// A PENDING deposit and the canonical block it is in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settleable {
+    pub deposit: Deposit,
+    pub block: BlockRef,
+}
+
+/// A PENDING deposit that is in no canonical block, although the height at which it was is final.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Missing {
+    pub deposit: Deposit,
+    /// Since when it has been looked for.
+    pub since: Option<Timestamp>,
+}
+
+statements! {
+    INSERT = "INSERT INTO deposits (id, leg_hash, organization_id, account_id, source_account_id, chain, tx_id, tx_life, \
+              asset, sender, recipient, amount, amount_text, nth, symbol, decimals, status, created_us) \
+              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
+    BY_LEG = "SELECT * FROM deposits WHERE leg_hash = $1";
+    BY_ID = "SELECT * FROM deposits WHERE id = $1 AND organization_id = $2";
+    SET_STATUS = "UPDATE deposits SET status = $1, confirmed_us = $2, missing_since_us = NULL WHERE id = $3 AND status = $4";
+    INCLUDE = "INSERT INTO inclusions (deposit_id, chain, block_hash, block_number) VALUES ($1, $2, $3, $4) \
+               ON CONFLICT (deposit_id, block_hash) DO NOTHING";
+    FOUND = "UPDATE deposits SET missing_since_us = NULL WHERE id = $1 AND missing_since_us IS NOT NULL";
+    MISSING_SINCE = "UPDATE deposits SET missing_since_us = $1 WHERE id = $2 AND missing_since_us IS NULL";
+    SETTLEABLE = "SELECT deposits.*, blocks.number AS block_number, blocks.hash AS block_hash \
+                  FROM deposits JOIN inclusions ON inclusions.deposit_id = deposits.id \
+                  JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
+                  WHERE deposits.chain = $1 AND deposits.status = 'PENDING' AND blocks.canonical AND blocks.number <= $2 \
+                  ORDER BY blocks.number, deposits.id LIMIT $3";
+    MISSING = "SELECT * FROM deposits WHERE chain = $1 AND status = 'PENDING' AND NOT EXISTS \
+               (SELECT 1 FROM inclusions JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
+                WHERE inclusions.deposit_id = deposits.id AND (blocks.canonical OR blocks.number > $2)) \
+               AND (CAST($3 AS TEXT) IS NULL OR id = $3) ORDER BY COALESCE(missing_since_us, 0), id LIMIT $4";
+    CONFIRMED_OF = "SELECT amount FROM deposits \
+                    WHERE chain = $1 AND tx_id = $2 AND asset = $3 AND recipient = $4 AND status = 'CONFIRMED'";
+    CONFIRMED_ABOVE = "SELECT COUNT(*) FROM deposits JOIN inclusions ON inclusions.deposit_id = deposits.id \
+                       JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
+                       WHERE deposits.chain = $1 AND deposits.status = 'CONFIRMED' AND blocks.canonical AND blocks.number > $2";
+    LIST = "SELECT * FROM deposits WHERE organization_id = $1 \
+            AND (CAST($2 AS TEXT) IS NULL OR account_id = $2) \
+            AND (CAST($3 AS TEXT) IS NULL OR chain = $3) \
+            AND (CAST($4 AS TEXT) IS NULL OR symbol = $4) \
+            AND created_us >= $5 AND created_us <= $6 AND (created_us, id) < ($7, $8) \
+            ORDER BY created_us DESC, id DESC LIMIT $9";
+}
+
+#[derive(FromRow)]
+struct DepositRow {
+    id: String,
+    leg_hash: Vec<u8>,
+    account_id: String,
+    source_account_id: Option<String>,
+    chain: String,
+    tx_id: Vec<u8>,
+    tx_life: Vec<u8>,
+    asset: Vec<u8>,
+    sender: Vec<u8>,
+    recipient: Vec<u8>,
+    amount: Vec<u8>,
+    nth: i64,
+    symbol: String,
+    decimals: i64,
+    status: String,
+    created_us: i64,
+    confirmed_us: Option<i64>,
+    missing_since_us: Option<i64>,
+}
+
+/// Records a new deposit.
+pub async fn insert(tx: &mut Tx, deposit: &Deposit) -> Result<(), StoreError> {
+    let Deposit { id, leg_hash, account_id, source_account_id, chain, tx: of, asset, .. } = deposit;
+    let inserted = execute!(
+        tx,
+        INSERT,
+        id.to_string(),
+        &leg_hash.0[..],
+        ORGANIZATION,
+        account_id,
+        source_account_id,
+        chain.name(),
+        of.id.as_bytes(),
+        of.life.to_bytes(),
+        asset.to_bytes(),
+        deposit.sender.as_bytes(),
+        deposit.recipient.as_bytes(),
+        amount_bytes(&deposit.amount),
+        deposit.amount.to_string(),
+        i64::from(deposit.nth),
+        &deposit.symbol,
+        i64::from(deposit.decimals),
+        deposit.status.name(),
+        deposit.created_at.0,
+    )?;
+    expect_one("insert deposit", inserted)
+}
+
+/// Writes the status and `confirmed_at` of `deposit`, which had the status `from`.
+pub async fn set_status(tx: &mut Tx, deposit: &Deposit, from: DepositStatus) -> Result<(), StoreError> {
+    let confirmed = deposit.confirmed_at.map(|at| at.0);
+    let set = execute!(tx, SET_STATUS, deposit.status.name(), confirmed, deposit.id.to_string(), from.name())?;
+    expect_one("set deposit status", set)
+}
+
+/// Records that the deposit was seen in `block`, and is no longer missing.
+pub async fn include(tx: &mut Tx, deposit: &Deposit, block: &BlockRef) -> Result<(), StoreError> {
+    let id = deposit.id.to_string();
+    execute!(tx, INCLUDE, &id, deposit.chain.name(), &block.hash.0[..], int(block.number))?;
+    execute!(tx, FOUND, &id).map(drop)
+}
+
+/// Records since when the deposit is missing; an earlier time stays.
+pub async fn set_missing_since(tx: &mut Tx, id: DepositId, since: Timestamp) -> Result<(), StoreError> {
+    execute!(tx, MISSING_SINCE, since.0, id.to_string()).map(drop)
+}
+
+/// The deposit of a leg.
+pub async fn by_leg(connection: &mut impl Connection, leg: &LegHash) -> Result<Option<Deposit>, StoreError> {
+    let row = fetch_optional!(connection, DepositRow, BY_LEG, &leg.0[..])?;
+    row.map(Deposit::try_from).transpose()
+}
+
+/// The deposit with this id, of our organization.
+pub async fn by_id(connection: &mut impl Connection, id: DepositId) -> Result<Option<Deposit>, StoreError> {
+    let row = fetch_optional!(connection, DepositRow, BY_ID, id.to_string(), ORGANIZATION)?;
+    row.map(Deposit::try_from).transpose()
+}
+
+/// PENDING deposits in canonical blocks up to `through`, inclusive; at most `limit`, lowest blocks first.
+pub async fn settleable(
+    connection: &mut impl Connection,
+    chain: Chain,
+    through: u64,
+    limit: u32,
+) -> Result<Vec<Settleable>, StoreError> {
+    #[derive(FromRow)]
+    struct Row {
+        #[sqlx(flatten)]
+        deposit: DepositRow,
+        block_number: i64,
+        block_hash: Vec<u8>,
+    }
+    let rows = fetch_all!(connection, Row, SETTLEABLE, chain.name(), int(through), i64::from(limit))?;
+    let settleable = rows.into_iter().map(|row| {
+        let number = uint("block number", row.block_number)?;
+        let block = BlockRef { number, hash: BlockHash(hash("block hash", &row.block_hash)?) };
+        Ok(Settleable { deposit: row.deposit.try_into()?, block })
+    });
+    settleable.collect()
+}
+
+/// PENDING deposits that are in no canonical block and were never seen above `through`; at most `limit`, those never
+/// looked for first, then those missing longest.
+pub async fn missing(
+    connection: &mut impl Connection,
+    chain: Chain,
+    through: u64,
+    limit: u32,
+) -> Result<Vec<Missing>, StoreError> {
+    missing_rows(connection, chain, through, None, limit).await
+}
+
+/// Whether the deposit is still one of those.
+pub async fn is_missing(connection: &mut impl Connection, deposit: &Deposit, through: u64) -> Result<bool, StoreError> {
+    let rows = missing_rows(connection, deposit.chain, through, Some(deposit.id.to_string()), 1).await?;
+    Ok(!rows.is_empty())
+}
+
+async fn missing_rows(
+    connection: &mut impl Connection,
+    chain: Chain,
+    through: u64,
+    id: Option<String>,
+    limit: u32,
+) -> Result<Vec<Missing>, StoreError> {
+    let rows = fetch_all!(connection, DepositRow, MISSING, chain.name(), int(through), id, i64::from(limit))?;
+    let missing = rows.into_iter().map(|row| {
+        let since = row.missing_since_us.map(Timestamp);
+        Ok(Missing { deposit: row.try_into()?, since })
+    });
+    missing.collect()
+}
+
+/// The amounts already CONFIRMED of what `deposit`'s transaction paid to its recipient in its asset.
+pub async fn confirmed_of(tx: &mut Tx, deposit: &Deposit) -> Result<Vec<U256>, StoreError> {
+    let Deposit { chain, tx: of, asset, recipient, .. } = deposit;
+    let rows = fetch_all!(
+        tx,
+        (Vec<u8>,),
+        CONFIRMED_OF,
+        chain.name(),
+        of.id.as_bytes(),
+        asset.to_bytes(),
+        recipient.as_bytes()
+    )?;
+    rows.into_iter().map(|(bytes,)| amount_of(&bytes)).collect()
+}
+
+/// How many CONFIRMED deposits stand in canonical blocks above `number`.
+pub async fn confirmed_above(connection: &mut impl Connection, chain: Chain, number: u64) -> Result<u64, StoreError> {
+    let row = fetch_optional!(connection, (i64,), CONFIRMED_ABOVE, chain.name(), int(number))?;
+    uint("count", row.map_or(0, |(count,)| count))
+}
+
+/// At most `limit` deposits of our organization, newest first.
+pub async fn list(
+    connection: &mut impl Connection,
+    filter: &DepositFilter,
+    limit: u32,
+) -> Result<Vec<Deposit>, StoreError> {
+    let chain = filter.chain.map(Chain::name);
+    let start = filter.start.map_or(i64::MIN, |at| at.0);
+    let end = filter.end.map_or(i64::MAX, |at| at.0);
+    // "g" is more than any hexadecimal digit, so that without a place to go on from nothing is left out.
+    let (after, after_id) = filter.after.map_or((i64::MAX, "g".to_owned()), |(at, id)| (at.0, id.to_string()));
+    let (account, symbol) = (filter.account_id.as_deref(), filter.symbol.as_deref());
+    let limit = i64::from(limit);
+    let rows = fetch_all!(
+        connection,
+        DepositRow,
+        LIST,
+        ORGANIZATION,
+        account,
+        chain,
+        symbol,
+        start,
+        end,
+        after,
+        after_id,
+        limit
+    )?;
+    rows.into_iter().map(Deposit::try_from).collect()
+}
+
+impl TryFrom<DepositRow> for Deposit {
+    type Error = StoreError;
+
+    fn try_from(row: DepositRow) -> Result<Self, StoreError> {
+        let id = TxId::from_bytes(&row.tx_id).map_err(|error| StoreError::inconsistent("tx_id", error))?;
+        let life = TxLife::from_bytes(&row.tx_life).map_err(|error| StoreError::inconsistent("tx_life", error))?;
+        let asset = AssetId::from_bytes(&row.asset).map_err(|error| StoreError::inconsistent("asset", error))?;
+        Ok(Deposit {
+            id: parsed("deposit id", &row.id)?,
+            leg_hash: LegHash(hash("leg hash", &row.leg_hash)?),
+            account_id: row.account_id,
+            source_account_id: row.source_account_id,
+            chain: parsed("chain", &row.chain)?,
+            tx: TxRef { id, life },
+            asset,
+            sender: address("sender", &row.sender)?,
+            recipient: address("recipient", &row.recipient)?,
+            amount: amount_of(&row.amount)?,
+            nth: uint("nth", row.nth)?,
+            symbol: row.symbol,
+            decimals: uint("decimals", row.decimals)?,
+            status: parsed("status", &row.status)?,
+            created_at: Timestamp(row.created_us),
+            confirmed_at: row.confirmed_us.map(Timestamp),
+        })
+    }
+}
+
+fn address(what: &'static str, bytes: &[u8]) -> Result<Address, StoreError> {
+    Address::from_bytes(bytes).map_err(|error| StoreError::inconsistent(what, error))
+}
+
+fn amount_bytes(amount: &U256) -> Vec<u8> {
+    amount.to_be_bytes::<32>().to_vec()
+}
+
+fn amount_of(bytes: &[u8]) -> Result<U256, StoreError> {
+    hash("amount", bytes).map(U256::from_be_bytes)
+}

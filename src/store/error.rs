@@ -1,0 +1,105 @@
+//! How the store fails, and whether trying again can help: decided here, once.
+
+use std::path::PathBuf;
+
+use crate::store::StoreUrl;
+
+/// A statement that failed, or rows that contradict what must hold.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Connection lost, lock not had, server restarting: the same call may succeed later.
+    #[error("store unavailable at {statement}")]
+    Unavailable {
+        statement: &'static str,
+        #[source]
+        error: sqlx::Error,
+    },
+    #[error("statement {statement} failed")]
+    Failed {
+        statement: &'static str,
+        #[source]
+        error: sqlx::Error,
+    },
+    /// Somebody else moved the cursor or changed the watch list since it was read.
+    #[error("the cursor of {chain} has moved or its watch list has changed")]
+    Moved { chain: landfall_chain::Chain },
+    #[error("{what} touched {actual} rows instead of {expected}")]
+    RowsAffected { what: &'static str, expected: u64, actual: u64 },
+    #[error("stored {what} cannot be read: {reason}")]
+    Inconsistent { what: &'static str, reason: String },
+}
+
+/// Why the store cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("store.url: expected sqlite:PATH or postgres://USER@HOST/DATABASE")]
+    Url,
+    #[error("cannot write {}: {error}; check the path and its permissions", path.display())]
+    File { path: PathBuf, error: std::io::Error },
+    #[error("cannot connect to {url}: {error}")]
+    Connect { url: StoreUrl, error: sqlx::Error },
+    #[error("cannot migrate the store: {0}")]
+    Migrate(Box<sqlx::migrate::MigrateError>),
+    #[error("the store's schema is version {}, this program needs version {expected}: run `landfall migrate`",
+        found.map_or("none".to_owned(), |found| found.to_string()))]
+    Schema { expected: i64, found: Option<i64> },
+    #[error(transparent)]
+    Store(StoreError),
+}
+
+impl StoreError {
+    pub(super) fn of(statement: &'static str, error: sqlx::Error) -> Self {
+        if may_pass(&error) {
+            StoreError::Unavailable { statement, error }
+        } else {
+            StoreError::Failed { statement, error }
+        }
+    }
+
+    pub(super) fn inconsistent(what: &'static str, reason: impl ToString) -> Self {
+        StoreError::Inconsistent { what, reason: reason.to_string() }
+    }
+
+    /// Whether the same call may succeed later without a person doing anything.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            StoreError::Unavailable { .. } | StoreError::Moved { .. } => true,
+            StoreError::Failed { .. } | StoreError::RowsAffected { .. } | StoreError::Inconsistent { .. } => false,
+        }
+    }
+}
+
+impl OpenError {
+    /// Whether the same call may succeed later: a server that is down or starting.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            OpenError::Connect { error, .. } => may_pass(error),
+            OpenError::Store(error) => error.may_pass(),
+            OpenError::Url | OpenError::File { .. } | OpenError::Migrate(_) | OpenError::Schema { .. } => false,
+        }
+    }
+}
+
+/// Checks that a statement touched exactly one row.
+pub(super) fn expect_one(what: &'static str, actual: u64) -> Result<(), StoreError> {
+    if actual == 1 { Ok(()) } else { Err(StoreError::RowsAffected { what, expected: 1, actual }) }
+}
+
+fn may_pass(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(_) | sqlx::Error::Tls(_) | sqlx::Error::PoolTimedOut | sqlx::Error::WorkerCrashed => true,
+        sqlx::Error::Database(error) => error.code().is_some_and(|code| code_may_pass(&code)),
+        _ => false,
+    }
+}
+
+/// SQLSTATEs of PostgreSQL (appendix A of its manual) and result codes of SQLite (sqlite.org/rescode.html).
+fn code_may_pass(code: &str) -> bool {
+    // Connection exception, insufficient resources, operator intervention (shutdown, restart), by class.
+    let class = code.len() == 5 && ["08", "53", "57"].iter().any(|class| code.starts_with(class));
+    // Serialization failure, deadlock, lock not available.
+    let locked = ["40001", "40P01", "55P03"].contains(&code);
+    // BUSY, LOCKED, BUSY_RECOVERY, BUSY_SNAPSHOT, IOERR, FULL: a full disk can be emptied.
+    let sqlite = ["5", "6", "261", "517", "10", "13"].contains(&code);
+    class || locked || sqlite
+}

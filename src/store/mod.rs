@@ -1,0 +1,59 @@
+//! All SQL, and nothing but SQL: each file is a table or two, each function a statement or two over domain types.
+//!
+//! Who owns an invariant opens the transaction (the watcher, the delivery, the CLI) and passes it in; an UPDATE
+//! repeats the old state in its WHERE and its caller is told how many rows it touched. No rule lives here.
+
+pub mod accounts;
+pub mod cursors;
+mod db;
+pub mod deliveries;
+pub mod deposits;
+mod error;
+pub mod events;
+pub mod keys;
+mod sql;
+pub mod status;
+pub mod webhooks;
+
+pub use db::{Db, MIGRATIONS, Reader, StoreUrl, Tx};
+pub use error::{OpenError, StoreError};
+pub use sql::{Connection, Engine, Sql};
+
+/// The one organization of this deployment; keys, accounts and webhooks carry it so that more is a migration.
+pub const ORGANIZATION: &str = "default";
+
+/// Every SQL text of the house, for the test that prepares each on both engines.
+pub fn statements() -> impl Iterator<Item = Sql> {
+    [
+        accounts::STATEMENTS,
+        cursors::STATEMENTS,
+        db::STATEMENTS,
+        deliveries::STATEMENTS,
+        deposits::STATEMENTS,
+        events::STATEMENTS,
+        keys::STATEMENTS,
+        status::STATEMENTS,
+        webhooks::STATEMENTS,
+    ]
+    .into_iter()
+    .flatten()
+    .copied()
+}
+
+/// A number as the database keeps it. Numbers beyond 2^63 do not occur and saturate.
+fn int(number: impl TryInto<i64>) -> i64 {
+    number.try_into().unwrap_or(i64::MAX)
+}
+
+/// A number as the database kept it.
+fn uint<T: TryFrom<i64>>(what: &'static str, number: i64) -> Result<T, StoreError> {
+    T::try_from(number).map_err(|_| StoreError::inconsistent(what, number))
+}
+
+fn parsed<T: std::str::FromStr<Err: ToString>>(what: &'static str, text: &str) -> Result<T, StoreError> {
+    text.parse().map_err(|error: T::Err| StoreError::inconsistent(what, error.to_string()))
+}
+
+fn hash(what: &'static str, bytes: &[u8]) -> Result<[u8; 32], StoreError> {
+    bytes.try_into().map_err(|_| StoreError::inconsistent(what, format!("{} bytes", bytes.len())))
+}

@@ -1,0 +1,136 @@
+//! What watchers last said of themselves, for the processes that do not watch: `status`, `health`, the API.
+
+use landfall_chain::{Chain, EndpointStatus};
+use sqlx::FromRow;
+
+use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
+use crate::store::{Connection, StoreError, Tx, int, parsed, uint};
+use crate::time::Timestamp;
+
+/// A watcher's word about its chain.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ChainStatus {
+    pub chain: Chain,
+    pub state: String,
+    /// Why it is in this state; empty when all is well.
+    pub reason: String,
+    pub proof: String,
+    pub latest: Option<u64>,
+    pub finalized: Option<u64>,
+    /// The last connected block.
+    pub cursor: Option<u64>,
+    /// When the cursor last stood at the newest block; the epoch when it never did.
+    pub caught_up_at: Timestamp,
+    pub heartbeat_at: Timestamp,
+    pub endpoints: Vec<EndpointRow>,
+}
+
+/// A watcher's word about one of its endpoints.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EndpointRow {
+    pub id: String,
+    pub state: String,
+    pub reason: String,
+    pub latest: Option<u64>,
+}
+
+/// What is still to be delivered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QueueStatus {
+    pub pending: u64,
+    /// When the oldest undelivered event was made.
+    pub oldest_at: Option<Timestamp>,
+}
+
+statements! {
+    RECORD = "INSERT INTO chain_status (chain, state, reason, proof, latest, finalized, caught_up_us, heartbeat_us) \
+              VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (chain) DO UPDATE SET state = excluded.state, \
+              reason = excluded.reason, proof = excluded.proof, latest = excluded.latest, finalized = excluded.finalized, \
+              caught_up_us = excluded.caught_up_us, heartbeat_us = excluded.heartbeat_us";
+    CAUGHT_UP = "SELECT caught_up_us FROM chain_status WHERE chain = $1";
+    FORGET_ENDPOINTS = "DELETE FROM endpoint_status WHERE chain = $1";
+    RECORD_ENDPOINT = "INSERT INTO endpoint_status (chain, id, ordinal, state, reason, latest) VALUES ($1, $2, $3, $4, $5, $6)";
+    CHAINS = "SELECT chain_status.chain, state, reason, proof, latest, finalized, cursors.number AS cursor, \
+              caught_up_us, heartbeat_us FROM chain_status LEFT JOIN cursors ON cursors.chain = chain_status.chain \
+              ORDER BY chain_status.chain";
+    ENDPOINTS = "SELECT chain, id, state, reason, latest FROM endpoint_status ORDER BY chain, ordinal";
+    QUEUE = "SELECT COUNT(*), MIN(events.created_us) FROM deliveries JOIN events ON events.id = deliveries.event_id \
+             WHERE deliveries.state = 'PENDING'";
+}
+
+#[derive(FromRow)]
+struct ChainRow {
+    chain: String,
+    state: String,
+    reason: String,
+    proof: String,
+    latest: Option<i64>,
+    finalized: Option<i64>,
+    cursor: Option<i64>,
+    caught_up_us: i64,
+    heartbeat_us: i64,
+}
+
+/// Writes a watcher's word. `cursor` and `endpoints` are not taken from it: the cursor has its own row.
+pub async fn record(tx: &mut Tx, status: &ChainStatus, endpoints: &[EndpointStatus]) -> Result<(), StoreError> {
+    let chain = status.chain.name();
+    let (latest, finalized) = (status.latest.map(int), status.finalized.map(int));
+    let (caught_up, heartbeat) = (status.caught_up_at.0, status.heartbeat_at.0);
+    execute!(tx, RECORD, chain, &status.state, &status.reason, &status.proof, latest, finalized, caught_up, heartbeat)?;
+    execute!(tx, FORGET_ENDPOINTS, chain)?;
+    for (ordinal, endpoint) in endpoints.iter().enumerate() {
+        let (state, latest) = (endpoint.state.name(), endpoint.latest.map(int));
+        execute!(tx, RECORD_ENDPOINT, chain, &endpoint.id, int(ordinal), state, &endpoint.reason, latest)?;
+    }
+    Ok(())
+}
+
+/// When the chain's cursor last stood at the newest block, as a former watcher said.
+pub async fn caught_up_at(connection: &mut impl Connection, chain: Chain) -> Result<Option<Timestamp>, StoreError> {
+    let row = fetch_optional!(connection, (i64,), CAUGHT_UP, chain.name())?;
+    Ok(row.map(|(at,)| Timestamp(at)))
+}
+
+/// Every watcher's word.
+pub async fn chains(connection: &mut impl Connection) -> Result<Vec<ChainStatus>, StoreError> {
+    let rows = fetch_all!(connection, ChainRow, CHAINS)?;
+    let mut statuses = rows.into_iter().map(ChainStatus::try_from).collect::<Result<Vec<_>, _>>()?;
+    type Row = (String, String, String, String, Option<i64>);
+    for (chain, id, state, reason, latest) in fetch_all!(connection, Row, ENDPOINTS)? {
+        let endpoint = EndpointRow { id, state, reason, latest: optional(latest)? };
+        if let Some(status) = statuses.iter_mut().find(|status| status.chain.name() == chain) {
+            status.endpoints.push(endpoint);
+        }
+    }
+    Ok(statuses)
+}
+
+/// What is still to be delivered.
+pub async fn queue(connection: &mut impl Connection) -> Result<QueueStatus, StoreError> {
+    let row = fetch_optional!(connection, (i64, Option<i64>), QUEUE)?;
+    let (pending, oldest) = row.unwrap_or((0, None));
+    Ok(QueueStatus { pending: uint("count", pending)?, oldest_at: oldest.map(Timestamp) })
+}
+
+impl TryFrom<ChainRow> for ChainStatus {
+    type Error = StoreError;
+
+    fn try_from(row: ChainRow) -> Result<Self, StoreError> {
+        Ok(ChainStatus {
+            chain: parsed("chain", &row.chain)?,
+            state: row.state,
+            reason: row.reason,
+            proof: row.proof,
+            latest: optional(row.latest)?,
+            finalized: optional(row.finalized)?,
+            cursor: optional(row.cursor)?,
+            caught_up_at: Timestamp(row.caught_up_us),
+            heartbeat_at: Timestamp(row.heartbeat_us),
+            endpoints: Vec::new(),
+        })
+    }
+}
+
+fn optional(number: Option<i64>) -> Result<Option<u64>, StoreError> {
+    number.map(|number| uint("number", number)).transpose()
+}

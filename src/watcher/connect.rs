@@ -1,0 +1,202 @@
+//! Connects blocks: fetched ahead in parallel, linked by parent, matched with the watch list, recorded in one
+//! transaction for each read.
+//!
+//! What a source left out or tore apart shows in the parent links; the cursor then stays where the links hold.
+
+use std::ops::RangeInclusive;
+
+use futures_util::{StreamExt, stream};
+use landfall_chain::{Asset, AssetTransfer, Block, BlockRef, BlockSource, Tip};
+use tracing::info;
+
+use crate::deposit::{Deposit, DepositStatus, Leg};
+use crate::event::Event;
+use crate::store::cursors::{self, Cursor};
+use crate::store::{StoreError, Tx, deposits, events};
+use crate::time::Timestamp;
+use crate::watcher::{TickError, Ticked, Watcher};
+
+/// How many blocks one read asks for, and one transaction records.
+const READ_BLOCKS_MAX: u64 = 20;
+/// How many reads are under way at once; with the above it bounds what is in memory.
+const READS_AHEAD_MAX: usize = 4;
+/// How many blocks a tick connects at most.
+const TICK_BLOCKS_MAX: u64 = 100;
+/// How many final blocks stay on record below the newest final one, for finding fork points.
+const FINAL_BLOCKS_KEPT: u64 = 1_024;
+
+impl<S: BlockSource> Watcher<S> {
+    /// Connects what comes after `at`, as far as the source has it and a tick goes; the block it ends at. When the
+    /// first block does not stand on `at`, that is a reorg: it is taken back, and the next tick goes on.
+    pub(super) async fn connect(
+        &mut self,
+        mut at: BlockRef,
+        tip: &Tip,
+        now: Timestamp,
+        ticked: &mut Ticked,
+    ) -> Result<BlockRef, TickError> {
+        let Watcher { source, db, network, watch_list, .. } = self;
+        let chain = network.chain;
+        let mut reads = stream::iter(ranges(at.number, tip.latest.number))
+            .map(|range| source.blocks(range))
+            .buffered(READS_AHEAD_MAX);
+        let mut stale = false;
+        while let Some(blocks) = reads.next().await {
+            let blocks = blocks?;
+            let linked = linked(&at, &blocks);
+            let (Some(last), true) = (linked.last(), !linked.is_empty()) else {
+                stale = !blocks.is_empty();
+                break;
+            };
+            let mut tx = db.begin().await?;
+            let cursor = Cursor::lock(&mut tx, chain).await?;
+            if cursor.at != Some(at) {
+                return Err(StoreError::Moved { chain }.into());
+            }
+            if !watch_list.is_current(cursor.watch_seq) {
+                watch_list.follow(&mut tx).await?;
+            }
+            for block in linked {
+                cursors::connect(&mut tx, chain, block).await?;
+                for (transfer, asset) in block.transfers.iter().filter_map(|t| Some((t, network.asset(&t.asset)?))) {
+                    if let Some(account) = watch_list.account(&transfer.recipient) {
+                        let source_account = watch_list.account(&transfer.sender);
+                        let credit = Credit { chain_ref: &network.chain_ref, transfer, asset, account, source_account };
+                        ticked.credited += u64::from(credit.record(&mut tx, chain, block, now).await?);
+                    }
+                }
+            }
+            let last = last.header.block;
+            Cursor::shift(&mut tx, chain, &at, &last).await?;
+            if let Some(finalized) = tip.finalized {
+                let below = last.number.min(finalized.number).saturating_sub(FINAL_BLOCKS_KEPT);
+                cursors::prune(&mut tx, chain, below).await?;
+            }
+            tx.commit().await?;
+            ticked.connected += u64::try_from(linked.len()).unwrap_or(u64::MAX);
+            at = last;
+            if linked.len() < blocks.len() {
+                break;
+            }
+        }
+        drop(reads);
+        if stale { self.disconnect(&at, tip, ticked).await } else { Ok(at) }
+    }
+}
+
+/// The reads of one tick: blocks `at + 1 ..= latest`, cut to what a tick connects.
+fn ranges(at: u64, latest: u64) -> impl Iterator<Item = RangeInclusive<u64>> {
+    let last = latest.min(at.saturating_add(TICK_BLOCKS_MAX));
+    let mut first = at + 1;
+    std::iter::from_fn(move || {
+        let range = first..=last.min(first + (READ_BLOCKS_MAX - 1));
+        first = range.end() + 1;
+        (!range.is_empty()).then_some(range)
+    })
+}
+
+/// The blocks of the front that stand on `at` and on each other.
+fn linked<'b>(at: &BlockRef, blocks: &'b [Block]) -> &'b [Block] {
+    let mut parent = *at;
+    let broken = blocks.iter().position(|block| {
+        let stands = block.header.parent == parent && block.header.block.number > parent.number;
+        parent = block.header.block;
+        !stands
+    });
+    &blocks[..broken.unwrap_or(blocks.len())]
+}
+
+/// A leg to a watched address, about to be recorded.
+struct Credit<'a> {
+    chain_ref: &'a str,
+    transfer: &'a AssetTransfer,
+    asset: &'a Asset,
+    account: &'a str,
+    source_account: Option<&'a str>,
+}
+
+impl Credit<'_> {
+    /// Records the leg as seen in `block`; whether the deposit became PENDING by it.
+    async fn record(
+        &self,
+        tx: &mut Tx,
+        chain: landfall_chain::Chain,
+        block: &Block,
+        now: Timestamp,
+    ) -> Result<bool, TickError> {
+        let leg_hash = leg_of(self.chain_ref, self.transfer).hash();
+        let known = deposits::by_leg(tx, &leg_hash).await?;
+        let seen_in = block.header.block;
+        let (deposit, became_pending) = match known {
+            None => {
+                let deposit = self.new_deposit(chain, block);
+                deposits::insert(tx, &deposit).await?;
+                (deposit, true)
+            }
+            Some(deposit) => match deposit.status {
+                DepositStatus::Failed => {
+                    let deposit = deposit.revive()?;
+                    deposits::set_status(tx, &deposit, DepositStatus::Failed).await?;
+                    (deposit, true)
+                }
+                DepositStatus::Pending | DepositStatus::Confirmed => (deposit, false),
+            },
+        };
+        deposits::include(tx, &deposit, &seen_in).await?;
+        if became_pending {
+            announce(tx, &deposit, now).await?;
+            info!(%chain, tx = %deposit.tx.id, block = seen_in.number, "deposit {} pending", deposit.id);
+        }
+        Ok(became_pending)
+    }
+
+    fn new_deposit(&self, chain: landfall_chain::Chain, block: &Block) -> Deposit {
+        let Credit { chain_ref, transfer, asset, account, source_account } = self;
+        let leg_hash = leg_of(chain_ref, transfer).hash();
+        Deposit {
+            id: leg_hash.deposit_id(),
+            leg_hash,
+            account_id: (*account).to_owned(),
+            source_account_id: source_account.map(str::to_owned),
+            chain,
+            tx: transfer.tx,
+            asset: transfer.asset,
+            sender: transfer.sender,
+            recipient: transfer.recipient,
+            amount: transfer.amount,
+            nth: transfer.nth,
+            symbol: asset.symbol.clone(),
+            decimals: asset.decimals,
+            status: DepositStatus::Pending,
+            created_at: Timestamp::from_secs(block.header.time_secs),
+            confirmed_at: None,
+        }
+    }
+}
+
+/// Writes the event of the status that `deposit` has just entered.
+pub(super) async fn announce(tx: &mut Tx, deposit: &Deposit, now: Timestamp) -> Result<(), StoreError> {
+    let history = events::History::of(tx, deposit.id).await?;
+    let event = Event::entered(deposit, history.entries(deposit.status));
+    events::append(tx, &event, &history, now).await
+}
+
+/// The identity of a transfer on a chain.
+pub(super) fn leg_of<'a>(chain_ref: &'a str, transfer: &AssetTransfer) -> Leg<'a> {
+    let AssetTransfer { tx, asset, recipient, amount, nth, .. } = *transfer;
+    Leg { chain_ref, tx: tx.id, asset, recipient, amount, nth }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tick_reads_in_ranges_without_gaps_and_stops_at_its_limit() {
+        assert_eq!(ranges(5, 5).count(), 0);
+        assert_eq!(ranges(9, 5).count(), 0);
+        assert_eq!(ranges(5, 6).collect::<Vec<_>>(), [6..=6]);
+        assert_eq!(ranges(0, 41).collect::<Vec<_>>(), [1..=20, 21..=40, 41..=41]);
+        assert_eq!(ranges(10, u64::MAX).map(|r| r.end() - r.start() + 1).sum::<u64>(), TICK_BLOCKS_MAX);
+    }
+}

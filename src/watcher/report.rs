@@ -1,0 +1,146 @@
+//! What a watcher says of itself: to the log when something changes, to the store at each tick.
+
+use landfall_chain::{Chain, Endpoints, Proof};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+
+use crate::store::status::{self, ChainStatus};
+use crate::store::{Db, StoreError};
+use crate::time::{Clock, Pulse, Timestamp};
+use crate::watcher::{HEARTBEAT, TickError, Ticked};
+
+/// The states of a chain, as `status` shows them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Starting,
+    CatchingUp,
+    Following,
+    /// The last tick failed in a way that may pass.
+    Failing,
+    /// A person must act.
+    Halted,
+}
+
+/// Remembers the last word, so that the log has changes only.
+#[derive(Debug)]
+pub(super) struct Reporter {
+    state: State,
+    status: ChainStatus,
+}
+
+impl State {
+    const fn name(self) -> &'static str {
+        match self {
+            State::Starting => "starting",
+            State::CatchingUp => "catching_up",
+            State::Following => "following",
+            State::Failing => "failing",
+            State::Halted => "halted",
+        }
+    }
+}
+
+impl Reporter {
+    pub(super) fn new(chain: Chain) -> Self {
+        let status = ChainStatus {
+            chain,
+            state: State::Starting.name().to_owned(),
+            reason: String::new(),
+            proof: Proof::Roots.name().to_owned(),
+            latest: None,
+            finalized: None,
+            cursor: None,
+            caught_up_at: Timestamp::EPOCH,
+            heartbeat_at: Timestamp::EPOCH,
+            endpoints: Vec::new(),
+        };
+        Reporter { state: State::Starting, status }
+    }
+
+    pub(super) fn is_halted(&self) -> bool {
+        self.state == State::Halted
+    }
+
+    /// Logs how a tick ended, where that is news.
+    pub(super) fn log(&mut self, outcome: &Result<Ticked, TickError>) {
+        let chain = self.status.chain;
+        let (state, reason) = match outcome {
+            Ok(ticked) if ticked.caught_up => (State::Following, String::new()),
+            Ok(_) => (State::CatchingUp, String::new()),
+            Err(TickError::Store(StoreError::Moved { .. })) => return,
+            Err(error) if error.may_pass() => (State::Failing, chain_of(error)),
+            Err(error) => (State::Halted, chain_of(error)),
+        };
+        if state != self.state || reason != self.status.reason {
+            match state {
+                State::Starting | State::CatchingUp | State::Following => info!(%chain, "{chain} is {}", state.name()),
+                State::Failing => warn!(%chain, "{chain} is failing and will be tried again: {reason}"),
+                State::Halted => error!(%chain, "{chain} is halted: {reason}"),
+            }
+        }
+        self.state = state;
+        state.name().clone_into(&mut self.status.state);
+        self.status.reason = reason;
+    }
+
+    /// Writes the state to the store.
+    pub(super) async fn record(
+        &mut self,
+        db: &Db,
+        endpoints: &Endpoints,
+        outcome: Result<Ticked, TickError>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        if let Ok(Ticked { tip: Some(tip), caught_up, .. }) = outcome {
+            self.status.latest = Some(tip.latest.number);
+            self.status.finalized = tip.finalized.map(|finalized| finalized.number).max(self.status.finalized);
+            if caught_up {
+                self.status.caught_up_at = now;
+            }
+        }
+        if self.status.caught_up_at == Timestamp::EPOCH {
+            let before = status::caught_up_at(&mut db.read().await?, self.status.chain).await?;
+            self.status.caught_up_at = before.unwrap_or(Timestamp::EPOCH);
+        }
+        self.write(db, endpoints, now).await
+    }
+
+    /// Says that a halted chain's process is alive, until `stop`.
+    pub(super) async fn beat_until(
+        mut self,
+        db: &Db,
+        endpoints: &Endpoints,
+        clock: &Clock,
+        pulse: &Pulse,
+        stop: CancellationToken,
+    ) {
+        while !stop.is_cancelled() {
+            pulse.beat(clock.now());
+            if let Err(error) = self.write(db, endpoints, clock.now()).await {
+                warn!(chain = %self.status.chain, "the state of {} was not recorded: {error}", self.status.chain);
+            }
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = tokio::time::sleep(HEARTBEAT) => {}
+            }
+        }
+    }
+
+    async fn write(&mut self, db: &Db, endpoints: &Endpoints, now: Timestamp) -> Result<(), StoreError> {
+        self.status.heartbeat_at = now;
+        let mut tx = db.begin().await?;
+        status::record(&mut tx, &self.status, &endpoints.snapshot()).await?;
+        tx.commit().await
+    }
+}
+
+/// An error and what caused it, in one line.
+fn chain_of(error: &TickError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,190 @@
+//! Settles: CONFIRMED or FAILED, on evidence from a final block of our own chain, read again and proved again.
+//!
+//! A block is final when the source's final block has the hash that our chain has at its number: then everything
+//! below hangs on it by parent links. One comparison proves all of it, and nothing is settled before it holds.
+
+use std::collections::BTreeMap;
+
+use landfall_chain::{Block, BlockRef, BlockSource, Fate, Tip, U256};
+use tracing::{info, warn};
+
+use crate::deposit::{Deposit, DepositStatus};
+use crate::store::Tx;
+use crate::store::cursors::{self, Cursor};
+use crate::store::deposits::{self, Missing};
+use crate::time::Timestamp;
+use crate::watcher::connect::{announce, leg_of};
+use crate::watcher::{TickError, Ticked, Watcher};
+
+/// How many deposits a tick settles at most, and how many missing ones it looks for.
+const TICK_DEPOSITS_MAX: u32 = 500;
+const TICK_MISSING_MAX: u32 = 50;
+
+impl<S: BlockSource> Watcher<S> {
+    pub(super) async fn settle(
+        &self,
+        at: &BlockRef,
+        tip: &Tip,
+        now: Timestamp,
+        ticked: &mut Ticked,
+    ) -> Result<(), TickError> {
+        let finality_moved = self.note_final(at, tip).await?;
+        let mut reader = self.db.read().await?;
+        let Some(finalized) = Cursor::load(&mut reader, self.chain()).await?.finalized else { return Ok(()) };
+        let settleable = deposits::settleable(&mut reader, self.chain(), finalized.number, TICK_DEPOSITS_MAX).await?;
+        // Only a newer final block can tell more about what is in none.
+        let missing_max = if finality_moved { TICK_MISSING_MAX } else { 0 };
+        let missing = deposits::missing(&mut reader, self.chain(), finalized.number, missing_max).await?;
+        drop(reader);
+
+        let mut by_block: BTreeMap<u64, (BlockRef, Vec<Deposit>)> = BTreeMap::new();
+        for settleable in settleable {
+            let (_, deposits) =
+                by_block.entry(settleable.block.number).or_insert_with(|| (settleable.block, Vec::new()));
+            deposits.push(settleable.deposit);
+        }
+        for (seen_in, deposits) in by_block.into_values() {
+            if let Some(evidence) = self.evidence(&seen_in).await? {
+                self.judge(&evidence, deposits, now, ticked).await?;
+            }
+        }
+        for missing in missing {
+            self.look_for(missing, &finalized, now, ticked).await?;
+        }
+        Ok(())
+    }
+
+    /// Records the source's final block as ours, when it is; whether it is newer than the one on record.
+    async fn note_final(&self, at: &BlockRef, tip: &Tip) -> Result<bool, TickError> {
+        let Some(finalized) = tip.finalized.filter(|finalized| finalized.number <= at.number) else { return Ok(false) };
+        let mut tx = self.db.begin().await?;
+        let known = Cursor::lock(&mut tx, self.chain()).await?.finalized;
+        let is_newer = known.is_none_or(|known| known.number < finalized.number);
+        let is_ours = cursors::canonical_at(&mut tx, self.chain(), finalized.number).await? == Some(finalized.hash);
+        if is_newer && is_ours {
+            Cursor::finalize(&mut tx, self.chain(), &finalized).await?;
+            tx.commit().await?;
+        }
+        Ok(is_newer && is_ours)
+    }
+
+    /// The final block `wanted`, read again; `None` while the source shows another one there.
+    async fn evidence(&self, wanted: &BlockRef) -> Result<Option<Block>, TickError> {
+        let blocks = self.source.blocks(wanted.number..=wanted.number).await?;
+        let evidence = blocks.into_iter().next().filter(|block| block.header.block == *wanted);
+        if evidence.is_none() {
+            warn!(chain = %self.chain(), "final block {wanted} cannot be read again yet; its deposits wait");
+        }
+        Ok(evidence)
+    }
+
+    /// Confirms the deposits whose leg is in the final block and fails the others, in one transaction.
+    async fn judge(
+        &self,
+        evidence: &Block,
+        deposits: Vec<Deposit>,
+        now: Timestamp,
+        ticked: &mut Ticked,
+    ) -> Result<(), TickError> {
+        let mut tx = self.db.begin().await?;
+        // Also keeps the block canonical until the commit: who disconnects takes the same lock.
+        Cursor::lock(&mut tx, self.chain()).await?;
+        let block = evidence.header.block;
+        if cursors::canonical_at(&mut tx, self.chain(), block.number).await? != Some(block.hash) {
+            return Ok(());
+        }
+        for deposit in deposits {
+            if self.has_leg(evidence, &deposit) {
+                self.guard_sum(&mut tx, evidence, &deposit).await?;
+                info!(chain = %self.chain(), tx = %deposit.tx.id, block = block.number, "deposit {} confirmed", deposit.id);
+                enter(&mut tx, deposit.confirm(now)?, now).await?;
+                ticked.confirmed += 1;
+            } else {
+                self.fail(&mut tx, deposit, "its block is final and does not hold it", now, ticked).await?;
+            }
+        }
+        Ok(tx.commit().await?)
+    }
+
+    /// What became of a deposit whose height is final and that is in no block of our chain.
+    async fn look_for(
+        &self,
+        missing: Missing,
+        finalized: &BlockRef,
+        now: Timestamp,
+        ticked: &mut Ticked,
+    ) -> Result<(), TickError> {
+        let Missing { deposit, since } = missing;
+        let verdict = match self.source.fate(&deposit.tx, finalized).await? {
+            Fate::In(block) if block.number <= finalized.number => {
+                let evidence = self.evidence(&block).await?;
+                let without =
+                    evidence.filter(|block| block.txs.contains(&deposit.tx.id) && !self.has_leg(block, &deposit));
+                without
+                    .map(|block| format!("its transaction is in final block {} without it", block.header.block.number))
+            }
+            Fate::In(_) => None,
+            Fate::Superseded(by) => Some(format!("another transaction took its place by final block {}", by.number)),
+            Fate::Unknown => {
+                let gone = since.is_some_and(|since| now.since(since) >= self.settings.failed_grace);
+                gone.then(|| "its transaction stayed in no block".to_owned())
+            }
+        };
+        let mut tx = self.db.begin().await?;
+        Cursor::lock(&mut tx, self.chain()).await?;
+        // Connected again meanwhile? Then it is no longer missing.
+        if !deposits::is_missing(&mut tx, &deposit, finalized.number).await? {
+            return Ok(());
+        }
+        match verdict {
+            Some(why) => self.fail(&mut tx, deposit, &why, now, ticked).await?,
+            None => deposits::set_missing_since(&mut tx, deposit.id, now).await?,
+        }
+        Ok(tx.commit().await?)
+    }
+
+    async fn fail(
+        &self,
+        tx: &mut Tx,
+        deposit: Deposit,
+        why: &str,
+        now: Timestamp,
+        ticked: &mut Ticked,
+    ) -> Result<(), TickError> {
+        warn!(chain = %self.chain(), tx = %deposit.tx.id, "deposit {} failed: {why}", deposit.id);
+        enter(tx, deposit.fail()?, now).await?;
+        ticked.failed += 1;
+        Ok(())
+    }
+
+    fn has_leg(&self, block: &Block, deposit: &Deposit) -> bool {
+        let chain_ref = &self.network.chain_ref;
+        let of_tx = block.transfers.iter().filter(|transfer| transfer.tx.id == deposit.tx.id);
+        of_tx.into_iter().any(|transfer| leg_of(chain_ref, transfer).hash() == deposit.leg_hash)
+    }
+
+    /// Per transaction, asset and recipient, what is CONFIRMED never exceeds what was paid.
+    async fn guard_sum(&self, tx: &mut Tx, evidence: &Block, deposit: &Deposit) -> Result<(), TickError> {
+        let same = evidence.transfers.iter().filter(|transfer| {
+            (transfer.tx.id, transfer.asset, transfer.recipient) == (deposit.tx.id, deposit.asset, deposit.recipient)
+        });
+        let paid = same.fold(U256::ZERO, |sum, transfer| sum.saturating_add(transfer.amount));
+        let confirmed = deposits::confirmed_of(tx, deposit).await?;
+        let credited = confirmed.iter().try_fold(deposit.amount, |sum, amount| sum.checked_add(*amount));
+        match credited {
+            Some(credited) if credited <= paid => Ok(()),
+            Some(_) | None => Err(TickError::OverCredited {
+                chain: self.chain(),
+                tx: deposit.tx.id,
+                credited: credited.map_or("more than 2^256".to_owned(), |credited| credited.to_string()),
+                paid: paid.to_string(),
+            }),
+        }
+    }
+}
+
+/// Writes the status that a PENDING deposit has left PENDING for, and its event.
+async fn enter(tx: &mut Tx, deposit: Deposit, now: Timestamp) -> Result<(), TickError> {
+    deposits::set_status(tx, &deposit, DepositStatus::Pending).await?;
+    Ok(announce(tx, &deposit, now).await?)
+}

@@ -1,0 +1,135 @@
+//! What must hold of every store, whatever happened: the books.
+//!
+//! Reads the tables with SQL of its own, so that a mistake in the store's reading cannot hide one in its writing.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use landfall::deposit::{DepositStatus, Leg, LegHash};
+use landfall::event::EventId;
+use landfall::store::{Db, Engine};
+use landfall_chain::U256;
+use serde_json::Value;
+
+use crate::world::{World, network};
+
+/// An event as it stands in its table.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, sqlx::FromRow)]
+pub(crate) struct EventRow {
+    pub(crate) aggregateid: String,
+    pub(crate) position: i64,
+    pub(crate) id: String,
+    pub(crate) status: String,
+    pub(crate) nth_entry: i64,
+    pub(crate) payload: String,
+}
+
+/// Every event, by deposit and position.
+pub(crate) async fn events(db: &Db) -> Vec<EventRow> {
+    let text = "SELECT aggregateid, position, id, status, nth_entry, payload FROM events ORDER BY aggregateid, position";
+    let mut reader = db.read().await.unwrap();
+    use landfall::store::Connection;
+    match reader.engine() {
+        Engine::Postgres(connection) => sqlx::query_as(text).fetch_all(connection).await.unwrap(),
+        Engine::Sqlite(connection) => sqlx::query_as(text).fetch_all(connection).await.unwrap(),
+    }
+}
+
+/// The legs of final blocks, as the chain itself knows them.
+pub(crate) fn final_legs(world: &World) -> BTreeMap<LegHash, (landfall_chain::Address, u64)> {
+    let through = world.chain.finalized().map_or(0, |finalized| finalized.number);
+    let network = network();
+    let mut legs = BTreeMap::new();
+    for block in world.chain.blocks().iter().filter(|block| block.header.block.number <= through) {
+        for transfer in block.to_block().transfers.iter().filter(|transfer| network.asset(&transfer.asset).is_some()) {
+            let hash = Leg {
+                chain_ref: &network.chain_ref,
+                tx: transfer.tx.id,
+                asset: transfer.asset,
+                recipient: transfer.recipient,
+                amount: transfer.amount,
+                nth: transfer.nth,
+            }
+            .hash();
+            legs.insert(hash, (transfer.recipient, block.header.block.number));
+        }
+    }
+    legs
+}
+
+/// Asserts what holds at every moment: CONFIRMED only what is final, events that fold to the deposits, ids that are
+/// pure functions of the leg.
+pub(crate) async fn assert_balanced(world: &World) {
+    let deposits = world.deposits().await;
+    let final_legs = final_legs(world);
+    let mut events: BTreeMap<String, Vec<EventRow>> = BTreeMap::new();
+    for event in self::events(world.db()).await {
+        events.entry(event.aggregateid.clone()).or_default().push(event);
+    }
+    let ids: BTreeSet<&String> = events.values().flatten().map(|event| &event.id).collect();
+    assert_eq!(ids.len(), events.values().flatten().count(), "an event id stands twice");
+    assert_eq!(events.len(), deposits.len(), "events of a deposit that is not there");
+
+    let mut credited: BTreeMap<LegHash, U256> = BTreeMap::new();
+    for deposit in &deposits {
+        assert_eq!(deposit.leg_hash.deposit_id(), deposit.id);
+        if deposit.status == DepositStatus::Confirmed {
+            assert!(final_legs.contains_key(&deposit.leg_hash), "{} is confirmed and in no final block", deposit.id);
+            assert_eq!(credited.insert(deposit.leg_hash, deposit.amount), None, "{} is credited twice", deposit.id);
+        }
+        let of_deposit = events.get(&deposit.id.to_string()).expect("a deposit has events");
+        assert_events(of_deposit, &deposit.leg_hash, deposit.status);
+    }
+}
+
+/// Asserts that everything final and watched is CONFIRMED, and nothing else is: for a world at rest.
+pub(crate) async fn assert_settled(world: &World, watched_from: &BTreeMap<landfall_chain::Address, u64>) {
+    let confirmed: BTreeSet<LegHash> = world
+        .deposits()
+        .await
+        .into_iter()
+        .filter(|deposit| deposit.status == DepositStatus::Confirmed)
+        .map(|deposit| deposit.leg_hash)
+        .collect();
+    for (leg, (recipient, number)) in final_legs(world) {
+        if watched_from.get(&recipient).is_some_and(|from| number >= *from) {
+            assert!(confirmed.contains(&leg), "a leg to {recipient} in final block {number} is missed");
+        }
+    }
+}
+
+fn assert_events(events: &[EventRow], leg: &LegHash, status: DepositStatus) {
+    let mut entries: BTreeMap<&str, i64> = BTreeMap::new();
+    let mut last = "";
+    for (position, event) in events.iter().enumerate() {
+        assert_eq!(event.position, i64::try_from(position).unwrap());
+        let entry = entries.entry(&event.status).or_default();
+        assert_eq!(event.nth_entry, *entry);
+        *entry += 1;
+        let allowed = matches!(
+            (last, event.status.as_str()),
+            ("", "PENDING") | ("PENDING", "CONFIRMED" | "FAILED") | ("FAILED", "PENDING")
+        );
+        assert!(allowed, "{last} -> {}", event.status);
+        last = &event.status;
+        assert_payload(event, leg);
+    }
+    assert_eq!(last, status.name(), "the events do not fold to the deposit's status");
+}
+
+fn assert_payload(event: &EventRow, leg: &LegHash) {
+    let status: DepositStatus = event.status.parse().unwrap();
+    assert_eq!(event.id, EventId::of(leg, status, u32::try_from(event.nth_entry).unwrap()).to_string());
+    let envelope: Value = serde_json::from_str(&event.payload).unwrap();
+    let keys: Vec<&str> = envelope.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(keys.len(), 3, "the envelope is exactly id, type, data");
+    assert_eq!(envelope["id"], event.id.as_str());
+    assert_eq!(envelope["type"], "deposit_v2");
+    let data = envelope["data"].as_object().unwrap();
+    assert_eq!(data.len(), 13, "data has exactly the 13 fields of the interface");
+    assert_eq!(data["id"], event.aggregateid.as_str());
+    assert_eq!(data["status"], event.status.as_str());
+    assert_eq!(data["dedup_key"], EventId::dedup_key(leg).to_string().as_str());
+    if event.position == 0 {
+        assert_eq!(data["dedup_key"], event.id.as_str(), "the first event's id is the dedup_key");
+    }
+}

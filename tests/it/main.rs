@@ -1,0 +1,16 @@
+//! The `it` ring: everything that needs no real node. One binary.
+//!
+//! `world` is the harness: a simulated chain, a real store, a watcher driven tick by tick. Tests go through the doors
+//! of the product. `LANDFALL_FULL=1` runs the full counts, otherwise a bounded share; the output says which.
+
+mod api;
+mod books;
+mod delivery;
+mod histories;
+mod layers;
+mod postgres;
+mod reorgs;
+mod store;
+mod vectors;
+mod watching;
+mod world;

@@ -1,0 +1,62 @@
+//! Stores for tests: a fresh SQLite file or a fresh PostgreSQL database each.
+//!
+//! `scripts/test` starts a private PostgreSQL and names it in `LANDFALL_TEST_POSTGRES`. Without it these tests fail;
+//! they are never skipped.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use landfall::store::Db;
+use tempfile::TempDir;
+
+/// The engines every store test runs on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Engine {
+    Sqlite,
+    Postgres,
+}
+
+pub(crate) const ENGINES: [Engine; 2] = [Engine::Sqlite, Engine::Postgres];
+
+/// A fresh, migrated store; the folder lives as long as it is needed.
+#[derive(Debug)]
+pub(crate) struct TestStore {
+    pub(crate) db: Db,
+    pub(crate) url: String,
+    _folder: Option<TempDir>,
+}
+
+impl TestStore {
+    pub(crate) async fn fresh(engine: Engine) -> Self {
+        let (url, folder) = match engine {
+            Engine::Sqlite => {
+                let folder = folder();
+                (format!("sqlite:{}", folder.path().join("landfall.db").display()), Some(folder))
+            }
+            Engine::Postgres => (fresh_postgres().await, None),
+        };
+        let db = Db::open(&url.parse().unwrap()).await.unwrap();
+        db.migrate().await.unwrap();
+        TestStore { db, url, _folder: folder }
+    }
+}
+
+/// A temporary folder, in memory where the system has one: SQLite waits for the disk at each commit.
+pub(crate) fn folder() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { TempDir::new_in(memory).unwrap() } else { TempDir::new().unwrap() }
+}
+
+/// The URL of a database that nobody else uses.
+async fn fresh_postgres() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    #[expect(clippy::disallowed_methods, reason = "the test's own environment, set by scripts/test")]
+    let server = std::env::var("LANDFALL_TEST_POSTGRES")
+        .expect("LANDFALL_TEST_POSTGRES is not set: run scripts/test, which installs and starts a PostgreSQL server");
+    let name = format!("it_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let Ok(pool) = sqlx::PgPool::connect(&server).await else { panic!("no PostgreSQL server answers at {server}") };
+    sqlx::query(sqlx::AssertSqlSafe(format!("CREATE DATABASE {name}"))).execute(&pool).await.unwrap();
+    pool.close().await;
+    let (base, _) = server.rsplit_once('/').unwrap();
+    format!("{base}/{name}")
+}

@@ -1,0 +1,290 @@
+//! Reorgs, by the rows of the catalogue of failures (R1 ..): ids unchanged, each deposit credited once, what vanished
+//! FAILED after finality and not before.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use landfall::deposit::DepositId;
+use landfall::deposit::DepositStatus::{Confirmed, Failed, Pending};
+use landfall::watcher::TickError;
+use landfall_sim::{Fault, SimLeg, SimTx};
+
+use crate::books::events;
+use crate::world::{FAILED_GRACE, FINALITY_DEPTH, TOKEN, World, address};
+
+const ALICE: u8 = 0xa1;
+const BOB: u8 = 0xb0;
+const PAYER: u8 = 0x01;
+const OTHER: u8 = 0x02;
+
+fn payment(nonce: u64, amount: u64) -> SimTx {
+    SimTx::new(address(PAYER), nonce, vec![token(ALICE, amount)])
+}
+
+fn token(to: u8, amount: u64) -> SimLeg {
+    SimLeg { asset: TOKEN, ..SimLeg::native(address(PAYER), address(to), amount) }
+}
+
+fn unrelated(nonce: u64) -> SimTx {
+    SimTx::new(address(OTHER), nonce, vec![SimLeg::native(address(OTHER), address(OTHER + 1), 1)])
+}
+
+async fn world() -> World {
+    let world = World::new(7).await;
+    world.watch("alice", address(ALICE)).await;
+    world.watch("bob", address(BOB)).await;
+    world.chain.mine_empty(1);
+    world
+}
+
+async fn ids(world: &World) -> BTreeSet<DepositId> {
+    world.deposits().await.iter().map(|deposit| deposit.id).collect()
+}
+
+async fn statuses(world: &World) -> Vec<String> {
+    events(world.db()).await.into_iter().map(|event| event.status).collect()
+}
+
+#[tokio::test]
+async fn r1_a_transaction_mined_again_behind_another_keeps_its_ids_and_is_credited_once() {
+    let mut world = world().await;
+    let paid = SimTx::new(address(PAYER), 0, vec![token(ALICE, 5), token(BOB, 7)]);
+    world.chain.mine(vec![paid.clone()]);
+    world.catch_up().await;
+    let before = ids(&world).await;
+
+    world.chain.fork_at(1);
+    world.chain.mine(vec![unrelated(0), paid]);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    assert_eq!(ids(&world).await, before);
+    assert_eq!((world.status_of(5).await, world.status_of(7).await), (Confirmed, Confirmed));
+    assert_eq!(events(world.db()).await.len(), 4, "no event tells of the reorg");
+    world.close().await;
+}
+
+#[tokio::test]
+async fn r2_a_transaction_executed_again_with_another_amount_is_another_deposit() {
+    let mut world = world().await;
+    world.chain.mine(vec![payment(0, 1_269)]);
+    world.catch_up().await;
+    world.chain.fork_at(1);
+    world.chain.mine_empty(2);
+    world.chain.mine(vec![payment(0, 1_782)]);
+    world.catch_up().await;
+    assert_eq!((world.status_of(1_269).await, world.status_of(1_782).await), (Pending, Pending));
+
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    assert_eq!((world.status_of(1_269).await, world.status_of(1_782).await), (Failed, Confirmed));
+    world.close().await;
+}
+
+#[tokio::test]
+async fn r3_an_orphaned_transaction_that_never_returns_fails_after_the_grace_and_not_before() {
+    let mut world = world().await;
+    world.chain.mine(vec![payment(0, 5)]);
+    world.catch_up().await;
+    world.chain.fork_at(1);
+    world.chain.mine_empty(FINALITY_DEPTH + 1);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Pending, "it may still return");
+
+    world.pass(FAILED_GRACE - Duration::from_secs(1));
+    world.chain.mine_empty(1);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Pending, "a second too early");
+
+    world.pass(Duration::from_secs(1));
+    world.chain.mine_empty(1);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Failed);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn r3_an_orphaned_transaction_that_returns_is_confirmed() {
+    let mut world = world().await;
+    world.chain.mine(vec![payment(0, 5)]);
+    world.catch_up().await;
+    world.chain.fork_at(1);
+    world.chain.mine_empty(FINALITY_DEPTH + 3);
+    world.catch_up().await;
+    world.chain.mine(vec![payment(0, 5)]);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Confirmed);
+    assert_eq!(statuses(&world).await, ["PENDING", "CONFIRMED"]);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_failed_deposit_that_is_mined_after_all_is_pending_again_and_then_confirmed() {
+    let mut world = world().await;
+    world.chain.mine(vec![payment(0, 5)]);
+    world.catch_up().await;
+    world.chain.fork_at(1);
+    world.chain.mine_empty(FINALITY_DEPTH + 1);
+    world.catch_up().await;
+    world.pass(FAILED_GRACE);
+    world.chain.mine_empty(1);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Failed);
+
+    world.chain.mine(vec![payment(0, 5)]);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Pending);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Confirmed);
+    assert_eq!(statuses(&world).await, ["PENDING", "FAILED", "PENDING", "CONFIRMED"]);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn r4_a_replaced_transaction_fails_when_the_winner_is_final() {
+    let mut world = world().await;
+    let paid = payment(0, 5);
+    world.chain.mine(vec![paid.clone()]);
+    world.catch_up().await;
+    world.chain.fork_at(1);
+    world.chain.mine(vec![paid.replaced_by(vec![token(BOB, 9)])]);
+    world.catch_up().await;
+    assert_eq!((world.status_of(5).await, world.status_of(9).await), (Pending, Pending));
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    assert_eq!((world.status_of(5).await, world.status_of(9).await), (Failed, Confirmed));
+    world.close().await;
+}
+
+#[tokio::test]
+async fn r5_a_transaction_that_reverts_the_second_time_fails_at_finality() {
+    let mut world = world().await;
+    world.chain.mine(vec![payment(0, 5)]);
+    world.catch_up().await;
+    world.chain.fork_at(1);
+    world.chain.mine(vec![SimTx { legs: Vec::new(), ..payment(0, 5) }]);
+    world.chain.mine_empty(FINALITY_DEPTH - 1);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Pending, "it may flip back");
+    world.chain.mine_empty(1);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Failed);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_reorg_to_a_shorter_chain_is_followed() {
+    let mut world = world().await;
+    world.chain.mine_empty(3);
+    world.chain.mine(vec![payment(0, 5)]);
+    world.chain.mine_empty(2);
+    world.catch_up().await;
+    world.chain.fork_at(2);
+    world.chain.mine(vec![payment(0, 5)]);
+    let ticked = world.tick().await;
+    assert_eq!((ticked.disconnected, ticked.connected), (5, 1));
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Confirmed);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_block_that_becomes_canonical_again_is_connected_again() {
+    let mut world = world().await;
+    world.chain.mine(vec![payment(0, 5)]);
+    world.catch_up().await;
+    let first_branch = world.chain.blocks();
+    world.chain.fork_at(1);
+    world.chain.mine_empty(2);
+    world.catch_up().await;
+    world.chain.restore(first_branch);
+    world.chain.mine_empty(2);
+    world.catch_up().await;
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Confirmed);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_reorg_in_the_middle_of_a_tick_is_seen_by_its_parent_links() {
+    for at_call in 1..=4 {
+        let mut world = world().await;
+        world.chain.mine(vec![payment(0, 5)]);
+        world.chain.mine_empty(2);
+        world.tick().await;
+        world.chain.mine_empty(1);
+        let mut call = 0;
+        world.chain.before_each_call(move |chain| {
+            call += 1;
+            if call == at_call {
+                chain.fork_at(1);
+                chain.mine_empty(1);
+                chain.mine(vec![payment(0, 5)]);
+                chain.mine_empty(3);
+            }
+        });
+        let _ = world.try_tick().await;
+        world.chain.behave();
+        world.chain.mine_empty(FINALITY_DEPTH);
+        world.catch_up().await;
+        assert_eq!(world.status_of(5).await, Confirmed, "reorg at call {at_call}");
+        world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_reorg_below_the_final_block_changes_nothing_and_needs_a_person() {
+    let mut world = world().await;
+    world.chain.mine(vec![payment(0, 5)]);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Confirmed);
+    let latest = world.chain.latest().number;
+    let fork = world.chain.blocks();
+    world.chain.fork_at(1);
+    world.chain.mine_empty(latest + 5);
+
+    let error = world.try_tick().await.unwrap_err();
+    assert!(matches!(error, TickError::PostFinalityReorg { confirmed: 1, .. }) && !error.may_pass(), "{error}");
+    assert_eq!(world.status_of(5).await, Confirmed);
+    assert_eq!(events(world.db()).await.len(), 2);
+    world.chain.restore(fork);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_reorg_deeper_than_the_record_needs_a_person() {
+    let mut world = World::new(3).await;
+    world.chain.set_finality_depth(None);
+    world.chain.mine_empty(5);
+    world.catch_up().await;
+    let other = World::new(4).await;
+    other.chain.mine_empty(9);
+    world.chain.restore(other.chain.blocks());
+    let error = world.try_tick().await.unwrap_err();
+    assert!(matches!(error, TickError::DeepReorg { oldest: 0, .. }) && !error.may_pass(), "{error}");
+    other.close().await;
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_lagging_answer_in_the_search_for_the_fork_point_only_delays_it() {
+    let mut world = world().await;
+    world.chain.mine(vec![payment(0, 5)]);
+    world.chain.mine_empty(4);
+    world.catch_up().await;
+    world.chain.fork_at(1);
+    world.chain.mine(vec![payment(0, 5)]);
+    world.chain.mine_empty(6);
+    // tip, blocks (torn), headers: the last from a node that has nothing yet.
+    world.chain.script([Fault::Late(Duration::ZERO), Fault::Late(Duration::ZERO), Fault::Empty]);
+    assert!(world.try_tick().await.unwrap_err().may_pass());
+    world.chain.behave();
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Confirmed);
+    world.close().await;
+}

@@ -1,0 +1,228 @@
+//! From a block to CONFIRMED, and everything a source can leave out on the way.
+
+use std::time::Duration;
+
+use landfall::deposit::DepositStatus::{Confirmed, Pending};
+use landfall_chain::{AssetId, U256};
+use landfall_sim::{Fault, SimLeg, SimTx};
+
+use crate::books::events;
+use crate::world::{FINALITY_DEPTH, TOKEN, World, address, unlisted_token};
+
+const ALICE: u8 = 0xa1;
+const BOB: u8 = 0xb0;
+const PAYER: u8 = 0x01;
+
+fn payment(nonce: u64, to: u8, amount: u64) -> SimTx {
+    SimTx::new(address(PAYER), nonce, vec![SimLeg::native(address(PAYER), address(to), amount)])
+}
+
+async fn world() -> World {
+    let world = World::new(1).await;
+    world.watch("alice", address(ALICE)).await;
+    world
+}
+
+#[tokio::test]
+async fn a_deposit_is_pending_with_its_block_and_confirmed_when_final() {
+    let mut world = world().await;
+    world.chain.mine(vec![payment(0, ALICE, 5)]);
+    assert_eq!(world.tick().await.credited, 1);
+    assert_eq!(world.status_of(5).await, Pending);
+
+    world.chain.mine_empty(FINALITY_DEPTH - 1);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Pending, "one block too early");
+
+    world.chain.mine_empty(1);
+    assert_eq!(world.tick().await.confirmed, 1);
+    assert_eq!(world.status_of(5).await, Confirmed);
+    let statuses: Vec<String> = events(world.db()).await.into_iter().map(|event| event.status).collect();
+    assert_eq!(statuses, ["PENDING", "CONFIRMED"]);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_deposit_first_seen_when_final_gets_the_same_events() {
+    let mut world = world().await;
+    world.chain.mine(vec![payment(0, ALICE, 5)]);
+    world.chain.mine_empty(FINALITY_DEPTH + 3);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Confirmed);
+    assert_eq!(events(world.db()).await.len(), 2);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn equal_legs_of_one_transaction_are_two_deposits() {
+    let mut world = world().await;
+    let leg = SimLeg { asset: TOKEN, ..SimLeg::native(address(PAYER), address(ALICE), 5) };
+    world.chain.mine(vec![SimTx::new(address(PAYER), 0, vec![leg, leg])]);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    let deposits = world.deposits().await;
+    assert_eq!(deposits.len(), 2);
+    assert_ne!(deposits[0].id, deposits[1].id);
+    assert!(deposits.iter().all(|deposit| deposit.status == Confirmed && deposit.symbol == "USDC"));
+    world.close().await;
+}
+
+#[tokio::test]
+async fn only_listed_assets_to_watched_addresses_are_credited() {
+    let mut world = world().await;
+    let legs = vec![
+        SimLeg { asset: unlisted_token(), ..SimLeg::native(address(PAYER), address(ALICE), 1) },
+        SimLeg::native(address(PAYER), address(BOB), 2),
+        SimLeg { asset: AssetId::Native, ..SimLeg::native(address(PAYER), address(ALICE), 3) },
+    ];
+    world.chain.mine(vec![SimTx::new(address(PAYER), 0, legs)]);
+    world.catch_up().await;
+    let amounts: Vec<U256> = world.deposits().await.iter().map(|deposit| deposit.amount).collect();
+    assert_eq!(amounts, [U256::from(3)]);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn the_sender_is_named_when_it_is_one_of_ours() {
+    let mut world = world().await;
+    world.watch("payer", address(PAYER)).await;
+    world.chain.mine(vec![payment(0, ALICE, 5)]);
+    world.catch_up().await;
+    let deposit = &world.deposits().await[0];
+    assert_eq!((deposit.account_id.as_str(), deposit.source_account_id.as_deref()), ("alice", Some("payer")));
+    let payload = &events(world.db()).await[0].payload;
+    assert!(payload.contains("\"source_type\":\"ACCOUNT\"") && !payload.contains("source_account_id"), "{payload}");
+    world.close().await;
+}
+
+#[tokio::test]
+async fn an_address_added_while_the_tick_reads_is_matched_in_that_very_block() {
+    let mut world = world().await;
+    world.tick().await;
+    world.chain.mine(vec![payment(0, BOB, 7)]);
+    // The block is read late; meanwhile BOB is added: before the block is recorded, after the list was loaded.
+    world.chain.script([Fault::Late(Duration::ZERO), Fault::Late(Duration::from_millis(300))]);
+    let db = world.db().clone();
+    let now = world.now();
+    let adding = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let account = landfall::account::NewAccount {
+            id: "bob".to_owned(),
+            identity_id: None,
+            kind: landfall::account::AccountType::Segregated,
+            addresses: [(crate::world::CHAIN, address(BOB))].into(),
+        };
+        let mut tx = db.begin().await.unwrap();
+        let mut lists = landfall::store::accounts::WatchLists::lock(&mut tx, &[crate::world::CHAIN].into()).await.unwrap();
+        lists.add(&mut tx, &account, now).await.unwrap();
+        lists.publish(&mut tx).await.unwrap();
+        tx.commit().await.unwrap();
+    };
+    let (ticked, ()) = tokio::join!(world.try_tick(), adding);
+    assert_eq!(ticked.unwrap().credited, 1);
+    assert_eq!(world.status_of(7).await, Pending);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn an_empty_or_failed_answer_moves_nothing_and_loses_nothing() {
+    for fault in [Fault::Empty, Fault::Fail, Fault::Lag(1)] {
+        for call in 0..4 {
+            let mut world = world().await;
+            world.chain.mine(vec![payment(0, ALICE, 5)]);
+            world.chain.script(std::iter::repeat_n(Fault::Late(Duration::ZERO), call).chain([fault]));
+            let _ = world.try_tick().await;
+            world.chain.behave();
+            world.chain.mine_empty(FINALITY_DEPTH);
+            world.catch_up().await;
+            assert_eq!(world.status_of(5).await, Confirmed, "{fault:?} at call {call}");
+            world.close().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_source_that_leaves_out_a_block_is_not_believed() {
+    let mut world = world().await;
+    world.tick().await;
+    world.chain.mine(vec![payment(0, ALICE, 5)]);
+    world.chain.mine_empty(2);
+    // tip is right; the blocks come from a node that has none of them.
+    world.chain.script([Fault::Late(Duration::ZERO), Fault::Empty]);
+    let ticked = world.tick().await;
+    assert_eq!((ticked.connected, ticked.caught_up), (0, false));
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Pending);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_lagging_endpoint_is_no_reorg() {
+    let mut world = world().await;
+    world.chain.mine(vec![payment(0, ALICE, 5)]);
+    world.chain.mine_empty(5);
+    world.catch_up().await;
+    world.chain.script([Fault::Lag(4)]);
+    let ticked = world.tick().await;
+    assert_eq!((ticked.disconnected, ticked.connected), (0, 0));
+    world.close().await;
+}
+
+#[tokio::test]
+async fn skipped_numbers_are_told_by_parent_links() {
+    let mut world = world().await;
+    world.chain.mine(vec![payment(0, ALICE, 5)]);
+    world.chain.skip(3);
+    world.chain.mine(vec![payment(1, ALICE, 6)]);
+    world.chain.skip(30);
+    world.chain.mine(vec![payment(2, ALICE, 7)]);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    assert_eq!(world.deposits().await.iter().filter(|deposit| deposit.status == Confirmed).count(), 3);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn catching_up_connects_in_bounded_ticks_and_reads_each_block_once() {
+    let mut world = world().await;
+    world.chain.mine_empty(999);
+    world.chain.mine(vec![payment(0, ALICE, 5)]);
+    world.tick().await;
+    let before = world.chain.calls();
+    let mut ticks = 0;
+    while !world.tick().await.caught_up {
+        ticks += 1;
+    }
+    assert_eq!(ticks, 8, "100 blocks a tick");
+    // A tip for each tick and a read for each 20 blocks; the reads that a tick cannot use are not made.
+    assert_eq!(world.chain.calls() - before, 9 + 45);
+    assert_eq!(world.status_of(5).await, Pending);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn nothing_is_confirmed_before_our_chain_reaches_the_final_block() {
+    let mut world = world().await;
+    world.chain.mine(vec![payment(0, ALICE, 5)]);
+    world.chain.mine_empty(300);
+    let ticked = world.tick().await;
+    assert!(!ticked.caught_up);
+    assert_eq!(world.status_of(5).await, Pending, "block 1 is final for the source, but our chain does not reach its final block");
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Confirmed);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn while_finality_stalls_deposits_wait() {
+    let mut world = world().await;
+    world.chain.set_finality_depth(None);
+    world.chain.mine(vec![payment(0, ALICE, 5)]);
+    world.chain.mine_empty(100);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Pending);
+    world.chain.set_finality_depth(Some(FINALITY_DEPTH));
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Confirmed);
+    world.close().await;
+}

@@ -1,0 +1,188 @@
+//! The harness: a simulated chain, a store and a watcher, driven tick by tick, with a clock of its own.
+//!
+//! A world is closed with [`World::close`], which asserts that the books balance (see `books`); one that is dropped
+//! otherwise fails its test.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use landfall::account::{AccountType, NewAccount};
+use landfall::deposit::{Deposit, DepositStatus};
+use landfall::store::Db;
+use landfall::store::accounts::WatchLists;
+use landfall::store::deposits::{self, DepositFilter};
+use landfall::time::{Clock, Timestamp};
+use landfall::watcher::{Settings, Start, TickError, Ticked, Watcher};
+use landfall_chain::{Address, Asset, AssetId, Chain, Endpoints, Finality, Network};
+use landfall_sim::SimChain;
+
+use crate::books;
+use crate::postgres::{Engine, TestStore};
+
+/// The chain that the simulated one stands for.
+pub(crate) const CHAIN: Chain = Chain::EthereumTestnet;
+pub(crate) const TOKEN: AssetId = AssetId::Token(Address::Evm([0x70; 20]));
+const NOT_LISTED: u8 = 0x71;
+/// How many blocks must stand on one before it is final.
+pub(crate) const FINALITY_DEPTH: u64 = 10;
+pub(crate) const FAILED_GRACE: Duration = Duration::from_secs(3_600);
+
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) chain: SimChain,
+    pub(crate) store: TestStore,
+    watcher: Watcher<SimChain>,
+    now: Arc<AtomicI64>,
+    closed: bool,
+}
+
+impl World {
+    /// An empty chain, an empty SQLite store.
+    pub(crate) async fn new(seed: u64) -> Self {
+        World::on(Engine::Sqlite, seed).await
+    }
+
+    pub(crate) async fn on(engine: Engine, seed: u64) -> Self {
+        let chain = SimChain::new(seed);
+        chain.set_finality_depth(Some(FINALITY_DEPTH));
+        World::of(chain, TestStore::fresh(engine).await)
+    }
+
+    /// A world around a chain and a store that are there already.
+    pub(crate) fn of(chain: SimChain, store: TestStore) -> Self {
+        let watcher = watcher(&chain, &store.db);
+        let now = Arc::new(AtomicI64::new(1_800_000_000_000_000));
+        World { chain, store, watcher, now, closed: false }
+    }
+
+    pub(crate) fn db(&self) -> &Db {
+        &self.store.db
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        Timestamp(self.now.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        let now = Arc::clone(&self.now);
+        Clock::new(move || Timestamp(now.load(Ordering::Relaxed)))
+    }
+
+    pub(crate) fn pass(&self, time: Duration) {
+        self.now.store(self.now().plus(time).0, Ordering::Relaxed);
+    }
+
+    /// Adds an account with one address.
+    pub(crate) async fn watch(&self, account: &str, address: Address) {
+        let account = NewAccount {
+            id: account.to_owned(),
+            identity_id: None,
+            kind: AccountType::Segregated,
+            addresses: [(CHAIN, address)].into(),
+        };
+        let mut tx = self.db().begin().await.unwrap();
+        let mut lists = WatchLists::lock(&mut tx, &[CHAIN].into()).await.unwrap();
+        lists.add(&mut tx, &account, self.now()).await.unwrap();
+        lists.publish(&mut tx).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+
+    /// One tick, whatever comes of it.
+    pub(crate) async fn try_tick(&mut self) -> Result<Ticked, TickError> {
+        self.watcher.tick(self.now()).await
+    }
+
+    /// One tick that must succeed.
+    pub(crate) async fn tick(&mut self) -> Ticked {
+        self.try_tick().await.unwrap()
+    }
+
+    /// Ticks until there is nothing more to do.
+    pub(crate) async fn catch_up(&mut self) {
+        for _ in 0..1_000 {
+            let ticked = self.tick().await;
+            if (Ticked { tip: None, caught_up: true, ..Ticked::default() }) == (Ticked { tip: None, ..ticked }) {
+                return;
+            }
+        }
+        panic!("the watcher does not come to rest");
+    }
+
+    /// A tick that is cut off after its `wakeups`-th await, as a crash would; nothing but the store survives.
+    pub(crate) async fn crash_within(&mut self, wakeups: u32) {
+        let now = self.now();
+        let mut left = wakeups;
+        {
+            let mut tick = Box::pin(self.watcher.tick(now));
+            std::future::poll_fn(|cx| match tick.as_mut().poll(cx) {
+                std::task::Poll::Ready(_) => std::task::Poll::Ready(()),
+                std::task::Poll::Pending if left == 0 => std::task::Poll::Ready(()),
+                std::task::Poll::Pending => {
+                    left -= 1;
+                    std::task::Poll::Pending
+                }
+            })
+            .await;
+        }
+        self.restart();
+    }
+
+    /// A new watcher on the same store: all it knows is what is on record.
+    pub(crate) fn restart(&mut self) {
+        self.watcher = watcher(&self.chain, &self.store.db);
+    }
+
+    /// Every deposit on record.
+    pub(crate) async fn deposits(&self) -> Vec<Deposit> {
+        deposits::list(&mut self.db().read().await.unwrap(), &DepositFilter::default(), 1_000_000).await.unwrap()
+    }
+
+    /// The status of the only deposit with this amount.
+    pub(crate) async fn status_of(&self, amount: u64) -> DepositStatus {
+        let deposits = self.deposits().await;
+        let mut found = deposits.iter().filter(|deposit| deposit.amount == landfall_chain::U256::from(amount));
+        let status = found.next().expect("a deposit with this amount").status;
+        assert_eq!(found.next(), None, "a second deposit with this amount");
+        status
+    }
+
+    /// Ends the world; the books must balance.
+    pub(crate) async fn close(mut self) {
+        self.closed = true;
+        books::assert_balanced(&self).await;
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        assert!(self.closed || std::thread::panicking(), "a world was not closed: its books were not checked");
+    }
+}
+
+/// An address of the test's cast.
+pub(crate) fn address(who: u8) -> Address {
+    Address::Evm([who; 20])
+}
+
+/// A token that no network lists.
+pub(crate) fn unlisted_token() -> AssetId {
+    AssetId::Token(address(NOT_LISTED))
+}
+
+pub(crate) fn network() -> Network {
+    let native = Asset { id: AssetId::Native, symbol: "ETH".to_owned(), decimals: 18 };
+    let token = Asset { id: TOKEN, symbol: "USDC".to_owned(), decimals: 6 };
+    Network {
+        chain: CHAIN,
+        chain_ref: "eip155:11155111".to_owned(),
+        block_time_ms: 12_000,
+        finality: Finality::Finalized,
+        assets: vec![native, token],
+    }
+}
+
+fn watcher(chain: &SimChain, db: &Db) -> Watcher<SimChain> {
+    let settings = Settings { start: Start::Number(1), poll: Duration::from_millis(10), failed_grace: FAILED_GRACE };
+    Watcher::new(chain.clone(), Endpoints::new(["sim".to_owned()]), db.clone(), network(), settings)
+}
