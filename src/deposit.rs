@@ -31,7 +31,7 @@ pub struct Leg<'a> {
 }
 
 /// SHA-256 over the leg's fields, each with its length before it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LegHash(pub [u8; 32]);
 
 /// UUIDv8 of the leg hash's first 16 bytes.

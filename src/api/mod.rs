@@ -3,8 +3,8 @@
 //! Promises: every request carries a valid key; refusals come in the order 401, 404 (path), 405, 400, each as an
 //! RFC 9457 problem; what a request does not know is refused, never ignored. No business rule lives here.
 //!
-//! The map: [`auth`] checks the key, [`deposits`] is the one resource so far, [`query`] and [`time_bound`] read
-//! parameters, [`cursor`] finds the next page, [`problem`] is every refusal, [`openapi`] describes it all.
+//! The map: `auth` checks the key, `deposits` is the one resource so far, `query` and `time_bound` read
+//! parameters, `cursor` finds the next page, `problem` is every refusal, `openapi` describes it all.
 
 mod auth;
 mod cursor;

@@ -101,7 +101,9 @@ async fn existing(config: &Path) -> anyhow::Result<Db> {
 
 async fn open_existing(url: &StoreUrl) -> Result<Db, OpenError> {
     if let StoreUrl::Sqlite(path) = url {
-        std::fs::metadata(path).map_err(|error| OpenError::File { path: path.clone(), error })?;
+        if !path.exists() {
+            return Err(OpenError::Missing { path: path.clone() });
+        }
     }
     app::open_once(url, false).await
 }

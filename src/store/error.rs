@@ -36,6 +36,8 @@ pub enum OpenError {
     Url,
     #[error("cannot write {}: {error}; check the path and its permissions", path.display())]
     File { path: PathBuf, error: std::io::Error },
+    #[error("there is no store at {} yet: `landfall run` or `landfall migrate` makes it", path.display())]
+    Missing { path: PathBuf },
     #[error("cannot connect to {url}: {error}")]
     Connect { url: StoreUrl, error: sqlx::Error },
     #[error("cannot migrate the store: {0}")]
@@ -75,7 +77,11 @@ impl OpenError {
         match self {
             OpenError::Connect { error, .. } => may_pass(error),
             OpenError::Store(error) => error.may_pass(),
-            OpenError::Url | OpenError::File { .. } | OpenError::Migrate(_) | OpenError::Schema { .. } => false,
+            OpenError::Url
+            | OpenError::File { .. }
+            | OpenError::Missing { .. }
+            | OpenError::Migrate(_)
+            | OpenError::Schema { .. } => false,
         }
     }
 }

@@ -44,9 +44,9 @@ impl<S: BlockSource> Watcher<S> {
         while let Some(blocks) = reads.next().await {
             let blocks = blocks?;
             let linked = linked(&at, &blocks);
-            let (Some(last), true) = (linked.last(), !linked.is_empty()) else {
+            let Some(last) = linked.last() else {
                 stale = !blocks.is_empty();
-                break;
+                if stale { break } else { continue }
             };
             let mut tx = db.begin().await?;
             let cursor = Cursor::lock(&mut tx, chain).await?;
@@ -80,7 +80,14 @@ impl<S: BlockSource> Watcher<S> {
             }
         }
         drop(reads);
-        if stale { self.disconnect(&at, tip, ticked).await } else { Ok(at) }
+        if stale {
+            at = self.disconnect(&at, tip, ticked).await?;
+        }
+        if at.number < tip.latest.number && ticked.connected + ticked.disconnected == 0 {
+            let what = format!("the newest block is {}, but no block on top of {at} is shown", tip.latest);
+            return Err(TickError::Contradiction { chain, what });
+        }
+        Ok(at)
     }
 }
 

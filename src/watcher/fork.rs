@@ -2,7 +2,7 @@
 //!
 //! Nothing is deleted: a disconnected block and what was seen in it stay on record, and may be connected again.
 
-use landfall_chain::{BlockRef, BlockSource, Tip};
+use landfall_chain::{BlockRef, BlockSource, Header, Tip};
 use tracing::warn;
 
 use crate::store::cursors::{self, Cursor};
@@ -61,11 +61,7 @@ impl<S: BlockSource> Watcher<S> {
         let mut width = LOOK_BACK;
         while highest >= oldest {
             let lowest = highest.saturating_sub(width - 1).max(oldest);
-            let theirs = self.source.headers(lowest..=highest).await?;
-            if theirs.is_empty() {
-                let what = format!("the source has no headers of blocks {lowest} to {highest}, below its own tip");
-                return Err(TickError::Contradiction { chain, what });
-            }
+            let theirs = self.complete_headers(lowest, highest, tip).await?;
             let ours = cursors::canonical_in(&mut self.db.read().await?, chain, lowest, highest).await?;
             let common = |block: &&BlockRef| theirs.iter().any(|header| header.block == **block);
             if let Some(fork_point) = ours.iter().find(common) {
@@ -76,5 +72,27 @@ impl<S: BlockSource> Watcher<S> {
             width = (width * 4).min(LOOK_BACK_MAX);
         }
         Err(TickError::DeepReorg { chain, oldest })
+    }
+
+    /// The source's headers `lowest..=highest`, none missing: an answer that ends early would make blocks look forked
+    /// that the source merely does not have yet.
+    async fn complete_headers(&self, lowest: u64, highest: u64, tip: &Tip) -> Result<Vec<Header>, TickError> {
+        let headers = self.source.headers(lowest..=highest).await?;
+        let linked = headers.windows(2).all(|pair| pair[1].parent == pair[0].block);
+        let complete = match headers.last() {
+            Some(last) if linked && last.block.number == highest => true,
+            // On chains that skip numbers, the next block tells by its parent that there is nothing between.
+            Some(last) if linked => {
+                let above = highest + 1..=tip.latest.number.min(highest + LOOK_BACK_MAX);
+                !above.is_empty()
+                    && self.source.headers(above).await?.first().is_some_and(|next| next.parent == last.block)
+            }
+            Some(_) | None => false,
+        };
+        if complete {
+            return Ok(headers);
+        }
+        let what = format!("the newest block is {}, but headers {lowest} to {highest} are not all shown", tip.latest);
+        Err(TickError::Contradiction { chain: self.chain(), what })
     }
 }

@@ -224,11 +224,12 @@ impl History {
 
     /// At one of the next calls the chain loses its newest block and gets two others.
     fn move_while_read(&mut self, world: &World, tally: &mut Tally) {
-        let mut calls_left = self.rng.random_range(1..5);
+        let mut calls_left: u32 = self.rng.random_range(1..5);
         world.chain.before_each_call(move |chain| {
-            calls_left -= 1;
+            let is_due = calls_left == 1;
+            calls_left = calls_left.saturating_sub(1);
             let latest = chain.latest().number;
-            if calls_left == 0 && chain.finalized().is_none_or(|finalized| finalized.number < latest) {
+            if is_due && latest > 0 && chain.finalized().is_none_or(|finalized| finalized.number < latest) {
                 let txs = chain.fork_at(latest - 1);
                 chain.mine_empty(1);
                 chain.mine(txs);
@@ -237,10 +238,10 @@ impl History {
         tally.moved_while_read += 1;
     }
 
-    /// The chain goes on quietly until everything is final and every grace has passed.
+    /// The chain goes on quietly until every height that ever was is final and every grace has passed.
     async fn come_to_rest(&mut self, world: &mut World) {
         world.chain.behave();
-        for _ in 0..2 {
+        for _ in 0..4 {
             world.chain.mine_empty(FINALITY_DEPTH + 1);
             world.catch_up().await;
             world.pass(FAILED_GRACE);

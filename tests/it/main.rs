@@ -2,9 +2,11 @@
 //!
 //! `world` is the harness: a simulated chain, a real store, a watcher driven tick by tick. Tests go through the doors
 //! of the product. `LANDFALL_FULL=1` runs the full counts, otherwise a bounded share; the output says which.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 
 mod api;
 mod books;
+mod cli;
 mod delivery;
 mod histories;
 mod layers;

@@ -288,3 +288,21 @@ async fn a_lagging_answer_in_the_search_for_the_fork_point_only_delays_it() {
     assert_eq!(world.status_of(5).await, Confirmed);
     world.close().await;
 }
+
+#[tokio::test]
+async fn a_short_answer_in_the_search_for_the_fork_point_is_no_deeper_fork() {
+    let mut world = world().await;
+    world.chain.mine(vec![payment(0, 5)]);
+    world.chain.mine_empty(FINALITY_DEPTH + 3);
+    world.catch_up().await;
+    let fork_point = world.chain.latest().number - 1;
+    world.chain.fork_at(fork_point);
+    world.chain.mine_empty(4);
+    // tip, blocks (torn), headers: the last from a node whose newest block is below our final one.
+    world.chain.script([Fault::Late(Duration::ZERO), Fault::Late(Duration::ZERO), Fault::Lag(FINALITY_DEPTH + 4)]);
+    let error = world.try_tick().await.unwrap_err();
+    assert!(error.may_pass(), "blocks that a node does not have yet are not gone: {error}");
+    assert_eq!(world.tick().await.disconnected, 1);
+    world.catch_up().await;
+    world.close().await;
+}

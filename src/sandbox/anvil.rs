@@ -1,0 +1,322 @@
+//! A private anvil: a real Ethereum node that mines and reorganises when it is told to.
+//!
+//! Promises: it listens on 127.0.0.1 on a port that was free; it is ended with its owner unless it is to be kept; every
+//! call ends within [`CALL_TIME_MAX`]. Blocks are made by [`Anvil::mine`] only, and a block is final when two others
+//! stand on it.
+//!
+//! It knows no token: `token` writes the calls. Retries nothing.
+
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use landfall_chain::{Address, BlockHash, BlockRef, Family, TxId, U256};
+use serde_json::{Value, json};
+
+use crate::sandbox::token;
+
+/// How long a node may take to listen, also on a busy machine.
+const START_TIME_MAX: Duration = Duration::from_secs(30);
+const START_POLL: Duration = Duration::from_millis(20);
+const CALL_TIME_MAX: Duration = Duration::from_secs(10);
+/// What anvil prints before the address it listens on.
+const LISTENING: &str = "Listening on 127.0.0.1:";
+/// Enough for a few token transfers; what is not used is not paid for.
+const GAS: u64 = 500_000;
+/// Far above the base fee of an idle chain, which begins at 1 gwei and falls.
+const MAX_FEE_WEI: u64 = 100_000_000_000;
+const PRIORITY_FEE_WEI: u64 = 1_000_000_000;
+
+/// How a node is started.
+#[derive(Clone, Debug)]
+pub struct AnvilOptions {
+    /// The program: a path, or a name that is looked for on PATH.
+    pub binary: PathBuf,
+    pub chain_id: u64,
+    /// Where its output goes; overwritten.
+    pub log: PathBuf,
+    /// It outlives its owner, also one that is ended at a terminal by Ctrl-C.
+    pub keep: bool,
+}
+
+/// A running node.
+#[derive(Debug)]
+pub struct Anvil {
+    process: Process,
+    url: String,
+    client: reqwest::Client,
+}
+
+/// What an unlocked account of the node signs. Two equal ones have the same hash: that is how one comes again after a
+/// reorg.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TxRequest {
+    pub from: Address,
+    pub nonce: u64,
+    pub to: Address,
+    pub value: U256,
+    /// The call, as hexadecimal digits with 0x; `0x` for none.
+    pub data: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum AnvilError {
+    #[error("there is no node at {}; scripts/sandbox installs anvil and names it in LANDFALL_ANVIL", .0.display())]
+    Missing(PathBuf),
+    #[error("anvil cannot be started: {0}")]
+    Start(std::io::Error),
+    #[error("anvil's log {}: {error}", path.display())]
+    Log { path: PathBuf, error: std::io::Error },
+    #[error("anvil ended at its start; what it said is in {}", .0.display())]
+    Ended(PathBuf),
+    #[error("anvil did not listen within 30 s; what it said is in {}", .0.display())]
+    Silent(PathBuf),
+    #[error("{method} of anvil: {what}")]
+    Call { method: String, what: String },
+}
+
+#[derive(Debug)]
+struct Process {
+    child: Child,
+    keep: bool,
+}
+
+impl Anvil {
+    /// Starts a node and waits until it answers.
+    ///
+    /// # Errors
+    /// See [`AnvilError`]; what was started is ended.
+    pub async fn start(options: &AnvilOptions) -> Result<Self, AnvilError> {
+        let log_error = |error| AnvilError::Log { path: options.log.clone(), error };
+        let output = File::create(&options.log).map_err(log_error)?;
+        let mut command = Command::new(&options.binary);
+        command
+            .args(["--host", "127.0.0.1", "--port", "0", "--chain-id", &options.chain_id.to_string()])
+            // Final is then the latest block less two; in the order of arrival, so that what is sent first gets in first.
+            .args(["--slots-in-an-epoch", "1", "--no-mining", "--order", "fifo"])
+            .stdin(Stdio::null())
+            .stdout(output.try_clone().map_err(log_error)?)
+            .stderr(output);
+        if options.keep {
+            // A terminal's Ctrl-C goes to the whole group of processes.
+            command.process_group(0);
+        }
+        let child = command.spawn().map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => AnvilError::Missing(options.binary.clone()),
+            _ => AnvilError::Start(error),
+        })?;
+        let mut process = Process { child, keep: false };
+        let listening = tokio::time::timeout(START_TIME_MAX, port(&mut process.child, &options.log));
+        let port = listening.await.map_err(|_| AnvilError::Silent(options.log.clone()))??;
+        let client = client().map_err(|error| AnvilError::Start(std::io::Error::other(error)))?;
+        let mut anvil = Anvil { process, url: format!("http://127.0.0.1:{port}"), client };
+        anvil.rpc("eth_chainId", json!([])).await?;
+        anvil.process.keep = options.keep;
+        Ok(anvil)
+    }
+
+    /// Where it answers JSON-RPC.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The id of its process.
+    pub fn pid(&self) -> u32 {
+        self.process.child.id()
+    }
+
+    /// One call.
+    ///
+    /// # Errors
+    /// When the node cannot be reached or says no; in its own words.
+    pub async fn rpc(&self, method: &str, params: Value) -> Result<Value, AnvilError> {
+        let fault = |what: String| AnvilError::Call { method: method.to_owned(), what };
+        let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let request = self.client.post(&self.url).header("content-type", "application/json").body(request.to_string());
+        let answer = request.send().await.map_err(|error| fault(error.to_string()))?;
+        let text = answer.text().await.map_err(|error| fault(error.to_string()))?;
+        let mut answer: Value = serde_json::from_str(&text).map_err(|error| fault(format!("{error} in {text:?}")))?;
+        match answer.get("error") {
+            Some(error) => Err(fault(error.to_string())),
+            None => Ok(answer["result"].take()),
+        }
+    }
+
+    /// The accounts it signs for, each with 10,000 of the native currency.
+    ///
+    /// # Errors
+    /// As [`Anvil::rpc`].
+    pub async fn accounts(&self) -> Result<Vec<Address>, AnvilError> {
+        let method = "eth_accounts";
+        let accounts = self.rpc(method, json!([])).await?;
+        let accounts = accounts.as_array().into_iter().flatten();
+        accounts.map(|account| read(method, account, |text| Address::parse(Family::Evm, text).ok())).collect()
+    }
+
+    /// Makes `code` the contract at `address`, from the next block on.
+    ///
+    /// # Errors
+    /// As [`Anvil::rpc`].
+    pub async fn set_code(&self, address: &Address, code: &str) -> Result<(), AnvilError> {
+        self.rpc("anvil_setCode", json!([address.to_string(), code])).await.map(drop)
+    }
+
+    /// Signs a transaction and takes it into the pool; the next block holds it.
+    ///
+    /// # Errors
+    /// As [`Anvil::rpc`].
+    pub async fn send(&self, tx: &TxRequest) -> Result<TxId, AnvilError> {
+        let method = "eth_sendTransaction";
+        let request = json!({
+            "from": tx.from.to_string(),
+            "nonce": format!("{:#x}", tx.nonce),
+            "to": tx.to.to_string(),
+            "value": format!("{:#x}", tx.value),
+            "data": tx.data,
+            "gas": format!("{GAS:#x}"),
+            "maxFeePerGas": format!("{MAX_FEE_WEI:#x}"),
+            "maxPriorityFeePerGas": format!("{PRIORITY_FEE_WEI:#x}"),
+        });
+        let hash = self.rpc(method, json!([request])).await?;
+        read(method, &hash, hash_bytes).map(TxId::Evm)
+    }
+
+    /// Mines `count` blocks; the first takes in what the pool holds.
+    ///
+    /// # Errors
+    /// As [`Anvil::rpc`].
+    pub async fn mine(&self, count: u64) -> Result<(), AnvilError> {
+        for _ in 0..count {
+            self.rpc("evm_mine", json!([])).await?;
+        }
+        Ok(())
+    }
+
+    /// From here on a block comes every so many seconds by itself.
+    ///
+    /// # Errors
+    /// As [`Anvil::rpc`].
+    pub async fn mine_every(&self, secs: u64) -> Result<(), AnvilError> {
+        self.rpc("evm_setIntervalMining", json!([secs])).await.map(drop)
+    }
+
+    /// Replaces the newest `depth` blocks by as many empty ones. The node forgets the transactions that were in them.
+    ///
+    /// # Errors
+    /// As [`Anvil::rpc`].
+    pub async fn reorg(&self, depth: u64) -> Result<(), AnvilError> {
+        self.rpc("anvil_reorg", json!([depth, []])).await.map(drop)
+    }
+
+    /// The block that `tag` names: `latest`, `finalized`, or a number in hexadecimal digits with 0x.
+    ///
+    /// # Errors
+    /// As [`Anvil::rpc`], and when there is none.
+    pub async fn block(&self, tag: &str) -> Result<BlockRef, AnvilError> {
+        let method = "eth_getBlockByNumber";
+        let block = self.rpc(method, json!([tag, false])).await?;
+        let number = read(method, &block["number"], |text| quantity(text)?.try_into().ok())?;
+        let hash = read(method, &block["hash"], hash_bytes).map(BlockHash)?;
+        Ok(BlockRef { number, hash })
+    }
+
+    /// What `address` has of the native currency, in base units, at the newest block.
+    ///
+    /// # Errors
+    /// As [`Anvil::rpc`].
+    pub async fn balance(&self, address: &Address) -> Result<U256, AnvilError> {
+        let method = "eth_getBalance";
+        read(method, &self.rpc(method, json!([address.to_string(), "latest"])).await?, quantity)
+    }
+
+    /// What `address` has of `token`, in base units, at the newest block.
+    ///
+    /// # Errors
+    /// As [`Anvil::rpc`], and when there is no token.
+    pub async fn balance_of(&self, token: &Address, address: &Address) -> Result<U256, AnvilError> {
+        let method = "eth_call";
+        let call = json!({ "to": token.to_string(), "data": token::balance_of(address) });
+        read(method, &self.rpc(method, json!([call, "latest"])).await?, quantity)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if !self.keep {
+            // Fails only when it has ended already; waiting then takes its remains away.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// A client that waits for nothing for ever and is used on this machine only.
+pub(super) fn client() -> reqwest::Result<reqwest::Client> {
+    // Installed once per process; a second time changes nothing.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder().no_proxy().timeout(CALL_TIME_MAX).build()
+}
+
+/// The port that the node has chosen, as soon as it says so.
+async fn port(child: &mut Child, log: &Path) -> Result<u16, AnvilError> {
+    loop {
+        let text = std::fs::read_to_string(log).map_err(|error| AnvilError::Log { path: log.to_owned(), error })?;
+        // A line that is still being written has no end yet.
+        let line = text.split_inclusive('\n').find_map(|line| line.strip_suffix('\n')?.strip_prefix(LISTENING));
+        if let Some(port) = line.and_then(|port| port.trim().parse().ok()) {
+            return Ok(port);
+        }
+        if !matches!(child.try_wait(), Ok(None)) {
+            return Err(AnvilError::Ended(log.to_owned()));
+        }
+        tokio::time::sleep(START_POLL).await;
+    }
+}
+
+fn read<T>(method: &str, value: &Value, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, AnvilError> {
+    let unexpected = || AnvilError::Call { method: method.to_owned(), what: format!("unexpected answer {value}") };
+    value.as_str().and_then(parse).ok_or_else(unexpected)
+}
+
+fn quantity(text: &str) -> Option<U256> {
+    U256::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+}
+
+fn hash_bytes(text: &str) -> Option<[u8; 32]> {
+    hex::decode(text).ok()?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_and_hashes_are_read_as_nodes_write_them() {
+        assert_eq!(quantity("0x0"), Some(U256::ZERO));
+        assert_eq!(quantity("0xaa36a7"), Some(U256::from(11_155_111)));
+        assert_eq!(quantity(&format!("0x{}", "f".repeat(64))), Some(U256::MAX));
+        assert_eq!(hash_bytes(&format!("0x{}", "11".repeat(32))), Some([0x11; 32]));
+        for bad in ["", "12", "0xg", &format!("0x1{}", "0".repeat(64))] {
+            assert_eq!(quantity(bad), None, "{bad}");
+            assert_eq!(hash_bytes(bad), None, "{bad}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_node_that_is_missing_says_what_installs_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (binary, log) = (folder.path().join("anvil"), folder.path().join("log"));
+        let error = Anvil::start(&AnvilOptions { binary, chain_id: 1, log, keep: false }).await.unwrap_err();
+        assert!(error.to_string().contains("scripts/sandbox installs anvil"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_node_that_ends_at_its_start_is_told_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let options =
+            AnvilOptions { binary: "false".into(), chain_id: 1, log: folder.path().join("log"), keep: false };
+        assert!(matches!(Anvil::start(&options).await.unwrap_err(), AnvilError::Ended(_)));
+    }
+}

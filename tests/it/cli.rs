@@ -1,0 +1,244 @@
+//! The command line as an operator meets it: the real binary, its exit codes, its words for bad input.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+const ADDRESS: &str = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed";
+const CONFIG: &str = "[api]\nenvironment = \"test\"\n[chains.ETHEREUM_TESTNET]\nrpc = [\"http://127.0.0.1:9/canary\"]\n";
+
+/// A folder with a configuration, to run the binary in.
+struct Desk(TempDir);
+
+impl Desk {
+    fn new(config: &str) -> Self {
+        let desk = Desk(crate::postgres::folder());
+        std::fs::write(desk.0.path().join("landfall.toml"), config).unwrap();
+        desk
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        let output = Command::new(env!("CARGO_BIN_EXE_landfall")).current_dir(self.0.path()).args(arguments).output();
+        let output = output.unwrap();
+        let said = [output.stdout.as_slice(), &output.stderr].concat();
+        assert!(!String::from_utf8_lossy(&said).contains("canary"), "a secret is told");
+        output
+    }
+
+    /// The result of a command that must succeed.
+    fn ok(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    /// The one line of a command that must be refused.
+    fn refused(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output.stderr));
+        assert_eq!(text(&output.stdout), "");
+        text(&output.stderr).trim_end().to_owned()
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.0.path().join(name)
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn add<'a>(account: &'a str, kind: &'a str, address: &'a str) -> [&'a str; 8] {
+    ["account", "add", "--account", account, "--type", kind, "--address", address]
+}
+
+#[test]
+fn a_missing_config_is_named() {
+    let desk = Desk::new(CONFIG);
+    let line = desk.refused(&["--config", "other.toml", "status"]);
+    assert_eq!(line, "landfall: cannot read config other.toml: No such file or directory (os error 2); --config names another file");
+}
+
+#[test]
+fn a_config_with_an_unknown_key_is_refused_by_its_name() {
+    let desk = Desk::new(&format!("{CONFIG}polls = 3\n"));
+    for command in ["run", "migrate", "health", "status"] {
+        let line = desk.refused(&[command]);
+        assert!(line.starts_with("landfall: config key chains.ETHEREUM_TESTNET.polls: unknown field `polls`, expected one of "), "{line}");
+    }
+}
+
+#[test]
+fn an_unknown_chain_a_malformed_address_and_a_wrong_checksum_are_refused() {
+    let desk = Desk::new(CONFIG);
+    let cases = [
+        (format!("BASE={ADDRESS}"), "landfall: unknown chain \"BASE\"; the chains are ETHEREUM_MAINNET, "),
+        ("BASE_MAINNET=0x5aAe".to_owned(), "landfall: malformed EVM address \"0x5aAe\": expected 0x and 40 hexadecimal digits"),
+        (
+            "BASE_MAINNET=0x5AAeb6053F3E94C9b9A09f33669435E7Ef1BeAed".to_owned(),
+            "landfall: wrong checksum in address 0x5AAeb6053F3E94C9b9A09f33669435E7Ef1BeAed: its EIP-55 form is 0x5aAeb",
+        ),
+    ];
+    for (address, expected) in cases {
+        let line = desk.refused(&add("a", "SEGREGATED", &address));
+        assert!(line.starts_with(expected), "{line}");
+    }
+    assert!(!desk.path("landfall.db").exists(), "bad input leaves nothing behind");
+    let line = desk.refused(&add("a", "LEDGER", &format!("BASE_MAINNET={ADDRESS}")));
+    assert_eq!(line, "landfall: unknown account type \"LEDGER\": expected SEGREGATED or OMNIBUS");
+}
+
+#[test]
+fn accounts_are_added_once_and_listed() {
+    let desk = Desk::new(CONFIG);
+    let both = format!("ETHEREUM_TESTNET,BASE_SEPOLIA={ADDRESS}");
+    desk.ok(&add("a", "SEGREGATED", &both));
+    desk.ok(&add("a", "SEGREGATED", &both));
+    let listed: Value = serde_json::from_str(&desk.ok(&["account", "list", "--json"])).unwrap();
+    let expected = serde_json::json!({
+        "id": "a", "identity_id": "default", "type": "SEGREGATED", "addresses": [
+            {"chain": "BASE_SEPOLIA", "address": ADDRESS, "watched_from": 0},
+            {"chain": "ETHEREUM_TESTNET", "address": ADDRESS, "watched_from": 0},
+        ],
+    });
+    assert_eq!(listed, expected);
+
+    let line = desk.refused(&add("a", "OMNIBUS", &both));
+    assert_eq!(line, "landfall: account a exists with type SEGREGATED, not OMNIBUS");
+    let line = desk.refused(&add("b", "SEGREGATED", &both));
+    assert_eq!(line, format!("landfall: {ADDRESS} on ETHEREUM_TESTNET belongs to account a already"));
+}
+
+#[test]
+fn a_csv_file_is_imported_whole_or_not_at_all() {
+    let desk = Desk::new(CONFIG);
+    let header = "account_id,type,chains,address,identity_id\n";
+    let other = "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359";
+    let import = |rows: &str| {
+        std::fs::write(desk.path("accounts.csv"), format!("{header}{rows}")).unwrap();
+        desk.run(&["account", "import", "accounts.csv"])
+    };
+    let bad = import(&format!("a,SEGREGATED,BASE_MAINNET,{ADDRESS},\nb,SEGREGATED,BASE_MAINNET,0x1,\n"));
+    assert_eq!(bad.status.code(), Some(2));
+    let line = text(&bad.stderr);
+    assert_eq!(line, "landfall: accounts.csv: nothing was imported: line 3: malformed EVM address \"0x1\": expected 0x and 40 hexadecimal digits\n");
+
+    let bad = import(&format!("a,SEGREGATED,BASE_MAINNET,{ADDRESS},\nb,SEGREGATED,BASE_MAINNET,{ADDRESS},\n"));
+    assert_eq!(text(&bad.stderr), format!("landfall: accounts.csv: nothing was imported: line 3: {ADDRESS} on BASE_MAINNET belongs to account a already\n"));
+    assert_eq!(desk.ok(&["account", "list"]), "");
+
+    let bad = import(&format!("a,SEGREGATED,BASE_MAINNET,{ADDRESS},nobody\n"));
+    assert_eq!(text(&bad.stderr), "landfall: accounts.csv: nothing was imported: line 2: there is no identity nobody\n");
+
+    let rows = format!("a,SEGREGATED,BASE_MAINNET|POLYGON_MAINNET,{ADDRESS},\na,SEGREGATED,BASE_MAINNET,{other},default\na,SEGREGATED,BASE_MAINNET,{other},\n");
+    assert!(import(&rows).status.success());
+    assert!(import(&rows).status.success(), "the same rows again are no error");
+    let listed: Value = serde_json::from_str(&desk.ok(&["account", "list", "--json"])).unwrap();
+    assert_eq!(listed["addresses"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn a_key_is_printed_alone_and_only_its_hash_is_kept() {
+    let desk = Desk::new(CONFIG);
+    let key = desk.ok(&["key", "create", "--name", "backend"]);
+    let key = key.strip_suffix('\n').unwrap();
+    assert!(key.starts_with("lf_test_") && key.len() == 65 && !key.contains(char::is_whitespace), "{key}");
+    let stored = std::fs::read(desk.path("landfall.db")).unwrap();
+    let wal = std::fs::read(desk.path("landfall.db-wal")).unwrap_or_default();
+    let secret = &key.as_bytes()[16..59];
+    assert!(![stored, wal].concat().windows(secret.len()).any(|window| window == secret));
+    for _ in 1..50 {
+        desk.ok(&["key", "create", "--name", "more"]);
+    }
+    let line = desk.refused(&["key", "create", "--name", "one too many"]);
+    assert_eq!(line, "landfall: there are 50 keys already, the most that are allowed");
+    assert_eq!(desk.refused(&["key", "create", "--name", " "]), "landfall: a key needs a name that says what it is for");
+}
+
+#[test]
+fn a_webhook_gives_its_secret_once_and_needs_leave_to_point_inside() {
+    let desk = Desk::new(CONFIG);
+    let line = desk.refused(&["webhook", "add", "--url", "https://127.0.0.1/hook"]);
+    assert_eq!(line, "landfall: webhook url: 127.0.0.1 is not reachable from the internet; --allow-private takes it all the same");
+    let added = desk.ok(&["webhook", "add", "--url", "http://127.0.0.1:1/hook", "--allow-private", "--label", "me", "--json"]);
+    let added: Value = serde_json::from_str(&added).unwrap();
+    assert_eq!(added.as_object().unwrap().len(), 2);
+    assert!(added["id"].as_str().unwrap().starts_with("wh_"));
+    assert!(added["secret"].as_str().unwrap().starts_with("whsec_"));
+}
+
+#[test]
+fn a_store_that_cannot_be_written_is_one_clear_line() {
+    let desk = Desk::new(&format!("[store]\nurl = \"sqlite:/proc/landfall.db\"\n{CONFIG}"));
+    let line = desk.refused(&add("a", "SEGREGATED", &format!("BASE_MAINNET={ADDRESS}")));
+    assert_eq!(line, "landfall: cannot write /proc/landfall.db: No such file or directory (os error 2); check the path and its permissions");
+}
+
+#[test]
+fn a_folder_without_write_permission_is_one_clear_line() {
+    let desk = Desk::new(CONFIG);
+    let folder = desk.path("sealed");
+    std::fs::create_dir(&folder).unwrap();
+    set_mode(&folder, 0o555);
+    std::fs::write(desk.path("landfall.toml"), format!("[store]\nurl = \"sqlite:sealed/landfall.db\"\n{CONFIG}")).unwrap();
+    set_mode(desk.0.path(), 0o755);
+    // root may write anywhere, so the binary is run as nobody when the test is run by root.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_landfall"));
+    if is_root() {
+        command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]);
+        let copy = desk.path("landfall");
+        std::fs::copy(env!("CARGO_BIN_EXE_landfall"), &copy).unwrap();
+        command.arg(copy);
+    }
+    let output = command.current_dir(desk.0.path()).arg("migrate").output().unwrap();
+    let line = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{line}");
+    assert_eq!(line, "landfall: cannot write sealed/landfall.db: Permission denied (os error 13); check the path and its permissions\n");
+    set_mode(&folder, 0o755);
+}
+
+#[test]
+fn status_and_health_cannot_tell_without_a_store_and_do_not_make_one() {
+    let desk = Desk::new(CONFIG);
+    for command in ["status", "health"] {
+        let line = desk.refused(&[command]);
+        assert!(line.starts_with("landfall: there is no store at landfall.db yet"), "{line}");
+    }
+    assert!(!desk.path("landfall.db").exists());
+    desk.ok(&["migrate"]);
+    let health = desk.run(&["health"]);
+    assert_eq!(health.status.code(), Some(1));
+    assert_eq!(text(&health.stdout), "unhealthy\n  ETHEREUM_TESTNET: never watched; is `landfall run` running?\n");
+    let status: Value = serde_json::from_str(&desk.ok(&["status", "--json"])).unwrap();
+    assert_eq!(status, serde_json::json!({"chains": [], "events": {"pending": 0, "oldest_secs": null}}));
+}
+
+#[test]
+fn run_without_migration_refuses_another_schema() {
+    let desk = Desk::new(&CONFIG.replace("[api]\n", "[admin]\nlisten = \"127.0.0.1:0\"\n[api]\nlisten = \"127.0.0.1:0\"\n"));
+    let output = desk.run(&["run", "--no-migrate"]);
+    assert_eq!(output.status.code(), Some(2));
+    let lines = text(&output.stderr);
+    let last = lines.lines().last().unwrap();
+    assert_eq!(last, "landfall: the store's schema is version none, this program needs version 1: run `landfall migrate`");
+}
+
+#[test]
+fn the_openapi_document_is_printed() {
+    let desk = Desk::new(CONFIG);
+    assert_eq!(desk.ok(&["openapi"]), include_str!("../../openapi.json"));
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self").unwrap().uid() == 0
+}
