@@ -1,8 +1,13 @@
 //! `landfall sandbox`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::sandbox;
+use crate::time::Clock;
 
 #[derive(Args, Debug)]
 pub(super) struct Sandbox {
@@ -16,7 +21,24 @@ pub(super) struct Sandbox {
 
 impl Sandbox {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
-        let _ = (self.once, self.keep);
-        Ok(ExitCode::SUCCESS)
+        let Sandbox { once, keep } = self;
+        #[expect(clippy::disallowed_methods, reason = "which node is started is told by scripts/sandbox, in no file")]
+        let anvil = std::env::var_os("LANDFALL_ANVIL").filter(|path| !path.is_empty());
+        let anvil = anvil.map_or_else(|| "anvil".into(), PathBuf::from);
+        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let asked = async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        match sandbox::run(&sandbox::Options { anvil, once, keep }, Clock::system(), asked).await {
+            Ok(true) => Ok(ExitCode::SUCCESS),
+            Ok(false) => Ok(ExitCode::FAILURE),
+            Err(error) => {
+                eprintln!("sandbox: {error:#}");
+                Ok(ExitCode::FAILURE)
+            }
+        }
     }
 }

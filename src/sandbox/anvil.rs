@@ -315,8 +315,7 @@ mod tests {
     #[tokio::test]
     async fn a_node_that_ends_at_its_start_is_told_at_once() {
         let folder = tempfile::tempdir().unwrap();
-        let options =
-            AnvilOptions { binary: "false".into(), chain_id: 1, log: folder.path().join("log"), keep: false };
+        let options = AnvilOptions { binary: "false".into(), chain_id: 1, log: folder.path().join("log"), keep: false };
         assert!(matches!(Anvil::start(&options).await.unwrap_err(), AnvilError::Ended(_)));
     }
 }

@@ -3,6 +3,7 @@
 //! Promises: what is in the log was signed with the key in use, within five minutes, and is an envelope of the
 //! interface; everything else is refused and counted. It does not deduplicate: who reads the log does.
 
+use std::fmt;
 use std::future::IntoFuture;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -86,7 +87,7 @@ impl Receiver {
 
     /// The signing key that holds from here on.
     pub fn set_key(&self, key: &str) {
-        key.clone_into(&mut self.shared.log.send_modify_with().key);
+        self.shared.log.send_modify(|log| key.clone_into(&mut log.key));
     }
 
     /// Everything that arrived, in the order of arrival.
@@ -127,9 +128,7 @@ async fn receive(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: St
 
 impl Log {
     fn accept(&self, headers: &HeaderMap, body: &str, now: Timestamp) -> Result<Received, StatusCode> {
-        let header = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-        if !is_signed(&self.key, [header("webhook-id"), header("webhook-timestamp"), header("webhook-signature")], body, now)
-        {
+        if !is_signed(&self.key, headers, body, now) {
             return Err(StatusCode::UNAUTHORIZED);
         }
         if self.received.len() >= RECEIVED_MAX {
@@ -137,9 +136,100 @@ impl Log {
         }
         let envelope: Envelope = serde_json::from_str(body).map_err(|_| StatusCode::BAD_REQUEST)?;
         let Envelope { id, r#type, data } = envelope;
-        if id != header("webhook-id") || r#type != DEPOSIT_EVENT {
+        if id != header(headers, "webhook-id") || r#type != DEPOSIT_EVENT {
             return Err(StatusCode::BAD_REQUEST);
         }
         Ok(Received { id, data })
+    }
+}
+
+/// Without the key.
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} received, {} refused", self.received.len(), self.refused)
+    }
+}
+
+/// Whether one of the signatures is by `key`, and recent. A sender that changes its key signs with both for a while.
+fn is_signed(key: &str, headers: &HeaderMap, body: &str, now: Timestamp) -> bool {
+    let Ok(secs) = header(headers, "webhook-timestamp").parse::<i64>() else { return false };
+    let sent = Timestamp(secs.saturating_mul(1_000_000));
+    if key.is_empty() || now.since(sent) > TOLERANCE || sent.since(now) > TOLERANCE {
+        return false;
+    }
+    let expected = sign(key, header(headers, "webhook-id"), secs, body);
+    expected.is_ok_and(|expected| header(headers, "webhook-signature").split(' ').any(|given| given == expected))
+}
+
+fn header<'h>(headers: &'h HeaderMap, name: &str) -> &'h str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_750_000_000_000_000);
+    const BODY: &str = r#"{"id":"e1","type":"deposit_v2","data":{"status":"PENDING"}}"#;
+
+    fn log() -> Log {
+        Log { key: crate::webhook::signing_key([7; 32]), ..Log::default() }
+    }
+
+    /// The headers of an event `id` with `body`, signed with `key` so many seconds after [`NOW`].
+    fn headers(key: &str, id: &str, body: &str, secs_later: i64) -> HeaderMap {
+        let secs = NOW.0 / 1_000_000 + secs_later;
+        let signature = format!("v1,bm90IGl0 {}", sign(key, id, secs, body).unwrap());
+        let mut headers = HeaderMap::new();
+        for (name, value) in [("webhook-id", id), ("webhook-signature", &signature)] {
+            headers.insert(name, value.parse().unwrap());
+        }
+        headers.insert("webhook-timestamp", secs.into());
+        headers
+    }
+
+    #[test]
+    fn a_signed_envelope_is_taken_also_when_another_key_signed_too() {
+        let log = log();
+        let received = log.accept(&headers(&log.key, "e1", BODY, 0), BODY, NOW).unwrap();
+        assert_eq!((received.id.as_str(), received.field("status"), received.field("none")), ("e1", "PENDING", ""));
+    }
+
+    #[test]
+    fn what_is_not_signed_or_not_recent_is_refused() {
+        let log = log();
+        let other_key = crate::webhook::signing_key([8; 32]);
+        let cases = [
+            headers(&other_key, "e1", BODY, 0),
+            headers(&log.key, "e1", "another body", 0),
+            headers(&log.key, "e1", BODY, 301),
+            headers(&log.key, "e1", BODY, -301),
+            HeaderMap::new(),
+        ];
+        for headers in cases {
+            assert_eq!(log.accept(&headers, BODY, NOW), Err(StatusCode::UNAUTHORIZED), "{headers:?}");
+        }
+        let no_key = Log::default();
+        assert_eq!(no_key.accept(&headers("", "e1", BODY, 0), BODY, NOW), Err(StatusCode::UNAUTHORIZED));
+    }
+
+    #[test]
+    fn what_is_signed_but_no_envelope_is_refused() {
+        let log = log();
+        for body in
+            ["", "{}", r#"{"id":"e1","type":"other","data":{}}"#, r#"{"id":"e1","type":"deposit_v2","data":{},"x":1}"#]
+        {
+            assert_eq!(
+                log.accept(&headers(&log.key, "e1", body, 0), body, NOW),
+                Err(StatusCode::BAD_REQUEST),
+                "{body}"
+            );
+        }
+        let other_id = headers(&log.key, "e2", BODY, 0);
+        assert_eq!(
+            log.accept(&other_id, BODY, NOW),
+            Err(StatusCode::BAD_REQUEST),
+            "the id that is signed is the envelope's"
+        );
     }
 }

@@ -108,6 +108,6 @@ mod tests {
         let data = pay(&[(ALICE, U256::from(5)), (BOB, U256::from(7))]);
         // 0x40 and 0xa0 are the offsets of the two arrays.
         assert_eq!(words(&data), ["40", "a0", "2", &alice, &bob, "2", "5", "7"]);
-        assert_eq!(words(&pay(&[])), ["40", "6", "", ""].map(|word| if word == "6" { "60" } else { word }));
+        assert_eq!(words(&pay(&[])), ["40", "60", "", ""], "two empty arrays");
     }
 }

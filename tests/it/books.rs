@@ -25,7 +25,8 @@ pub(crate) struct EventRow {
 
 /// Every event, by deposit and position.
 pub(crate) async fn events(db: &Db) -> Vec<EventRow> {
-    let text = "SELECT aggregateid, position, id, status, nth_entry, payload FROM events ORDER BY aggregateid, position";
+    let text =
+        "SELECT aggregateid, position, id, status, nth_entry, payload FROM events ORDER BY aggregateid, position";
     let mut reader = db.read().await.unwrap();
     use landfall::store::Connection;
     match reader.engine() {

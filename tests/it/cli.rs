@@ -7,7 +7,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 const ADDRESS: &str = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed";
-const CONFIG: &str = "[api]\nenvironment = \"test\"\n[chains.ETHEREUM_TESTNET]\nrpc = [\"http://127.0.0.1:9/canary\"]\n";
+const CONFIG: &str =
+    "[api]\nenvironment = \"test\"\n[chains.ETHEREUM_TESTNET]\nrpc = [\"http://127.0.0.1:9/canary\"]\n";
 
 /// A folder with a configuration, to run the binary in.
 struct Desk(TempDir);
@@ -59,7 +60,10 @@ fn add<'a>(account: &'a str, kind: &'a str, address: &'a str) -> [&'a str; 8] {
 fn a_missing_config_is_named() {
     let desk = Desk::new(CONFIG);
     let line = desk.refused(&["--config", "other.toml", "status"]);
-    assert_eq!(line, "landfall: cannot read config other.toml: No such file or directory (os error 2); --config names another file");
+    assert_eq!(
+        line,
+        "landfall: cannot read config other.toml: No such file or directory (os error 2); --config names another file"
+    );
 }
 
 #[test]
@@ -67,7 +71,12 @@ fn a_config_with_an_unknown_key_is_refused_by_its_name() {
     let desk = Desk::new(&format!("{CONFIG}polls = 3\n"));
     for command in ["run", "migrate", "health", "status"] {
         let line = desk.refused(&[command]);
-        assert!(line.starts_with("landfall: config key chains.ETHEREUM_TESTNET.polls: unknown field `polls`, expected one of "), "{line}");
+        assert!(
+            line.starts_with(
+                "landfall: config key chains.ETHEREUM_TESTNET.polls: unknown field `polls`, expected one of "
+            ),
+            "{line}"
+        );
     }
 }
 
@@ -76,7 +85,10 @@ fn an_unknown_chain_a_malformed_address_and_a_wrong_checksum_are_refused() {
     let desk = Desk::new(CONFIG);
     let cases = [
         (format!("BASE={ADDRESS}"), "landfall: unknown chain \"BASE\"; the chains are ETHEREUM_MAINNET, "),
-        ("BASE_MAINNET=0x5aAe".to_owned(), "landfall: malformed EVM address \"0x5aAe\": expected 0x and 40 hexadecimal digits"),
+        (
+            "BASE_MAINNET=0x5aAe".to_owned(),
+            "landfall: malformed EVM address \"0x5aAe\": expected 0x and 40 hexadecimal digits",
+        ),
         (
             "BASE_MAINNET=0x5AAeb6053F3E94C9b9A09f33669435E7Ef1BeAed".to_owned(),
             "landfall: wrong checksum in address 0x5AAeb6053F3E94C9b9A09f33669435E7Ef1BeAed: its EIP-55 form is 0x5aAeb",
@@ -124,16 +136,29 @@ fn a_csv_file_is_imported_whole_or_not_at_all() {
     let bad = import(&format!("a,SEGREGATED,BASE_MAINNET,{ADDRESS},\nb,SEGREGATED,BASE_MAINNET,0x1,\n"));
     assert_eq!(bad.status.code(), Some(2));
     let line = text(&bad.stderr);
-    assert_eq!(line, "landfall: accounts.csv: nothing was imported: line 3: malformed EVM address \"0x1\": expected 0x and 40 hexadecimal digits\n");
+    assert_eq!(
+        line,
+        "landfall: accounts.csv: nothing was imported: line 3: malformed EVM address \"0x1\": expected 0x and 40 hexadecimal digits\n"
+    );
 
     let bad = import(&format!("a,SEGREGATED,BASE_MAINNET,{ADDRESS},\nb,SEGREGATED,BASE_MAINNET,{ADDRESS},\n"));
-    assert_eq!(text(&bad.stderr), format!("landfall: accounts.csv: nothing was imported: line 3: {ADDRESS} on BASE_MAINNET belongs to account a already\n"));
+    assert_eq!(
+        text(&bad.stderr),
+        format!(
+            "landfall: accounts.csv: nothing was imported: line 3: {ADDRESS} on BASE_MAINNET belongs to account a already\n"
+        )
+    );
     assert_eq!(desk.ok(&["account", "list"]), "");
 
     let bad = import(&format!("a,SEGREGATED,BASE_MAINNET,{ADDRESS},nobody\n"));
-    assert_eq!(text(&bad.stderr), "landfall: accounts.csv: nothing was imported: line 2: there is no identity nobody\n");
+    assert_eq!(
+        text(&bad.stderr),
+        "landfall: accounts.csv: nothing was imported: line 2: there is no identity nobody\n"
+    );
 
-    let rows = format!("a,SEGREGATED,BASE_MAINNET|POLYGON_MAINNET,{ADDRESS},\na,SEGREGATED,BASE_MAINNET,{other},default\na,SEGREGATED,BASE_MAINNET,{other},\n");
+    let rows = format!(
+        "a,SEGREGATED,BASE_MAINNET|POLYGON_MAINNET,{ADDRESS},\na,SEGREGATED,BASE_MAINNET,{other},default\na,SEGREGATED,BASE_MAINNET,{other},\n"
+    );
     assert!(import(&rows).status.success());
     assert!(import(&rows).status.success(), "the same rows again are no error");
     let listed: Value = serde_json::from_str(&desk.ok(&["account", "list", "--json"])).unwrap();
@@ -155,15 +180,22 @@ fn a_key_is_printed_alone_and_only_its_hash_is_kept() {
     }
     let line = desk.refused(&["key", "create", "--name", "one too many"]);
     assert_eq!(line, "landfall: there are 50 keys already, the most that are allowed");
-    assert_eq!(desk.refused(&["key", "create", "--name", " "]), "landfall: a key needs a name that says what it is for");
+    assert_eq!(
+        desk.refused(&["key", "create", "--name", " "]),
+        "landfall: a key needs a name that says what it is for"
+    );
 }
 
 #[test]
 fn a_webhook_gives_its_secret_once_and_needs_leave_to_point_inside() {
     let desk = Desk::new(CONFIG);
     let line = desk.refused(&["webhook", "add", "--url", "https://127.0.0.1/hook"]);
-    assert_eq!(line, "landfall: webhook url: 127.0.0.1 is not reachable from the internet; --allow-private takes it all the same");
-    let added = desk.ok(&["webhook", "add", "--url", "http://127.0.0.1:1/hook", "--allow-private", "--label", "me", "--json"]);
+    assert_eq!(
+        line,
+        "landfall: webhook url: 127.0.0.1 is not reachable from the internet; --allow-private takes it all the same"
+    );
+    let added =
+        desk.ok(&["webhook", "add", "--url", "http://127.0.0.1:1/hook", "--allow-private", "--label", "me", "--json"]);
     let added: Value = serde_json::from_str(&added).unwrap();
     assert_eq!(added.as_object().unwrap().len(), 2);
     assert!(added["id"].as_str().unwrap().starts_with("wh_"));
@@ -174,7 +206,10 @@ fn a_webhook_gives_its_secret_once_and_needs_leave_to_point_inside() {
 fn a_store_that_cannot_be_written_is_one_clear_line() {
     let desk = Desk::new(&format!("[store]\nurl = \"sqlite:/proc/landfall.db\"\n{CONFIG}"));
     let line = desk.refused(&add("a", "SEGREGATED", &format!("BASE_MAINNET={ADDRESS}")));
-    assert_eq!(line, "landfall: cannot write /proc/landfall.db: No such file or directory (os error 2); check the path and its permissions");
+    assert_eq!(
+        line,
+        "landfall: cannot write /proc/landfall.db: No such file or directory (os error 2); check the path and its permissions"
+    );
 }
 
 #[test]
@@ -183,7 +218,8 @@ fn a_folder_without_write_permission_is_one_clear_line() {
     let folder = desk.path("sealed");
     std::fs::create_dir(&folder).unwrap();
     set_mode(&folder, 0o555);
-    std::fs::write(desk.path("landfall.toml"), format!("[store]\nurl = \"sqlite:sealed/landfall.db\"\n{CONFIG}")).unwrap();
+    std::fs::write(desk.path("landfall.toml"), format!("[store]\nurl = \"sqlite:sealed/landfall.db\"\n{CONFIG}"))
+        .unwrap();
     set_mode(desk.0.path(), 0o755);
     // root may write anywhere, so the binary is run as nobody when the test is run by root.
     let mut command = Command::new(env!("CARGO_BIN_EXE_landfall"));
@@ -197,7 +233,10 @@ fn a_folder_without_write_permission_is_one_clear_line() {
     let output = command.current_dir(desk.0.path()).arg("migrate").output().unwrap();
     let line = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{line}");
-    assert_eq!(line, "landfall: cannot write sealed/landfall.db: Permission denied (os error 13); check the path and its permissions\n");
+    assert_eq!(
+        line,
+        "landfall: cannot write sealed/landfall.db: Permission denied (os error 13); check the path and its permissions\n"
+    );
     set_mode(&folder, 0o755);
 }
 
@@ -219,12 +258,16 @@ fn status_and_health_cannot_tell_without_a_store_and_do_not_make_one() {
 
 #[test]
 fn run_without_migration_refuses_another_schema() {
-    let desk = Desk::new(&CONFIG.replace("[api]\n", "[admin]\nlisten = \"127.0.0.1:0\"\n[api]\nlisten = \"127.0.0.1:0\"\n"));
+    let desk =
+        Desk::new(&CONFIG.replace("[api]\n", "[admin]\nlisten = \"127.0.0.1:0\"\n[api]\nlisten = \"127.0.0.1:0\"\n"));
     let output = desk.run(&["run", "--no-migrate"]);
     assert_eq!(output.status.code(), Some(2));
     let lines = text(&output.stderr);
     let last = lines.lines().last().unwrap();
-    assert_eq!(last, "landfall: the store's schema is version none, this program needs version 1: run `landfall migrate`");
+    assert_eq!(
+        last,
+        "landfall: the store's schema is version none, this program needs version 1: run `landfall migrate`"
+    );
 }
 
 #[test]

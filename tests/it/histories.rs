@@ -268,8 +268,11 @@ async fn assert_ids_are_those_of_a_straight_scan(world: &World, engine: Engine, 
     if watched.len() == WATCHED.len() + ADDED_LATER.len() && watched.values().all(|from| *from == 0) {
         assert_eq!(ours, theirs);
     }
-    let told: BTreeMap<String, String> =
-        events(world.db()).await.into_iter().map(|event| (format!("{} {}/{}", event.aggregateid, event.status, event.nth_entry), event.id)).collect();
+    let told: BTreeMap<String, String> = events(world.db())
+        .await
+        .into_iter()
+        .map(|event| (format!("{} {}/{}", event.aggregateid, event.status, event.nth_entry), event.id))
+        .collect();
     for event in events(straight.db()).await.into_iter().filter(|event| ours.contains(&event.aggregateid)) {
         let name = format!("{} {}/{}", event.aggregateid, event.status, event.nth_entry);
         assert_eq!(told.get(&name), Some(&event.id), "{name}");

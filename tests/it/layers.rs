@@ -1,1 +1,279 @@
-//! Being written.
+//! The house keeps its shape: floors, walls, headers, migrations, networks, and nothing left for later.
+//!
+//! Reads the sources as text, without their comments: what is named by a path counts, also in tests beside the code.
+//! A change to a table here is a decision about the house; write it down in ARCHITECTURE.md.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use landfall_chain::{Chain, Family};
+use sha2::{Digest, Sha256};
+
+/// Each room and the rooms it may name, lowest floor first.
+const ROOMS: [(&str, &str); 19] = [
+    // 2: pure. Each names only what stands before it; randomness is an argument.
+    ("amount", ""),
+    ("time", ""),
+    ("random", ""),
+    ("deposit", "amount time"),
+    ("event", "amount time deposit"),
+    ("account", "amount time"),
+    ("key", "amount time"),
+    ("webhook", "amount time"),
+    // 3: SQL over the types of floor 2.
+    ("store", "amount time deposit event account key webhook"),
+    // 4: never each other, they meet in the database.
+    ("watcher", "amount time deposit event account key webhook store"),
+    ("delivery", "amount time deposit event account key webhook store"),
+    ("api", "amount time deposit event account key webhook store"),
+    ("health", "amount time deposit event account key webhook store"),
+    // Between 4 and 5: reads into the settings of the rooms below, opens nothing.
+    ("config", "amount time deposit event account key webhook store watcher delivery api health"),
+    // 5: the composition root.
+    ("app", "amount time random deposit event account key webhook store watcher delivery api health config"),
+    // 6: the program.
+    ("telemetry", ""),
+    ("sandbox", "amount time random deposit event account key webhook store watcher delivery api health config app"),
+    (
+        "cli",
+        "amount time random deposit event account key webhook store watcher delivery api health config app sandbox",
+    ),
+    ("main", "cli telemetry"),
+];
+const PURE: &str = "amount time random deposit event account key webhook";
+/// Foreign crates and the rooms that may name them.
+const CRATES: [(&str, &str); 5] =
+    [("sqlx", "store"), ("landfall_evm", "app"), ("landfall_sim", ""), ("alloy", ""), ("solana", "")];
+/// No migration is edited once it is released: its hash stands here. A change to the schema is a new file.
+const MIGRATIONS: [(&str, &str); 1] =
+    [("0001_init.sql", "a7b99a3e4f03e7f37563469f0e28440a465de2485bd4276b1023ea2da1317e35")];
+/// What a finished house does not have. Written in two parts, because this file is searched too.
+const LEFTOVERS: [(&str, &str); 4] = [
+    (concat!("todo", "!("), "do it"),
+    (concat!("unimplemented", "!("), "implement it"),
+    (concat!("#[", "ignore"), "a test that cannot run fails and says what to install"),
+    (concat!("[", "allow("), "write #[expect(.., reason = \"..\")]"),
+];
+
+#[test]
+fn each_room_names_only_rooms_of_lower_floors() {
+    let faults: Vec<String> = sources("src").iter().flat_map(|(path, text)| floor_faults(path, text)).collect();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn a_broken_floor_is_told_with_its_line_and_what_to_do() {
+    let text = "//! Sends; `crate::watcher` is not named here.\nuse crate::store::Db;\n\
+                use crate::{\n    time::{Clock, crate_watcher},\n    watcher::Watcher, // at last\n};\n\
+                fn f() { super::super::api::router(); crate::random::number(); sqlx::query(\"\"); }\n\
+                use solana_sdk as chain;\n";
+    let expected = [
+        "src/delivery/send.rs:5: delivery names watcher, and may name only amount time deposit event account key webhook store; \
+         pass it in from app, or let the two meet in the database",
+        "src/delivery/send.rs:7: delivery names api, and may name only amount time deposit event account key webhook store; \
+         pass it in from app, or let the two meet in the database",
+        "src/delivery/send.rs:7: delivery names random, and may name only amount time deposit event account key webhook store; \
+         pass it in from app, or let the two meet in the database",
+        "src/delivery/send.rs:7: delivery names the crate sqlx, which is for store only",
+        "src/delivery/send.rs:8: delivery names the crate solana, which is for no room of src",
+    ];
+    assert_eq!(floor_faults(Path::new("src/delivery/send.rs"), text), expected);
+    let pure = floor_faults(Path::new("src/event.rs"), "use tokio::time::sleep;\nuse super::account::Row;\n");
+    assert_eq!(pure.len(), 2, "{pure:?}");
+    assert_eq!(pure[0], "src/event.rs:1: event names the crate tokio, and is pure: what waits belongs on floor 4");
+    assert!(floor_faults(Path::new("src/main.rs"), "landfall::store::Db::open();")[0].contains("main names store"));
+    assert!(floor_faults(Path::new("src/cellar/mod.rs"), "")[0].contains("cellar stands on no floor"));
+    assert_eq!(floor_faults(Path::new("src/store/db.rs"), text).len(), 4, "watcher, api, random, solana: not sqlx");
+}
+
+#[test]
+fn the_walls_of_the_crates_stand() {
+    let manifest = |path: &str| fs::read_to_string(root().join(path)).unwrap().parse::<toml::Table>().unwrap();
+    let names = |manifest: &toml::Table, kind: &str| -> Vec<String> {
+        manifest.get(kind).map(|listed| listed.as_table().unwrap().keys().cloned().collect()).unwrap_or_default()
+    };
+    let house = manifest("Cargo.toml");
+    for name in ["dependencies", "build-dependencies"].into_iter().flat_map(|kind| names(&house, kind)) {
+        let sdk = name.starts_with("alloy") || name.starts_with("solana") || name == "landfall-sim";
+        assert!(!sdk, "Cargo.toml: the house depends on {name}, which belongs to chains/* or to tests");
+    }
+    for member in fs::read_dir(root().join("chains")).unwrap() {
+        let member = format!("chains/{}/Cargo.toml", member.unwrap().file_name().display());
+        let (crate_, adapter) = (manifest(&member), !member.contains("/chain/"));
+        for name in ["dependencies", "dev-dependencies", "build-dependencies"].map(|kind| names(&crate_, kind)).concat()
+        {
+            assert!(!name.starts_with("sqlx"), "{member}: chains read chains; what is stored is the store's");
+            let neighbour = name.starts_with("landfall") && !(adapter && name == "landfall-chain");
+            assert!(!neighbour, "{member}: names {name}; a chain knows landfall-chain only");
+        }
+    }
+}
+
+#[test]
+fn every_source_file_says_first_what_it_is_responsible_for() {
+    for (path, text) in all_sources() {
+        let header = text.starts_with("//! ") || text.starts_with("//!\n");
+        assert!(header, "{}:1: begin with //!: what it is for, what it promises, what it does not do", path.display());
+    }
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    for (path, text) in all_sources() {
+        for (number, line) in (1..).zip(text.lines()) {
+            let code = line.split("//").next().unwrap_or_default();
+            let found = LEFTOVERS.iter().find(|(leftover, _)| code.contains(leftover));
+            assert_eq!(found.map(|(_, instead)| instead), None, "{}:{number}: {line}", path.display());
+        }
+    }
+}
+
+#[test]
+fn migrations_are_numbered_without_gaps_and_never_edited() {
+    let mut files: Vec<_> = fs::read_dir(root().join("migrations")).unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
+    assert_eq!(
+        files.len(),
+        MIGRATIONS.len(),
+        "list each file of migrations/ with its sha256 in MIGRATIONS, and no other"
+    );
+    assert_eq!(files.len(), landfall::store::MIGRATIONS.len(), "store::MIGRATIONS lists each file of migrations/");
+    for (index, file) in files.iter().enumerate() {
+        let text = fs::read_to_string(file).unwrap();
+        let (name, expected) = MIGRATIONS[index];
+        let (version, description, embedded) = landfall::store::MIGRATIONS[index];
+        assert_eq!(file.file_name().unwrap(), name);
+        assert_eq!(version, i64::try_from(index + 1).unwrap(), "versions have no gaps");
+        assert_eq!(name, format!("{version:04}_{description}.sql"));
+        assert!(embedded == text, "store::MIGRATIONS embeds another text as {name}");
+        let hash = hex::encode(Sha256::digest(&text));
+        assert_eq!(hash, expected, "migrations/{name} was edited; databases that have it would differ: add a new file");
+    }
+}
+
+#[test]
+fn every_evm_chain_of_the_interface_has_its_network() {
+    let networks = landfall_evm::networks();
+    let evm: Vec<Chain> = Chain::ALL.into_iter().filter(|chain| chain.family() == Family::Evm).collect();
+    assert_eq!(evm.len(), 8);
+    assert_eq!(networks.iter().map(|network| network.chain).collect::<Vec<_>>(), evm, "one network each, in its order");
+    for chain in evm {
+        let file = root().join(format!("chains/evm/networks/{}.toml", chain.name().to_lowercase()));
+        let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let table: toml::Table = text.parse().unwrap();
+        assert_eq!(table["chain"].as_str(), Some(chain.name()), "{}: the interface's name", file.display());
+    }
+}
+
+/// What in `text`, the source file at `path`, breaks a floor or a wall: a line each.
+fn floor_faults(path: &Path, text: &str) -> Vec<String> {
+    let room = path.components().nth(1).map(|part| part.as_os_str().to_string_lossy().replace(".rs", "")).unwrap();
+    if room == "lib" {
+        return Vec::new();
+    }
+    let Some((_, lower)) = ROOMS.iter().find(|(name, _)| *name == room) else {
+        return vec![format!("{}: {room} stands on no floor; give it a line in ROOMS of {}", path.display(), file!())];
+    };
+    let code: String = text.lines().map(|line| line.split("//").next().unwrap_or_default().to_owned() + "\n").collect();
+    let mut faults = Vec::new();
+    for (at, named) in named_rooms(&code) {
+        if named != room && !lower.split(' ').any(|may| may == named) {
+            let instead = "pass it in from app, or let the two meet in the database";
+            faults.push((at, format!("{room} names {named}, and may name only {lower}; {instead}")));
+        }
+    }
+    for (name, rooms) in CRATES {
+        if rooms != room {
+            let only = if rooms.is_empty() { "no room of src" } else { rooms };
+            let only = if rooms.is_empty() { only.to_owned() } else { format!("{only} only") };
+            faults.extend(
+                crates_named(&code, name).map(|at| (at, format!("{room} names the crate {name}, which is for {only}"))),
+            );
+        }
+    }
+    if PURE.split(' ').any(|pure| pure == room) {
+        let fault = format!("{room} names the crate tokio, and is pure: what waits belongs on floor 4");
+        faults.extend(crates_named(&code, "tokio").map(|at| (at, fault.clone())));
+    }
+    faults.sort_by_key(|(at, _)| code[..*at].matches('\n').count());
+    let line = |at: usize| code[..at].matches('\n').count() + 1;
+    faults.into_iter().map(|(at, fault)| format!("{}:{}: {fault}", path.display(), line(at))).collect()
+}
+
+/// The rooms that paths from the root, or upward, lead to, and where: `crate::a::b`, `crate::{a, b::c}`, `super::a`.
+fn named_rooms(code: &str) -> Vec<(usize, &str)> {
+    let mut named = Vec::new();
+    for prefix in ["crate::", "landfall::", "super::"] {
+        for (at, _) in code.match_indices(prefix).filter(|(at, _)| begins_word(code, *at)) {
+            let start = at + prefix.len();
+            if !code[start..].starts_with('{') {
+                named.push((start, word(code, start)));
+                continue;
+            }
+            let mut depth = 0;
+            let mut begins = false;
+            for (offset, c) in code[start..].char_indices() {
+                match c {
+                    '{' => depth += 1,
+                    '}' => depth -= 1,
+                    ' ' | '\n' => continue,
+                    _ if begins && depth == 1 => named.push((start + offset, word(code, start + offset))),
+                    _ => {}
+                }
+                begins = c == '{' || c == ',';
+                if depth == 0 {
+                    break;
+                }
+            }
+        }
+    }
+    named.retain(|(_, name)| ROOMS.iter().any(|(room, _)| room == name));
+    named
+}
+
+/// Where the crate is named: as the beginning of a path, of a `use` or of an attribute.
+fn crates_named<'a>(code: &'a str, name: &'a str) -> impl Iterator<Item = usize> + 'a {
+    let names = |at: usize| {
+        let end = at + word(code, at).len();
+        let used = code[..at].ends_with("use ") || code[..at].ends_with("#[");
+        begins_word(code, at) && (used || code[end..].starts_with("::"))
+    };
+    code.match_indices(name).map(|(at, _)| at).filter(move |at| names(*at))
+}
+
+fn begins_word(code: &str, at: usize) -> bool {
+    !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_')
+}
+
+fn word(code: &str, start: usize) -> &str {
+    let rest = &code[start..];
+    &rest[..rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len())]
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn all_sources() -> Vec<(PathBuf, String)> {
+    let all: Vec<_> = ["src", "chains", "tests"].into_iter().flat_map(sources).collect();
+    assert!(all.len() > 50, "the sources were not found");
+    all
+}
+
+/// The source files below a folder of the repository, by their paths in it.
+fn sources(folder: &str) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                found.push((path.strip_prefix(root()).unwrap().to_owned(), fs::read_to_string(&path).unwrap()));
+            }
+        }
+    }
+    found.sort();
+    found
+}

@@ -59,7 +59,8 @@ fn the_vector_of_the_design_holds() {
 fn amounts_are_those_of_the_vectors_both_ways() {
     let vectors: Value = serde_json::from_str(AMOUNTS).unwrap();
     for vector in vectors["vectors"].as_array().unwrap() {
-        let (base_units, decimals, decimal) = (integer(&vector["base_units"]), decimals(vector), text(&vector["decimal"]));
+        let (base_units, decimals, decimal) =
+            (integer(&vector["base_units"]), decimals(vector), text(&vector["decimal"]));
         assert_eq!(to_decimal(base_units, decimals), decimal);
         assert_eq!(from_decimal(decimal, decimals), Ok(base_units), "{decimal} with {decimals}");
     }

@@ -113,7 +113,8 @@ async fn an_address_added_while_the_tick_reads_is_matched_in_that_very_block() {
             addresses: [(crate::world::CHAIN, address(BOB))].into(),
         };
         let mut tx = db.begin().await.unwrap();
-        let mut lists = landfall::store::accounts::WatchLists::lock(&mut tx, &[crate::world::CHAIN].into()).await.unwrap();
+        let mut lists =
+            landfall::store::accounts::WatchLists::lock(&mut tx, &[crate::world::CHAIN].into()).await.unwrap();
         lists.add(&mut tx, &account, now).await.unwrap();
         lists.publish(&mut tx).await.unwrap();
         tx.commit().await.unwrap();
@@ -207,7 +208,11 @@ async fn nothing_is_confirmed_before_our_chain_reaches_the_final_block() {
     world.chain.mine_empty(300);
     let ticked = world.tick().await;
     assert!(!ticked.caught_up);
-    assert_eq!(world.status_of(5).await, Pending, "block 1 is final for the source, but our chain does not reach its final block");
+    assert_eq!(
+        world.status_of(5).await,
+        Pending,
+        "block 1 is final for the source, but our chain does not reach its final block"
+    );
     world.catch_up().await;
     assert_eq!(world.status_of(5).await, Confirmed);
     world.close().await;

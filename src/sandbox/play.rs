@@ -1,0 +1,80 @@
+//! The play: what every client of Landfall will meet one day, in half a minute.
+//!
+//! Each act sends real transactions and waits for the events they must cause. A wait that finds no end names what it
+//! waited for.
+
+use anyhow::ensure;
+
+use crate::sandbox::books::Books;
+use crate::sandbox::screen::short;
+use crate::sandbox::stage::{Mining, Payment, Stage};
+
+/// How many blocks are mined after the books balance: what is credited too often may come late.
+const BLOCKS_AFTER: u64 = 3;
+
+impl Stage<'_> {
+    /// All acts; the books at their end.
+    pub(super) async fn play(&mut self) -> anyhow::Result<Books> {
+        let (alice, bob) = (self.alice, self.bob);
+        self.deposit(&self.native(alice, "1.25")?).await?;
+        self.deposit(&self.usdc(alice, "100")?).await?;
+        self.deposit(&self.usdc_to_each(&[(alice, "5"), (alice, "5"), (bob, "7")])?).await?;
+        self.deposit(&self.native(bob, "0.5")?).await?;
+        self.orphaned_and_mined_again(&self.usdc(alice, "20")?).await?;
+        self.orphaned_and_replaced(&self.usdc(bob, "30")?, &self.usdc(alice, "31.5")?).await?;
+        self.settle().await
+    }
+
+    async fn deposit(&mut self, payment: &Payment) -> anyhow::Result<()> {
+        let nonce = self.next_nonce();
+        let tx = self.pay(payment, nonce).await?;
+        self.until(Mining::On, &tx, ("PENDING", payment.legs)).await
+    }
+
+    /// The same transaction in another block is the same deposit.
+    async fn orphaned_and_mined_again(&mut self, payment: &Payment) -> anyhow::Result<()> {
+        let nonce = self.next_nonce();
+        let orphan = self.orphan(payment, nonce).await?;
+        let tx = self.pay(payment, nonce).await?;
+        ensure!(tx == orphan, "the transaction that was sent again has another hash: {orphan}, then {tx}");
+        self.until(Mining::On, &tx, ("CONFIRMED", 1)).await?;
+        let [pending, confirmed] = ["PENDING", "CONFIRMED"].map(|status| self.deposits_of(&tx, status));
+        ensure!(pending == confirmed, "the reorg gave {tx} another id: PENDING {pending:?}, CONFIRMED {confirmed:?}");
+        Ok(())
+    }
+
+    /// Another transaction with the same nonce takes its place: the first can never come again.
+    async fn orphaned_and_replaced(&mut self, payment: &Payment, other: &Payment) -> anyhow::Result<()> {
+        let nonce = self.next_nonce();
+        let orphan = self.orphan(payment, nonce).await?;
+        let tx = self.pay(other, nonce).await?;
+        self.until(Mining::On, &tx, ("CONFIRMED", 1)).await?;
+        self.until(Mining::On, &orphan, ("FAILED", 1)).await
+    }
+
+    /// Pays, and takes the block back as soon as Landfall has told of it; the hash of the transaction.
+    async fn orphan(&mut self, payment: &Payment, nonce: u64) -> anyhow::Result<String> {
+        let tx = self.pay(payment, nonce).await?;
+        self.until(Mining::Off, &tx, ("PENDING", payment.legs)).await?;
+        let was = self.anvil.block("latest").await?;
+        self.anvil.reorg(1).await?;
+        let is = self.until_followed().await?;
+        let (was_hash, is_hash) = (short(&was.hash.to_string()), short(&is.hash.to_string()));
+        let number = was.number;
+        self.screen.reorg(&format!("block {number} was {was_hash}, is {is_hash}; {} is in no block", short(&tx)));
+        Ok(tx)
+    }
+
+    /// Mines until the books balance, and a little longer; or until the time is over.
+    async fn settle(&mut self) -> anyhow::Result<Books> {
+        while !Books::of(&self.evidence().await?).faults.is_empty() && !self.is_late() {
+            self.turn(Mining::On, "books that balance").await?;
+        }
+        for _ in 0..BLOCKS_AFTER {
+            self.mine().await?;
+            self.until_followed().await?;
+        }
+        self.show_arrivals();
+        Ok(Books::of(&self.evidence().await?))
+    }
+}

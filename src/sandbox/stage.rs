@@ -1,0 +1,307 @@
+//! The stage the play is given on: the node, the people who are paid, the receiver, and how to wait for something.
+//!
+//! Promises: nothing waits beyond [`PLAY_TIME_MAX`]; blocks are mined only while a wait asks for it, so that a reorg
+//! hits the block it means.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use landfall_chain::{Address, Asset, AssetId, BlockRef, Chain, Network, U256};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::account::{AccountType, NewAccount};
+use crate::amount::from_decimal;
+use crate::cli;
+use crate::random;
+use crate::sandbox::anvil::{Anvil, TxRequest};
+use crate::sandbox::books::{Evidence, Holding, Shown};
+use crate::sandbox::receiver::Receiver;
+use crate::sandbox::screen::Screen;
+use crate::sandbox::token;
+use crate::store::cursors::Cursor;
+use crate::store::{Db, status};
+
+const PLAY_TIME_MAX: Duration = Duration::from_secs(90);
+const BLOCK_TIME: Duration = Duration::from_millis(300);
+const TURN_TIME: Duration = Duration::from_millis(25);
+/// What the payer has to give, in base units of the token.
+const TOKENS_MINTED: u64 = 1_000_000_000_000;
+/// So that there is a final block before the first deposit.
+const FIRST_BLOCKS: u64 = 3;
+/// Far more pages than the play has deposits.
+const PAGES_MAX: usize = 100;
+
+/// Where the interface is served, and the key to it.
+#[derive(Clone, Debug)]
+pub(super) struct Api {
+    pub(super) url: String,
+    pub(super) key: crate::key::ApiKey,
+    pub(super) client: reqwest::Client,
+}
+
+/// An account and its address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Person {
+    pub(super) account_id: &'static str,
+    pub(super) address: Address,
+}
+
+/// A transaction that pays someone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Payment {
+    /// In words.
+    pub(super) what: String,
+    /// How many deposits it makes.
+    pub(super) legs: usize,
+    to: Address,
+    value: U256,
+    data: String,
+}
+
+/// Whether a wait makes blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Mining {
+    On,
+    Off,
+}
+
+pub(super) struct Stage<'h> {
+    pub(super) anvil: &'h Anvil,
+    pub(super) screen: Screen,
+    pub(super) api: &'h Api,
+    pub(super) alice: Person,
+    pub(super) bob: Person,
+    receiver: &'h Receiver,
+    db: &'h Db,
+    chain: Chain,
+    native: Asset,
+    usdc: Asset,
+    token: Address,
+    pub(super) payer: Address,
+    nonce: u64,
+    /// How many of the receiver's events are on the screen.
+    shown: usize,
+    mined_at: Instant,
+    deadline: Instant,
+}
+
+/// Makes the network's token real on the node, and the first blocks; the account that has all the money.
+pub(super) async fn prepare(anvil: &Anvil, network: &Network) -> anyhow::Result<Address> {
+    let (_, token) = usdc_of(network)?;
+    let payer = *anvil.accounts().await?.first().context("the node has no accounts")?;
+    anvil.set_code(&token, &token::runtime_code()).await?;
+    let data = token::mint(&payer, U256::from(TOKENS_MINTED));
+    anvil.send(&TxRequest { from: payer, nonce: 0, to: token, value: U256::ZERO, data }).await?;
+    anvil.mine(FIRST_BLOCKS).await?;
+    Ok(payer)
+}
+
+/// The network's USDC and its contract.
+fn usdc_of(network: &Network) -> anyhow::Result<(&Asset, Address)> {
+    let listed = network.assets.iter().find_map(|asset| match asset.id {
+        AssetId::Token(contract) if asset.symbol == "USDC" => Some((asset, contract)),
+        AssetId::Token(_) | AssetId::Native => None,
+    });
+    listed.context("the network lists no USDC")
+}
+
+/// An account with an address that nobody ever used, watched from here on.
+async fn watch(db: &Db, chain: Chain, account_id: &'static str, kind: AccountType) -> anyhow::Result<Person> {
+    let address = Address::Evm(random::bytes());
+    let account = NewAccount::from_specs(account_id, kind, &[format!("{chain}={address}")])?;
+    cli::account::add(db, &account).await?;
+    Ok(Person { account_id, address })
+}
+
+impl<'h> Stage<'h> {
+    /// `payer` is who [`prepare`] gave the money to.
+    pub(super) async fn set(
+        (anvil, receiver, db, api): (&'h Anvil, &'h Receiver, &'h Db, &'h Api),
+        network: &Network,
+        payer: Address,
+        screen: Screen,
+    ) -> anyhow::Result<Self> {
+        let (usdc, token) = usdc_of(network)?;
+        let native = network.asset(&AssetId::Native).context("the network has no native currency")?;
+        let chain = network.chain;
+        let now = Instant::now();
+        Ok(Stage {
+            anvil,
+            screen,
+            api,
+            alice: watch(db, chain, "alice", AccountType::Segregated).await?,
+            bob: watch(db, chain, "bob", AccountType::Segregated).await?,
+            receiver,
+            db,
+            chain,
+            native: native.clone(),
+            usdc: usdc.clone(),
+            token,
+            payer,
+            nonce: 1,
+            shown: 0,
+            mined_at: now,
+            deadline: now + PLAY_TIME_MAX,
+        })
+    }
+
+    /// The number of the payer's next transaction.
+    pub(super) fn next_nonce(&mut self) -> u64 {
+        let nonce = self.nonce;
+        self.nonce += 1;
+        nonce
+    }
+
+    pub(super) fn native(&self, to: Person, amount: &str) -> anyhow::Result<Payment> {
+        let value = from_decimal(amount, self.native.decimals)?;
+        let what = format!("{amount} {} to {}", self.native.symbol, to.account_id);
+        Ok(Payment { what, legs: 1, to: to.address, value, data: "0x".to_owned() })
+    }
+
+    pub(super) fn usdc(&self, to: Person, amount: &str) -> anyhow::Result<Payment> {
+        let data = token::transfer(&to.address, from_decimal(amount, self.usdc.decimals)?);
+        let what = format!("{amount} {} to {}", self.usdc.symbol, to.account_id);
+        Ok(Payment { what, legs: 1, to: self.token, value: U256::ZERO, data })
+    }
+
+    /// All in one transaction.
+    pub(super) fn usdc_to_each(&self, legs: &[(Person, &str)]) -> anyhow::Result<Payment> {
+        let mut what = Vec::new();
+        let mut transfers = Vec::new();
+        for (to, amount) in legs {
+            what.push(format!("{amount} {} to {}", self.usdc.symbol, to.account_id));
+            transfers.push((to.address, from_decimal(amount, self.usdc.decimals)?));
+        }
+        let (what, data) = (what.join(", "), token::pay(&transfers));
+        Ok(Payment { what, legs: legs.len(), to: self.token, value: U256::ZERO, data })
+    }
+
+    /// Sends a payment and mines it; its transaction's hash.
+    pub(super) async fn pay(&mut self, payment: &Payment, nonce: u64) -> anyhow::Result<String> {
+        let Payment { to, value, ref data, .. } = *payment;
+        let tx = self.anvil.send(&TxRequest { from: self.payer, nonce, to, value, data: data.clone() }).await?;
+        let tx = tx.to_string();
+        self.screen.sent(&payment.what, &tx);
+        self.mine().await?;
+        Ok(tx)
+    }
+
+    pub(super) async fn mine(&mut self) -> anyhow::Result<()> {
+        self.anvil.mine(1).await?;
+        self.mined_at = Instant::now();
+        self.screen.mined(&self.anvil.block("latest").await?, &self.anvil.block("finalized").await?);
+        Ok(())
+    }
+
+    /// Waits until `tx` is told to have `status`, with each of its legs.
+    pub(super) async fn until(
+        &mut self,
+        mining: Mining,
+        tx: &str,
+        (status, legs): (&str, usize),
+    ) -> anyhow::Result<()> {
+        while self.deposits_of(tx, status).len() < legs {
+            self.turn(mining, &format!("an event that {tx} is {status}")).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until Landfall stands at the node's newest block.
+    pub(super) async fn until_followed(&mut self) -> anyhow::Result<BlockRef> {
+        let latest = self.anvil.block("latest").await?;
+        while Cursor::load(&mut self.db.read().await?, self.chain).await?.at != Some(latest) {
+            self.turn(Mining::Off, &format!("the watcher at block {latest}")).await?;
+        }
+        Ok(latest)
+    }
+
+    /// The ids of the deposits of `tx` that were told to have `status`.
+    pub(super) fn deposits_of(&self, tx: &str, status: &str) -> Vec<String> {
+        let log = self.receiver.log();
+        let told = log.iter().filter(|told| told.field("transaction_hash") == tx && told.field("status") == status);
+        let mut ids: Vec<_> = told.map(|told| told.field("id").to_owned()).collect();
+        ids.sort();
+        ids.dedup();
+        ids
+    }
+
+    /// A moment: shows what has arrived, and mines when it is time.
+    pub(super) async fn turn(&mut self, mining: Mining, waiting_for: &str) -> anyhow::Result<()> {
+        self.show_arrivals();
+        if self.is_late() {
+            bail!("after {} s still waiting for {waiting_for}", PLAY_TIME_MAX.as_secs());
+        }
+        if mining == Mining::On && self.mined_at.elapsed() >= BLOCK_TIME {
+            self.mine().await?;
+        }
+        tokio::time::sleep(TURN_TIME).await;
+        Ok(())
+    }
+
+    pub(super) fn is_late(&self) -> bool {
+        Instant::now() >= self.deadline
+    }
+
+    /// Shows what arrives, for ever.
+    pub(super) async fn watch_on(&mut self) -> Infallible {
+        loop {
+            self.show_arrivals();
+            tokio::time::sleep(TURN_TIME).await;
+        }
+    }
+
+    pub(super) fn show_arrivals(&mut self) {
+        for received in self.receiver.log_after(self.shown) {
+            self.screen.event(&received);
+            self.shown += 1;
+        }
+    }
+
+    /// What the receiver, the chain, the store and the API say at this moment.
+    pub(super) async fn evidence(&self) -> anyhow::Result<Evidence> {
+        let mut holdings = Vec::new();
+        let mut shown_by_api = Shown::new();
+        for person in [self.alice, self.bob] {
+            let Person { account_id, address } = person;
+            let balances = [
+                (&self.native, self.anvil.balance(&address).await?),
+                (&self.usdc, self.anvil.balance_of(&self.token, &address).await?),
+            ];
+            for (Asset { symbol, decimals, .. }, balance) in balances {
+                holdings.push(Holding { account_id, address, symbol: symbol.clone(), decimals: *decimals, balance });
+            }
+            shown_by_api.extend(self.api.deposits(account_id).await?);
+        }
+        let undelivered = status::queue(&mut self.db.read().await?).await?.pending;
+        let (received, refused) = (self.receiver.log(), self.receiver.refused());
+        Ok(Evidence { received, refused, holdings, undelivered, shown_by_api })
+    }
+}
+
+impl Api {
+    /// Ids and statuses of the account's deposits, page by page.
+    async fn deposits(&self, account_id: &str) -> anyhow::Result<Shown> {
+        let first = format!("{}?account_id={account_id}", self.url);
+        let mut url = first.clone();
+        let mut shown = Shown::new();
+        for _ in 0..PAGES_MAX {
+            let request = self.client.get(&url).header("authorization", format!("Bearer {}", self.key.reveal()));
+            let answer = request.send().await?;
+            let status = answer.status();
+            let text = answer.text().await?;
+            let page: Value = serde_json::from_str(&text).unwrap_or_default();
+            let Some(deposits) = page["deposits"].as_array().filter(|_| status.is_success()) else {
+                bail!("{url} answered {status}: {text}");
+            };
+            let field = |deposit: &Value, name: &str| deposit[name].as_str().unwrap_or_default().to_owned();
+            shown.extend(deposits.iter().map(|deposit| (field(deposit, "id"), field(deposit, "status"))));
+            match page["cursor"].as_str() {
+                Some(cursor) => url = format!("{first}&cursor={cursor}"),
+                None => return Ok(shown),
+            }
+        }
+        bail!("{first} has no last page")
+    }
+}

@@ -1,0 +1,106 @@
+//! kill -9 at random moments while deposits flow, on each engine: nothing lost, nothing twice, every event delivered
+//! at least once and in order for each deposit.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use landfall::sandbox::token;
+use landfall_chain::U256;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde_json::Value;
+
+use crate::stage::{Engine, Stage, address};
+
+const KILLS: u32 = 100;
+const ALICE: u8 = 0xa1;
+const AT_REST: Duration = Duration::from_secs(120);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kills_at_random_moments_lose_nothing_and_credit_nothing_twice_on_sqlite() {
+    kill_at_random_moments(Engine::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kills_at_random_moments_lose_nothing_and_credit_nothing_twice_on_postgresql() {
+    kill_at_random_moments(Engine::Postgres).await;
+}
+
+async fn kill_at_random_moments(engine: Engine) {
+    let begun = Instant::now();
+    let mut rng = StdRng::seed_from_u64(20_261_121);
+    let mut stage = Stage::new(engine).await;
+    stage.set_up("alice", &address(ALICE)).await;
+    let mut sent = 0_u64;
+    for _ in 0..KILLS {
+        let service = stage.start();
+        let until = Instant::now() + Duration::from_millis(rng.random_range(20..600));
+        while Instant::now() < until {
+            sent += flow(&mut stage, &mut rng).await;
+            tokio::time::sleep(Duration::from_millis(rng.random_range(5..60))).await;
+        }
+        service.kill();
+    }
+    stage.node.mine(3).await.unwrap();
+    let service = stage.start();
+    let deposits = at_rest(&stage, sent).await;
+    assert_books(&stage, &deposits, sent).await;
+    assert_eq!(service.stop().0, Some(0));
+    let events = stage.receiver.log().len();
+    println!("{engine:?}: {KILLS} kills, {sent} deposits, {events} events arrived, {} s", begun.elapsed().as_secs());
+}
+
+/// One block with some deposits in it; how many.
+async fn flow(stage: &mut Stage, rng: &mut StdRng) -> u64 {
+    let count = rng.random_range(0..3_u64);
+    for _ in 0..count {
+        // Two equal legs of a token, or native value: amounts repeat, so that equal deposits are common.
+        stage.pay_native(address(ALICE), 1).await;
+    }
+    let twins = [(address(ALICE), U256::ONE), (address(ALICE), U256::ONE)];
+    stage.call(stage.token, token::pay(&twins)).await;
+    stage.node.mine(1).await.unwrap();
+    count + 2
+}
+
+/// Waits until every deposit is CONFIRMED and nothing is left to deliver.
+async fn at_rest(stage: &Stage, sent: u64) -> Vec<Value> {
+    let begun = Instant::now();
+    loop {
+        let status: Value = serde_json::from_str(&stage.ok(&["status", "--json"])).unwrap();
+        let deposits = stage.deposits();
+        let confirmed = deposits.iter().filter(|d| d["status"] == "CONFIRMED").count();
+        if u64::try_from(confirmed).unwrap() >= sent && status["events"]["pending"] == 0 {
+            return deposits;
+        }
+        assert!(begun.elapsed() < AT_REST, "{confirmed} of {sent} are confirmed; {status}");
+        // What a kill interrupted is sent again when its lease of 60 s ends.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+async fn assert_books(stage: &Stage, deposits: &[Value], sent: u64) {
+    assert_eq!(u64::try_from(deposits.len()).unwrap(), sent, "as many deposits as legs");
+    let ids: BTreeSet<String> = deposits.iter().map(|d| d["id"].to_string()).collect();
+    assert_eq!(ids.len(), deposits.len());
+    let tokens = deposits.iter().filter(|d| d["currency_symbol"] == "USDC").count();
+    let balance = stage.node.balance_of(&stage.token, &address(ALICE)).await.unwrap();
+    assert_eq!(balance, U256::from(tokens), "the chain's own books");
+    let native = stage.node.balance(&address(ALICE)).await.unwrap();
+    assert_eq!(native, U256::from(deposits.len() - tokens), "the chain's own books");
+
+    let mut arrived: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
+    for event in stage.receiver.log() {
+        let seen = arrived.entry(event.field("id").to_owned()).or_default();
+        let named = (event.field("status").to_owned(), event.id.clone());
+        if !seen.contains(&named) {
+            seen.push(named);
+        }
+    }
+    assert_eq!(stage.receiver.refused(), 0);
+    assert_eq!(arrived.len(), deposits.len(), "every deposit is told");
+    for (deposit, events) in arrived {
+        let statuses: Vec<&str> = events.iter().map(|(status, _)| status.as_str()).collect();
+        assert_eq!(statuses, ["PENDING", "CONFIRMED"], "{deposit}: each once but for repeats, in order");
+    }
+}

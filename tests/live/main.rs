@@ -1,0 +1,14 @@
+//! The `live` ring: the real `landfall` process, a real node (anvil), real SQLite and PostgreSQL. One binary.
+//!
+//! `scripts/test` installs and names them: `LANDFALL_ANVIL`, `LANDFALL_TEST_POSTGRES`, `LANDFALL_TEST_PG_BIN`. A missing one fails
+//! the tests that need it; none is skipped. `stage` is the harness.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
+
+mod contracts;
+mod first_deposit;
+mod kills;
+mod outages;
+mod postgres;
+mod rebuild;
+mod reorgs;
+mod stage;

@@ -1,0 +1,128 @@
+//! Databases and nodes that are down, wrong or come back.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::postgres::Server;
+use crate::stage::{Engine, Service, Stage, address, node};
+
+const ALICE: u8 = 0xa1;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_is_down_at_start_is_waited_for() {
+    let server = Server::new();
+    let mut stage = Stage::new(Engine::Sqlite).await;
+    stage.configure(&server.url(), "");
+    let mut service = stage.start();
+    until_logged(&mut service, "cannot connect to postgres://127.0.0.1:").await;
+    assert_eq!(stage.run(&["health"]).status.code(), Some(2), "health cannot tell");
+
+    server.start();
+    let begun = Instant::now();
+    while !stage.run(&["status"]).status.success() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{}", service.log());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    stage.set_up("alice", &address(ALICE)).await;
+    stage.pay_native(address(ALICE), 7).await;
+    stage.node.mine(3).await.unwrap();
+    stage.until_status("0.000000000000000007", "CONFIRMED").await;
+    assert_eq!(service.stop().0, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_crashes_while_running_is_waited_for_and_nothing_is_lost() {
+    let server = Server::new();
+    server.start();
+    let mut stage = Stage::new(Engine::Sqlite).await;
+    stage.configure(&server.url(), "");
+    stage.set_up("alice", &address(ALICE)).await;
+    let mut service = stage.start();
+    for round in 0..5 {
+        stage.pay_native(address(ALICE), 7).await;
+        stage.node.mine(1).await.unwrap();
+        server.stop_at_once();
+        stage.pay_native(address(ALICE), 7).await;
+        stage.node.mine(3).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert!(service.is_running(), "round {round}: {}", service.log());
+        server.start();
+    }
+    stage.node.mine(3).await.unwrap();
+    stage.until("ten CONFIRMED", |d| d.len() == 10 && d.iter().all(|d| d["status"] == "CONFIRMED")).await;
+    assert_eq!(service.stop().0, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_of_another_chain_ends_the_start_with_one_clear_line() {
+    let stage = Stage::new(Engine::Sqlite).await;
+    let other = node(stage.folder.path(), 1).await;
+    let config = std::fs::read_to_string(stage.folder.path().join("landfall.toml")).unwrap();
+    std::fs::write(stage.folder.path().join("landfall.toml"), config.replace(stage.node.url(), other.url())).unwrap();
+    let output = stage.run(&["run"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    let last = said.lines().last().unwrap();
+    let endpoint = other.url().trim_start_matches("http://");
+    assert_eq!(
+        last,
+        format!(
+            "landfall: endpoint {endpoint} serves chain id 1, but ETHEREUM_TESTNET is chain id 11155111; check chains.ETHEREUM_TESTNET.rpc"
+        )
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unreachable_node_turns_its_chain_red_and_the_rest_runs() {
+    let mut stage = Stage::new(Engine::Sqlite).await;
+    stage.configure("sqlite:landfall.db", "[chains.ETHEREUM_MAINNET]\nrpc = [\"http://127.0.0.1:9/canary-key\"]\n");
+    stage.set_up("alice", &address(ALICE)).await;
+    let mut service = stage.start();
+    until_logged(&mut service, "ETHEREUM_MAINNET cannot be read yet and will be tried again: ").await;
+    stage.pay_native(address(ALICE), 7).await;
+    stage.node.mine(3).await.unwrap();
+    stage.until_status("0.000000000000000007", "CONFIRMED").await;
+
+    let status: Value = serde_json::from_str(&stage.ok(&["status", "--json"])).unwrap();
+    let red = status["chains"].as_array().unwrap().iter().find(|chain| chain["chain"] == "ETHEREUM_MAINNET").unwrap();
+    assert_eq!(
+        (red["state"].as_str(), red["endpoints"][0]["id"].as_str()),
+        (Some("failing"), Some("127.0.0.1:9")),
+        "{red}"
+    );
+    assert!(red["reason"].as_str().unwrap().contains("127.0.0.1:9"), "{red}");
+    assert_eq!(red["endpoints"][0]["state"], "failing");
+    assert_eq!(stage.run(&["health"]).status.code(), Some(1));
+    assert!(!service.log().contains("canary"), "the path of a URL is a secret");
+    assert_eq!(service.stop().0, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_that_is_taken_is_one_clear_line() {
+    let stage = Stage::new(Engine::Sqlite).await;
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    let path = stage.folder.path().join("landfall.toml");
+    let config = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, config.replacen("listen = \"127.0.0.1:0\"", &format!("listen = \"{address}\""), 1)).unwrap();
+    let output = stage.run(&["run"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    let expected = format!(
+        "landfall: cannot listen on {address}: Address already in use (os error 98); api.listen sets another address"
+    );
+    assert_eq!(said.lines().last().unwrap(), expected);
+}
+
+async fn until_logged(service: &mut Service, what: &str) {
+    let begun = Instant::now();
+    while !service.log().contains(what) {
+        assert!(
+            service.is_running() && begun.elapsed() < Duration::from_secs(30),
+            "{what:?} is not in {}",
+            service.log()
+        );
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}

@@ -1,0 +1,157 @@
+//! Reorgs on a real node, by the rows of the catalogue of failures: the transactions are real, and so are their hashes.
+
+use landfall::sandbox::token;
+use landfall_chain::U256;
+use serde_json::Value;
+
+use crate::contracts::{NOISE, PAY_BY_BLOCK, REVERT_ON_ODD_BLOCK, pay_by_block, pay_unless_odd, shout};
+use crate::stage::{Engine, Service, Stage, address};
+
+const ALICE: u8 = 0xa1;
+const BOB: u8 = 0xb0;
+
+async fn stage() -> (Stage, Service) {
+    let stage = Stage::new(Engine::Sqlite).await;
+    stage.set_up("alice", &address(ALICE)).await;
+    let spec = format!("ETHEREUM_TESTNET={}", address(BOB));
+    stage.ok(&["account", "add", "--account", "bob", "--type", "SEGREGATED", "--address", &spec]);
+    let service = stage.start();
+    stage.until_caught_up().await;
+    (stage, service)
+}
+
+fn ids(deposits: &[Value]) -> Vec<String> {
+    let mut ids: Vec<String> = deposits.iter().map(|deposit| deposit["id"].as_str().unwrap().to_owned()).collect();
+    ids.sort_unstable();
+    ids
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r1_a_transaction_mined_again_with_shifted_log_indexes_keeps_its_ids_and_is_credited_once() {
+    let (mut stage, _service) = stage().await;
+    let legs = [(address(ALICE), U256::from(5_000_000)), (address(BOB), U256::from(7_000_000))];
+    let paid = stage.call(stage.token, token::pay(&legs)).await;
+    stage.node.mine(1).await.unwrap();
+    let before = stage.until("two PENDING", |deposits| deposits.len() == 2).await;
+
+    stage.node.reorg(1).await.unwrap();
+    // Another account shouts first, so that the logs of the payment move behind its own.
+    let other = stage.node.accounts().await.unwrap()[1];
+    let noise =
+        landfall::sandbox::anvil::TxRequest { from: other, nonce: 0, to: NOISE, value: U256::ZERO, data: shout(3) };
+    stage.node.send(&noise).await.unwrap();
+    stage.send_again(&paid).await;
+    stage.node.mine(3).await.unwrap();
+    let after = stage.until("two CONFIRMED", |d| d.len() == 2 && d.iter().all(|d| d["status"] == "CONFIRMED")).await;
+    assert_eq!(ids(&after), ids(&before));
+    assert_eq!(stage.node.balance_of(&stage.token, &address(ALICE)).await.unwrap(), U256::from(5_000_000));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r2_the_same_transaction_in_another_block_pays_another_amount() {
+    let (mut stage, _service) = stage().await;
+    let paid = stage.call(PAY_BY_BLOCK, pay_by_block(&stage.token, &address(ALICE))).await;
+    stage.node.mine(1).await.unwrap();
+    let first = stage.until("a first amount", |deposits| deposits.len() == 1).await[0].clone();
+
+    stage.node.reorg(1).await.unwrap();
+    stage.node.mine(1).await.unwrap();
+    stage.send_again(&paid).await;
+    stage.node.mine(1).await.unwrap();
+    let both = stage.until("a second amount", |deposits| deposits.len() == 2).await;
+    assert!(both.iter().all(|d| d["status"] == "PENDING" && d["transaction_hash"] == first["transaction_hash"]));
+
+    stage.node.mine(3).await.unwrap();
+    let settled = stage.until("both settled", |d| d.iter().all(|d| d["status"] != "PENDING")).await;
+    for deposit in settled {
+        let expected = if deposit["id"] == first["id"] { "FAILED" } else { "CONFIRMED" };
+        assert_eq!(deposit["status"], expected, "{deposit}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r3_an_orphaned_transaction_that_never_returns_fails_and_one_that_returns_is_confirmed() {
+    let (mut stage, _service) = stage().await;
+    stage.pay_token(address(ALICE), 3_000_000).await;
+    stage.node.mine(1).await.unwrap();
+    stage.until_status("3", "PENDING").await;
+    stage.node.reorg(1).await.unwrap();
+    // Other people's blocks go on; the payer's nonce stays unused, so only the grace can tell.
+    for _ in 0..40 {
+        stage.node.mine(1).await.unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    stage.until_status("3", "FAILED").await;
+
+    stage.take_back(1);
+    let returning = stage.pay_token(address(ALICE), 4_000_000).await;
+    stage.node.mine(1).await.unwrap();
+    stage.until_status("4", "PENDING").await;
+    stage.node.reorg(1).await.unwrap();
+    stage.until_caught_up().await;
+    stage.send_again(&returning).await;
+    stage.node.mine(3).await.unwrap();
+    stage.until_status("4", "CONFIRMED").await;
+    assert_eq!(stage.deposits().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r4_a_replaced_transaction_fails_when_the_winner_is_final() {
+    let (mut stage, _service) = stage().await;
+    stage.pay_token(address(ALICE), 3_000_000).await;
+    stage.node.mine(1).await.unwrap();
+    stage.until_status("3", "PENDING").await;
+    stage.node.reorg(1).await.unwrap();
+    stage.take_back(1);
+    stage.pay_token(address(BOB), 9_000_000).await;
+    stage.node.mine(4).await.unwrap();
+    stage.until_status("3", "FAILED").await;
+    stage.until_status("9", "CONFIRMED").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r5_a_transaction_that_reverts_the_second_time_fails_at_finality() {
+    let (mut stage, _service) = stage().await;
+    if stage.node.block("latest").await.unwrap().number % 2 == 0 {
+        stage.node.mine(1).await.unwrap();
+    }
+    let data = pay_unless_odd(&stage.token, &address(ALICE), 6_000_000);
+    let paid = stage.call(REVERT_ON_ODD_BLOCK, data).await;
+    stage.node.mine(1).await.unwrap();
+    stage.until_status("6", "PENDING").await;
+    stage.node.reorg(1).await.unwrap();
+    stage.send_again(&paid).await;
+    stage.node.mine(1).await.unwrap();
+    stage.until_caught_up().await;
+    assert_eq!(stage.deposits()[0]["status"], "PENDING", "it may flip back");
+    stage.node.mine(3).await.unwrap();
+    stage.until_status("6", "FAILED").await;
+    assert_eq!(stage.node.balance_of(&stage.token, &address(ALICE)).await.unwrap(), U256::ZERO);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reorg_below_finalized_halts_the_chain_and_says_what_to_do() {
+    let (mut stage, mut service) = stage().await;
+    stage.pay_token(address(ALICE), 3_000_000).await;
+    stage.node.mine(3).await.unwrap();
+    stage.until_status("3", "CONFIRMED").await;
+    stage.node.reorg(5).await.unwrap();
+    stage.node.mine(1).await.unwrap();
+    let mut status = stage.status();
+    for _ in 0..600 {
+        if status["state"] == "halted" {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        status = stage.status();
+    }
+    assert_eq!(status["state"], "halted", "{status}");
+    let reason = status["reason"].as_str().unwrap();
+    assert!(
+        reason.contains("was final and is no longer canonical") && reason.contains("1 confirmed deposits"),
+        "{reason}"
+    );
+    assert_eq!(stage.run(&["health"]).status.code(), Some(1));
+    assert_eq!(stage.deposits()[0]["status"], "CONFIRMED", "nothing is taken back silently");
+    assert!(service.is_running(), "the other chains go on");
+}
