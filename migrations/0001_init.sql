@@ -2,7 +2,7 @@
 -- Numbers are BIGINT, times microseconds since 1970, amounts 32 bytes big endian beside their decimal text.
 
 CREATE TABLE identities (
-    id TEXT PRIMARY KEY,
+    id TEXT NOT NULL PRIMARY KEY,
     organization_id TEXT NOT NULL,
     type TEXT NOT NULL,
     status TEXT NOT NULL,
@@ -12,7 +12,7 @@ CREATE TABLE identities (
 INSERT INTO identities (id, organization_id, type, status, created_us) VALUES ('default', 'default', 'BUSINESS', 'ACTIVE', 0);
 
 CREATE TABLE accounts (
-    id TEXT PRIMARY KEY,
+    id TEXT NOT NULL PRIMARY KEY,
     organization_id TEXT NOT NULL,
     identity_id TEXT NOT NULL REFERENCES identities (id),
     type TEXT NOT NULL,
@@ -22,7 +22,7 @@ CREATE TABLE accounts (
 -- Where each chain's watcher stands. watch_seq is the number of the newest watched address: whoever adds one takes
 -- this row's lock, and whoever connects a block compares it, so no block is matched against an outdated list.
 CREATE TABLE cursors (
-    chain TEXT PRIMARY KEY,
+    chain TEXT NOT NULL PRIMARY KEY,
     number BIGINT,
     hash {{blob}},
     final_number BIGINT,
@@ -55,7 +55,7 @@ CREATE TABLE blocks (
 CREATE UNIQUE INDEX blocks_canonical ON blocks (chain, number) WHERE canonical;
 
 CREATE TABLE deposits (
-    id TEXT PRIMARY KEY,
+    id TEXT NOT NULL PRIMARY KEY,
     leg_hash {{blob}} NOT NULL UNIQUE,
     organization_id TEXT NOT NULL,
     account_id TEXT NOT NULL REFERENCES accounts (id),
@@ -95,7 +95,7 @@ CREATE INDEX inclusions_block ON inclusions (chain, block_hash);
 
 -- Insert only. The columns id, aggregatetype, aggregateid, type and payload are those of Debezium's outbox router.
 CREATE TABLE events (
-    id TEXT PRIMARY KEY,
+    id TEXT NOT NULL PRIMARY KEY,
     aggregatetype TEXT NOT NULL,
     aggregateid TEXT NOT NULL,
     type TEXT NOT NULL,
@@ -111,7 +111,7 @@ CREATE TABLE events (
 );
 
 CREATE TABLE webhooks (
-    id TEXT PRIMARY KEY,
+    id TEXT NOT NULL PRIMARY KEY,
     organization_id TEXT NOT NULL,
     url TEXT NOT NULL,
     label TEXT NOT NULL,
@@ -152,7 +152,7 @@ CREATE TABLE attempts (
 );
 
 CREATE TABLE api_keys (
-    id TEXT PRIMARY KEY,
+    id TEXT NOT NULL PRIMARY KEY,
     organization_id TEXT NOT NULL,
     name TEXT NOT NULL,
     secret_hash {{blob}} NOT NULL,
@@ -161,7 +161,7 @@ CREATE TABLE api_keys (
 
 -- What a watcher last said of itself, for other processes: status, health.
 CREATE TABLE chain_status (
-    chain TEXT PRIMARY KEY,
+    chain TEXT NOT NULL PRIMARY KEY,
     state TEXT NOT NULL,
     reason TEXT NOT NULL,
     proof TEXT NOT NULL,

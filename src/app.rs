@@ -6,6 +6,7 @@
 
 use std::future::IntoFuture;
 use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use landfall_chain::address::AddressError;
@@ -18,6 +19,7 @@ use tracing::{error, info, warn};
 
 use crate::config::{ChainConfig, Config};
 use crate::delivery::Delivery;
+use crate::health::Started;
 use crate::store::{Db, OpenError, StoreUrl};
 use crate::time::{Clock, Pulse};
 use crate::watcher::{Settings, Watcher};
@@ -37,9 +39,13 @@ const OPEN_RETRY_MAX: Duration = Duration::from_secs(5);
 pub struct App {
     db: Db,
     api: SocketAddr,
-    workers: JoinSet<String>,
+    workers: Workers,
     stop: CancellationToken,
 }
+
+/// What runs, by name.
+#[derive(Debug, Default)]
+struct Workers(JoinSet<String>);
 
 /// Why Landfall did not start.
 #[derive(Debug, thiserror::Error)]
@@ -78,31 +84,33 @@ impl App {
                 settings,
             ));
         }
-        let api_listener = listen(config.api_listen, "api.listen").await?;
-        let admin_listener = listen(config.admin_listen, "admin.listen").await?;
         for (source, network, _) in &sources {
             check(source, network.chain).await?;
         }
-        let db = open(&config.store, migrate).await?;
-        let delivery = Delivery::new(db.clone(), clock.clone(), random::number)?;
+        let started = Arc::new(OnceLock::new());
+        let (mut workers, stop) = (Workers::default(), CancellationToken::new());
+        let admin = listen(config.admin_listen, "admin.listen").await?;
+        workers.serve("admin", admin, health::router(Arc::clone(&started), clock.clone()), &stop);
 
-        let stop = CancellationToken::new();
-        let mut app =
-            App { api: address(&api_listener, config.api_listen), db: db.clone(), workers: JoinSet::new(), stop };
+        let db = open(&config.store, migrate).await?;
+        let listener = listen(config.api_listen, "api.listen").await?;
+        let api = listener.local_addr().unwrap_or(config.api_listen);
+        workers.serve("api", listener, api::router(db.clone(), config.environment), &stop);
+
         let mut pulses = vec![Pulse::new("delivery", clock.now())];
-        app.spawn("delivery", delivery.run(pulses[0].clone(), app.stop.clone()));
+        let delivery = Delivery::new(db.clone(), clock.clone(), random::number)?;
+        workers.spawn("delivery", delivery.run(pulses[0].clone(), stop.clone()));
         for (source, network, config) in sources {
             let chain = network.chain;
             let pulse = Pulse::new(chain, clock.now());
             let endpoints = source.endpoints();
             let watcher = Watcher::new(source, endpoints, db.clone(), network.clone(), settings(&network, config));
-            app.spawn(chain.name(), watcher.run(clock.clone(), random::number, pulse.clone(), app.stop.clone()));
+            workers.spawn(chain.name(), watcher.run(clock.clone(), random::number, pulse.clone(), stop.clone()));
             pulses.push(pulse);
         }
-        app.serve("api", api_listener, api::router(db.clone(), config.environment));
-        app.serve("admin", admin_listener, health::router(db, clock, pulses));
-        info!("listening on http://{}", app.api);
-        Ok(app)
+        started.get_or_init(|| Started { db: db.clone(), pulses });
+        info!("listening on http://{api}");
+        Ok(App { db, api, workers, stop })
     }
 
     /// Where the API listens.
@@ -122,16 +130,16 @@ impl App {
     pub async fn run_until(mut self, asked: impl Future<Output = ()>) -> Result<(), WorkerEnded> {
         let ended = tokio::select! {
             () = asked => None,
-            ended = self.workers.join_next() => Some(ended.map_or_else(String::new, |ended| match ended {
+            ended = self.workers.0.join_next() => Some(ended.map_or_else(String::new, |ended| match ended {
                 Ok(name) => name,
                 Err(panic) => panic.to_string(),
             })),
         };
         self.stop.cancel();
-        let finish = async { while self.workers.join_next().await.is_some() {} };
+        let finish = async { while self.workers.0.join_next().await.is_some() {} };
         if tokio::time::timeout(STOP_TIME_MAX, finish).await.is_err() {
             warn!("some work was cut off; it is taken up again at the next start");
-            self.workers.shutdown().await;
+            self.workers.0.shutdown().await;
         }
         self.db.close().await;
         match ended {
@@ -142,17 +150,19 @@ impl App {
             }
         }
     }
+}
 
+impl Workers {
     fn spawn(&mut self, name: &str, work: impl Future<Output = ()> + Send + 'static) {
         let name = name.to_owned();
-        self.workers.spawn(async move {
+        self.0.spawn(async move {
             work.await;
             name
         });
     }
 
-    fn serve(&mut self, name: &str, listener: TcpListener, router: axum::Router) {
-        let stop = self.stop.clone();
+    fn serve(&mut self, name: &str, listener: TcpListener, router: axum::Router, stop: &CancellationToken) {
+        let stop = stop.clone();
         self.spawn(name, async move {
             let served = axum::serve(listener, router).with_graceful_shutdown(async move { stop.cancelled().await });
             if let Err(error) = served.into_future().await {
@@ -242,8 +252,4 @@ async fn check(source: &EvmSource, chain: Chain) -> Result<(), StartError> {
 
 async fn listen(address: SocketAddr, key: &'static str) -> Result<TcpListener, StartError> {
     TcpListener::bind(address).await.map_err(|error| StartError::Listen { address, key, error })
-}
-
-fn address(listener: &TcpListener, configured: SocketAddr) -> SocketAddr {
-    listener.local_addr().unwrap_or(configured)
 }

@@ -11,6 +11,7 @@
 //! The rooms, lowest floor first:
 //! - [`amount`], [`time`], [`random`], [`deposit`], [`event`], [`account`], [`key`], [`webhook`]: the domain, pure
 //! - [`store`]: all SQL, and nothing but SQL
+//! - [`registry`]: accounts, keys and webhooks, as operators and clients register them
 //! - [`watcher`]: follows a chain, credits, settles
 //! - [`delivery`]: sends events to webhooks
 //! - [`api`]: answers HTTP requests from the store
@@ -30,6 +31,7 @@ pub mod event;
 pub mod health;
 pub mod key;
 pub mod random;
+pub mod registry;
 pub mod sandbox;
 pub mod store;
 pub mod telemetry;

@@ -10,7 +10,8 @@ use landfall::telemetry;
 async fn main() -> ExitCode {
     let cli = Cli::parse();
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the log filter")]
-    telemetry::log_to_stderr(std::env::var("LANDFALL_LOG").ok().as_deref());
+    let filter = std::env::var("LANDFALL_LOG").unwrap_or_else(|_| cli.log_filter().to_owned());
+    telemetry::log_to_stderr(&filter);
     match cli.run().await {
         Ok(code) => code,
         Err(error) => {

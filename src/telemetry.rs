@@ -4,10 +4,9 @@ use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
-/// Logs from here on; `filter` is a directive such as `info` or `landfall=debug`, `info` by default.
-pub fn log_to_stderr(filter: Option<&str>) {
-    // sqlx tells of every slow statement and hyper of every connection at info.
-    let filter = EnvFilter::new(filter.unwrap_or("info,sqlx=warn,hyper=warn"));
+/// Logs from here on; `filter` is a directive such as `info` or `landfall=debug`.
+pub fn log_to_stderr(filter: &str) {
+    let filter = EnvFilter::new(filter);
     let colours = std::io::stderr().is_terminal();
     tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
 }

@@ -1,17 +1,17 @@
 //! `landfall account add|import|list`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Subcommand;
-use landfall_chain::Chain;
 use serde::Serialize;
 
 use crate::account::{AccountType, NewAccount, parse_csv};
 use crate::cli::{existing, json_line, open};
-use crate::store::accounts::{self, AccountRow, WatchLists};
-use crate::store::{Db, Tx};
+use crate::registry::{self, AddAccountsError};
+use crate::store::Db;
+use crate::store::accounts::{self, AccountRow};
 use crate::time::Clock;
 
 #[derive(Subcommand, Debug)]
@@ -60,7 +60,8 @@ impl Account {
         match self {
             Account::Add { account, r#type, address } => {
                 let account = NewAccount::from_specs(&account, r#type.parse()?, &address)?;
-                add(&open(config).await?, &account).await?;
+                let now = Clock::system().now();
+                registry::add_accounts(&open(config).await?, std::slice::from_ref(&account), now).await?;
                 println!("account {} is watched on {} addresses", account.id, account.addresses.len());
                 Ok(())
             }
@@ -70,29 +71,18 @@ impl Account {
     }
 }
 
-/// Adds an account, or addresses to one.
-pub(crate) async fn add(db: &Db, account: &NewAccount) -> anyhow::Result<()> {
-    let mut tx = db.begin().await?;
-    let mut lists = WatchLists::lock(&mut tx, &chains([account])).await?;
-    lists.add(&mut tx, account, Clock::system().now()).await?;
-    lists.publish(&mut tx).await?;
-    Ok(tx.commit().await?)
-}
-
 async fn import(config: &Path, file: &Path) -> anyhow::Result<()> {
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let rows = parse_csv(&text).with_context(|| format!("{}: nothing was imported", file.display()))?;
-    let mut tx: Tx = open(config).await?.begin().await?;
-    let mut lists = WatchLists::lock(&mut tx, &chains(rows.iter().map(|row| &row.account))).await?;
-    let now = Clock::system().now();
-    for row in &rows {
-        if let Err(error) = lists.add(&mut tx, &row.account, now).await {
-            bail!("{}: nothing was imported: line {}: {error}", file.display(), row.line);
+    let (lines, accounts): (Vec<u64>, Vec<NewAccount>) = rows.into_iter().map(|row| (row.line, row.account)).unzip();
+    match registry::add_accounts(&open(config).await?, &accounts, Clock::system().now()).await {
+        Err(AddAccountsError::Refused { index, error }) => {
+            let line = lines.get(index).copied().unwrap_or_default();
+            bail!("{}: nothing was imported: line {line}: {error}", file.display());
         }
+        added => added?,
     }
-    lists.publish(&mut tx).await?;
-    tx.commit().await?;
-    println!("{} rows imported", rows.len());
+    println!("{} rows imported", lines.len());
     Ok(())
 }
 
@@ -128,8 +118,4 @@ fn by_address(account: &AccountRow) -> BTreeMap<String, Vec<&'static str>> {
         chains.entry(address.to_string()).or_default().push(chain.name());
     }
     chains
-}
-
-fn chains<'a>(accounts: impl IntoIterator<Item = &'a NewAccount>) -> BTreeSet<Chain> {
-    accounts.into_iter().flat_map(|account| account.addresses.iter().map(|(chain, _)| *chain)).collect()
 }

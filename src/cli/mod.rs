@@ -3,19 +3,21 @@
 //! Results go to stdout, logs and errors to stderr. Exit codes: 0 done, 1 not well or ended unasked, 2 bad input or
 //! cannot tell. Names, flags and files are a contract.
 
-pub(crate) mod account;
+mod account;
 mod deposit;
-pub(crate) mod key;
+mod key;
 mod run;
 mod sandbox;
 mod status;
-pub(crate) mod webhook;
+mod webhook;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::info;
 
 use crate::app;
 use crate::config::Config;
@@ -61,6 +63,16 @@ enum Verb {
 }
 
 impl Cli {
+    /// What is logged unless LANDFALL_LOG says otherwise.
+    pub fn log_filter(&self) -> &'static str {
+        match self.verb {
+            // The screen is the show's.
+            Verb::Sandbox(_) => "error",
+            // sqlx tells of every slow statement and hyper of every connection at info.
+            _ => "info,sqlx=warn,hyper=warn",
+        }
+    }
+
     /// Does what was asked for.
     ///
     /// # Errors
@@ -100,12 +112,27 @@ async fn existing(config: &Path) -> anyhow::Result<Db> {
 }
 
 async fn open_existing(url: &StoreUrl) -> Result<Db, OpenError> {
-    if let StoreUrl::Sqlite(path) = url {
-        if !path.exists() {
-            return Err(OpenError::Missing { path: path.clone() });
-        }
+    if let StoreUrl::Sqlite(path) = url
+        && !path.exists()
+    {
+        return Err(OpenError::Missing { path: path.clone() });
     }
     app::open_once(url, false).await
+}
+
+/// Done when the process is asked to stop: by its supervisor, by Ctrl-C, by a terminal that is closed.
+fn asked_to_stop() -> std::io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = hangup.recv() => {}
+        }
+        info!("asked to stop");
+    })
 }
 
 /// A line of JSON.

@@ -3,10 +3,9 @@
 use std::process::ExitCode;
 
 use clap::Args;
-use tokio::signal::unix::{SignalKind, signal};
-use tracing::info;
 
 use crate::app::App;
+use crate::cli::asked_to_stop;
 use crate::config::Config;
 use crate::time::Clock;
 
@@ -19,14 +18,7 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) async fn run(self, config: &Config) -> anyhow::Result<ExitCode> {
-        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        let asked = async move {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-            info!("asked to stop");
-        };
+        let asked = asked_to_stop()?;
         tokio::pin!(asked);
         let app = tokio::select! {
             app = App::start(config, !self.no_migrate, Clock::system()) => app?,

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use tokio::signal::unix::{SignalKind, signal};
 
+use crate::cli::asked_to_stop;
 use crate::sandbox;
 use crate::time::Clock;
 
@@ -25,14 +25,7 @@ impl Sandbox {
         #[expect(clippy::disallowed_methods, reason = "which node is started is told by scripts/sandbox, in no file")]
         let anvil = std::env::var_os("LANDFALL_ANVIL").filter(|path| !path.is_empty());
         let anvil = anvil.map_or_else(|| "anvil".into(), PathBuf::from);
-        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        let asked = async move {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        };
-        match sandbox::run(&sandbox::Options { anvil, once, keep }, Clock::system(), asked).await {
+        match sandbox::run(&sandbox::Options { anvil, once, keep }, Clock::system(), asked_to_stop()?).await {
             Ok(true) => Ok(ExitCode::SUCCESS),
             Ok(false) => Ok(ExitCode::FAILURE),
             Err(error) => {

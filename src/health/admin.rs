@@ -4,6 +4,9 @@
 //! `/livez` says that the workers' loops turn, and asks neither store nor node: a store that is down must not make
 //! a supervisor restart everything.
 
+use std::fmt::Display;
+use std::sync::{Arc, OnceLock};
+
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -14,40 +17,57 @@ use crate::health::{HEARTBEAT_MAX, Status};
 use crate::store::Db;
 use crate::time::{Clock, Pulse};
 
-#[derive(Clone, Debug)]
-struct Admin {
-    db: Db,
-    clock: Clock,
-    pulses: Vec<Pulse>,
+/// What there is to ask once the store is open: the store, and the pulses of the workers.
+#[derive(Debug)]
+pub struct Started {
+    pub db: Db,
+    pub pulses: Vec<Pulse>,
 }
 
-/// The admin routes; `pulses` are those of the workers.
-pub fn router(db: Db, clock: Clock, pulses: Vec<Pulse>) -> Router {
+#[derive(Clone, Debug)]
+struct Admin {
+    started: Arc<OnceLock<Started>>,
+    clock: Clock,
+}
+
+/// The admin routes. While `started` is empty, the store is being waited for: alive, but not ready.
+pub fn router(started: Arc<OnceLock<Started>>, clock: Clock) -> Router {
     Router::new()
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
         .route("/status", get(status))
-        .with_state(Admin { db, clock, pulses })
+        .with_state(Admin { started, clock })
 }
 
 async fn livez(State(admin): State<Admin>) -> Response {
     let now = admin.clock.now();
-    match admin.pulses.iter().find(|pulse| now.since(pulse.last()) > HEARTBEAT_MAX) {
+    let pulses = admin.started.get().map(|started| started.pulses.as_slice()).unwrap_or_default();
+    match pulses.iter().find(|pulse| now.since(pulse.last()) > HEARTBEAT_MAX) {
         None => "ok\n".into_response(),
-        Some(pulse) => (StatusCode::SERVICE_UNAVAILABLE, format!("{} does not turn\n", pulse.name())).into_response(),
+        Some(pulse) => unavailable(format!("{} does not turn", pulse.name())),
     }
 }
 
 async fn readyz(State(admin): State<Admin>) -> Response {
-    match admin.db.check_schema().await {
+    let Some(started) = admin.started.get() else { return not_open() };
+    match started.db.check_schema().await {
         Ok(()) => "ok\n".into_response(),
-        Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response(),
+        Err(error) => unavailable(error),
     }
 }
 
 async fn status(State(admin): State<Admin>) -> Response {
-    match Status::read(&admin.db, admin.clock.now()).await {
+    let Some(started) = admin.started.get() else { return not_open() };
+    match Status::read(&started.db, admin.clock.now()).await {
         Ok(status) => Json(status).into_response(),
-        Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response(),
+        Err(error) => unavailable(error),
     }
+}
+
+fn not_open() -> Response {
+    unavailable("the store is not open yet")
+}
+
+fn unavailable(why: impl Display) -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response()
 }

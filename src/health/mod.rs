@@ -14,7 +14,7 @@ use crate::store::status::{self, ChainStatus, EndpointRow, QueueStatus};
 use crate::store::{Db, StoreError};
 use crate::time::Timestamp;
 
-pub use admin::router;
+pub use admin::{Started, router};
 
 /// A watcher that has said nothing for so long is not there.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(30);

@@ -1,7 +1,7 @@
 //! A private anvil: a real Ethereum node that mines and reorganises when it is told to.
 //!
 //! Promises: it listens on 127.0.0.1 on a port that was free; it is ended with its owner unless it is to be kept; every
-//! call ends within [`CALL_TIME_MAX`]. Blocks are made by [`Anvil::mine`] only, and a block is final when two others
+//! call ends within 10 seconds. Blocks come only when they are asked for, and a block is final when two others
 //! stand on it.
 //!
 //! It knows no token: `token` writes the calls. Retries nothing.
@@ -23,6 +23,7 @@ const START_POLL: Duration = Duration::from_millis(20);
 const CALL_TIME_MAX: Duration = Duration::from_secs(10);
 /// What anvil prints before the address it listens on.
 const LISTENING: &str = "Listening on 127.0.0.1:";
+const WORDS_CHARS_MAX: usize = 200;
 /// Enough for a few token transfers; what is not used is not paid for.
 const GAS: u64 = 500_000;
 /// Far above the base fee of an idle chain, which begins at 1 gwei and falls.
@@ -69,10 +70,10 @@ pub enum AnvilError {
     Start(std::io::Error),
     #[error("anvil's log {}: {error}", path.display())]
     Log { path: PathBuf, error: std::io::Error },
-    #[error("anvil ended at its start; what it said is in {}", .0.display())]
-    Ended(PathBuf),
-    #[error("anvil did not listen within 30 s; what it said is in {}", .0.display())]
-    Silent(PathBuf),
+    #[error("anvil ended at its start; its last words: {0:?}")]
+    Ended(String),
+    #[error("anvil did not listen within 30 s; its last words: {0:?}")]
+    Silent(String),
     #[error("{method} of anvil: {what}")]
     Call { method: String, what: String },
 }
@@ -109,7 +110,7 @@ impl Anvil {
         })?;
         let mut process = Process { child, keep: false };
         let listening = tokio::time::timeout(START_TIME_MAX, port(&mut process.child, &options.log));
-        let port = listening.await.map_err(|_| AnvilError::Silent(options.log.clone()))??;
+        let port = listening.await.map_err(|_| AnvilError::Silent(last_words(&options.log)))??;
         let client = client().map_err(|error| AnvilError::Start(std::io::Error::other(error)))?;
         let mut anvil = Anvil { process, url: format!("http://127.0.0.1:{port}"), client };
         anvil.rpc("eth_chainId", json!([])).await?;
@@ -269,10 +270,16 @@ async fn port(child: &mut Child, log: &Path) -> Result<u16, AnvilError> {
             return Ok(port);
         }
         if !matches!(child.try_wait(), Ok(None)) {
-            return Err(AnvilError::Ended(log.to_owned()));
+            return Err(AnvilError::Ended(last_words(log)));
         }
         tokio::time::sleep(START_POLL).await;
     }
+}
+
+/// The last line of a log: it may be gone when somebody wants to read on.
+fn last_words(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().chars().take(WORDS_CHARS_MAX).collect()
 }
 
 fn read<T>(method: &str, value: &Value, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, AnvilError> {
@@ -313,9 +320,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_node_that_ends_at_its_start_is_told_at_once() {
+    async fn a_node_that_ends_at_its_start_is_told_at_once_with_its_last_words() {
         let folder = tempfile::tempdir().unwrap();
-        let options = AnvilOptions { binary: "false".into(), chain_id: 1, log: folder.path().join("log"), keep: false };
-        assert!(matches!(Anvil::start(&options).await.unwrap_err(), AnvilError::Ended(_)));
+        // `cat` takes none of the arguments.
+        let options = AnvilOptions { binary: "cat".into(), chain_id: 1, log: folder.path().join("log"), keep: false };
+        let error = Anvil::start(&options).await.unwrap_err().to_string();
+        assert!(error.starts_with("anvil ended at its start; its last words: \""), "{error}");
+        assert!(!error.ends_with("\"\""), "{error}");
     }
 }

@@ -7,6 +7,7 @@
 
 pub mod anvil;
 mod books;
+mod client;
 mod folder;
 mod play;
 pub mod receiver;
@@ -23,13 +24,15 @@ use landfall_chain::{Asset, Chain};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::{self, App};
-use crate::cli;
+use crate::random;
+use crate::registry::{self, NewWebhook};
 use crate::sandbox::anvil::{Anvil, AnvilOptions};
 use crate::sandbox::books::Books;
+use crate::sandbox::client::Api;
 use crate::sandbox::folder::Folder;
 use crate::sandbox::receiver::Receiver;
 use crate::sandbox::screen::Screen;
-use crate::sandbox::stage::{Api, Stage};
+use crate::sandbox::stage::{House, Stage};
 use crate::time::Clock;
 
 /// The network that the node stands in for, and its id; Landfall refuses a node with another one.
@@ -63,7 +66,7 @@ pub async fn run(options: &Options, clock: Clock, asked: impl Future<Output = ()
         anvil = Anvil::start(&node) => anvil?,
         () = &mut asked => bail!("asked to stop before the node had started"),
     };
-    let books = with_node(options, (&folder, &anvil), screen, clock, asked).await;
+    let books = with_node(options, &folder, &anvil, screen, clock, asked).await;
     if options.keep {
         say_what_is_kept(&folder, &anvil, screen);
     }
@@ -77,7 +80,8 @@ pub async fn run(options: &Options, clock: Clock, asked: impl Future<Output = ()
 /// Builds the rest around the node, gives the play, and stops Landfall in order.
 async fn with_node(
     options: &Options,
-    (folder, anvil): (&Folder, &Anvil),
+    folder: &Folder,
+    anvil: &Anvil,
     screen: Screen,
     clock: Clock,
     asked: Pin<&mut impl Future<Output = ()>>,
@@ -88,13 +92,16 @@ async fn with_node(
     let receiver = Receiver::start(clock.clone()).await?;
     let app = App::start(&config, true, clock).await?;
     let db = app.db().clone();
-    receiver.set_key(&cli::webhook::add(&db, receiver.url(), "sandbox", true).await?.signing_key);
+    let now = Clock::system().now();
+    let webhook = NewWebhook { url: receiver.url(), label: "sandbox", allow_private: true };
+    receiver.set_key(&registry::add_webhook(&db, &webhook, &random::bytes(), now).await?.signing_key);
     let api = Api {
         url: format!("http://{}/v2/crypto/deposits", app.api_address()),
-        key: cli::key::create(&db, config.environment, "sandbox").await?,
+        key: registry::create_key(&db, config.environment, "sandbox", &random::bytes(), now).await?,
         client: anvil::client()?,
     };
-    let mut stage = Stage::set((anvil, &receiver, &db, &api), &network, payer, screen).await?;
+    let house = House { anvil, receiver: &receiver, db: &db, api: &api };
+    let mut stage = Stage::set(house, &network, payer, screen, options.once).await?;
     say_who_is_there(&stage, &network.assets);
 
     let stop = CancellationToken::new();
@@ -127,7 +134,7 @@ async fn show(
         () = &mut asked => bail!("asked to stop before everything was shown"),
     };
     if !options.once || options.keep {
-        stage.anvil.mine_every(BLOCK_SECS_AFTER).await?;
+        stage.house.anvil.mine_every(BLOCK_SECS_AFTER).await?;
     }
     if !options.once {
         say_books(&books, stage.screen);
@@ -144,7 +151,7 @@ async fn show(
 
 fn say_who_is_there(stage: &Stage<'_>, assets: &[Asset]) {
     let screen = stage.screen;
-    screen.note(&format!("node      anvil at {} stands in for {CHAIN} (chain id {CHAIN_ID})", stage.anvil.url()));
+    screen.note(&format!("node      anvil at {} stands in for {CHAIN} (chain id {CHAIN_ID})", stage.house.anvil.url()));
     for Asset { id, symbol, .. } in assets {
         screen.note(&format!("asset     {symbol}, {id}"));
     }
@@ -161,8 +168,8 @@ fn say_books(books: &Books, screen: Screen) {
 }
 
 fn say_what_to_try(stage: &Stage<'_>) {
-    let Stage { screen, api, alice, anvil, .. } = stage;
-    let (url, key, node, payer, to) = (&api.url, api.key.reveal(), anvil.url(), stage.payer, alice.address);
+    let Stage { house: House { anvil, api, .. }, screen, payer, alice, .. } = stage;
+    let (url, key, node, to) = (&api.url, api.key.reveal(), anvil.url(), alice.address);
     screen.note("\nAsk for alice's deposits:");
     screen.note(&format!("  curl -H \"Authorization: Bearer {key}\" \"{url}?account_id={}\"", alice.account_id));
     screen.note("Send her 1 ETH more, and see it arrive here:");

@@ -28,7 +28,7 @@ impl Stage<'_> {
     async fn deposit(&mut self, payment: &Payment) -> anyhow::Result<()> {
         let nonce = self.next_nonce();
         let tx = self.pay(payment, nonce).await?;
-        self.until(Mining::On, &tx, ("PENDING", payment.legs)).await
+        self.until(Mining::On, &tx, "PENDING", payment.legs).await
     }
 
     /// The same transaction in another block is the same deposit.
@@ -37,7 +37,7 @@ impl Stage<'_> {
         let orphan = self.orphan(payment, nonce).await?;
         let tx = self.pay(payment, nonce).await?;
         ensure!(tx == orphan, "the transaction that was sent again has another hash: {orphan}, then {tx}");
-        self.until(Mining::On, &tx, ("CONFIRMED", 1)).await?;
+        self.until(Mining::On, &tx, "CONFIRMED", 1).await?;
         let [pending, confirmed] = ["PENDING", "CONFIRMED"].map(|status| self.deposits_of(&tx, status));
         ensure!(pending == confirmed, "the reorg gave {tx} another id: PENDING {pending:?}, CONFIRMED {confirmed:?}");
         Ok(())
@@ -48,16 +48,16 @@ impl Stage<'_> {
         let nonce = self.next_nonce();
         let orphan = self.orphan(payment, nonce).await?;
         let tx = self.pay(other, nonce).await?;
-        self.until(Mining::On, &tx, ("CONFIRMED", 1)).await?;
-        self.until(Mining::On, &orphan, ("FAILED", 1)).await
+        self.until(Mining::On, &tx, "CONFIRMED", 1).await?;
+        self.until(Mining::On, &orphan, "FAILED", 1).await
     }
 
     /// Pays, and takes the block back as soon as Landfall has told of it; the hash of the transaction.
     async fn orphan(&mut self, payment: &Payment, nonce: u64) -> anyhow::Result<String> {
         let tx = self.pay(payment, nonce).await?;
-        self.until(Mining::Off, &tx, ("PENDING", payment.legs)).await?;
-        let was = self.anvil.block("latest").await?;
-        self.anvil.reorg(1).await?;
+        self.until(Mining::Off, &tx, "PENDING", payment.legs).await?;
+        let was = self.house.anvil.block("latest").await?;
+        self.house.anvil.reorg(1).await?;
         let is = self.until_followed().await?;
         let (was_hash, is_hash) = (short(&was.hash.to_string()), short(&is.hash.to_string()));
         let number = was.number;
@@ -65,13 +65,20 @@ impl Stage<'_> {
         Ok(tx)
     }
 
-    /// Mines until the books balance, and a little longer; or until the time is over.
+    /// Mines until the books balance, and a little longer; when the time is over, the books say what is missing.
     async fn settle(&mut self) -> anyhow::Result<Books> {
-        while !Books::of(&self.evidence().await?).faults.is_empty() && !self.is_late() {
-            self.turn(Mining::On, "books that balance").await?;
+        loop {
+            let books = Books::of(&self.evidence().await?);
+            if books.faults.is_empty() {
+                break;
+            }
+            if self.is_late() {
+                return Ok(books);
+            }
+            self.pass_a_moment(Mining::On).await?;
         }
         for _ in 0..BLOCKS_AFTER {
-            self.mine().await?;
+            self.next_block().await?;
             self.until_followed().await?;
         }
         self.show_arrivals();

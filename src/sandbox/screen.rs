@@ -1,5 +1,7 @@
 //! What a person sees: a line for each thing that happens, as it happens, on stdout.
 
+use std::io::Write;
+
 use landfall_chain::BlockRef;
 use tokio::time::Instant;
 
@@ -11,8 +13,8 @@ const RED: &str = "\x1b[31m";
 const GREEN: &str = "\x1b[32m";
 const YELLOW: &str = "\x1b[33m";
 const OFF: &str = "\x1b[0m";
-/// How much of a hash is shown: 0x and 8 digits.
-const HASH_CHARS: usize = 10;
+/// How much of a hash or an id is shown: 8 digits, and the 0x before them.
+const DIGITS: usize = 8;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Screen {
@@ -44,25 +46,28 @@ impl Screen {
             "FAILED" => RED,
             _ => YELLOW,
         };
-        let [amount, symbol, account, tx] =
-            ["amount", "currency_symbol", "account_id", "transaction_hash"].map(|name| received.field(name));
-        self.line(colour, status, &format!("{amount} {symbol} to {account} in {}", short(tx)));
+        let [amount, symbol, account, tx, id] =
+            ["amount", "currency_symbol", "account_id", "transaction_hash", "id"].map(|name| received.field(name));
+        let (tx, id) = (short(tx), short(id));
+        self.line(colour, status, &format!("{amount} {symbol} to {account} in {tx}, deposit {id}"));
     }
 
     /// Something to know, without a time.
     pub(super) fn note(self, text: &str) {
-        println!("{text}");
+        // Nobody may be reading any more; the exit code still counts.
+        let _ = writeln!(std::io::stdout(), "{text}");
     }
 
     fn line(self, colour: &str, what: &str, text: &str) {
         let elapsed = self.started.elapsed();
         let (secs, tenths) = (elapsed.as_secs(), elapsed.subsec_millis() / 100);
         let (on, off) = if self.colours && !colour.is_empty() { (colour, OFF) } else { ("", "") };
-        println!("{secs:>3}.{tenths} s  {on}{what:<9}  {text}{off}");
+        self.note(&format!("{secs:>3}.{tenths} s  {on}{what:<9}  {text}{off}"));
     }
 }
 
-/// The beginning of a hash.
-pub(super) fn short(hash: &str) -> String {
-    format!("{}..", hash.get(..HASH_CHARS).unwrap_or(hash))
+/// The beginning of a hash or an id.
+pub(super) fn short(text: &str) -> String {
+    let chars = DIGITS + if text.starts_with("0x") { 2 } else { 0 };
+    format!("{}..", text.get(..chars).unwrap_or(text))
 }

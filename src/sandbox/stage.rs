@@ -1,44 +1,46 @@
 //! The stage the play is given on: the node, the people who are paid, the receiver, and how to wait for something.
 //!
-//! Promises: nothing waits beyond [`PLAY_TIME_MAX`]; blocks are mined only while a wait asks for it, so that a reorg
-//! hits the block it means.
+//! Promises: nothing waits beyond [`PLAY_TIME_MAX`]; blocks are mined only when a payment or a wait asks for it, so that a
+//! reorg hits the block it means.
 
 use std::convert::Infallible;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use landfall_chain::{Address, Asset, AssetId, BlockRef, Chain, Network, U256};
-use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::account::{AccountType, NewAccount};
 use crate::amount::from_decimal;
-use crate::cli;
 use crate::random;
+use crate::registry;
 use crate::sandbox::anvil::{Anvil, TxRequest};
 use crate::sandbox::books::{Evidence, Holding, Shown};
+use crate::sandbox::client::Api;
 use crate::sandbox::receiver::Receiver;
 use crate::sandbox::screen::Screen;
 use crate::sandbox::token;
 use crate::store::cursors::Cursor;
 use crate::store::{Db, status};
+use crate::time::Clock;
 
 const PLAY_TIME_MAX: Duration = Duration::from_secs(90);
-const BLOCK_TIME: Duration = Duration::from_millis(300);
+/// How often a block comes: for eyes that follow, and for machines.
+const BLOCK_TIME: Duration = Duration::from_millis(700);
+const BLOCK_TIME_ONCE: Duration = Duration::from_millis(200);
 const TURN_TIME: Duration = Duration::from_millis(25);
 /// What the payer has to give, in base units of the token.
 const TOKENS_MINTED: u64 = 1_000_000_000_000;
 /// So that there is a final block before the first deposit.
 const FIRST_BLOCKS: u64 = 3;
-/// Far more pages than the play has deposits.
-const PAGES_MAX: usize = 100;
 
-/// Where the interface is served, and the key to it.
-#[derive(Clone, Debug)]
-pub(super) struct Api {
-    pub(super) url: String,
-    pub(super) key: crate::key::ApiKey,
-    pub(super) client: reqwest::Client,
+/// What the stage stands on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct House<'h> {
+    pub(super) anvil: &'h Anvil,
+    pub(super) receiver: &'h Receiver,
+    pub(super) db: &'h Db,
+    pub(super) api: &'h Api,
 }
 
 /// An account and its address.
@@ -67,22 +69,21 @@ pub(super) enum Mining {
     Off,
 }
 
+#[derive(Debug)]
 pub(super) struct Stage<'h> {
-    pub(super) anvil: &'h Anvil,
+    pub(super) house: House<'h>,
     pub(super) screen: Screen,
-    pub(super) api: &'h Api,
+    pub(super) payer: Address,
     pub(super) alice: Person,
     pub(super) bob: Person,
-    receiver: &'h Receiver,
-    db: &'h Db,
     chain: Chain,
     native: Asset,
     usdc: Asset,
     token: Address,
-    pub(super) payer: Address,
     nonce: u64,
     /// How many of the receiver's events are on the screen.
     shown: usize,
+    block_time: Duration,
     mined_at: Instant,
     deadline: Instant,
 }
@@ -111,37 +112,35 @@ fn usdc_of(network: &Network) -> anyhow::Result<(&Asset, Address)> {
 async fn watch(db: &Db, chain: Chain, account_id: &'static str, kind: AccountType) -> anyhow::Result<Person> {
     let address = Address::Evm(random::bytes());
     let account = NewAccount::from_specs(account_id, kind, &[format!("{chain}={address}")])?;
-    cli::account::add(db, &account).await?;
+    registry::add_accounts(db, &[account], Clock::system().now()).await?;
     Ok(Person { account_id, address })
 }
 
 impl<'h> Stage<'h> {
     /// `payer` is who [`prepare`] gave the money to.
     pub(super) async fn set(
-        (anvil, receiver, db, api): (&'h Anvil, &'h Receiver, &'h Db, &'h Api),
+        house: House<'h>,
         network: &Network,
         payer: Address,
         screen: Screen,
+        once: bool,
     ) -> anyhow::Result<Self> {
         let (usdc, token) = usdc_of(network)?;
         let native = network.asset(&AssetId::Native).context("the network has no native currency")?;
-        let chain = network.chain;
-        let now = Instant::now();
+        let (chain, now) = (network.chain, Instant::now());
         Ok(Stage {
-            anvil,
+            house,
             screen,
-            api,
-            alice: watch(db, chain, "alice", AccountType::Segregated).await?,
-            bob: watch(db, chain, "bob", AccountType::Segregated).await?,
-            receiver,
-            db,
+            payer,
+            alice: watch(house.db, chain, "alice", AccountType::Segregated).await?,
+            bob: watch(house.db, chain, "bob", AccountType::Segregated).await?,
             chain,
             native: native.clone(),
             usdc: usdc.clone(),
             token,
-            payer,
             nonce: 1,
             shown: 0,
+            block_time: if once { BLOCK_TIME_ONCE } else { BLOCK_TIME },
             mined_at: now,
             deadline: now + PLAY_TIME_MAX,
         })
@@ -181,27 +180,30 @@ impl<'h> Stage<'h> {
     /// Sends a payment and mines it; its transaction's hash.
     pub(super) async fn pay(&mut self, payment: &Payment, nonce: u64) -> anyhow::Result<String> {
         let Payment { to, value, ref data, .. } = *payment;
-        let tx = self.anvil.send(&TxRequest { from: self.payer, nonce, to, value, data: data.clone() }).await?;
+        let tx = self.house.anvil.send(&TxRequest { from: self.payer, nonce, to, value, data: data.clone() }).await?;
         let tx = tx.to_string();
         self.screen.sent(&payment.what, &tx);
-        self.mine().await?;
+        self.next_block().await?;
         Ok(tx)
     }
 
-    pub(super) async fn mine(&mut self) -> anyhow::Result<()> {
-        self.anvil.mine(1).await?;
+    /// Mines a block when it is time for one.
+    pub(super) async fn next_block(&mut self) -> anyhow::Result<()> {
+        while self.mined_at.elapsed() < self.block_time {
+            self.turn(Mining::Off, "the time of the next block").await?;
+        }
+        self.mine().await
+    }
+
+    async fn mine(&mut self) -> anyhow::Result<()> {
+        self.house.anvil.mine(1).await?;
         self.mined_at = Instant::now();
-        self.screen.mined(&self.anvil.block("latest").await?, &self.anvil.block("finalized").await?);
+        self.screen.mined(&self.house.anvil.block("latest").await?, &self.house.anvil.block("finalized").await?);
         Ok(())
     }
 
     /// Waits until `tx` is told to have `status`, with each of its legs.
-    pub(super) async fn until(
-        &mut self,
-        mining: Mining,
-        tx: &str,
-        (status, legs): (&str, usize),
-    ) -> anyhow::Result<()> {
+    pub(super) async fn until(&mut self, mining: Mining, tx: &str, status: &str, legs: usize) -> anyhow::Result<()> {
         while self.deposits_of(tx, status).len() < legs {
             self.turn(mining, &format!("an event that {tx} is {status}")).await?;
         }
@@ -210,8 +212,8 @@ impl<'h> Stage<'h> {
 
     /// Waits until Landfall stands at the node's newest block.
     pub(super) async fn until_followed(&mut self) -> anyhow::Result<BlockRef> {
-        let latest = self.anvil.block("latest").await?;
-        while Cursor::load(&mut self.db.read().await?, self.chain).await?.at != Some(latest) {
+        let latest = self.house.anvil.block("latest").await?;
+        while Cursor::load(&mut self.house.db.read().await?, self.chain).await?.at != Some(latest) {
             self.turn(Mining::Off, &format!("the watcher at block {latest}")).await?;
         }
         Ok(latest)
@@ -219,7 +221,7 @@ impl<'h> Stage<'h> {
 
     /// The ids of the deposits of `tx` that were told to have `status`.
     pub(super) fn deposits_of(&self, tx: &str, status: &str) -> Vec<String> {
-        let log = self.receiver.log();
+        let log = self.house.receiver.log();
         let told = log.iter().filter(|told| told.field("transaction_hash") == tx && told.field("status") == status);
         let mut ids: Vec<_> = told.map(|told| told.field("id").to_owned()).collect();
         ids.sort();
@@ -227,13 +229,18 @@ impl<'h> Stage<'h> {
         ids
     }
 
-    /// A moment: shows what has arrived, and mines when it is time.
-    pub(super) async fn turn(&mut self, mining: Mining, waiting_for: &str) -> anyhow::Result<()> {
-        self.show_arrivals();
+    /// A moment of a wait, which ends in an error when the time is over.
+    async fn turn(&mut self, mining: Mining, waiting_for: &str) -> anyhow::Result<()> {
         if self.is_late() {
             bail!("after {} s still waiting for {waiting_for}", PLAY_TIME_MAX.as_secs());
         }
-        if mining == Mining::On && self.mined_at.elapsed() >= BLOCK_TIME {
+        self.pass_a_moment(mining).await
+    }
+
+    /// Shows what has arrived, and mines when it is time.
+    pub(super) async fn pass_a_moment(&mut self, mining: Mining) -> anyhow::Result<()> {
+        self.show_arrivals();
+        if mining == Mining::On && self.mined_at.elapsed() >= self.block_time {
             self.mine().await?;
         }
         tokio::time::sleep(TURN_TIME).await;
@@ -253,7 +260,7 @@ impl<'h> Stage<'h> {
     }
 
     pub(super) fn show_arrivals(&mut self) {
-        for received in self.receiver.log_after(self.shown) {
+        for received in self.house.receiver.log_after(self.shown) {
             self.screen.event(&received);
             self.shown += 1;
         }
@@ -266,42 +273,16 @@ impl<'h> Stage<'h> {
         for person in [self.alice, self.bob] {
             let Person { account_id, address } = person;
             let balances = [
-                (&self.native, self.anvil.balance(&address).await?),
-                (&self.usdc, self.anvil.balance_of(&self.token, &address).await?),
+                (&self.native, self.house.anvil.balance(&address).await?),
+                (&self.usdc, self.house.anvil.balance_of(&self.token, &address).await?),
             ];
             for (Asset { symbol, decimals, .. }, balance) in balances {
                 holdings.push(Holding { account_id, address, symbol: symbol.clone(), decimals: *decimals, balance });
             }
-            shown_by_api.extend(self.api.deposits(account_id).await?);
+            shown_by_api.extend(self.house.api.deposits(account_id).await?);
         }
-        let undelivered = status::queue(&mut self.db.read().await?).await?.pending;
-        let (received, refused) = (self.receiver.log(), self.receiver.refused());
+        let undelivered = status::queue(&mut self.house.db.read().await?).await?.pending;
+        let (received, refused) = (self.house.receiver.log(), self.house.receiver.refused());
         Ok(Evidence { received, refused, holdings, undelivered, shown_by_api })
-    }
-}
-
-impl Api {
-    /// Ids and statuses of the account's deposits, page by page.
-    async fn deposits(&self, account_id: &str) -> anyhow::Result<Shown> {
-        let first = format!("{}?account_id={account_id}", self.url);
-        let mut url = first.clone();
-        let mut shown = Shown::new();
-        for _ in 0..PAGES_MAX {
-            let request = self.client.get(&url).header("authorization", format!("Bearer {}", self.key.reveal()));
-            let answer = request.send().await?;
-            let status = answer.status();
-            let text = answer.text().await?;
-            let page: Value = serde_json::from_str(&text).unwrap_or_default();
-            let Some(deposits) = page["deposits"].as_array().filter(|_| status.is_success()) else {
-                bail!("{url} answered {status}: {text}");
-            };
-            let field = |deposit: &Value, name: &str| deposit[name].as_str().unwrap_or_default().to_owned();
-            shown.extend(deposits.iter().map(|deposit| (field(deposit, "id"), field(deposit, "status"))));
-            match page["cursor"].as_str() {
-                Some(cursor) => url = format!("{first}&cursor={cursor}"),
-                None => return Ok(shown),
-            }
-        }
-        bail!("{first} has no last page")
     }
 }

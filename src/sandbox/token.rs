@@ -78,7 +78,7 @@ mod tests {
     const BOB: Address = Address::Evm([0xbb; 20]);
 
     fn words(data: &str) -> Vec<String> {
-        let digits = data[2 + 8..].as_bytes();
+        let digits = &data.as_bytes()[2 + 8..];
         let words = digits.chunks(64).map(|word| String::from_utf8_lossy(word).trim_start_matches('0').to_owned());
         words.collect()
     }

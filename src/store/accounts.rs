@@ -50,7 +50,8 @@ pub enum AddAccountError {
 statements! {
     ACCOUNT = "SELECT type, identity_id FROM accounts WHERE id = $1";
     IDENTITY = "SELECT id FROM identities WHERE id = $1 AND organization_id = $2";
-    INSERT_ACCOUNT = "INSERT INTO accounts (id, organization_id, identity_id, type, created_us) VALUES ($1, $2, $3, $4, $5)";
+    INSERT_ACCOUNT = "INSERT INTO accounts (id, organization_id, identity_id, type, created_us) \
+                      VALUES ($1, $2, $3, $4, $5) ON CONFLICT (id) DO NOTHING";
     OWNER = "SELECT account_id FROM watched_addresses WHERE chain = $1 AND address = $2";
     INSERT_ADDRESS = "INSERT INTO watched_addresses (chain, address, account_id, seq, from_number) VALUES ($1, $2, $3, $4, $5)";
     WATCHED_SINCE = "SELECT seq, address, account_id FROM watched_addresses WHERE chain = $1 AND seq > $2 ORDER BY seq LIMIT $3";
@@ -168,24 +169,26 @@ pub async fn list(connection: &mut impl Connection) -> Result<Vec<AccountRow>, S
     accounts.collect()
 }
 
+/// Makes the account, or finds that it is there already (also when somebody else has just made it) and the same.
 async fn ensure_account(tx: &mut Tx, account: &NewAccount, now: Timestamp) -> Result<(), AddAccountError> {
-    let id = &account.id;
-    if let Some((kind, recorded)) = fetch_optional!(tx, (String, String), ACCOUNT, id)? {
-        let kind: AccountType = parsed("account type", &kind)?;
-        if kind != account.kind {
-            return Err(AddAccountError::OtherType { id: id.clone(), recorded: kind, given: account.kind });
+    let NewAccount { id, identity_id, kind, .. } = account;
+    if fetch_optional!(tx, (String, String), ACCOUNT, id)?.is_none() {
+        let identity = identity_id.as_deref().unwrap_or(DEFAULT_IDENTITY);
+        if fetch_optional!(tx, (String,), IDENTITY, identity, ORGANIZATION)?.is_none() {
+            return Err(AddAccountError::NoIdentity(identity.to_owned()));
         }
-        return match &account.identity_id {
-            Some(given) if *given != recorded => {
-                Err(AddAccountError::OtherIdentity { id: id.clone(), recorded, given: given.clone() })
-            }
-            Some(_) | None => Ok(()),
-        };
+        execute!(tx, INSERT_ACCOUNT, id, ORGANIZATION, identity, kind.name(), now.0)?;
     }
-    let identity = account.identity_id.as_deref().unwrap_or(DEFAULT_IDENTITY);
-    if fetch_optional!(tx, (String,), IDENTITY, identity, ORGANIZATION)?.is_none() {
-        return Err(AddAccountError::NoIdentity(identity.to_owned()));
+    let recorded = fetch_optional!(tx, (String, String), ACCOUNT, id)?;
+    let (recorded_kind, recorded) = recorded.ok_or_else(|| StoreError::inconsistent("account", "it is not there"))?;
+    let recorded_kind: AccountType = parsed("account type", &recorded_kind)?;
+    if recorded_kind != *kind {
+        return Err(AddAccountError::OtherType { id: id.clone(), recorded: recorded_kind, given: *kind });
     }
-    let inserted = execute!(tx, INSERT_ACCOUNT, id, ORGANIZATION, identity, account.kind.name(), now.0)?;
-    Ok(expect_one("insert account", inserted)?)
+    match identity_id {
+        Some(given) if *given != recorded => {
+            Err(AddAccountError::OtherIdentity { id: id.clone(), recorded, given: given.clone() })
+        }
+        Some(_) | None => Ok(()),
+    }
 }

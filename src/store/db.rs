@@ -22,6 +22,9 @@ const POSTGRES_CONNECTIONS_MAX: u32 = 16;
 /// How long a connection is waited for, and SQLite's write lock.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
+const MIGRATE_TRIES_MAX: u32 = 5;
+const MIGRATE_PAUSE: Duration = Duration::from_millis(200);
+
 /// The migrations, in order: (version, description, text for both engines).
 pub const MIGRATIONS: &[(i64, &str, &str)] = &[(1, "init", include_str!("../../migrations/0001_init.sql"))];
 
@@ -113,16 +116,25 @@ impl Db {
         }
     }
 
-    /// Brings the schema to this program's version; does nothing when it is there.
+    /// Brings the schema to this program's version; does nothing when it is there. Whoever loses against another who
+    /// migrates at the same time finds the work done at the next try.
     ///
     /// # Errors
     /// When a migration fails, or the schema is newer than this program.
     pub async fn migrate(&self) -> Result<(), OpenError> {
-        let migrated = match self {
-            Db::Postgres(pool) => migrator("BYTEA").run(pool).await,
-            Db::Sqlite { write, .. } => migrator("BLOB").run(write).await,
-        };
-        migrated.map_err(|error| OpenError::Migrate(Box::new(error)))
+        let mut tries = 0;
+        loop {
+            let migrated = match self {
+                Db::Postgres(pool) => migrator("BYTEA").run(pool).await,
+                Db::Sqlite { write, .. } => migrator("BLOB").run(write).await,
+            };
+            tries += 1;
+            match migrated {
+                Ok(()) => return Ok(()),
+                Err(error) if tries >= MIGRATE_TRIES_MAX => return Err(OpenError::Migrate(Box::new(error))),
+                Err(_) => tokio::time::sleep(MIGRATE_PAUSE).await,
+            }
+        }
     }
 
     /// Checks that the schema is the one this program was written for.

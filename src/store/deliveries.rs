@@ -36,12 +36,14 @@ pub struct AttemptLog {
 }
 
 statements! {
-    CLAIM = "UPDATE deliveries SET attempt = attempt + 1, lease_until_us = $1 WHERE (event_id, webhook_id) IN \
-             (SELECT due.event_id, due.webhook_id FROM deliveries AS due \
+    // A list made once: PostgreSQL may run a subquery with a limit again for each row, and claim more than the limit.
+    CLAIM = "WITH claimable AS MATERIALIZED (SELECT due.event_id, due.webhook_id FROM deliveries AS due \
               WHERE due.state = 'PENDING' AND due.next_us <= $2 AND due.lease_until_us <= $2 AND NOT EXISTS \
                 (SELECT 1 FROM deliveries AS earlier WHERE earlier.webhook_id = due.webhook_id \
                  AND earlier.aggregateid = due.aggregateid AND earlier.position < due.position AND earlier.state = 'PENDING') \
               ORDER BY due.next_us, due.event_id, due.webhook_id LIMIT $3" [" FOR UPDATE SKIP LOCKED"] ") \
+             UPDATE deliveries SET attempt = attempt + 1, lease_until_us = $1 \
+             WHERE (event_id, webhook_id) IN (SELECT event_id, webhook_id FROM claimable) \
              RETURNING event_id, webhook_id, attempt, \
                (SELECT payload FROM events WHERE events.id = deliveries.event_id) AS payload, \
                (SELECT url FROM webhooks WHERE webhooks.id = deliveries.webhook_id) AS url, \

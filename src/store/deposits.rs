@@ -46,7 +46,8 @@ statements! {
               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
     BY_LEG = "SELECT * FROM deposits WHERE leg_hash = $1";
     BY_ID = "SELECT * FROM deposits WHERE id = $1 AND organization_id = $2";
-    SET_STATUS = "UPDATE deposits SET status = $1, confirmed_us = $2, missing_since_us = NULL WHERE id = $3 AND status = $4";
+    SET_STATUS = "UPDATE deposits SET status = $1, confirmed_us = $2, missing_since_us = NULL \
+                  WHERE id = $3 AND status = $4 AND status <> 'CONFIRMED'";
     INCLUDE = "INSERT INTO inclusions (deposit_id, chain, block_hash, block_number) VALUES ($1, $2, $3, $4) \
                ON CONFLICT (deposit_id, block_hash) DO NOTHING";
     FOUND = "UPDATE deposits SET missing_since_us = NULL WHERE id = $1 AND missing_since_us IS NOT NULL";

@@ -2,9 +2,8 @@
 
 use sqlx::FromRow;
 
-use crate::store::error::expect_one;
 use crate::store::sql::{execute, fetch_optional, statements};
-use crate::store::{Connection, ORGANIZATION, StoreError, Tx, uint};
+use crate::store::{Connection, ORGANIZATION, StoreError, Tx, int};
 use crate::time::Timestamp;
 
 /// A key as it is stored: enough to check one, too little to make one.
@@ -16,21 +15,15 @@ pub struct KeyRow {
 }
 
 statements! {
-    INSERT = "INSERT INTO api_keys (id, organization_id, name, secret_hash, created_us) VALUES ($1, $2, $3, $4, $5)";
-    COUNT = "SELECT COUNT(*) FROM api_keys WHERE organization_id = $1";
+    INSERT = "INSERT INTO api_keys (id, organization_id, name, secret_hash, created_us) \
+              SELECT $1, $2, $3, $4, $5 WHERE (SELECT COUNT(*) FROM api_keys WHERE organization_id = $2) < $6";
     BY_ID = "SELECT id, name, secret_hash FROM api_keys WHERE id = $1";
 }
 
-/// Records a key.
-pub async fn insert(tx: &mut Tx, key: &KeyRow, now: Timestamp) -> Result<(), StoreError> {
-    let inserted = execute!(tx, INSERT, &key.id, ORGANIZATION, &key.name, &key.secret_hash, now.0)?;
-    expect_one("insert API key", inserted)
-}
-
-/// How many keys there are.
-pub async fn count(connection: &mut impl Connection) -> Result<u64, StoreError> {
-    let row = fetch_optional!(connection, (i64,), COUNT, ORGANIZATION)?;
-    uint("count", row.map_or(0, |(count,)| count))
+/// Records a key, unless there are `most` already; whether it did.
+pub async fn insert(tx: &mut Tx, key: &KeyRow, most: u64, now: Timestamp) -> Result<bool, StoreError> {
+    let KeyRow { id, name, secret_hash } = key;
+    Ok(execute!(tx, INSERT, id, ORGANIZATION, name, secret_hash, now.0, int(most))? == 1)
 }
 
 /// The key with this id.

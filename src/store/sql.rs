@@ -58,7 +58,7 @@ macro_rules! statements {
         $(
             $(#[$comment])*
             const $name: $crate::store::sql::Sql = $crate::store::sql::Sql {
-                name: stringify!($name),
+                name: concat!(module_path!(), "::", stringify!($name)),
                 postgres: concat!($text $(, $postgres, $rest)*),
                 sqlite: concat!($text $(, $rest)*),
             };

@@ -48,7 +48,7 @@ impl<S: BlockSource> Watcher<S> {
         Cursor::shift(&mut tx, self.chain(), at, &fork_point).await?;
         let depth = cursors::disconnect(&mut tx, self.chain(), &fork_point).await?;
         tx.commit().await?;
-        warn!(chain = %self.chain(), depth, "reorg on {}: {depth} blocks disconnected above {fork_point}", self.chain());
+        warn!(chain = %self.chain(), depth, "reorg of depth {depth} on {}: disconnected above {fork_point}", self.chain());
         ticked.disconnected += depth;
         Ok(fork_point)
     }

@@ -136,7 +136,11 @@ impl<S: BlockSource> Watcher<S> {
     /// Sets the cursor of a chain that was never watched.
     async fn take_up(&mut self, tip: &Tip) -> Result<BlockRef, TickError> {
         let number = match self.settings.start {
-            Start::Finalized => tip.finalized.map_or(0, |finalized| finalized.number),
+            Start::Finalized => tip.finalized.map(|finalized| finalized.number).ok_or_else(|| {
+                let what =
+                    "no block is final yet, so there is none to start above; set start to a block number".to_owned();
+                TickError::Contradiction { chain: self.chain(), what }
+            })?,
             Start::Number(first) => first.saturating_sub(1),
         };
         let headers = self.source.headers(number..=number).await?;

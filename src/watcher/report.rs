@@ -1,5 +1,7 @@
 //! What a watcher says of itself: to the log when something changes, to the store at each tick.
 
+use std::time::Duration;
+
 use landfall_chain::{Chain, Endpoints, Proof};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -8,6 +10,9 @@ use crate::store::status::{self, ChainStatus};
 use crate::store::{Db, StoreError};
 use crate::time::{Clock, Pulse, Timestamp};
 use crate::watcher::{HEARTBEAT, TickError, Ticked};
+
+/// How often an unchanged state is recorded.
+const RECORD_EVERY: Duration = Duration::from_secs(1);
 
 /// The states of a chain, as `status` shows them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,6 +96,7 @@ impl Reporter {
         outcome: Result<Ticked, TickError>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
+        let before = self.status.clone();
         if let Ok(Ticked { tip: Some(tip), caught_up, .. }) = outcome {
             self.status.latest = Some(tip.latest.number);
             self.status.finalized = tip.finalized.map(|finalized| finalized.number).max(self.status.finalized);
@@ -99,10 +105,15 @@ impl Reporter {
             }
         }
         if self.status.caught_up_at == Timestamp::EPOCH {
-            let before = status::caught_up_at(&mut db.read().await?, self.status.chain).await?;
-            self.status.caught_up_at = before.unwrap_or(Timestamp::EPOCH);
+            let earlier = status::caught_up_at(&mut db.read().await?, self.status.chain).await?;
+            self.status.caught_up_at = earlier.unwrap_or(Timestamp::EPOCH);
         }
-        self.write(db, endpoints, now).await
+        // Each write waits for the disk: when only time has passed, one a second is enough.
+        let is_news = ChainStatus { caught_up_at: before.caught_up_at, ..self.status.clone() } != before;
+        if is_news || now.since(self.status.heartbeat_at) >= RECORD_EVERY {
+            self.write(db, endpoints, now).await?;
+        }
+        Ok(())
     }
 
     /// Says that a halted chain's process is alive, until `stop`.

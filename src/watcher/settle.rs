@@ -57,15 +57,24 @@ impl<S: BlockSource> Watcher<S> {
     /// Records the source's final block as ours, when it is; whether it is newer than the one on record.
     async fn note_final(&self, at: &BlockRef, tip: &Tip) -> Result<bool, TickError> {
         let Some(finalized) = tip.finalized.filter(|finalized| finalized.number <= at.number) else { return Ok(false) };
-        let mut tx = self.db.begin().await?;
-        let known = Cursor::lock(&mut tx, self.chain()).await?.finalized;
-        let is_newer = known.is_none_or(|known| known.number < finalized.number);
-        let is_ours = cursors::canonical_at(&mut tx, self.chain(), finalized.number).await? == Some(finalized.hash);
-        if is_newer && is_ours {
-            Cursor::finalize(&mut tx, self.chain(), &finalized).await?;
-            tx.commit().await?;
+        let mut reader = self.db.read().await?;
+        let known = Cursor::load(&mut reader, self.chain()).await?.finalized;
+        drop(reader);
+        if known.is_some_and(|known| known.number >= finalized.number) {
+            return Ok(false);
         }
-        Ok(is_newer && is_ours)
+        let mut tx = self.db.begin().await?;
+        Cursor::lock(&mut tx, self.chain()).await?;
+        match cursors::canonical_at(&mut tx, self.chain(), finalized.number).await? {
+            Some(ours) if ours == finalized.hash => Cursor::finalize(&mut tx, self.chain(), &finalized).await?,
+            Some(ours) => {
+                let what = format!("block {finalized} is called final, but below {at} stands {ours} at its number");
+                return Err(TickError::Contradiction { chain: self.chain(), what });
+            }
+            None => return Ok(false),
+        }
+        tx.commit().await?;
+        Ok(true)
     }
 
     /// The final block `wanted`, read again; `None` while the source shows another one there.

@@ -60,7 +60,7 @@ impl Api {
         let key = ApiKey::generate(Environment::Test, &[1; ApiKey::RANDOM_BYTES]);
         let row = KeyRow { id: key.id().into(), name: "test".into(), secret_hash: key.secret_hash().to_vec() };
         let mut tx = store.db.begin().await.unwrap();
-        keys::insert(&mut tx, &row, Timestamp(0)).await.unwrap();
+        assert!(keys::insert(&mut tx, &row, landfall::key::KEYS_MAX, Timestamp(0)).await.unwrap());
         tx.commit().await.unwrap();
         Api { router: router(store.db.clone(), Environment::Test), store, key }
     }

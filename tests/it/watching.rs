@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use landfall::deposit::DepositStatus::{Confirmed, Pending};
+use landfall::watcher::Start;
 use landfall_chain::{AssetId, U256};
-use landfall_sim::{Fault, SimLeg, SimTx};
+use landfall_sim::{Fault, SimChain, SimLeg, SimTx};
 
 use crate::books::events;
+use crate::postgres::{Engine, TestStore};
 use crate::world::{FINALITY_DEPTH, TOKEN, World, address, unlisted_token};
 
 const ALICE: u8 = 0xa1;
@@ -106,18 +108,7 @@ async fn an_address_added_while_the_tick_reads_is_matched_in_that_very_block() {
     let now = world.now();
     let adding = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        let account = landfall::account::NewAccount {
-            id: "bob".to_owned(),
-            identity_id: None,
-            kind: landfall::account::AccountType::Segregated,
-            addresses: [(crate::world::CHAIN, address(BOB))].into(),
-        };
-        let mut tx = db.begin().await.unwrap();
-        let mut lists =
-            landfall::store::accounts::WatchLists::lock(&mut tx, &[crate::world::CHAIN].into()).await.unwrap();
-        lists.add(&mut tx, &account, now).await.unwrap();
-        lists.publish(&mut tx).await.unwrap();
-        tx.commit().await.unwrap();
+        crate::world::watch(&db, "bob", address(BOB), now).await;
     };
     let (ticked, ()) = tokio::join!(world.try_tick(), adding);
     assert_eq!(ticked.unwrap().credited, 1);
@@ -229,5 +220,48 @@ async fn while_finality_stalls_deposits_wait() {
     world.chain.set_finality_depth(Some(FINALITY_DEPTH));
     world.catch_up().await;
     assert_eq!(world.status_of(5).await, Confirmed);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_chain_is_taken_up_above_its_final_block_or_at_a_number_and_never_by_guess() {
+    let store = TestStore::fresh(Engine::Sqlite).await;
+    let mut world = World::from(Start::Finalized, SimChain::new(1), store);
+    world.watch("alice", address(ALICE)).await;
+    world.chain.mine(vec![payment(0, ALICE, 1)]);
+    let error = world.try_tick().await.unwrap_err();
+    assert!(error.may_pass() && error.to_string().contains("no block is final yet"), "{error}");
+    world.chain.mine(vec![payment(1, ALICE, 2)]);
+    world.chain.mine(vec![payment(2, ALICE, 3)]);
+    world.chain.set_finality_depth(Some(1));
+    world.catch_up().await;
+    assert_eq!(world.deposits().await.len(), 1, "block 2 is final, so block 3 is the first that is read");
+    world.close().await;
+
+    let store = TestStore::fresh(Engine::Sqlite).await;
+    let mut world = World::from(Start::Number(2), SimChain::new(1), store);
+    world.watch("alice", address(ALICE)).await;
+    world.chain.mine(vec![payment(0, ALICE, 1)]);
+    world.chain.mine(vec![payment(1, ALICE, 2)]);
+    world.catch_up().await;
+    assert_eq!(world.status_of(2).await, Pending);
+    assert_eq!(world.deposits().await.len(), 1, "2 is inclusive");
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_final_block_that_is_not_ours_settles_nothing_and_is_told() {
+    let mut world = world().await;
+    world.chain.mine(vec![payment(0, ALICE, 5)]);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    world.chain.mine(vec![payment(1, ALICE, 6)]);
+    world.chain.mine_empty(3);
+    world.catch_up().await;
+    let wrong = landfall_chain::BlockRef { number: world.chain.latest().number - 1, ..world.chain.latest() };
+    world.chain.claim_final(wrong);
+    let error = world.try_tick().await.unwrap_err();
+    assert!(error.may_pass() && error.to_string().contains("is called final, but below"), "{error}");
+    assert_eq!(world.status_of(6).await, Pending);
     world.close().await;
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use landfall::account::{AccountType, NewAccount};
 use landfall::deposit::{Deposit, DepositStatus};
+use landfall::registry;
 use landfall::store::Db;
-use landfall::store::accounts::WatchLists;
 use landfall::store::deposits::{self, DepositFilter};
 use landfall::time::{Clock, Timestamp};
 use landfall::watcher::{Settings, Start, TickError, Ticked, Watcher};
@@ -33,6 +33,7 @@ pub(crate) struct World {
     pub(crate) chain: SimChain,
     pub(crate) store: TestStore,
     watcher: Watcher<SimChain>,
+    start: Start,
     now: Arc<AtomicI64>,
     closed: bool,
 }
@@ -49,11 +50,16 @@ impl World {
         World::of(chain, TestStore::fresh(engine).await)
     }
 
-    /// A world around a chain and a store that are there already.
+    /// A chain and a store that are there already, watched from the first block on.
     pub(crate) fn of(chain: SimChain, store: TestStore) -> Self {
-        let watcher = watcher(&chain, &store.db);
+        World::from(Start::Number(1), chain, store)
+    }
+
+    /// As [`World::of`], taken up elsewhere.
+    pub(crate) fn from(start: Start, chain: SimChain, store: TestStore) -> Self {
+        let watcher = watcher(&chain, &store.db, start);
         let now = Arc::new(AtomicI64::new(1_800_000_000_000_000));
-        World { chain, store, watcher, now, closed: false }
+        World { chain, store, watcher, start, now, closed: false }
     }
 
     pub(crate) fn db(&self) -> &Db {
@@ -75,17 +81,7 @@ impl World {
 
     /// Adds an account with one address.
     pub(crate) async fn watch(&self, account: &str, address: Address) {
-        let account = NewAccount {
-            id: account.to_owned(),
-            identity_id: None,
-            kind: AccountType::Segregated,
-            addresses: [(CHAIN, address)].into(),
-        };
-        let mut tx = self.db().begin().await.unwrap();
-        let mut lists = WatchLists::lock(&mut tx, &[CHAIN].into()).await.unwrap();
-        lists.add(&mut tx, &account, self.now()).await.unwrap();
-        lists.publish(&mut tx).await.unwrap();
-        tx.commit().await.unwrap();
+        watch(self.db(), account, address, self.now()).await;
     }
 
     /// One tick, whatever comes of it.
@@ -130,7 +126,7 @@ impl World {
 
     /// A new watcher on the same store: all it knows is what is on record.
     pub(crate) fn restart(&mut self) {
-        self.watcher = watcher(&self.chain, &self.store.db);
+        self.watcher = watcher(&self.chain, &self.store.db, self.start);
     }
 
     /// Every deposit on record.
@@ -160,6 +156,13 @@ impl Drop for World {
     }
 }
 
+/// Adds an account with one address.
+pub(crate) async fn watch(db: &Db, account: &str, address: Address, now: Timestamp) {
+    let addresses = [(CHAIN, address)].into();
+    let account = NewAccount { id: account.to_owned(), identity_id: None, kind: AccountType::Segregated, addresses };
+    registry::add_accounts(db, &[account], now).await.unwrap();
+}
+
 /// An address of the test's cast.
 pub(crate) fn address(who: u8) -> Address {
     Address::Evm([who; 20])
@@ -182,7 +185,7 @@ pub(crate) fn network() -> Network {
     }
 }
 
-fn watcher(chain: &SimChain, db: &Db) -> Watcher<SimChain> {
-    let settings = Settings { start: Start::Number(1), poll: Duration::from_millis(10), failed_grace: FAILED_GRACE };
+fn watcher(chain: &SimChain, db: &Db, start: Start) -> Watcher<SimChain> {
+    let settings = Settings { start, poll: Duration::from_millis(10), failed_grace: FAILED_GRACE };
     Watcher::new(chain.clone(), Endpoints::new(["sim".to_owned()]), db.clone(), network(), settings)
 }

@@ -14,9 +14,21 @@ async fn a_database_that_is_down_at_start_is_waited_for() {
     let server = Server::new();
     let mut stage = Stage::new(Engine::Sqlite).await;
     stage.configure(&server.url(), "");
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let path = stage.folder.path().join("landfall.toml");
+    let admin = format!("[admin]\nlisten = \"127.0.0.1:{port}\"");
+    let config = std::fs::read_to_string(&path).unwrap().replace("[admin]\nlisten = \"127.0.0.1:0\"", &admin);
+    std::fs::write(&path, config).unwrap();
     let mut service = stage.start();
     until_logged(&mut service, "cannot connect to postgres://127.0.0.1:").await;
     assert_eq!(stage.run(&["health"]).status.code(), Some(2), "health cannot tell");
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let ask = async |what: &str| client.get(format!("http://127.0.0.1:{port}/{what}")).send().await.unwrap().status();
+    assert_eq!(
+        (ask("livez").await.as_u16(), ask("readyz").await.as_u16()),
+        (200, 503),
+        "alive, not ready: nobody should restart it"
+    );
 
     server.start();
     let begun = Instant::now();
@@ -28,6 +40,9 @@ async fn a_database_that_is_down_at_start_is_waited_for() {
     stage.pay_native(address(ALICE), 7).await;
     stage.node.mine(3).await.unwrap();
     stage.until_status("0.000000000000000007", "CONFIRMED").await;
+    for what in ["livez", "readyz", "status"] {
+        assert_eq!(ask(what).await, 200, "{what}");
+    }
     assert_eq!(service.stop().0, Some(0));
 }
 

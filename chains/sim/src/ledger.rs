@@ -147,6 +147,11 @@ impl SimChain {
         state.finalize();
     }
 
+    /// Says from now on that `block` is final, whatever it is.
+    pub fn claim_final(&self, block: BlockRef) {
+        self.lock().finalized = Some(block);
+    }
+
     /// The next calls misbehave, one fault each.
     pub fn script(&self, faults: impl IntoIterator<Item = Fault>) {
         self.lock().faults.extend(faults);

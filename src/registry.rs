@@ -1,0 +1,124 @@
+//! What operators and clients register: accounts with their addresses, API keys, webhooks. Each in one transaction, with
+//! the same rules whichever door it comes through.
+//!
+//! Time and randomness are arguments; ids are made here.
+
+use std::collections::BTreeSet;
+
+use landfall_chain::Chain;
+
+use crate::account::NewAccount;
+use crate::key::{ApiKey, Environment, KEYS_MAX};
+use crate::store::accounts::{AddAccountError, WatchLists};
+use crate::store::keys::{self, KeyRow};
+use crate::store::webhooks::{self, WebhookRow};
+use crate::store::{Db, StoreError};
+use crate::time::Timestamp;
+use crate::webhook::{self, WebhookUrlError};
+
+/// Why nothing of a list of accounts was added.
+#[derive(Debug, thiserror::Error)]
+pub enum AddAccountsError {
+    /// The account at `index` of the list, from 0, contradicts what is on record.
+    #[error("{error}")]
+    Refused { index: usize, error: AddAccountError },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum CreateKeyError {
+    #[error("a key needs a name that says what it is for")]
+    Name,
+    #[error("there are {KEYS_MAX} keys already, the most that are allowed")]
+    TooMany,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum AddWebhookError {
+    #[error(transparent)]
+    Url(#[from] WebhookUrlError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A webhook to be registered.
+#[derive(Clone, Copy, Debug)]
+pub struct NewWebhook<'a> {
+    pub url: &'a str,
+    pub label: &'a str,
+    /// Take plain http and addresses of private networks.
+    pub allow_private: bool,
+}
+
+/// Adds all accounts, or addresses to existing ones, or nothing. The next block of each chain is matched against them.
+///
+/// # Errors
+/// The first account that contradicts what is on record.
+pub async fn add_accounts(db: &Db, accounts: &[NewAccount], now: Timestamp) -> Result<(), AddAccountsError> {
+    let chains: BTreeSet<Chain> =
+        accounts.iter().flat_map(|account| &account.addresses).map(|(chain, _)| *chain).collect();
+    let mut tx = db.begin().await?;
+    let mut lists = WatchLists::lock(&mut tx, &chains).await?;
+    for (index, account) in accounts.iter().enumerate() {
+        lists.add(&mut tx, account, now).await.map_err(|error| match error {
+            AddAccountError::Store(error) => AddAccountsError::Store(error),
+            error => AddAccountsError::Refused { index, error },
+        })?;
+    }
+    lists.publish(&mut tx).await?;
+    Ok(tx.commit().await?)
+}
+
+/// Makes a key from random bytes and records its hash. It cannot be shown again.
+///
+/// # Errors
+/// An empty name, and more keys than the interface allows.
+pub async fn create_key(
+    db: &Db,
+    environment: Environment,
+    name: &str,
+    random: &[u8; ApiKey::RANDOM_BYTES],
+    now: Timestamp,
+) -> Result<ApiKey, CreateKeyError> {
+    if name.trim().is_empty() {
+        return Err(CreateKeyError::Name);
+    }
+    let key = ApiKey::generate(environment, random);
+    let row = KeyRow { id: key.id().to_owned(), name: name.to_owned(), secret_hash: key.secret_hash().to_vec() };
+    let mut tx = db.begin().await?;
+    if !keys::insert(&mut tx, &row, KEYS_MAX, now).await? {
+        return Err(CreateKeyError::TooMany);
+    }
+    tx.commit().await?;
+    Ok(key)
+}
+
+/// Registers a webhook with a signing key from random bytes; it gets the events that come from now on.
+///
+/// # Errors
+/// A URL that is not taken.
+pub async fn add_webhook(
+    db: &Db,
+    webhook: &NewWebhook<'_>,
+    random: &[u8; 52],
+    now: Timestamp,
+) -> Result<WebhookRow, AddWebhookError> {
+    let url = webhook::check_url(webhook.url, webhook.allow_private)?;
+    let (secret, rest) = random.split_first_chunk::<32>().expect("52 is more than 32");
+    let (id, key_id) = rest.split_at(12);
+    let row = WebhookRow {
+        id: format!("wh_{}", hex::encode(id)),
+        url: url.into(),
+        label: webhook.label.to_owned(),
+        allow_private: webhook.allow_private,
+        signing_key_id: format!("sk_{}", hex::encode(key_id)),
+        signing_key: webhook::signing_key(*secret),
+    };
+    let mut tx = db.begin().await?;
+    webhooks::insert(&mut tx, &row, now).await?;
+    tx.commit().await?;
+    Ok(row)
+}
