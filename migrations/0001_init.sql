@@ -39,7 +39,6 @@ CREATE TABLE watched_addresses (
     PRIMARY KEY (chain, address),
     UNIQUE (chain, seq)
 );
-CREATE INDEX watched_addresses_account ON watched_addresses (account_id);
 
 -- The newest connected blocks: the locator of fork points. Disconnecting clears canonical and deletes nothing.
 CREATE TABLE blocks (
@@ -53,6 +52,7 @@ CREATE TABLE blocks (
     PRIMARY KEY (chain, hash)
 );
 CREATE UNIQUE INDEX blocks_canonical ON blocks (chain, number) WHERE canonical;
+CREATE INDEX blocks_number ON blocks (chain, number);
 
 CREATE TABLE deposits (
     id TEXT NOT NULL PRIMARY KEY,
@@ -80,8 +80,9 @@ CREATE TABLE deposits (
 );
 CREATE INDEX deposits_account ON deposits (organization_id, account_id, created_us DESC, id DESC);
 CREATE INDEX deposits_newest ON deposits (organization_id, created_us DESC, id DESC);
-CREATE INDEX deposits_pending ON deposits (chain) WHERE status = 'PENDING';
-CREATE INDEX deposits_tx ON deposits (chain, tx_id);
+-- The status stands in it too: without it SQLite's planner prefers an index over every deposit of the chain.
+CREATE INDEX deposits_pending ON deposits (chain, status) WHERE status = 'PENDING';
+CREATE INDEX deposits_tx ON deposits (tx_id);
 
 -- Every block that a deposit was ever seen in; which of them count is told by blocks.canonical.
 CREATE TABLE inclusions (

@@ -115,7 +115,7 @@ pub fn parse_csv(text: &str) -> Result<Vec<Row>, CsvError> {
     for record in reader.records() {
         let row = match record {
             Ok(record) => {
-                let line = record.position().map_or(0, csv::Position::line);
+                let line = record.position().map_or(0, |position| line_of(text, position));
                 columns
                     .read(&record)
                     .map(|account| Row { line, account })
@@ -184,6 +184,14 @@ fn on_chains<'a>(
         addresses.push((chain, Address::parse(chain.family(), address.trim())?));
     }
     Ok(addresses.into_iter())
+}
+
+/// The line a record stands on: its position is before the empty lines that precede it.
+fn line_of(text: &str, position: &csv::Position) -> u64 {
+    let from = usize::try_from(position.byte()).ok().and_then(|byte| text.get(byte..)).unwrap_or_default();
+    let empty_lines =
+        from.bytes().take_while(|byte| matches!(byte, b'\r' | b'\n')).filter(|byte| *byte == b'\n').count();
+    position.line() + u64::try_from(empty_lines).unwrap_or(0)
 }
 
 fn check_id(what: &'static str, id: &str) -> Result<(), AccountError> {

@@ -2,13 +2,14 @@
 //! which chains exist.
 //!
 //! Promises: what is wrong with the configuration is told before anything is written; a worker that ends unasked
-//! ends the process; a stop is done within [`STOP_TIME_MAX`].
+//! ends the process; a stop is done within 10 s.
 
 use std::future::IntoFuture;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use landfall_chain::address::AddressError;
 use landfall_chain::{Address, Asset, AssetId, Chain, Family, Network, Retry, SourceError, SourceErrorKind};
 use landfall_evm::EvmSource;
@@ -27,6 +28,7 @@ use crate::{api, health, random};
 
 /// How long workers get to finish what they are at.
 const STOP_TIME_MAX: Duration = Duration::from_secs(8);
+const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
 /// How often a block is looked for within its usual time, and the bounds of it.
 const POLLS_PER_BLOCK: u64 = 4;
 const POLL_MS_MIN: u64 = 250;
@@ -41,6 +43,15 @@ pub struct App {
     api: SocketAddr,
     workers: Workers,
     stop: CancellationToken,
+}
+
+/// Whether opening a store may change its schema.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Migrate {
+    Always,
+    /// Only a store that has no schema at all.
+    IfEmpty,
+    Never,
 }
 
 /// What runs, by name.
@@ -74,7 +85,7 @@ impl App {
     ///
     /// # Errors
     /// See [`StartError`]: each needs a person.
-    pub async fn start(config: &Config, migrate: bool, clock: Clock) -> Result<Self, StartError> {
+    pub async fn start(config: &Config, migrate: Migrate, clock: Clock) -> Result<Self, StartError> {
         let mut sources = Vec::new();
         for (chain, settings) in &config.chains {
             let network = network(*chain, settings)?;
@@ -84,13 +95,11 @@ impl App {
                 settings,
             ));
         }
-        for (source, network, _) in &sources {
-            check(source, network.chain).await?;
-        }
         let started = Arc::new(OnceLock::new());
         let (mut workers, stop) = (Workers::default(), CancellationToken::new());
         let admin = listen(config.admin_listen, "admin.listen").await?;
         workers.serve("admin", admin, health::router(Arc::clone(&started), clock.clone()), &stop);
+        try_join_all(sources.iter().map(|(source, network, _)| check(source, network.chain))).await?;
 
         let db = open(&config.store, migrate).await?;
         let listener = listen(config.api_listen, "api.listen").await?;
@@ -141,7 +150,8 @@ impl App {
             warn!("some work was cut off; it is taken up again at the next start");
             self.workers.0.shutdown().await;
         }
-        self.db.close().await;
+        // A server that has gone silent is not waited for.
+        let _ = tokio::time::timeout(CLOSE_TIME_MAX, self.db.close()).await;
         match ended {
             None => Ok(()),
             Some(name) => {
@@ -176,7 +186,7 @@ impl Workers {
 ///
 /// # Errors
 /// Those that do not pass by waiting.
-pub async fn open(url: &StoreUrl, migrate: bool) -> Result<Db, OpenError> {
+async fn open(url: &StoreUrl, migrate: Migrate) -> Result<Db, OpenError> {
     let mut retry = Retry::new(OPEN_RETRY_FIRST, OPEN_RETRY_MAX);
     loop {
         match open_once(url, migrate).await {
@@ -193,9 +203,14 @@ pub async fn open(url: &StoreUrl, migrate: bool) -> Result<Db, OpenError> {
 ///
 /// # Errors
 /// See [`OpenError`].
-pub async fn open_once(url: &StoreUrl, migrate: bool) -> Result<Db, OpenError> {
+pub async fn open_once(url: &StoreUrl, migrate: Migrate) -> Result<Db, OpenError> {
     let db = Db::open(url).await?;
-    if migrate {
+    let may_migrate = match migrate {
+        Migrate::Always => true,
+        Migrate::IfEmpty => db.schema_version().await?.is_none(),
+        Migrate::Never => false,
+    };
+    if may_migrate {
         db.migrate().await?;
     }
     db.check_schema().await?;
@@ -252,4 +267,52 @@ async fn check(source: &EvmSource, chain: Chain) -> Result<(), StartError> {
 
 async fn listen(address: SocketAddr, key: &'static str) -> Result<TcpListener, StartError> {
     TcpListener::bind(address).await.map_err(|error| StartError::Listen { address, key, error })
+}
+
+#[cfg(test)]
+mod tests {
+    use landfall_chain::Finality;
+
+    use super::*;
+    use crate::config::AssetConfig;
+    use crate::watcher::Start;
+
+    const EURC: &str = "0x08210F9170F89Ab7658F0B5E3fF39b0E03C594D4";
+
+    fn with_asset(chain: Chain, symbol: &str, contract: &str) -> Result<Network, String> {
+        let asset = AssetConfig { symbol: symbol.to_owned(), contract: contract.to_owned(), decimals: 6 };
+        let (rpc, assets) = (Vec::new(), vec![asset]);
+        let start = Start::Finalized;
+        let config =
+            ChainConfig { rpc, start, finality: Some(Finality::Safe), poll_ms: None, failed_grace_secs: 1, assets };
+        network(chain, &config).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_configuration_adds_assets_and_sets_the_finality() {
+        let network = with_asset(Chain::EthereumTestnet, "EURC", EURC).unwrap();
+        let symbols: Vec<&str> = network.assets.iter().map(|asset| asset.symbol.as_str()).collect();
+        assert_eq!(symbols, ["ETH", "USDC", "EURC"]);
+        assert_eq!(network.finality, Finality::Safe);
+    }
+
+    #[test]
+    fn an_asset_that_is_there_already_is_refused_by_symbol_and_by_contract() {
+        let usdc = "0x1c7D4B196Cb0C7B01d743Fbc6116a902379C7238";
+        let there = "config key chains.ETHEREUM_TESTNET: asset USDC (0x1c7D4B196Cb0C7B01d743Fbc6116a902379C7238) is there already; \
+                     assets are added, never changed";
+        assert_eq!(with_asset(Chain::EthereumTestnet, "USDC", EURC).unwrap_err(), there);
+        assert_eq!(with_asset(Chain::EthereumTestnet, "OTHER", usdc).unwrap_err(), there);
+        let malformed = with_asset(Chain::EthereumTestnet, "EURC", "0x1").unwrap_err();
+        assert_eq!(
+            malformed,
+            "config key chains.ETHEREUM_TESTNET.assets: malformed EVM address \"0x1\": expected 0x and 40 hexadecimal digits"
+        );
+    }
+
+    #[test]
+    fn a_chain_of_a_family_that_is_not_built_in_is_refused() {
+        let refused = with_asset(Chain::SolanaMainnet, "X", EURC).unwrap_err();
+        assert_eq!(refused, "config key chains.SOLANA_MAINNET: this version does not follow this chain");
+    }
 }

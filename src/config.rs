@@ -159,8 +159,13 @@ impl Config {
     pub fn parse(name: &str, text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
         let mut value = toml::Value::Table(text.parse().map_err(|error| syntax(name, text, &error))?);
         expand(&mut value, "", &variable)?;
-        let file: File = serde_path_to_error::deserialize(value)
-            .map_err(|error| key(&error.path().to_string(), without_values(error.inner().message())))?;
+        let file: File = serde_path_to_error::deserialize(value).map_err(|error| {
+            let what = without_values(error.inner().message());
+            match error.path().to_string().as_str() {
+                "." => ConfigError::Syntax { path: name.to_owned(), what },
+                path => key(path, what),
+            }
+        })?;
         file.check()
     }
 }
@@ -218,6 +223,9 @@ fn finality(at: &str, name: Option<FinalityName>, confirmations: Option<u64>) ->
         (None, None) => Ok(None),
         (Some(FinalityName::Finalized), None) => Ok(Some(Finality::Finalized)),
         (Some(FinalityName::Safe), None) => Ok(Some(Finality::Safe)),
+        (Some(FinalityName::Confirmations), Some(0)) => {
+            Err(key(&format!("{at}.confirmations"), "expected at least 1: the newest block is never final"))
+        }
         (Some(FinalityName::Confirmations), Some(count)) => Ok(Some(Finality::Confirmations(count))),
         (Some(FinalityName::Confirmations), None) => {
             Err(key(&format!("{at}.confirmations"), "finality = \"confirmations\" needs this number"))
@@ -374,6 +382,10 @@ mod tests {
                 "config key chains.ETHEREUM_TESTNET.confirmations: finality = \"confirmations\" needs this number",
             ),
             (
+                with("finality = \"confirmations\"\nconfirmations = 0"),
+                "config key chains.ETHEREUM_TESTNET.confirmations: expected at least 1: the newest block is never final",
+            ),
+            (
                 with("confirmations = 2"),
                 "config key chains.ETHEREUM_TESTNET.confirmations: counts only together with finality = \"confirmations\"",
             ),
@@ -390,7 +402,7 @@ mod tests {
                 "[chains]".to_owned(),
                 "config key chains: no chain is configured; add a section such as [chains.BASE_MAINNET]",
             ),
-            (String::new(), "config key .: missing field `chains`"),
+            (String::new(), "config landfall.toml: missing field `chains`"),
             (
                 "[chains.BASE_MAINNET]\nrpc = \"https://node/${KEY}\"".to_owned(),
                 "config key chains.BASE_MAINNET.rpc: expected a sequence, found string",

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use clap::Subcommand;
 
+use crate::app::Migrate;
 use crate::cli::load;
 use crate::time::Clock;
 use crate::{app, random, registry};
@@ -22,7 +23,7 @@ impl Key {
     pub(super) async fn run(self, config: &Path) -> anyhow::Result<()> {
         let Key::Create { name } = self;
         let config = load(config)?;
-        let db = app::open_once(&config.store, true).await?;
+        let db = app::open_once(&config.store, Migrate::IfEmpty).await?;
         let now = Clock::system().now();
         let key = registry::create_key(&db, config.environment, &name, &random::bytes(), now).await?;
         println!("{}", key.reveal());

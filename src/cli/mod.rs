@@ -19,7 +19,7 @@ use clap::{Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
-use crate::app;
+use crate::app::{self, Migrate};
 use crate::config::Config;
 use crate::store::{Db, OpenError, StoreUrl};
 
@@ -81,7 +81,7 @@ impl Cli {
         let config = self.config;
         match self.verb {
             Verb::Run(run) => return run.run(&load(&config)?).await,
-            Verb::Migrate => drop(open(&config).await?),
+            Verb::Migrate => drop(app::open_once(&load(&config)?.store, Migrate::Always).await?),
             Verb::Health(health) => return health.run(&load(&config)?).await,
             Verb::Status(show) => show.run(&existing(&config).await?).await?,
             Verb::Account(account) => account.run(&config).await?,
@@ -101,9 +101,9 @@ fn load(path: &Path) -> anyhow::Result<Config> {
     Ok(Config::load(path, variable)?)
 }
 
-/// The store, created and migrated as needed.
+/// The store, made when there is none. One that is there is not migrated in passing: a service may be running on it.
 async fn open(config: &Path) -> anyhow::Result<Db> {
-    Ok(app::open_once(&load(config)?.store, true).await?)
+    Ok(app::open_once(&load(config)?.store, Migrate::IfEmpty).await?)
 }
 
 /// The store, to look at; a missing one is not created.
@@ -117,19 +117,16 @@ async fn open_existing(url: &StoreUrl) -> Result<Db, OpenError> {
     {
         return Err(OpenError::Missing { path: path.clone() });
     }
-    app::open_once(url, false).await
+    app::open_once(url, Migrate::Never).await
 }
 
-/// Done when the process is asked to stop: by its supervisor, by Ctrl-C, by a terminal that is closed.
+/// Done when the process is asked to stop: by its supervisor or by Ctrl-C.
 fn asked_to_stop() -> std::io::Result<impl Future<Output = ()>> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut hangup = signal(SignalKind::hangup())?;
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     Ok(async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
-            _ = hangup.recv() => {}
         }
         info!("asked to stop");
     })

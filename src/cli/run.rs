@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::app::App;
+use crate::app::{App, Migrate};
 use crate::cli::asked_to_stop;
 use crate::config::Config;
 use crate::time::Clock;
@@ -18,10 +18,11 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) async fn run(self, config: &Config) -> anyhow::Result<ExitCode> {
+        let migrate = if self.no_migrate { Migrate::Never } else { Migrate::Always };
         let asked = asked_to_stop()?;
         tokio::pin!(asked);
         let app = tokio::select! {
-            app = App::start(config, !self.no_migrate, Clock::system()) => app?,
+            app = App::start(config, migrate, Clock::system()) => app?,
             () = &mut asked => return Ok(ExitCode::SUCCESS),
         };
         match app.run_until(asked).await {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::asked_to_stop;
 use crate::sandbox;
@@ -25,7 +26,16 @@ impl Sandbox {
         #[expect(clippy::disallowed_methods, reason = "which node is started is told by scripts/sandbox, in no file")]
         let anvil = std::env::var_os("LANDFALL_ANVIL").filter(|path| !path.is_empty());
         let anvil = anvil.map_or_else(|| "anvil".into(), PathBuf::from);
-        match sandbox::run(&sandbox::Options { anvil, once, keep }, Clock::system(), asked_to_stop()?).await {
+        let mut hangup = signal(SignalKind::hangup())?;
+        let stop = asked_to_stop()?;
+        let asked = async move {
+            tokio::select! {
+                () = stop => {}
+                // A terminal that is closed; the node would stay behind.
+                _ = hangup.recv() => {}
+            }
+        };
+        match sandbox::run(&sandbox::Options { anvil, once, keep }, Clock::system(), asked).await {
             Ok(true) => Ok(ExitCode::SUCCESS),
             Ok(false) => Ok(ExitCode::FAILURE),
             Err(error) => {

@@ -22,6 +22,8 @@ pub(super) fn client() -> reqwest::Result<reqwest::Client> {
     reqwest::Client::builder()
         .redirect(Policy::none())
         .no_proxy()
+        // What an answer says is of little use; unpacking a hostile one is work for nothing.
+        .no_gzip()
         .user_agent(concat!("Landfall/", env!("CARGO_PKG_VERSION")))
         .build()
 }

@@ -23,7 +23,7 @@ use anyhow::{Context, bail};
 use landfall_chain::{Asset, Chain};
 use tokio_util::sync::CancellationToken;
 
-use crate::app::{self, App};
+use crate::app::{self, App, Migrate};
 use crate::random;
 use crate::registry::{self, NewWebhook};
 use crate::sandbox::anvil::{Anvil, AnvilOptions};
@@ -90,7 +90,7 @@ async fn with_node(
     let network = app::network(CHAIN, config.chains.get(&CHAIN).context("the chain is configured")?)?;
     let payer = stage::prepare(anvil, &network).await?;
     let receiver = Receiver::start(clock.clone()).await?;
-    let app = App::start(&config, true, clock).await?;
+    let app = App::start(&config, Migrate::Always, clock).await?;
     let db = app.db().clone();
     let now = Clock::system().now();
     let webhook = NewWebhook { url: receiver.url(), label: "sandbox", allow_private: true };

@@ -37,9 +37,9 @@ statements! {
     CANONICAL_AT = "SELECT hash FROM blocks WHERE chain = $1 AND number = $2 AND canonical";
     CANONICAL_IN = "SELECT number, hash FROM blocks \
                     WHERE chain = $1 AND canonical AND number >= $2 AND number <= $3 ORDER BY number DESC";
-    OLDEST = "SELECT MIN(number) FROM blocks WHERE chain = $1 AND canonical";
+    OLDEST_FROM = "SELECT MIN(number) FROM blocks WHERE chain = $1 AND canonical AND number >= $2";
     // What a deposit was seen in is kept as evidence.
-    PRUNE = "DELETE FROM blocks WHERE chain = $1 AND number < $2 AND NOT EXISTS \
+    PRUNE = "DELETE FROM blocks WHERE chain = $1 AND number >= $2 AND number < $3 AND NOT EXISTS \
              (SELECT 1 FROM inclusions WHERE inclusions.chain = blocks.chain AND inclusions.block_hash = blocks.hash)";
 }
 
@@ -129,15 +129,16 @@ pub async fn canonical_in(
     refs.collect()
 }
 
-/// The number of the oldest canonical block on record.
-pub async fn oldest(connection: &mut impl Connection, chain: Chain) -> Result<Option<u64>, StoreError> {
-    let row = fetch_optional!(connection, (Option<i64>,), OLDEST, chain.name())?;
+/// The number of the oldest canonical block on record, of those numbered `from` or above.
+pub async fn oldest_from(connection: &mut impl Connection, chain: Chain, from: u64) -> Result<Option<u64>, StoreError> {
+    let row = fetch_optional!(connection, (Option<i64>,), OLDEST_FROM, chain.name(), int(from))?;
     row.and_then(|(number,)| number).map(|number| uint("block number", number)).transpose()
 }
 
-/// Forgets blocks below `number` in which no deposit was ever seen.
-pub async fn prune(tx: &mut Tx, chain: Chain, number: u64) -> Result<u64, StoreError> {
-    execute!(tx, PRUNE, chain.name(), int(number))
+/// Forgets the blocks with numbers `from..below` in which no deposit was ever seen. What is kept as evidence would be
+/// walked over each time, if the range had no lower end.
+pub async fn prune(tx: &mut Tx, chain: Chain, from: u64, below: u64) -> Result<u64, StoreError> {
+    execute!(tx, PRUNE, chain.name(), int(from), int(below))
 }
 
 async fn record(tx: &mut Tx, chain: Chain, header: &Header, proof: &str) -> Result<(), StoreError> {

@@ -137,15 +137,24 @@ impl Db {
         }
     }
 
+    /// The schema's version; `None` when there is no schema at all.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn schema_version(&self) -> Result<Option<i64>, OpenError> {
+        let mut reader = self.read().await.map_err(OpenError::Store)?;
+        // Without a schema there is no table to ask.
+        let row = fetch_optional!(&mut reader, (Option<i64>,), SCHEMA_VERSION);
+        Ok(row.ok().flatten().and_then(|(version,)| version))
+    }
+
     /// Checks that the schema is the one this program was written for.
     ///
     /// # Errors
     /// When it is older, newer or not there.
     pub async fn check_schema(&self) -> Result<(), OpenError> {
         let expected = MIGRATIONS.last().map_or(0, |(version, ..)| *version);
-        let mut reader = self.read().await.map_err(OpenError::Store)?;
-        let row = fetch_optional!(&mut reader, (Option<i64>,), SCHEMA_VERSION);
-        let found = row.ok().flatten().and_then(|(version,)| version);
+        let found = self.schema_version().await?;
         if found == Some(expected) { Ok(()) } else { Err(OpenError::Schema { expected, found }) }
     }
 

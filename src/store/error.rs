@@ -66,7 +66,10 @@ impl StoreError {
     pub fn may_pass(&self) -> bool {
         match self {
             StoreError::Unavailable { .. } | StoreError::Moved { .. } => true,
-            StoreError::Failed { .. } | StoreError::RowsAffected { .. } | StoreError::Inconsistent { .. } => false,
+            // A row that a constraint refuses contradicts the books: a person's. What fails for a reason that nobody
+            // thought of has changed nothing, and is tried again, loudly.
+            StoreError::Failed { error, .. } => !is_refusal(error),
+            StoreError::RowsAffected { .. } | StoreError::Inconsistent { .. } => false,
         }
     }
 }
@@ -99,13 +102,20 @@ fn may_pass(error: &sqlx::Error) -> bool {
     }
 }
 
+fn is_refusal(error: &sqlx::Error) -> bool {
+    let kind = error.as_database_error().map(sqlx::error::DatabaseError::kind);
+    kind.is_some_and(|kind| !matches!(kind, sqlx::error::ErrorKind::Other))
+}
+
 /// SQLSTATEs of PostgreSQL (appendix A of its manual) and result codes of SQLite (sqlite.org/rescode.html).
 fn code_may_pass(code: &str) -> bool {
-    // Connection exception, insufficient resources, operator intervention (shutdown, restart), by class.
-    let class = code.len() == 5 && ["08", "53", "57"].iter().any(|class| code.starts_with(class));
-    // Serialization failure, deadlock, lock not available.
-    let locked = ["40001", "40P01", "55P03"].contains(&code);
-    // BUSY, LOCKED, BUSY_RECOVERY, BUSY_SNAPSHOT, IOERR, FULL: a full disk can be emptied.
-    let sqlite = ["5", "6", "261", "517", "10", "13"].contains(&code);
-    class || locked || sqlite
+    // SQLite's have four digits at most.
+    if code.len() == 5 {
+        // Connection exception, insufficient resources, operator intervention (shutdown, restart), system error.
+        let class = ["08", "53", "57", "58"].iter().any(|class| code.starts_with(class));
+        // Serialization failure, deadlock, lock not available, session ended while idle in its transaction.
+        return class || ["40001", "40P01", "55P03", "25P03"].contains(&code);
+    }
+    // BUSY, LOCKED, IOERR, FULL, CANTOPEN, with whatever extension: a full disk can be emptied.
+    code.parse::<u32>().is_ok_and(|code| [5, 6, 10, 13, 14].contains(&(code & 0xff)))
 }

@@ -16,14 +16,17 @@ use crate::store::{StoreError, Tx, deposits, events};
 use crate::time::Timestamp;
 use crate::watcher::{TickError, Ticked, Watcher};
 
-/// How many blocks one read asks for, and one transaction records.
-const READ_BLOCKS_MAX: u64 = 20;
+/// How many blocks one read asks for at most, and one transaction records. After a read that failed it is half as many,
+/// after each that did not, twice: what is too much for a node at once is asked for in parts.
+pub(super) const READ_BLOCKS_MAX: u64 = 20;
 /// How many reads are under way at once; with the above it bounds what is in memory.
 const READS_AHEAD_MAX: usize = 4;
 /// How many blocks a tick connects at most.
 const TICK_BLOCKS_MAX: u64 = 100;
 /// How many final blocks stay on record below the newest final one, for finding fork points.
-const FINAL_BLOCKS_KEPT: u64 = 1_024;
+pub(super) const FINAL_BLOCKS_KEPT: u64 = 1_024;
+/// How far back each transaction looks for blocks to forget: more than it ever adds.
+const PRUNE_WINDOW: u64 = 4_096;
 
 impl<S: BlockSource> Watcher<S> {
     /// Connects what comes after `at`, as far as the source has it and a tick goes; the block it ends at. When the
@@ -35,13 +38,15 @@ impl<S: BlockSource> Watcher<S> {
         now: Timestamp,
         ticked: &mut Ticked,
     ) -> Result<BlockRef, TickError> {
-        let Watcher { source, db, network, watch_list, .. } = self;
+        let Watcher { source, db, network, watch_list, read_width, .. } = self;
         let chain = network.chain;
-        let mut reads = stream::iter(ranges(at.number, tip.latest.number))
+        let mut reads = stream::iter(ranges(at.number, tip.latest.number, *read_width))
             .map(|range| source.blocks(range))
             .buffered(READS_AHEAD_MAX);
         let mut stale = false;
         while let Some(blocks) = reads.next().await {
+            *read_width =
+                if blocks.is_ok() { (*read_width * 2).min(READ_BLOCKS_MAX) } else { (*read_width / 2).max(1) };
             let blocks = blocks?;
             let linked = linked(&at, &blocks);
             let Some(last) = linked.last() else {
@@ -70,7 +75,7 @@ impl<S: BlockSource> Watcher<S> {
             Cursor::shift(&mut tx, chain, &at, &last).await?;
             if let Some(finalized) = tip.finalized {
                 let below = last.number.min(finalized.number).saturating_sub(FINAL_BLOCKS_KEPT);
-                cursors::prune(&mut tx, chain, below).await?;
+                cursors::prune(&mut tx, chain, below.saturating_sub(PRUNE_WINDOW), below).await?;
             }
             tx.commit().await?;
             ticked.connected += u64::try_from(linked.len()).unwrap_or(u64::MAX);
@@ -91,12 +96,12 @@ impl<S: BlockSource> Watcher<S> {
     }
 }
 
-/// The reads of one tick: blocks `at + 1 ..= latest`, cut to what a tick connects.
-fn ranges(at: u64, latest: u64) -> impl Iterator<Item = RangeInclusive<u64>> {
+/// The reads of one tick: blocks `at + 1 ..= latest`, cut to what a tick connects, `width` blocks each.
+fn ranges(at: u64, latest: u64, width: u64) -> impl Iterator<Item = RangeInclusive<u64>> {
     let last = latest.min(at.saturating_add(TICK_BLOCKS_MAX));
     let mut first = at + 1;
     std::iter::from_fn(move || {
-        let range = first..=last.min(first + (READ_BLOCKS_MAX - 1));
+        let range = first..=last.min(first + (width - 1));
         first = range.end() + 1;
         (!range.is_empty()).then_some(range)
     })
@@ -200,10 +205,11 @@ mod tests {
 
     #[test]
     fn a_tick_reads_in_ranges_without_gaps_and_stops_at_its_limit() {
-        assert_eq!(ranges(5, 5).count(), 0);
-        assert_eq!(ranges(9, 5).count(), 0);
-        assert_eq!(ranges(5, 6).collect::<Vec<_>>(), [6..=6]);
-        assert_eq!(ranges(0, 41).collect::<Vec<_>>(), [1..=20, 21..=40, 41..=41]);
-        assert_eq!(ranges(10, u64::MAX).map(|r| r.end() - r.start() + 1).sum::<u64>(), TICK_BLOCKS_MAX);
+        assert_eq!(ranges(5, 5, 20).count(), 0);
+        assert_eq!(ranges(9, 5, 20).count(), 0);
+        assert_eq!(ranges(5, 6, 20).collect::<Vec<_>>(), [6..=6]);
+        assert_eq!(ranges(0, 41, 20).collect::<Vec<_>>(), [1..=20, 21..=40, 41..=41]);
+        assert_eq!(ranges(0, 3, 1).collect::<Vec<_>>(), [1..=1, 2..=2, 3..=3]);
+        assert_eq!(ranges(10, u64::MAX, 20).map(|r| r.end() - r.start() + 1).sum::<u64>(), TICK_BLOCKS_MAX);
     }
 }

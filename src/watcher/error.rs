@@ -2,7 +2,7 @@
 
 use landfall_chain::{BlockRef, Chain, SourceError, SourceErrorKind, TxId};
 
-use crate::deposit::InvalidTransition;
+use crate::deposit::{DepositId, InvalidTransition};
 use crate::store::StoreError;
 
 /// Why a tick ended early. What it had committed before stays, and the next tick goes on from there.
@@ -31,6 +31,12 @@ pub enum TickError {
          paid in the final block; a person must decide"
     )]
     OverCredited { chain: Chain, tx: TxId, credited: String, paid: String },
+    #[error(
+        "{chain}: deposit {deposit} was seen in block {block}, which is final now, proved, and read without it: the \
+         configuration has changed (is its asset still listed?) or this version reads otherwise. Nothing was changed; \
+         put it back and restart"
+    )]
+    ReadOtherwise { chain: Chain, block: BlockRef, deposit: DepositId },
     #[error(transparent)]
     Transition(#[from] InvalidTransition),
 }
@@ -45,6 +51,7 @@ impl TickError {
             TickError::DeepReorg { .. }
             | TickError::PostFinalityReorg { .. }
             | TickError::OverCredited { .. }
+            | TickError::ReadOtherwise { .. }
             | TickError::Transition(_) => false,
         }
     }

@@ -7,6 +7,7 @@ use tracing::warn;
 
 use crate::store::cursors::{self, Cursor};
 use crate::store::deposits;
+use crate::watcher::connect::FINAL_BLOCKS_KEPT;
 use crate::watcher::{TickError, Ticked, Watcher};
 
 /// How many headers the first look back reads; each further one reads four times as many, up to the maximum.
@@ -56,7 +57,12 @@ impl<S: BlockSource> Watcher<S> {
     /// The newest block that is both on our chain and on the source's.
     async fn fork_point(&self, at: &BlockRef, tip: &Tip) -> Result<BlockRef, TickError> {
         let chain = self.chain();
-        let oldest = cursors::oldest(&mut self.db.read().await?, chain).await?.unwrap_or(at.number);
+        let mut reader = self.db.read().await?;
+        let finalized = Cursor::load(&mut reader, chain).await?.finalized.map_or(0, |finalized| finalized.number);
+        // Evidence of long ago stays on record too; a fork as deep is beyond help whatever its depth.
+        let oldest = cursors::oldest_from(&mut reader, chain, finalized.saturating_sub(FINAL_BLOCKS_KEPT)).await?;
+        let oldest = oldest.unwrap_or(at.number);
+        drop(reader);
         let mut highest = at.number.min(tip.latest.number);
         let mut width = LOOK_BACK;
         while highest >= oldest {

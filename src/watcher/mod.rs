@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::store::cursors::{self, Cursor};
-use crate::store::{Db, StoreError};
+use crate::store::{Db, StoreError, accounts};
 use crate::time::{Clock, Pulse, Timestamp};
 
 pub use error::TickError;
@@ -56,6 +56,8 @@ pub struct Watcher<S> {
     network: Network,
     settings: Settings,
     watch_list: WatchList,
+    /// How many blocks a read asks for now.
+    read_width: u64,
 }
 
 /// What a tick did.
@@ -69,13 +71,15 @@ pub struct Ticked {
     pub failed: u64,
     /// The cursor stands at the newest block.
     pub caught_up: bool,
+    /// More is final than one tick settles.
+    pub more_to_settle: bool,
     pub tip: Option<Tip>,
 }
 
 impl<S: BlockSource> Watcher<S> {
     pub fn new(source: S, endpoints: Endpoints, db: Db, network: Network, settings: Settings) -> Self {
         let watch_list = WatchList::new(network.chain);
-        Watcher { source, endpoints, db, network, settings, watch_list }
+        Watcher { source, endpoints, db, network, settings, watch_list, read_width: connect::READ_BLOCKS_MAX }
     }
 
     /// One bounded step: tip, fork point, connect, settle.
@@ -110,7 +114,9 @@ impl<S: BlockSource> Watcher<S> {
             let pause = match &outcome {
                 Ok(ticked) => {
                     retry.reset();
-                    if ticked.caught_up { self.settings.poll } else { Duration::ZERO }
+                    // After a reorg too: two nodes on two branches must not be asked in a tight loop.
+                    let rests = ticked.disconnected > 0 || ticked.caught_up && !ticked.more_to_settle;
+                    if rests { self.settings.poll } else { Duration::ZERO }
                 }
                 Err(TickError::Store(StoreError::Moved { .. })) => Duration::ZERO,
                 Err(error) if error.may_pass() => retry.next_delay(random()),
@@ -152,6 +158,7 @@ impl<S: BlockSource> Watcher<S> {
         Cursor::lock(&mut tx, self.chain()).await?;
         cursors::anchor(&mut tx, self.chain(), header).await?;
         Cursor::place(&mut tx, self.chain(), &header.block).await?;
+        accounts::raise_from(&mut tx, self.chain(), header.block.number + 1).await?;
         tx.commit().await?;
         info!(chain = %self.chain(), "{} is watched from block {}", self.chain(), header.block.number + 1);
         Ok(header.block)

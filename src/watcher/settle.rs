@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use futures_util::{StreamExt, stream};
 use landfall_chain::{Block, BlockRef, BlockSource, Fate, Tip, U256};
 use tracing::{info, warn};
 
@@ -16,9 +17,12 @@ use crate::time::Timestamp;
 use crate::watcher::connect::{announce, leg_of};
 use crate::watcher::{TickError, Ticked, Watcher};
 
-/// How many deposits a tick settles at most, and how many missing ones it looks for.
+/// How many deposits a tick settles at most, in how many blocks, and how many missing ones it looks for.
 const TICK_DEPOSITS_MAX: u32 = 500;
-const TICK_MISSING_MAX: u32 = 50;
+const TICK_EVIDENCE_MAX: usize = 20;
+const TICK_MISSING_MAX: u32 = 10;
+/// How many blocks are read again at once.
+const READS_AHEAD_MAX: usize = 4;
 
 impl<S: BlockSource> Watcher<S> {
     pub(super) async fn settle(
@@ -43,8 +47,12 @@ impl<S: BlockSource> Watcher<S> {
                 by_block.entry(settleable.block.number).or_insert_with(|| (settleable.block, Vec::new()));
             deposits.push(settleable.deposit);
         }
-        for (seen_in, deposits) in by_block.into_values() {
-            if let Some(evidence) = self.evidence(&seen_in).await? {
+        ticked.more_to_settle = by_block.len() > TICK_EVIDENCE_MAX;
+        let mut reads = stream::iter(by_block.into_values().take(TICK_EVIDENCE_MAX))
+            .map(async |(seen_in, deposits)| (self.evidence(&seen_in).await, deposits))
+            .buffered(READS_AHEAD_MAX);
+        while let Some((evidence, deposits)) = reads.next().await {
+            if let Some(evidence) = evidence? {
                 self.judge(&evidence, deposits, now, ticked).await?;
             }
         }
@@ -87,7 +95,8 @@ impl<S: BlockSource> Watcher<S> {
         Ok(evidence)
     }
 
-    /// Confirms the deposits whose leg is in the final block and fails the others, in one transaction.
+    /// Confirms the deposits of a final block, in one transaction. It is the very block that they were seen in, so a
+    /// leg that is not in it now can only mean that we read it otherwise than then: no reason to fail a deposit.
     async fn judge(
         &self,
         evidence: &Block,
@@ -103,14 +112,16 @@ impl<S: BlockSource> Watcher<S> {
             return Ok(());
         }
         for deposit in deposits {
-            if self.has_leg(evidence, &deposit) {
-                self.guard_sum(&mut tx, evidence, &deposit).await?;
-                info!(chain = %self.chain(), tx = %deposit.tx.id, block = block.number, "deposit {} confirmed", deposit.id);
-                enter(&mut tx, deposit.confirm(now)?, now).await?;
-                ticked.confirmed += 1;
-            } else {
-                self.fail(&mut tx, deposit, "its block is final and does not hold it", now, ticked).await?;
+            // Settled by another process since it was listed?
+            let recorded = deposits::by_leg(&mut tx, &deposit.leg_hash).await?;
+            let Some(deposit) = recorded.filter(|recorded| recorded.status == DepositStatus::Pending) else { continue };
+            if !self.has_leg(evidence, &deposit) {
+                return Err(TickError::ReadOtherwise { chain: self.chain(), block, deposit: deposit.id });
             }
+            self.guard_sum(&mut tx, evidence, &deposit).await?;
+            info!(chain = %self.chain(), tx = %deposit.tx.id, block = block.number, "deposit {} confirmed", deposit.id);
+            enter(&mut tx, deposit.confirm(now)?, now).await?;
+            ticked.confirmed += 1;
         }
         Ok(tx.commit().await?)
     }
@@ -124,32 +135,45 @@ impl<S: BlockSource> Watcher<S> {
         ticked: &mut Ticked,
     ) -> Result<(), TickError> {
         let Missing { deposit, since } = missing;
-        let verdict = match self.source.fate(&deposit.tx, finalized).await? {
-            Fate::In(block) if block.number <= finalized.number => {
-                let evidence = self.evidence(&block).await?;
-                let without =
-                    evidence.filter(|block| block.txs.contains(&deposit.tx.id) && !self.has_leg(block, &deposit));
-                without
-                    .map(|block| format!("its transaction is in final block {} without it", block.header.block.number))
+        if self.network.asset(&deposit.asset).is_none() {
+            warn!(chain = %self.chain(), "deposit {} waits: its asset {} is no longer listed", deposit.id, deposit.asset);
+            return Ok(());
+        }
+        let fate = self.source.fate(&deposit.tx, finalized).await?;
+        let evidence = match fate {
+            Fate::In(block) if block.number <= finalized.number => self.evidence(&block).await?,
+            Fate::In(_) | Fate::Superseded(_) | Fate::Unknown => None,
+        };
+        let mut tx = self.db.begin().await?;
+        Cursor::lock(&mut tx, self.chain()).await?;
+        // Connected again meanwhile, or settled by another process? Then it is no longer missing.
+        if !deposits::is_missing(&mut tx, &deposit, finalized.number).await? {
+            return Ok(());
+        }
+        let verdict = match (fate, evidence) {
+            (Fate::In(_), Some(evidence)) => self.without(&mut tx, &evidence, &deposit).await?,
+            (Fate::In(_), None) => None,
+            (Fate::Superseded(by), _) => {
+                Some(format!("another transaction took its place by final block {}", by.number))
             }
-            Fate::In(_) => None,
-            Fate::Superseded(by) => Some(format!("another transaction took its place by final block {}", by.number)),
-            Fate::Unknown => {
+            (Fate::Unknown, _) => {
                 let gone = since.is_some_and(|since| now.since(since) >= self.settings.failed_grace);
                 gone.then(|| "its transaction stayed in no block".to_owned())
             }
         };
-        let mut tx = self.db.begin().await?;
-        Cursor::lock(&mut tx, self.chain()).await?;
-        // Connected again meanwhile? Then it is no longer missing.
-        if !deposits::is_missing(&mut tx, &deposit, finalized.number).await? {
-            return Ok(());
-        }
         match verdict {
             Some(why) => self.fail(&mut tx, deposit, &why, now, ticked).await?,
             None => deposits::set_missing_since(&mut tx, deposit.id, now).await?,
         }
         Ok(tx.commit().await?)
+    }
+
+    /// That a final block of our chain holds the deposit's transaction and not its leg.
+    async fn without(&self, tx: &mut Tx, evidence: &Block, deposit: &Deposit) -> Result<Option<String>, TickError> {
+        let block = evidence.header.block;
+        let is_ours = cursors::canonical_at(tx, self.chain(), block.number).await? == Some(block.hash);
+        let without = is_ours && evidence.txs.contains(&deposit.tx.id) && !self.has_leg(evidence, deposit);
+        Ok(without.then(|| format!("its transaction is in final block {} without it", block.number)))
     }
 
     async fn fail(
@@ -168,8 +192,8 @@ impl<S: BlockSource> Watcher<S> {
 
     fn has_leg(&self, block: &Block, deposit: &Deposit) -> bool {
         let chain_ref = &self.network.chain_ref;
-        let of_tx = block.transfers.iter().filter(|transfer| transfer.tx.id == deposit.tx.id);
-        of_tx.into_iter().any(|transfer| leg_of(chain_ref, transfer).hash() == deposit.leg_hash)
+        let mut of_tx = block.transfers.iter().filter(|transfer| transfer.tx.id == deposit.tx.id);
+        of_tx.any(|transfer| leg_of(chain_ref, transfer).hash() == deposit.leg_hash)
     }
 
     /// Per transaction, asset and recipient, what is CONFIRMED never exceeds what was paid.

@@ -383,8 +383,9 @@ async fn disconnecting_a_block_deletes_nothing_and_it_can_be_connected_again(sto
     let mut reader = store.db.read().await.unwrap();
     assert_eq!(cursors::canonical_at(&mut reader, CHAIN, 2).await.unwrap(), Some(block(2, 2).header.block.hash));
     assert_eq!(cursors::canonical_at(&mut reader, CHAIN, 4).await.unwrap(), None);
-    assert_eq!(cursors::oldest(&mut reader, CHAIN).await.unwrap(), Some(1));
-    assert_eq!(cursors::oldest(&mut reader, OTHER_CHAIN).await.unwrap(), None);
+    assert_eq!(cursors::oldest_from(&mut reader, CHAIN, 0).await.unwrap(), Some(1));
+    assert_eq!(cursors::oldest_from(&mut reader, CHAIN, 2).await.unwrap(), Some(2));
+    assert_eq!(cursors::oldest_from(&mut reader, OTHER_CHAIN, 0).await.unwrap(), None);
 }
 
 async fn two_canonical_blocks_at_one_number_are_refused(store: TestStore) {
@@ -400,7 +401,7 @@ async fn pruning_keeps_blocks_in_which_a_deposit_was_seen(store: TestStore) {
     connect(&store, &[1, 2, 3, 4].map(|number| block(number, 1))).await;
     let seen = insert(&store, deposit(1)).await;
     include(&store, &seen, &block(2, 1)).await;
-    let pruned = write(&store, async |tx| cursors::prune(tx, CHAIN, 4).await.unwrap()).await;
+    let pruned = write(&store, async |tx| cursors::prune(tx, CHAIN, 0, 4).await.unwrap()).await;
     assert_eq!(pruned, 2, "1 and 3: 2 has a deposit, 4 is not below 4");
     assert_eq!(canonical(&store, 0, 9).await, [block(4, 1), block(2, 1)].map(|block| block.header.block));
 }

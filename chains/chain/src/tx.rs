@@ -23,6 +23,9 @@ pub enum TxLife {
         /// Its nonce.
         nonce: u64,
     },
+    /// It uses up nothing: it lives and dies with its block, and nothing but its block can tell its fate.
+    /// A deposit that an OP-stack chain derives from L1, a state-sync of Polygon, a beacon withdrawal.
+    Block,
 }
 
 /// A transaction and what is needed to learn its fate.
@@ -80,13 +83,15 @@ impl fmt::Display for TxId {
 
 impl TxLife {
     const NONCE: u8 = 1;
+    const BLOCK: u8 = 2;
 
-    /// The stored form: a tag, then for `Nonce` 8 bytes of nonce (big endian) and the signer's bytes.
+    /// The stored form: a tag, then for `Nonce` 8 bytes of nonce (big endian) and the signer's bytes, for `Block` nothing.
     pub fn to_bytes(self) -> Vec<u8> {
         match self {
             TxLife::Nonce { signer, nonce } => {
                 [&[TxLife::NONCE], nonce.to_be_bytes().as_slice(), signer.as_bytes()].concat()
             }
+            TxLife::Block => vec![TxLife::BLOCK],
         }
     }
 
@@ -97,6 +102,9 @@ impl TxLife {
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, TxError> {
         let unknown = || TxError::Life(bytes.len());
         let (tag, rest) = bytes.split_first().ok_or_else(unknown)?;
+        if *tag == TxLife::BLOCK && rest.is_empty() {
+            return Ok(TxLife::Block);
+        }
         let (nonce, signer) = rest.split_first_chunk::<8>().ok_or_else(unknown)?;
         if *tag != TxLife::NONCE {
             return Err(unknown());
@@ -115,8 +123,10 @@ mod tests {
         for id in [TxId::Evm([7; 32]), TxId::Solana([9; 64])] {
             assert_eq!(TxId::from_bytes(id.as_bytes()), Ok(id));
         }
-        let life = TxLife::Nonce { signer: Address::Evm([3; 20]), nonce: u64::MAX - 1 };
-        assert_eq!(TxLife::from_bytes(&life.to_bytes()), Ok(life));
+        for life in [TxLife::Nonce { signer: Address::Evm([3; 20]), nonce: u64::MAX - 1 }, TxLife::Block] {
+            assert_eq!(TxLife::from_bytes(&life.to_bytes()), Ok(life));
+        }
+        assert_eq!(TxLife::from_bytes(&[TxLife::BLOCK, 0]), Err(TxError::Life(2)));
         assert_eq!(TxId::from_bytes(&[1; 31]), Err(TxError::IdLength(31)));
         assert_eq!(TxLife::from_bytes(&[9; 29]), Err(TxError::Life(29)));
     }

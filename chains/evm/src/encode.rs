@@ -1,12 +1,14 @@
 //! Headers, transactions and receipts as consensus encodes them: what is hashed to prove a block.
 //!
 //! Sources: the yellow paper (legacy, receipts), EIP-2718 with 2930, 1559, 4844 and 7702 (typed), and EIP-1559,
-//! 4895, 4844, 4788, 7685, 7928, 7843 (header fields, in this order at the header's end).
+//! 4895, 4844, 4788, 7685, 7928, 7843 (header fields, in this order at the header's end); the OP stack's
+//! `specs/protocol/deposits.md` and op-geth's `core/types/receipt.go` (0x7e); PIP-74 and bor's
+//! `core/types/tx_state_sync.go` (0x7f).
 //! Does not judge: a value that is wrong makes a wrong hash. Only what cannot be encoded at all is an error.
 
 use alloy::primitives::{Address, B256, keccak256};
 
-use crate::hex::Amount;
+use crate::hex::{Amount, Data};
 use crate::rlp::Rlp;
 use crate::wire::{Kind, WireAccess, WireAuthorization, WireBlock, WireLog, WireReceipt, WireTx};
 
@@ -64,7 +66,21 @@ fn header_of_later_forks<T>(block: &WireBlock<'_, T>, rlp: &mut Rlp<'_>) {
 }
 
 /// The leaf of the transactions trie, which is also what a transaction's hash is of.
-pub(crate) fn transaction(kind: Kind, tx: &WireTx<'_>, out: &mut Vec<u8>) -> Result<(), Missing> {
+/// `raw` is the encoding as a node gave it, for the one type whose content nodes do not tell otherwise.
+pub(crate) fn transaction(
+    kind: Kind,
+    tx: &WireTx<'_>,
+    raw: Option<&Data<'_>>,
+    out: &mut Vec<u8>,
+) -> Result<(), Missing> {
+    match kind {
+        Kind::Legacy | Kind::AccessList | Kind::DynamicFee | Kind::Blob | Kind::SetCode => signed(kind, tx, out),
+        Kind::Deposit => deposit(tx, out),
+        Kind::StateSync => state_sync(raw, out),
+    }
+}
+
+fn signed(kind: Kind, tx: &WireTx<'_>, out: &mut Vec<u8>) -> Result<(), Missing> {
     let fields = TxFields::of(kind, tx)?;
     let mut rlp = Rlp(out);
     if let Some(byte) = kind.byte() {
@@ -90,6 +106,36 @@ pub(crate) fn transaction(kind: Kind, tx: &WireTx<'_>, out: &mut Vec<u8>) -> Res
         }
         fields.signature.iter().for_each(|amount| rlp.amount(amount.0));
     });
+    Ok(())
+}
+
+/// A deposit of the OP stack has no signature and no nonce, but its `from` is part of it.
+fn deposit(tx: &WireTx<'_>, out: &mut Vec<u8>) -> Result<(), Missing> {
+    let source = tx.source_hash.ok_or(Missing("sourceHash"))?;
+    let mut rlp = Rlp(out);
+    rlp.raw(0x7e);
+    rlp.list(|rlp| {
+        rlp.bytes(&source.0);
+        rlp.bytes(tx.from.as_slice());
+        rlp.bytes(tx.to.as_ref().map_or(&[], |to| to.as_slice()));
+        // No mint and a mint of zero are the same, an empty string.
+        rlp.amount(tx.mint.map_or_else(Default::default, |mint| mint.0));
+        rlp.amount(tx.value.0);
+        rlp.number(tx.gas.0);
+        rlp.number(u64::from(tx.is_system_tx == Some(true) || tx.is_system_transaction == Some(true)));
+        rlp.data(&tx.input);
+    });
+    Ok(())
+}
+
+/// 0x7f and a list of [id, contract, data, L1 transaction hash], taken as it is: its hash and the root convict it.
+/// Its type must be looked at, though: under this name a node could hide a transaction that pays somebody.
+fn state_sync(raw: Option<&Data<'_>>, out: &mut Vec<u8>) -> Result<(), Missing> {
+    let raw = raw.ok_or(Missing("its encoding"))?;
+    if raw.first_byte() != Some(0x7f) {
+        return Err(Missing("the 0x7f in front of its encoding"));
+    }
+    raw.append_to(out);
     Ok(())
 }
 
@@ -169,6 +215,12 @@ pub(crate) fn receipt(kind: Kind, receipt: &WireReceipt<'_>, out: &mut Vec<u8>) 
         rlp.number(receipt.cumulative_gas_used.0);
         rlp.data(&receipt.logs_bloom);
         rlp.list(|rlp| receipt.logs.iter().for_each(|entry| log(entry, rlp)));
+        // From Regolith to Canyon op-geth computed the root without the nonce that its receipts have
+        // (`EncodeIndex`); the version, which is new in Canyon, says that both are in the root.
+        if let (Kind::Deposit, Some(version)) = (kind, receipt.deposit_receipt_version) {
+            receipt.deposit_nonce.iter().for_each(|nonce| rlp.number(nonce.0));
+            rlp.number(version.0);
+        }
     });
     Ok(())
 }

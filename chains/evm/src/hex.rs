@@ -69,6 +69,10 @@ impl<'a> Data<'a> {
         self.0.len() / 2
     }
 
+    pub(crate) fn first_byte(&self) -> Option<u8> {
+        u8::from_str_radix(self.0.get(..2)?, 16).ok()
+    }
+
     /// Adds the bytes to `out`.
     pub(crate) fn append_to(&self, out: &mut Vec<u8>) {
         let start = out.len();

@@ -6,7 +6,8 @@
 //! - `rpc`: JSON-RPC batches over HTTP, and what of a failure may be told
 //! - `wire`, `hex`: the answers as borrowed structs that hold only what is needed
 //! - `proof`, `encode`, `rlp`: header hash, transactions root and receipts root, recomputed
-//! - `legs`: the creditable movements of a proved block
+//! - `stack`, `polygon`: what a network is beside an EVM chain, and what Polygon puts into answers
+//! - `legs`, `withdrawals`: the creditable movements of a proved block
 //! - [`error`]: what can go wrong; transient or permanent is decided there and nowhere else
 //!
 //! Promises: no block leaves this crate unproved; no secret of a URL leaves it at all; bad input never panics.
@@ -19,11 +20,14 @@ pub mod source;
 mod encode;
 mod hex;
 mod legs;
+mod polygon;
 mod pool;
 mod proof;
 mod rlp;
 mod rpc;
+mod stack;
 mod wire;
+mod withdrawals;
 
 pub use error::EvmError;
 pub use networks::{network, networks};

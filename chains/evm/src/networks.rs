@@ -7,6 +7,8 @@
 use landfall_chain::{Address, Asset, AssetId, Chain, Family, Finality, Network};
 use serde::Deserialize;
 
+use crate::stack::Stack;
+
 const FILES: [&str; 8] = [
     include_str!("../networks/ethereum_mainnet.toml"),
     include_str!("../networks/polygon_mainnet.toml"),
@@ -20,12 +22,21 @@ const FILES: [&str; 8] = [
 
 /// The embedded networks, in the order of the interface.
 pub fn networks() -> Vec<Network> {
-    FILES.into_iter().map(|text| parse(text).expect("embedded, and every file is parsed by a test")).collect()
+    facts().map(|(network, _)| network).collect()
 }
 
 /// The embedded network of `chain`; `None` for a chain of another family.
 pub fn network(chain: Chain) -> Option<Network> {
     networks().into_iter().find(|network| network.chain == chain)
+}
+
+/// What the embedded network of `chain` is beside an EVM chain.
+pub(crate) fn stack(chain: Chain) -> Stack {
+    facts().find(|(network, _)| network.chain == chain).map_or_else(Stack::default, |(_, stack)| stack)
+}
+
+fn facts() -> impl Iterator<Item = (Network, Stack)> {
+    FILES.into_iter().map(|text| parse(text).expect("embedded, and every file is parsed by a test"))
 }
 
 #[derive(Deserialize)]
@@ -34,6 +45,8 @@ struct File {
     chain: Chain,
     chain_id: u64,
     block_time_ms: u64,
+    #[serde(default)]
+    stack: Stack,
     finality: Rule,
     confirmations: Option<u64>,
     native: Currency,
@@ -74,7 +87,7 @@ enum FileError {
     Contract { contract: String, reason: String },
 }
 
-fn parse(text: &str) -> Result<Network, FileError> {
+fn parse(text: &str) -> Result<(Network, Stack), FileError> {
     let file: File = toml::from_str(text)?;
     let finality = finality(&file.finality, file.confirmations)?;
     let native = Asset { id: AssetId::Native, symbol: file.native.symbol, decimals: file.native.decimals };
@@ -82,13 +95,14 @@ fn parse(text: &str) -> Result<Network, FileError> {
     for token in file.assets {
         assets.push(Asset { id: contract(&token.contract)?, symbol: token.symbol, decimals: token.decimals });
     }
-    Ok(Network {
+    let network = Network {
         chain: file.chain,
         chain_ref: format!("eip155:{}", file.chain_id),
         block_time_ms: file.block_time_ms,
         finality,
         assets,
-    })
+    };
+    Ok((network, file.stack))
 }
 
 fn finality(rule: &Rule, count: Option<u64>) -> Result<Finality, FileError> {
@@ -142,7 +156,7 @@ mod tests {
         for chain in Chain::ALL.into_iter().filter(|chain| chain.family() == Family::Evm) {
             let path = format!("{}/networks/{}.toml", env!("CARGO_MANIFEST_DIR"), chain.name().to_lowercase());
             let text = std::fs::read_to_string(path).unwrap();
-            assert_eq!(Some(parse(&text).unwrap()), network(chain));
+            assert_eq!(parse(&text).unwrap(), (network(chain).unwrap(), stack(chain)));
         }
     }
 
@@ -155,12 +169,21 @@ mod tests {
     }
 
     #[test]
+    fn the_stacks_are_those_of_the_networks() {
+        use Stack::{Ethereum, Op, Polygon};
+        let stacks: Vec<Stack> = networks().into_iter().map(|network| stack(network.chain)).collect();
+        assert_eq!(stacks, [Ethereum, Polygon, Ethereum, Op, Op, Op, Op, Polygon]);
+        let unknown = FILES[0].replace("finality =", "stack = \"arbitrum\"\nfinality =");
+        assert!(parse(&unknown).is_err());
+    }
+
+    #[test]
     fn a_file_with_a_doubtful_fact_is_refused() {
         let good = FILES[0];
         let finality = "finality = \"finalized\"";
         let confirmations = good.replace(finality, "finality = \"confirmations\"\nconfirmations = 12");
-        assert_eq!(parse(&confirmations).unwrap().finality, Finality::Confirmations(12));
-        assert_eq!(parse(&good.replace(finality, "finality = \"safe\"")).unwrap().finality, Finality::Safe);
+        assert_eq!(parse(&confirmations).unwrap().0.finality, Finality::Confirmations(12));
+        assert_eq!(parse(&good.replace(finality, "finality = \"safe\"")).unwrap().0.finality, Finality::Safe);
         for (from, to) in [
             (finality, "finality = \"confirmations\""),
             (finality, "finality = \"finalized\"\nconfirmations = 12"),

@@ -1,12 +1,13 @@
 //! Whether a block is what its hash says: the heart of this crate.
 //!
 //! Proved by recomputing: the header's hash; each transaction's hash and the transactions root over them; the
-//! receipts root. So number, parent, time, every transaction's recipient, value and nonce, and every receipt's
-//! status and logs are what the chain committed to. Checked besides: receipts stand at their transactions, logs in
-//! their block, log indexes without a gap.
+//! receipts root; the withdrawals root. So number, parent, time, every transaction's recipient, value and nonce,
+//! every receipt's status and logs, and every withdrawal are what the chain committed to. Checked besides: receipts
+//! stand at their transactions, logs in their block, log indexes without a gap.
 //! Not proved: that the block is canonical (parent links and the tip tell), and a transaction's `from`, which is in
 //! no root but only in the signature. It is used for a leg's sender, to skip payments to oneself, and for the
-//! nonce's owner; recovering it would cost an elliptic-curve operation for every transaction.
+//! nonce's owner; recovering it would cost an elliptic-curve operation for every transaction. Of a 0x7e transaction
+//! `from` is proved and the nonce is not; of a 0x7f one nothing is but its hash.
 
 use alloy::consensus::proofs::ordered_trie_root_with_encoder;
 use alloy::primitives::{B256, keccak256};
@@ -14,8 +15,10 @@ use landfall_chain::{BlockHash, BlockRef, Header};
 
 use crate::encode::{self, Missing};
 use crate::error::Check;
-use crate::hex::Quantity;
+use crate::hex::Data;
+use crate::stack::Stack;
 use crate::wire::{Kind, WireBlock, WireReceipt, WireTx};
+use crate::withdrawals;
 
 /// Why a block is not accepted.
 #[derive(Debug, PartialEq, Eq)]
@@ -44,9 +47,15 @@ pub(crate) fn header<T>(block: &WireBlock<'_, T>) -> Result<Header, Refusal> {
     })
 }
 
-/// The transactions of a block whose header is proved.
-pub(crate) fn transactions(block: &WireBlock<'_, Vec<WireTx<'_>>>) -> Result<(), Refusal> {
-    let leaves = Leaves::encode("a transaction", &block.transactions, |tx| tx.kind, encode::transaction)?;
+/// The transactions of a block whose header is proved. `raw` is the encoding of the 0x7f one, where there is one.
+pub(crate) fn transactions(
+    stack: Stack,
+    block: &WireBlock<'_, Vec<WireTx<'_>>>,
+    raw: Option<&Data<'_>>,
+) -> Result<(), Refusal> {
+    let encode = |kind, tx: &WireTx<'_>, out: &mut Vec<u8>| encode::transaction(kind, tx, raw, out);
+    let kind = |tx: &WireTx<'_>| Kind::parse(tx.kind, stack);
+    let leaves = Leaves::encode("a transaction", &block.transactions, kind, encode)?;
     let hashes = leaves.iter().map(keccak256);
     if let Some(index) = block.transactions.iter().zip(hashes).position(|(tx, hash)| tx.hash != hash) {
         return Err(Refusal::Unproved(Check::TransactionHash(index)));
@@ -58,17 +67,27 @@ pub(crate) fn transactions(block: &WireBlock<'_, Vec<WireTx<'_>>>) -> Result<(),
 }
 
 /// The receipts of a block whose transactions are proved.
-pub(crate) fn receipts(block: &WireBlock<'_, Vec<WireTx<'_>>>, receipts: &[WireReceipt<'_>]) -> Result<(), Refusal> {
+pub(crate) fn receipts(
+    stack: Stack,
+    block: &WireBlock<'_, Vec<WireTx<'_>>>,
+    receipts: &[WireReceipt<'_>],
+) -> Result<(), Refusal> {
     let count = block.transactions.len();
     if receipts.len() != count {
         return Err(Refusal::Unproved(Check::ReceiptCount { transactions: count, receipts: receipts.len() }));
     }
     places(block, receipts)?;
-    let leaves = Leaves::encode("a receipt", receipts, |receipt| receipt.kind, encode::receipt)?;
+    let kind = |receipt: &WireReceipt<'_>| Kind::parse(receipt.kind, stack);
+    let leaves = Leaves::encode("a receipt", receipts, kind, encode::receipt)?;
     if leaves.root() != block.receipts_root {
         return Err(Refusal::Unproved(Check::ReceiptsRoot));
     }
     Ok(())
+}
+
+/// The withdrawals of a block whose header is proved.
+pub(crate) fn withdrawals<T>(stack: Stack, block: &WireBlock<'_, T>) -> Result<(), Refusal> {
+    if withdrawals::are_proved(stack, block) { Ok(()) } else { Err(Refusal::Unproved(Check::WithdrawalsRoot)) }
 }
 
 /// That each receipt is of the transaction at its place, and each log of this block, with indexes from 0 on.
@@ -101,12 +120,12 @@ impl Leaves {
     fn encode<T>(
         what: &'static str,
         items: &[T],
-        kind: impl Fn(&T) -> Option<Quantity>,
+        kind: impl Fn(&T) -> Result<Kind, u64>,
         encode: impl Fn(Kind, &T, &mut Vec<u8>) -> Result<(), Missing>,
     ) -> Result<Self, Refusal> {
         let mut leaves = Leaves { bytes: Vec::new(), ends: Vec::with_capacity(items.len()) };
         for (index, item) in items.iter().enumerate() {
-            let kind = Kind::parse(kind(item)).map_err(|kind| Refusal::Unknown { what, kind })?;
+            let kind = kind(item).map_err(|kind| Refusal::Unknown { what, kind })?;
             encode(kind, item, &mut leaves.bytes).map_err(|missing| Refusal::Incomplete { what, index, missing })?;
             leaves.ends.push(leaves.bytes.len());
         }

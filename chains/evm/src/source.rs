@@ -17,16 +17,21 @@ use serde_json::value::RawValue;
 use url::Url;
 
 use crate::error::EvmError;
-use crate::hex::Quantity;
+use crate::hex::{Data, Quantity};
 use crate::legs::{self, Listed};
+use crate::networks;
+use crate::polygon;
 use crate::pool::{Endpoint, Pool};
 use crate::proof::{self, Refusal};
 use crate::rpc::{Answer, Call, NodeError};
+use crate::stack::Stack;
 use crate::wire::{Kind, WireBlock, WirePlace, WireReceipt, WireTx, WireTypes};
+use crate::withdrawals;
 
 const BY_NUMBER: &str = "eth_getBlockByNumber";
 const RECEIPTS: &str = "eth_getBlockReceipts";
 const RECEIPT: &str = "eth_getTransactionReceipt";
+const RAW_TX: &str = "eth_getRawTransactionByBlockHashAndIndex";
 const NONCE: &str = "eth_getTransactionCount";
 
 /// Besu's and EIP-1474's code for a block that a tag does not name yet.
@@ -34,6 +39,8 @@ const UNKNOWN_BLOCK: i64 = -39_001;
 
 /// geth's `--rpc.batch-request-limit`. What is asked for beyond it does not come back.
 const BATCH_MAX: usize = 1000;
+/// A block may need two more calls: its receipts, and on Polygon the encoding of a transaction.
+const BLOCKS_MAX: usize = BATCH_MAX / 2;
 
 type HeaderOnly<'a> = WireBlock<'a, IgnoredAny>;
 type FullBlock<'a> = WireBlock<'a, Vec<WireTx<'a>>>;
@@ -42,6 +49,7 @@ type FullBlock<'a> = WireBlock<'a, Vec<WireTx<'a>>>;
 #[derive(Debug)]
 pub struct EvmSource {
     finality: Finality,
+    stack: Stack,
     listed: Listed,
     pool: Pool,
 }
@@ -60,6 +68,7 @@ impl EvmSource {
         let chain_id = chain_id.ok_or_else(|| EvmError::ChainRef { chain, chain_ref: network.chain_ref.clone() })?;
         Ok(EvmSource {
             finality: network.finality,
+            stack: networks::stack(chain),
             listed: Listed::of(&network),
             pool: Pool::new(chain, chain_id, rpc_urls)?,
         })
@@ -108,56 +117,73 @@ impl EvmSource {
     }
 
     async fn read_blocks(&self, endpoint: &Endpoint, range: RangeInclusive<u64>) -> Result<Vec<Block>, EvmError> {
-        let calls = by_number(range.clone(), true);
+        let calls = by_number(range.clone().take(BLOCKS_MAX), true);
         let answers = endpoint.ask_all(&calls).await?;
-        let mut proved: Vec<(Header, FullBlock<'_>)> = Vec::with_capacity(answers.len());
+        let mut linked: Vec<(Header, FullBlock<'_>)> = Vec::with_capacity(answers.len());
         for (number, answer) in range.zip(&answers) {
-            let Some(block) = full_block(endpoint, answer)? else { break };
+            let Some(mut block) = full_block(endpoint, self.stack, answer)? else { break };
             let header = proved_header(endpoint, number, &block)?;
             // The node changed its mind between two answers: what is up to here holds, the rest is read again.
-            if proved.last().is_some_and(|(parent, _)| parent.block != header.parent) {
+            if linked.last().is_some_and(|(parent, _)| parent.block != header.parent) {
                 break;
             }
-            proof::transactions(&block).map_err(|refusal| refused(endpoint, header.block, BY_NUMBER, &refusal))?;
-            proved.push((header, block));
+            polygon::set_aside_tx(self.stack, &mut block);
+            linked.push((header, block));
         }
-        let calls: Vec<Call> =
-            proved.iter().filter(|(_, block)| !block.transactions.is_empty()).map(receipts).collect();
+        let calls: Vec<Call> = linked.iter().flat_map(|(header, block)| self.content(header, block)).collect();
         let answers = endpoint.ask_all(&calls).await?;
-        let mut answers = answers.iter();
-        let mut blocks = Vec::with_capacity(proved.len());
-        for (header, block) in &proved {
-            // A block without transactions has no receipts to ask for, and its receipts root says so.
-            let answer = if block.transactions.is_empty() { None } else { answers.next() };
-            blocks.push(self.block(endpoint, *header, block, answer.map(|answer| &**answer))?);
+        let mut answers = answers.iter().map(|answer| &**answer);
+        let mut blocks = Vec::with_capacity(linked.len());
+        for (header, block) in &linked {
+            let answers = self.content(header, block).into_iter().zip(answers.by_ref());
+            blocks.push(self.block(endpoint, *header, block, answers)?);
             // Proving is work for the processor: others may have a turn between two blocks.
             tokio::task::yield_now().await;
         }
         Ok(blocks)
     }
 
-    /// The block with its legs, when its receipts are proved too.
-    fn block(
+    /// What must be asked to prove the content of a block. By hash: of the block that was read, not of its successor
+    /// at the same number. A block without transactions has no receipts to ask for, and its receipts root says so.
+    fn content(&self, header: &Header, block: &FullBlock<'_>) -> Vec<Call> {
+        let hash = header.block.hash.to_string();
+        let raw = polygon::state_sync(self.stack, block);
+        let raw = raw.map(|index| Call { method: RAW_TX, params: json!([hash, format!("{index:#x}")]) });
+        let receipts = (!block.transactions.is_empty()).then(|| Call { method: RECEIPTS, params: json!([hash]) });
+        receipts.into_iter().chain(raw).collect()
+    }
+
+    /// The block with its legs, when its content is proved too.
+    fn block<'a>(
         &self,
         endpoint: &Endpoint,
         header: Header,
         block: &FullBlock<'_>,
-        answer: Option<&RawValue>,
+        answers: impl Iterator<Item = (Call, &'a RawValue)>,
     ) -> Result<Block, EvmError> {
-        let receipts: Option<Vec<WireReceipt<'_>>> = match answer {
-            Some(answer) => endpoint.parse(RECEIPTS, answer)?,
-            None => Some(Vec::new()),
-        };
-        let Some(receipts) = receipts.filter(|receipts| receipts.is_empty() == block.transactions.is_empty()) else {
+        let (mut receipts, mut raw): (Option<Vec<WireReceipt<'_>>>, Option<Data<'_>>) = (None, None);
+        for (call, answer) in answers {
+            match call.method {
+                RECEIPTS => receipts = endpoint.parse(RECEIPTS, answer)?,
+                _ => raw = endpoint.parse(RAW_TX, answer)?,
+            }
+        }
+        let mut receipts = receipts.unwrap_or_default();
+        polygon::set_aside_receipt(self.stack, block, &mut receipts);
+        if receipts.is_empty() && !block.transactions.is_empty() {
             let count = block.transactions.len();
             let reason = format!("no receipts for block {} with {count} transactions", header.block);
             return Err(endpoint.unusable(RECEIPTS, &reason));
-        };
-        proof::receipts(block, &receipts).map_err(|refusal| refused(endpoint, header.block, RECEIPTS, &refusal))?;
+        }
+        let refused = |method| move |refusal| refused(endpoint, header.block, method, &refusal);
+        proof::transactions(self.stack, block, raw.as_ref()).map_err(refused(BY_NUMBER))?;
+        proof::withdrawals(self.stack, block).map_err(refused(BY_NUMBER))?;
+        proof::receipts(self.stack, block, &receipts).map_err(refused(RECEIPTS))?;
+        let withdrawals = withdrawals::of_block(self.stack, block).iter().map(withdrawals::id);
         Ok(Block {
             header,
-            txs: block.transactions.iter().map(|tx| TxId::Evm(tx.hash.0)).collect(),
-            transfers: legs::of_block(block, &receipts, &self.listed),
+            txs: block.transactions.iter().map(|tx| TxId::Evm(tx.hash.0)).chain(withdrawals).collect(),
+            transfers: legs::of_block(self.stack, block, &receipts, &self.listed),
             proof: Proof::Roots,
         })
     }
@@ -190,7 +216,7 @@ impl BlockSource for EvmSource {
 }
 
 async fn read_headers(endpoint: &Endpoint, range: RangeInclusive<u64>) -> Result<Vec<Header>, EvmError> {
-    let answers = endpoint.ask_all(&by_number(range.clone(), false)).await?;
+    let answers = endpoint.ask_all(&by_number(range.clone().take(BATCH_MAX), false)).await?;
     let mut headers: Vec<Header> = Vec::with_capacity(answers.len());
     for (number, answer) in range.zip(&answers) {
         let Some(block) = endpoint.parse::<Option<HeaderOnly<'_>>>(BY_NUMBER, answer)? else { break };
@@ -205,25 +231,35 @@ async fn read_headers(endpoint: &Endpoint, range: RangeInclusive<u64>) -> Result
 
 /// One request for both questions, so that one node answers them at one time.
 async fn read_fate(endpoint: &Endpoint, tx: &TxRef, at: &BlockRef) -> Result<Fate, EvmError> {
-    let TxLife::Nonce { signer, nonce } = tx.life;
-    let (TxId::Evm(_), Address::Evm(_)) = (tx.id, signer) else {
-        return Err(EvmError::Foreign { chain: endpoint.chain, what: format!("transaction {}", tx.id) });
-    };
-    // By hash (EIP-1898): by number, a node on another branch would answer for its own block.
-    let block = json!({ "blockHash": at.hash.to_string(), "requireCanonical": true });
+    let foreign = || EvmError::Foreign { chain: endpoint.chain, what: format!("transaction {}", tx.id) };
+    let TxId::Evm(_) = tx.id else { return Err(foreign()) };
     let place = Call { method: RECEIPT, params: json!([tx.id.to_string()]) };
-    let used = Call { method: NONCE, params: json!([signer.to_string(), block]) };
-    let mut answers = endpoint.ask(&[place, used]).await?.into_iter();
-    let (Some(place), Some(used)) = (answers.next(), answers.next()) else {
-        return Err(endpoint.unusable(RECEIPT, "no answer"));
+    let used = match tx.life {
+        TxLife::Nonce { signer: signer @ Address::Evm(_), nonce } => Some((nonces(&signer, at), nonce)),
+        TxLife::Nonce { signer: Address::Solana(_), .. } => return Err(foreign()),
+        // Nothing can take its place. A withdrawal's id is no hash that a node knows: it is never found.
+        TxLife::Block => None,
     };
+    let (used, nonce) = used.unzip();
+    let calls: Vec<Call> = std::iter::once(place).chain(used).collect();
+    let mut answers = endpoint.ask(&calls).await?.into_iter();
+    let place = answers.next().ok_or_else(|| endpoint.unusable(RECEIPT, "no answer"))?;
     let place = place.map_err(|error| endpoint.refused(RECEIPT, &error))?;
     if let Some(place) = endpoint.parse::<Option<WirePlace>>(RECEIPT, &place)? {
         return Ok(Fate::In(BlockRef { number: place.block_number.0, hash: BlockHash(place.block_hash.0) }));
     }
+    let Some(nonce) = nonce else { return Ok(Fate::Unknown) };
+    let used = answers.next().ok_or_else(|| endpoint.unusable(NONCE, "no answer"))?;
     let used = used.map_err(|error| endpoint.refused(NONCE, &error))?;
     let used: Quantity = endpoint.parse(NONCE, &used)?;
     Ok(if used.0 > nonce { Fate::Superseded(*at) } else { Fate::Unknown })
+}
+
+/// How many nonces `signer` had used at `at`. By hash (EIP-1898): by number, a node on another branch would answer
+/// for its own block.
+fn nonces(signer: &Address, at: &BlockRef) -> Call {
+    let block = json!({ "blockHash": at.hash.to_string(), "requireCanonical": true });
+    Call { method: NONCE, params: json!([signer.to_string(), block]) }
 }
 
 /// With 12 and a newest block 100: block 88.
@@ -253,11 +289,11 @@ fn header_of(endpoint: &Endpoint, answer: &RawValue) -> Result<Option<Header>, E
     block.map(|block| proved_header(endpoint, block.number.0, &block)).transpose()
 }
 
-fn full_block<'a>(endpoint: &Endpoint, answer: &'a RawValue) -> Result<Option<FullBlock<'a>>, EvmError> {
+fn full_block<'a>(endpoint: &Endpoint, stack: Stack, answer: &'a RawValue) -> Result<Option<FullBlock<'a>>, EvmError> {
     endpoint.parse(BY_NUMBER, answer).map_err(|error| {
         // A type of the future may lack what every type has today: then it is no malformed answer.
         let Ok(types) = endpoint.parse::<WireTypes>(BY_NUMBER, answer) else { return error };
-        let unknown = types.transactions.iter().find_map(|tx| Kind::parse(tx.kind).err());
+        let unknown = types.transactions.iter().find_map(|tx| Kind::parse(tx.kind, stack).err());
         let block = BlockRef { number: types.number.0, hash: BlockHash(types.hash.0) };
         let newer = |kind| EvmError::UpgradeNeeded { chain: endpoint.chain, block, what: "a transaction", kind };
         unknown.map_or(error, newer)
@@ -284,12 +320,6 @@ fn refused(endpoint: &Endpoint, block: BlockRef, method: &'static str, refusal: 
     }
 }
 
-fn by_number(range: RangeInclusive<u64>, full: bool) -> Vec<Call> {
-    let call = |number| Call { method: BY_NUMBER, params: json!([format!("{number:#x}"), full]) };
-    range.take(BATCH_MAX).map(call).collect()
-}
-
-/// By hash: what is asked for is the block that was read, not its successor at the same number.
-fn receipts((header, _): &(Header, FullBlock<'_>)) -> Call {
-    Call { method: RECEIPTS, params: json!([header.block.hash.to_string()]) }
+fn by_number(numbers: impl Iterator<Item = u64>, full: bool) -> Vec<Call> {
+    numbers.map(|number| Call { method: BY_NUMBER, params: json!([format!("{number:#x}"), full]) }).collect()
 }

@@ -8,6 +8,7 @@ use alloy::primitives::{Address, B256};
 use serde::Deserialize;
 
 use crate::hex::{Amount, Data, Quantity};
+use crate::stack::Stack;
 
 /// A block's header, and its transactions as `T`: all of them, or `IgnoredAny`.
 #[derive(Deserialize)]
@@ -46,9 +47,11 @@ pub(crate) struct WireBlock<'a, T> {
     pub(crate) block_access_list_hash: Option<B256>,
     pub(crate) slot_number: Option<Quantity>,
     pub(crate) transactions: T,
+    /// The body's part of Shanghai.
+    pub(crate) withdrawals: Option<Vec<WireWithdrawal>>,
 }
 
-/// A transaction of any type up to 0x04.
+/// A transaction of any type up to 0x04, of 0x7e and of 0x7f.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WireTx<'a> {
@@ -72,6 +75,13 @@ pub(crate) struct WireTx<'a> {
     pub(crate) blob_versioned_hashes: Option<Vec<B256>>,
     pub(crate) access_list: Option<Vec<WireAccess>>,
     pub(crate) authorization_list: Option<Vec<WireAuthorization>>,
+    /// Of an OP-stack deposit, whose `nonce` is in no root: op-geth takes it from the receipt.
+    pub(crate) source_hash: Option<B256>,
+    /// Nodes leave it out or write null where nothing is minted.
+    pub(crate) mint: Option<Amount>,
+    /// op-geth writes the first, and only when it is true; the deposit's specification names the second.
+    pub(crate) is_system_tx: Option<bool>,
+    pub(crate) is_system_transaction: Option<bool>,
     /// The recovery id of a legacy transaction, with the chain id in it since EIP-155.
     pub(crate) v: Option<Amount>,
     /// The recovery id of every other type; nodes of before 2023 write it in `v` only.
@@ -98,7 +108,19 @@ pub(crate) struct WireAuthorization {
     pub(crate) s: Amount,
 }
 
-/// A receipt of any type up to 0x04.
+/// A beacon withdrawal (EIP-4895).
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WireWithdrawal {
+    /// Counts all withdrawals of the chain.
+    pub(crate) index: Quantity,
+    pub(crate) validator_index: Quantity,
+    pub(crate) address: Address,
+    /// In gwei.
+    pub(crate) amount: Quantity,
+}
+
+/// A receipt of any type up to 0x04, of 0x7e and of 0x7f.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WireReceipt<'a> {
@@ -117,6 +139,10 @@ pub(crate) struct WireReceipt<'a> {
     pub(crate) logs_bloom: Data<'a>,
     #[serde(borrow)]
     pub(crate) logs: Vec<WireLog<'a>>,
+    /// Of an OP-stack deposit: the nonce that its sender had, since Regolith.
+    pub(crate) deposit_nonce: Option<Quantity>,
+    /// Since Canyon: that both stand in the receipts root.
+    pub(crate) deposit_receipt_version: Option<Quantity>,
 }
 
 #[derive(Deserialize)]
@@ -160,18 +186,24 @@ pub(crate) enum Kind {
     DynamicFee,
     Blob,
     SetCode,
+    /// Derived from L1 by an OP-stack chain.
+    Deposit,
+    /// Derived from L1 by Polygon (PIP-74).
+    StateSync,
 }
 
 impl Kind {
-    /// From the `type` of a transaction or receipt; what is unknown comes back.
-    pub(crate) fn parse(kind: Option<Quantity>) -> Result<Self, u64> {
-        match kind.map_or(0, |kind| kind.0) {
-            0 => Ok(Kind::Legacy),
-            1 => Ok(Kind::AccessList),
-            2 => Ok(Kind::DynamicFee),
-            3 => Ok(Kind::Blob),
-            4 => Ok(Kind::SetCode),
-            unknown => Err(unknown),
+    /// From the `type` of a transaction or receipt on a chain of this stack; what is unknown there comes back.
+    pub(crate) fn parse(kind: Option<Quantity>, stack: Stack) -> Result<Self, u64> {
+        match (kind.map_or(0, |kind| kind.0), stack) {
+            (0, _) => Ok(Kind::Legacy),
+            (1, _) => Ok(Kind::AccessList),
+            (2, _) => Ok(Kind::DynamicFee),
+            (3, _) => Ok(Kind::Blob),
+            (4, _) => Ok(Kind::SetCode),
+            (0x7e, Stack::Op) => Ok(Kind::Deposit),
+            (0x7f, Stack::Polygon) => Ok(Kind::StateSync),
+            (unknown, _) => Err(unknown),
         }
     }
 
@@ -183,6 +215,8 @@ impl Kind {
             Kind::DynamicFee => Some(2),
             Kind::Blob => Some(3),
             Kind::SetCode => Some(4),
+            Kind::Deposit => Some(0x7e),
+            Kind::StateSync => Some(0x7f),
         }
     }
 }

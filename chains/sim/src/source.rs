@@ -42,11 +42,11 @@ impl BlockSource for SimChain {
         if let Some(block) = known.iter().find(|block| block.txs.iter().any(|mined| mined.tx.id == tx.id)) {
             return Ok(Fate::In(block.header.block));
         }
-        let TxLife::Nonce { signer, nonce } = tx.life;
+        let TxLife::Nonce { signer, nonce } = tx.life else { return Ok(Fate::Unknown) };
         let used_up = known.iter().take_while(|block| block.header.block.number <= at.number).any(|block| {
-            block.txs.iter().any(|mined| {
-                let TxLife::Nonce { signer: other, nonce: used } = mined.tx.life;
-                other == signer && used >= nonce
+            block.txs.iter().any(|mined| match mined.tx.life {
+                TxLife::Nonce { signer: other, nonce: used } => other == signer && used >= nonce,
+                TxLife::Block => false,
             })
         });
         Ok(if used_up { Fate::Superseded(*at) } else { Fate::Unknown })

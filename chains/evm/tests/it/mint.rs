@@ -3,8 +3,8 @@
 
 use alloy::consensus::proofs::{calculate_receipt_root, calculate_transaction_root};
 use alloy::consensus::{
-    Header, Receipt, ReceiptEnvelope, SignableTransaction, TxEip1559, TxEip2930, TxEip4844, TxEip7702, TxEnvelope,
-    TxLegacy, TxReceipt, TxType,
+    EMPTY_ROOT_HASH, Header, Receipt, ReceiptEnvelope, SignableTransaction, TxEip1559, TxEip2930, TxEip4844, TxEip7702,
+    TxEnvelope, TxLegacy, TxReceipt, TxType,
 };
 use alloy::eips::eip2930::{AccessList, AccessListItem};
 use alloy::eips::eip7702::{Authorization, SignedAuthorization};
@@ -74,7 +74,7 @@ pub(crate) fn block(number: u64, parent: B256, txs: &[Tx]) -> (Value, Value) {
         receipts_root: calculate_receipt_root(&receipts),
         extra_data: Bytes::from_static(b"landfall"),
         base_fee_per_gas: Some(7),
-        withdrawals_root: Some(B256::repeat_byte(2)),
+        withdrawals_root: Some(EMPTY_ROOT_HASH),
         blob_gas_used: Some(0),
         excess_blob_gas: Some(131_072),
         parent_beacon_block_root: Some(B256::repeat_byte(3)),
@@ -84,6 +84,7 @@ pub(crate) fn block(number: u64, parent: B256, txs: &[Tx]) -> (Value, Value) {
     let hash = header.hash_slow();
     let mut block = serde_json::to_value(&header).unwrap();
     block["hash"] = json!(hash);
+    block["withdrawals"] = json!([]);
     block["transactions"] = envelopes.iter().zip(txs).map(|(envelope, tx)| tx_json(envelope, tx)).collect();
     let mut next_log = 0_u64;
     let receipts = txs.iter().zip(&envelopes).zip(&receipts).enumerate();

@@ -88,14 +88,13 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Ethereum mainnet with one recorded block.
-    pub(crate) fn recorded(number: u64) -> Ledger {
+    /// A chain with one block of `testdata`, for example `("eth_mainnet", 468_179)`.
+    pub(crate) fn recorded(chain: Chain, prefix: &str, number: u64) -> Ledger {
         let read = |part: &str| {
-            let path = format!("{}/testdata/eth_mainnet_{number}_{part}.json", env!("CARGO_MANIFEST_DIR"));
+            let path = format!("{}/testdata/{prefix}_{number}_{part}.json", env!("CARGO_MANIFEST_DIR"));
             serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
         };
-        let blocks = BTreeMap::from([(number, (read("block"), read("receipts")))]);
-        Ledger { chain_id: 1, blocks, finalized: None }
+        Ledger { chain_id: chain_id(chain), ..Ledger::of([(read("block"), read("receipts"))]) }
     }
 
     /// Ethereum mainnet with these blocks.
@@ -128,6 +127,11 @@ impl Ledger {
         let found = self.blocks.values().find(|(block, _)| block["hash"] == hash);
         found.map_or(Value::Null, |(_, receipts)| receipts.clone())
     }
+}
+
+/// What the node of this chain tells as its id.
+pub(crate) fn chain_id(chain: Chain) -> u64 {
+    network(chain).unwrap().chain_ref["eip155:".len()..].parse().unwrap()
 }
 
 pub(crate) fn mainnet() -> Network {

@@ -223,8 +223,29 @@ async fn a_transaction_is_in_a_block_or_superseded_or_unknown() {
             Err(error) => assert!(expected.is_none() && error.kind == SourceErrorKind::Transient, "{error}"),
         }
     }
+    let solana = ChainAddress::Solana([1; 32]);
+    let foreign_life = TxRef { life: TxLife::Nonce { signer: solana, nonce: 3 }, ..tx };
     let foreign = TxRef { id: TxId::Solana([1; 64]), ..tx };
     let node = Node::start(|method, params| ledger().answer(method, params)).await;
-    let error = node.source(mainnet()).fate(&foreign, &at).await.unwrap_err();
-    assert_eq!(error.kind, SourceErrorKind::Permanent);
+    for foreign in [foreign, foreign_life] {
+        let error = node.source(mainnet()).fate(&foreign, &at).await.unwrap_err();
+        assert_eq!(error.kind, SourceErrorKind::Permanent);
+    }
+}
+
+#[tokio::test]
+async fn what_lives_with_its_block_is_in_a_block_or_unknown_and_never_superseded() {
+    let block = BlockRef { number: 5, hash: BlockHash([7; 32]) };
+    let at = BlockRef { number: 9, hash: BlockHash([9; 32]) };
+    let tx = TxRef { id: TxId::Evm([1; 32]), life: TxLife::Block };
+    let place = json!({ "blockHash": block.hash.to_string(), "blockNumber": "0x5" });
+    for (receipt, expected) in [(place, Fate::In(block)), (Value::Null, Fate::Unknown)] {
+        // It is asked for nobody's nonce: the ledger knows no such method.
+        let node = Node::start(move |method, params| match method {
+            "eth_getTransactionReceipt" => Ok(receipt.clone()),
+            _ => ledger().answer(method, params),
+        })
+        .await;
+        assert_eq!(node.source(mainnet()).fate(&tx, &at).await.unwrap(), expected);
+    }
 }

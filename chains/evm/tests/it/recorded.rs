@@ -1,0 +1,195 @@
+//! Real blocks prove, and have the legs that were written down for them by hand.
+//!
+//! `testdata/SOURCES.md` says where each is from. What a list of legs was taken from stands beside it.
+
+use landfall_chain::{
+    Address as ChainAddress, Asset, AssetId, AssetTransfer, Block, BlockSource, Chain, Family, Network, Proof,
+};
+use landfall_evm::network;
+use serde_json::json;
+
+use crate::forge;
+use crate::node::{Ledger, Node};
+
+const BAT: (&str, &str) = ("BAT", "0x0d8775f648430679a709e98d2b0cb6250d2887ef");
+const OMG: (&str, &str) = ("OMG", "0xd26114cd6ee289accf82350c8d8487fedb8a0c07");
+const USDT_OP: (&str, &str) = ("USDT", "0x94b008aa00579c1307b0ef2c499ad98a8ce58e58");
+const USDC_E_OP: (&str, &str) = ("USDC.e", "0x7f5c764cbc14f9669b88837ca1490cca17c31607");
+const OP: (&str, &str) = ("OP", "0x4200000000000000000000000000000000000042");
+const WETH_POLYGON: (&str, &str) = ("WETH", "0x7ceb23fd6bc0add59e62ac25578270cff1b9f619");
+const USDC_E_POLYGON: (&str, &str) = ("USDC.e", "0x2791bca1f2de4661ed88a30c99a7a9449aa84174");
+const DAI_POLYGON: (&str, &str) = ("DAI", "0x8f3cf7ad23cd3cadbd9735aff958023239c6a063");
+/// Minted by the pseudo transaction of the block, and by nothing else in it.
+const BRIDGED_POLYGON: (&str, &str) = ("bridged", "0x385eeac5cb85a38a9a07a70c73e0a3271cfb54a7");
+
+const NAMES: [(Chain, &str); 4] = [
+    (Chain::EthereumMainnet, "eth_mainnet"),
+    (Chain::BaseMainnet, "base_mainnet"),
+    (Chain::OptimismMainnet, "optimism_mainnet"),
+    (Chain::PolygonMainnet, "polygon_mainnet"),
+];
+
+fn listing(chain: Chain, contracts: &[(&str, &str)]) -> Network {
+    let mut network = network(chain).unwrap();
+    for (symbol, contract) in contracts {
+        let contract = ChainAddress::parse(Family::Evm, contract).unwrap();
+        network.assets.push(Asset { id: AssetId::Token(contract), symbol: (*symbol).to_owned(), decimals: 18 });
+    }
+    network
+}
+
+async fn read(network: Network, prefix: &str, number: u64) -> Block {
+    let ledger = Ledger::recorded(network.chain, prefix, number);
+    let node = Node::start(move |method, params| ledger.answer(method, params)).await;
+    let mut blocks = node.source(network).blocks(number..=number).await.unwrap();
+    assert_eq!(blocks.len(), 1);
+    blocks.remove(0)
+}
+
+/// The legs as text: first 4 bytes of the hash, symbol, sender, recipient, base units.
+async fn legs(chain: Chain, number: u64, contracts: &[(&str, &str)]) -> String {
+    let network = listing(chain, contracts);
+    let prefix = NAMES.iter().find(|(name, _)| *name == chain).unwrap().1;
+    let block = read(network.clone(), prefix, number).await;
+    assert!(block.transfers.iter().all(|transfer| transfer.nth == 0));
+    block.transfers.iter().map(|transfer| line(&network, transfer)).collect()
+}
+
+fn line(network: &Network, transfer: &AssetTransfer) -> String {
+    let hex = |bytes: &[u8]| alloy::hex::encode(bytes);
+    let symbol = match transfer.asset {
+        AssetId::Native => "native",
+        AssetId::Token(_) => &network.asset(&transfer.asset).unwrap().symbol,
+    };
+    let (tx, sender) = (hex(&transfer.tx.id.as_bytes()[..4]), hex(transfer.sender.as_bytes()));
+    format!("{tx} {symbol} {sender} {} {}\n", hex(transfer.recipient.as_bytes()), transfer.amount)
+}
+
+#[tokio::test]
+async fn recorded_blocks_prove() {
+    use Chain::{BaseMainnet, EthereumMainnet, OptimismMainnet, PolygonMainnet};
+    // Chain, number, transactions in the roots, legs with Circle's USDC listed (counted by a script over the JSON,
+    // not by this crate).
+    let cases = [
+        (EthereumMainnet, 468_179, 1, 0),
+        (EthereumMainnet, 4_370_006, 64, 7),
+        (EthereumMainnet, 4_404_763, 95, 42),
+        (EthereumMainnet, 7_280_016, 91, 43),
+        (EthereumMainnet, 11_098_450, 185, 52 + 6),
+        (EthereumMainnet, 16_899_757, 147, 73 + 11),
+        (BaseMainnet, 100, 1, 0),
+        (BaseMainnet, 77_976, 2, 1),
+        (OptimismMainnet, 10_000, 1, 1),
+        (OptimismMainnet, 105_237_730, 2, 0),
+        (OptimismMainnet, 109_860_869, 8, 1),
+        (PolygonMainnet, 1_000_000, 0, 0),
+        (PolygonMainnet, 10_000_000, 5, 0),
+        (PolygonMainnet, 38_102_393, 65, 5),
+        (PolygonMainnet, 43_200_000, 67, 8),
+    ];
+    for (chain, number, txs, legs) in cases {
+        let prefix = NAMES.iter().find(|(name, _)| *name == chain).unwrap().1;
+        let block = read(network(chain).unwrap(), prefix, number).await;
+        assert_eq!(block.proof, Proof::Roots);
+        assert_eq!((block.txs.len(), block.transfers.len()), (txs, legs), "{chain} {number}");
+    }
+}
+
+#[tokio::test]
+async fn a_block_of_ethereum_has_the_legs_written_down_by_hand() {
+    // The OMG one is a sweep: its signer is the recipient, the sender is another.
+    let expected = "\
+        61d92893 native 69ea6b31ef305d6b99bb2d4c9d99456fa108b02a d1f34dc6b5d55e8040db54f55fd1e180d3b54f93 3000000000000000\n\
+        18507e71 BAT fbb1b73c4f0bda4f67dca266ce6ef42f520fbb98 4dc13078776561275afb811c98b32d659f00c605 853913793100000000000\n\
+        5eaf490d OMG a5d334876493831ade6c8681b75623bc3e005f5f fbb1b73c4f0bda4f67dca266ce6ef42f520fbb98 200095855930000000000\n\
+        f61c57a5 native dd8c5bfe09d6f2a8b9054ffd83da98f52f26c15c 8d12a197cb00d4747a1fe03395095ce2a5cc6819 144351154000000000\n\
+        538483f9 native 215c86bc952b0d98c4b2313a0a9ae56fa33c7f5d 5d8e9a4b36589e6a3a820de41c693b8651eed04b 270403532000000000\n\
+        6c49c671 native 44de2e2b1f378d51e0d2a2ae5ebe4d427ab955a9 b9ddcddba5d5ccfefc63321d8db7b05f1e9567fa 19364070000000000\n\
+        6e2ca73c native df2c94453c39ae8df0cad78fc8cb4d6ed54b4e3a 008ef0e604fb49d668d9315c06aefb3d59a49c38 124767404000000000\n\
+        0ee1211e native 45690335ffb5c44dad712882854b1c589522fc24 3f165fea4a171377d78af26cb988663aea137b03 50000000000000000\n\
+        bb4ee2f3 native 23f28731980af955bb97da67cc9e2a512ee5157a 2479ce552d2c2abe17ddaa6c539a068138a56940 50537890000000000\n";
+    assert_eq!(legs(Chain::EthereumMainnet, 4_370_006, &[BAT, OMG]).await, expected);
+    let block = read(network(Chain::EthereumMainnet).unwrap(), "eth_mainnet", 4_370_006).await;
+    assert_eq!(block.header.parent.number, 4_370_005);
+    assert_eq!(block.header.time_secs, 0x59e4_4269);
+}
+
+#[tokio::test]
+async fn a_block_of_base_has_the_mint_of_a_deposit() {
+    // Read off the fixture: the second deposit mints 0.019 ETH for its sender and sends the same to that sender.
+    let expected = "de692cc7 native 0000000000000000000000000000000000000000 e8a3ecea7d6a688ee903173024225357ddf29e93 \
+        19178228000000000\n";
+    assert_eq!(legs(Chain::BaseMainnet, 77_976, &[]).await, expected);
+}
+
+#[tokio::test]
+async fn a_deposit_of_before_canyon_has_its_nonce_in_the_receipt_and_not_in_the_root() {
+    // The fixture's source kept no depositNonce; nodes show it for blocks of that time.
+    for (version, proves) in [(None, true), (Some("0x1"), false)] {
+        let ledger = Ledger::recorded(Chain::BaseMainnet, "base_mainnet", 77_976);
+        let (block, mut receipts) = ledger.blocks.into_values().next().unwrap();
+        receipts[0]["depositNonce"] = json!("0x13097");
+        receipts[1]["depositNonce"] = json!("0x0");
+        if let Some(version) = version {
+            receipts[1]["depositReceiptVersion"] = json!(version);
+        }
+        let read = forge::read(Chain::BaseMainnet, (block, receipts)).await;
+        match read {
+            Ok(_) => assert!(proves),
+            Err(error) => assert!(!proves && error.to_string().contains("receiptsRoot"), "{error}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn blocks_of_optimism_have_the_legs_written_down_by_hand() {
+    // The oracle is the list of token transfers that the fixture holds, and the values of its transactions.
+    let before_bedrock = "\
+        b7547e82 native af5078304758425660b93bada9fc922801c0cbdc e592427a0aece92de3edee1f18e0157c05861564 21390000000000000\n\
+        b7547e82 USDT c858a329bf053be78d6239c4a4343b8fbd21472b af5078304758425660b93bada9fc922801c0cbdc 100068169\n";
+    assert_eq!(legs(Chain::OptimismMainnet, 10_000, &[USDT_OP]).await, before_bedrock);
+    let expected = "\
+        279fb42e USDC.e 85149247691df622eaf1a8bd0cafd40bc45154a9 6cfdac4a1f9df334db8dccfda2fb62b46f705582 2200070048\n\
+        9179de97 OP 6676ae96a46458f7307e432a86a26533ee970d1d 1231deb6f5749ef6ce6943a275a1d3e7486f4eae 40000000000000000000\n\
+        9179de97 OP 1231deb6f5749ef6ce6943a275a1d3e7486f4eae b63aae6c353636d66df13b89ba4425cfe13d10ba 40000000000000000000\n\
+        9179de97 OP b63aae6c353636d66df13b89ba4425cfe13d10ba ba12222222228d8ba445958a75a0704d566bf2c8 40000000000000000000\n\
+        c1d86704 USDC.e a09e1c45292989a1502c7661258d08b31f072893 3fc91a3afd70395cd496c647d5a6cc9d4b2b7fad 57643400\n\
+        c1d86704 USDC.e 3fc91a3afd70395cd496c647d5a6cc9d4b2b7fad 8eda97883a1bc02cf68c6b9fb996e06ed8fdb3e5 57643400\n\
+        f9d2dbbe native 100d96c63ede21dc84e703d4c12c934ab35fca85 3a23f943181408eac424116af7b7790c94cb97a5 100000000000000\n\
+        f9d2dbbe OP cdd41009e74bd1ae4f7b2eecf892e4bc718b9302 1111111254eeb25477b68fb85ed929f73a960582 121904596828963025\n\
+        f9d2dbbe OP 1111111254eeb25477b68fb85ed929f73a960582 100d96c63ede21dc84e703d4c12c934ab35fca85 121904596828963025\n";
+    assert_eq!(legs(Chain::OptimismMainnet, 109_860_869, &[USDC_E_OP, OP]).await, expected);
+}
+
+#[tokio::test]
+async fn a_block_of_polygon_has_the_legs_written_down_by_hand() {
+    // The oracle as above. The first transfer of WETH has amount zero; the bridged token's mint, of the pseudo
+    // transaction, is in no root and must not be there although the token is listed.
+    let expected = "\
+        5f91f2af USDC.e eaef0c7b11f84a8a97af028d3dbdab5f90adf52e 63f505dc1b9267bc2017b7e3d2f9fca29f1b285d 35000000\n\
+        5f91f2af USDC.e 63f505dc1b9267bc2017b7e3d2f9fca29f1b285d 4d97dcd97ec945f40cf65f87097ace5ea0476045 34300000\n\
+        fc7e00e3 USDC.e 4d97dcd97ec945f40cf65f87097ace5ea0476045 3d8a89a20aa73fba0f30d080e8120de9f9555724 12037748138\n\
+        7f9a797d DAI cdcdb5e59e14ca5d3291dd6d8aa7c122d15b9a76 bf79ce2fbd819e5abc2327563d02a200255b7cb3 62500000000000000000\n";
+    let listed = [WETH_POLYGON, USDC_E_POLYGON, DAI_POLYGON, BRIDGED_POLYGON];
+    assert_eq!(legs(Chain::PolygonMainnet, 10_000_000, &listed).await, expected);
+}
+
+#[tokio::test]
+async fn a_block_that_anvil_made_of_deposits_proves_as_canyon_encodes_it() {
+    // Sent as raw transactions to anvil 1.7.1; the balances that it showed afterwards were those of these legs. The
+    // second deposit failed and kept its mint; the fourth made a log.
+    let base = network(Chain::BaseMainnet).unwrap();
+    let block = read(base.clone(), "anvil_optimism", 1).await;
+    let a1 = "a1".repeat(20);
+    let (b2, zero) = ("b2".repeat(20), "00".repeat(20));
+    let expected = [
+        format!("1e17ea74 native f39fd6e51aad88f6f4ce6ab8827279cfffb92266 {b2} 5\n"),
+        format!("c1f75848 native {zero} {a1} 1000000000000000000\n"),
+        format!("c1f75848 native {a1} {b2} 400000000000000000\n"),
+        format!("105deba9 native {zero} {} 500000000000000000\n", "c3".repeat(20)),
+        format!("a8edd5e8 native {zero} {} 7\n", "d4".repeat(20)),
+        format!("e159056c USDC {a1} {b2} 1000000\n"),
+    ];
+    let lines: Vec<String> = block.transfers.iter().map(|transfer| line(&base, transfer)).collect();
+    assert_eq!(lines, expected);
+}
