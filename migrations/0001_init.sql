@@ -76,6 +76,8 @@ CREATE TABLE deposits (
     confirmed_us BIGINT,
     -- Since when its transaction is in no block although its height is final.
     missing_since_us BIGINT,
+    -- The final block at which it was last looked for.
+    missing_number BIGINT,
     CHECK ((status = 'CONFIRMED') = (confirmed_us IS NOT NULL))
 );
 CREATE INDEX deposits_account ON deposits (organization_id, account_id, created_us DESC, id DESC);

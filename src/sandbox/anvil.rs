@@ -36,6 +36,8 @@ pub struct AnvilOptions {
     /// The program: a path, or a name that is looked for on PATH.
     pub binary: PathBuf,
     pub chain_id: u64,
+    /// Of the OP stack: it takes deposit transactions (type 0x7e).
+    pub op_stack: bool,
     /// Where its output goes; overwritten.
     pub log: PathBuf,
     /// It outlives its owner, also one that is ended at a terminal by Ctrl-C.
@@ -100,6 +102,9 @@ impl Anvil {
             .stdin(Stdio::null())
             .stdout(output.try_clone().map_err(log_error)?)
             .stderr(output);
+        if options.op_stack {
+            command.arg("--optimism");
+        }
         if options.keep {
             // A terminal's Ctrl-C goes to the whole group of processes.
             command.process_group(0);
@@ -315,7 +320,8 @@ mod tests {
     async fn a_node_that_is_missing_says_what_installs_it() {
         let folder = tempfile::tempdir().unwrap();
         let (binary, log) = (folder.path().join("anvil"), folder.path().join("log"));
-        let error = Anvil::start(&AnvilOptions { binary, chain_id: 1, log, keep: false }).await.unwrap_err();
+        let error =
+            Anvil::start(&AnvilOptions { binary, chain_id: 1, op_stack: false, log, keep: false }).await.unwrap_err();
         assert!(error.to_string().contains("scripts/sandbox installs anvil"), "{error}");
     }
 
@@ -323,7 +329,13 @@ mod tests {
     async fn a_node_that_ends_at_its_start_is_told_at_once_with_its_last_words() {
         let folder = tempfile::tempdir().unwrap();
         // `cat` takes none of the arguments.
-        let options = AnvilOptions { binary: "cat".into(), chain_id: 1, log: folder.path().join("log"), keep: false };
+        let options = AnvilOptions {
+            binary: "cat".into(),
+            chain_id: 1,
+            op_stack: false,
+            log: folder.path().join("log"),
+            keep: false,
+        };
         let error = Anvil::start(&options).await.unwrap_err().to_string();
         assert!(error.starts_with("anvil ended at its start; its last words: \""), "{error}");
         assert!(!error.ends_with("\"\""), "{error}");

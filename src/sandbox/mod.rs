@@ -60,8 +60,13 @@ pub async fn run(options: &Options, clock: Clock, asked: impl Future<Output = ()
     let mut asked = std::pin::pin!(asked);
     let screen = Screen::new(!options.once && std::io::stdout().is_terminal());
     let folder = Folder::create(options.keep)?;
-    let node =
-        AnvilOptions { binary: options.anvil.clone(), chain_id: CHAIN_ID, log: folder.node_log(), keep: options.keep };
+    let node = AnvilOptions {
+        binary: options.anvil.clone(),
+        chain_id: CHAIN_ID,
+        op_stack: false,
+        log: folder.node_log(),
+        keep: options.keep,
+    };
     let anvil = tokio::select! {
         anvil = Anvil::start(&node) => anvil?,
         () = &mut asked => bail!("asked to stop before the node had started"),

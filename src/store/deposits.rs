@@ -46,21 +46,22 @@ statements! {
               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
     BY_LEG = "SELECT * FROM deposits WHERE leg_hash = $1";
     BY_ID = "SELECT * FROM deposits WHERE id = $1 AND organization_id = $2";
-    SET_STATUS = "UPDATE deposits SET status = $1, confirmed_us = $2, missing_since_us = NULL \
-                  WHERE id = $3 AND status = $4 AND status <> 'CONFIRMED'";
+    SET_STATUS = "UPDATE deposits SET status = $1, confirmed_us = $2, missing_since_us = NULL, \
+                  missing_number = NULL WHERE id = $3 AND status = $4 AND status <> 'CONFIRMED'";
     INCLUDE = "INSERT INTO inclusions (deposit_id, chain, block_hash, block_number) VALUES ($1, $2, $3, $4) \
                ON CONFLICT (deposit_id, block_hash) DO NOTHING";
-    FOUND = "UPDATE deposits SET missing_since_us = NULL WHERE id = $1 AND missing_since_us IS NOT NULL";
-    MISSING_SINCE = "UPDATE deposits SET missing_since_us = $1 WHERE id = $2 AND missing_since_us IS NULL";
+    FOUND = "UPDATE deposits SET missing_since_us = NULL, missing_number = NULL WHERE id = $1 AND missing_since_us IS NOT NULL";
+    MISS = "UPDATE deposits SET missing_since_us = COALESCE(missing_since_us, $1), missing_number = $2 WHERE id = $3";
     SETTLEABLE = "SELECT deposits.*, blocks.number AS block_number, blocks.hash AS block_hash \
                   FROM deposits JOIN inclusions ON inclusions.deposit_id = deposits.id \
                   JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
                   WHERE deposits.chain = $1 AND deposits.status = 'PENDING' AND blocks.canonical AND blocks.number <= $2 \
                   ORDER BY blocks.number, deposits.id LIMIT $3";
-    MISSING = "SELECT * FROM deposits WHERE chain = $1 AND status = 'PENDING' AND NOT EXISTS \
+    MISSING = "SELECT * FROM deposits WHERE chain = $1 AND status = 'PENDING' \
+               AND (missing_number IS NULL OR missing_number < $2) AND (CAST($3 AS TEXT) IS NULL OR id = $3) AND NOT EXISTS \
                (SELECT 1 FROM inclusions JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
                 WHERE inclusions.deposit_id = deposits.id AND (blocks.canonical OR blocks.number > $2)) \
-               AND (CAST($3 AS TEXT) IS NULL OR id = $3) ORDER BY COALESCE(missing_since_us, 0), id LIMIT $4";
+               ORDER BY COALESCE(missing_since_us, 0), id LIMIT $4";
     CONFIRMED_OF = "SELECT amount FROM deposits \
                     WHERE chain = $1 AND tx_id = $2 AND asset = $3 AND recipient = $4 AND status = 'CONFIRMED'";
     CONFIRMED_ABOVE = "SELECT COUNT(*) FROM deposits JOIN inclusions ON inclusions.deposit_id = deposits.id \
@@ -141,9 +142,11 @@ pub async fn include(tx: &mut Tx, deposit: &Deposit, block: &BlockRef) -> Result
     execute!(tx, FOUND, &id).map(drop)
 }
 
-/// Records since when the deposit is missing; an earlier time stays.
-pub async fn set_missing_since(tx: &mut Tx, id: DepositId, since: Timestamp) -> Result<(), StoreError> {
-    execute!(tx, MISSING_SINCE, since.0, id.to_string()).map(drop)
+/// Records that the deposit was looked for at the final block `number`, and since when it is missing; an earlier time
+/// stays.
+pub async fn miss(tx: &mut Tx, id: DepositId, number: u64, since: Timestamp) -> Result<(), StoreError> {
+    let missed = execute!(tx, MISS, since.0, int(number), id.to_string())?;
+    expect_one("record a missing deposit", missed)
 }
 
 /// The deposit of a leg.
@@ -181,8 +184,8 @@ pub async fn settleable(
     settleable.collect()
 }
 
-/// PENDING deposits that are in no canonical block and were never seen above `through`; at most `limit`, those never
-/// looked for first, then those missing longest.
+/// PENDING deposits that are in no canonical block, were never seen above the final block `through` and not looked for
+/// at it yet; at most `limit`, those never looked for first, then those missing longest.
 pub async fn missing(
     connection: &mut impl Connection,
     chain: Chain,

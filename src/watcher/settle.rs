@@ -32,13 +32,11 @@ impl<S: BlockSource> Watcher<S> {
         now: Timestamp,
         ticked: &mut Ticked,
     ) -> Result<(), TickError> {
-        let finality_moved = self.note_final(at, tip).await?;
+        self.note_final(at, tip).await?;
         let mut reader = self.db.read().await?;
         let Some(finalized) = Cursor::load(&mut reader, self.chain()).await?.finalized else { return Ok(()) };
         let settleable = deposits::settleable(&mut reader, self.chain(), finalized.number, TICK_DEPOSITS_MAX).await?;
-        // Only a newer final block can tell more about what is in none.
-        let missing_max = if finality_moved { TICK_MISSING_MAX } else { 0 };
-        let missing = deposits::missing(&mut reader, self.chain(), finalized.number, missing_max).await?;
+        let missing = deposits::missing(&mut reader, self.chain(), finalized.number, TICK_MISSING_MAX).await?;
         drop(reader);
 
         let mut by_block: BTreeMap<u64, (BlockRef, Vec<Deposit>)> = BTreeMap::new();
@@ -47,7 +45,8 @@ impl<S: BlockSource> Watcher<S> {
                 by_block.entry(settleable.block.number).or_insert_with(|| (settleable.block, Vec::new()));
             deposits.push(settleable.deposit);
         }
-        ticked.more_to_settle = by_block.len() > TICK_EVIDENCE_MAX;
+        ticked.more_to_settle =
+            by_block.len() > TICK_EVIDENCE_MAX || u32::try_from(missing.len()) == Ok(TICK_MISSING_MAX);
         let mut reads = stream::iter(by_block.into_values().take(TICK_EVIDENCE_MAX))
             .map(async |(seen_in, deposits)| (self.evidence(&seen_in).await, deposits))
             .buffered(READS_AHEAD_MAX);
@@ -62,14 +61,14 @@ impl<S: BlockSource> Watcher<S> {
         Ok(())
     }
 
-    /// Records the source's final block as ours, when it is; whether it is newer than the one on record.
-    async fn note_final(&self, at: &BlockRef, tip: &Tip) -> Result<bool, TickError> {
-        let Some(finalized) = tip.finalized.filter(|finalized| finalized.number <= at.number) else { return Ok(false) };
+    /// Records the source's final block as ours, when it is and is newer than the one on record.
+    async fn note_final(&self, at: &BlockRef, tip: &Tip) -> Result<(), TickError> {
+        let Some(finalized) = tip.finalized.filter(|finalized| finalized.number <= at.number) else { return Ok(()) };
         let mut reader = self.db.read().await?;
         let known = Cursor::load(&mut reader, self.chain()).await?.finalized;
         drop(reader);
         if known.is_some_and(|known| known.number >= finalized.number) {
-            return Ok(false);
+            return Ok(());
         }
         let mut tx = self.db.begin().await?;
         Cursor::lock(&mut tx, self.chain()).await?;
@@ -79,10 +78,9 @@ impl<S: BlockSource> Watcher<S> {
                 let what = format!("block {finalized} is called final, but below {at} stands {ours} at its number");
                 return Err(TickError::Contradiction { chain: self.chain(), what });
             }
-            None => return Ok(false),
+            None => return Ok(()),
         }
-        tx.commit().await?;
-        Ok(true)
+        Ok(tx.commit().await?)
     }
 
     /// The final block `wanted`, read again; `None` while the source shows another one there.
@@ -126,7 +124,7 @@ impl<S: BlockSource> Watcher<S> {
         Ok(tx.commit().await?)
     }
 
-    /// What became of a deposit whose height is final and that is in no block of our chain.
+    /// Looks for a deposit whose height is final and that is in no block of our chain.
     async fn look_for(
         &self,
         missing: Missing,
@@ -135,15 +133,7 @@ impl<S: BlockSource> Watcher<S> {
         ticked: &mut Ticked,
     ) -> Result<(), TickError> {
         let Missing { deposit, since } = missing;
-        if self.network.asset(&deposit.asset).is_none() {
-            warn!(chain = %self.chain(), "deposit {} waits: its asset {} is no longer listed", deposit.id, deposit.asset);
-            return Ok(());
-        }
-        let fate = self.source.fate(&deposit.tx, finalized).await?;
-        let evidence = match fate {
-            Fate::In(block) if block.number <= finalized.number => self.evidence(&block).await?,
-            Fate::In(_) | Fate::Superseded(_) | Fate::Unknown => None,
-        };
+        let (fate, evidence) = self.trace(&deposit, finalized).await?;
         let mut tx = self.db.begin().await?;
         Cursor::lock(&mut tx, self.chain()).await?;
         // Connected again meanwhile, or settled by another process? Then it is no longer missing.
@@ -161,11 +151,22 @@ impl<S: BlockSource> Watcher<S> {
                 gone.then(|| "its transaction stayed in no block".to_owned())
             }
         };
-        match verdict {
+        // What we would not see if it were there is not judged.
+        match verdict.filter(|_| self.network.asset(&deposit.asset).is_some()) {
             Some(why) => self.fail(&mut tx, deposit, &why, now, ticked).await?,
-            None => deposits::set_missing_since(&mut tx, deposit.id, now).await?,
+            None => deposits::miss(&mut tx, deposit.id, finalized.number, now).await?,
         }
         Ok(tx.commit().await?)
+    }
+
+    /// What the source says became of the deposit's transaction, with the block, when it is a final one.
+    async fn trace(&self, deposit: &Deposit, finalized: &BlockRef) -> Result<(Fate, Option<Block>), TickError> {
+        let fate = self.source.fate(&deposit.tx, finalized).await?;
+        let evidence = match fate {
+            Fate::In(block) if block.number <= finalized.number => self.evidence(&block).await?,
+            Fate::In(_) | Fate::Superseded(_) | Fate::Unknown => None,
+        };
+        Ok((fate, evidence))
     }
 
     /// That a final block of our chain holds the deposit's transaction and not its leg.
@@ -192,7 +193,8 @@ impl<S: BlockSource> Watcher<S> {
 
     fn has_leg(&self, block: &Block, deposit: &Deposit) -> bool {
         let chain_ref = &self.network.chain_ref;
-        let mut of_tx = block.transfers.iter().filter(|transfer| transfer.tx.id == deposit.tx.id);
+        let is_listed = self.network.asset(&deposit.asset).is_some();
+        let mut of_tx = block.transfers.iter().filter(|transfer| is_listed && transfer.tx.id == deposit.tx.id);
         of_tx.any(|transfer| leg_of(chain_ref, transfer).hash() == deposit.leg_hash)
     }
 

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use landfall::deposit::{DepositStatus, Leg, LegHash};
 use landfall::event::EventId;
 use landfall::store::{Db, Engine};
-use landfall_chain::U256;
+use landfall_chain::{AssetTransfer, U256};
 use serde_json::Value;
 
 use crate::world::{World, network};
@@ -23,6 +23,12 @@ pub(crate) struct EventRow {
     pub(crate) payload: String,
 }
 
+/// A leg of a final block and the block's number.
+pub(crate) struct FinalLeg {
+    pub(crate) transfer: AssetTransfer,
+    pub(crate) number: u64,
+}
+
 /// Every event, by deposit and position.
 pub(crate) async fn events(db: &Db) -> Vec<EventRow> {
     let text =
@@ -36,7 +42,7 @@ pub(crate) async fn events(db: &Db) -> Vec<EventRow> {
 }
 
 /// The legs of final blocks, as the chain itself knows them.
-pub(crate) fn final_legs(world: &World) -> BTreeMap<LegHash, (landfall_chain::Address, u64)> {
+pub(crate) fn final_legs(world: &World) -> BTreeMap<LegHash, FinalLeg> {
     let through = world.chain.finalized().map_or(0, |finalized| finalized.number);
     let network = network();
     let mut legs = BTreeMap::new();
@@ -51,7 +57,7 @@ pub(crate) fn final_legs(world: &World) -> BTreeMap<LegHash, (landfall_chain::Ad
                 nth: transfer.nth,
             }
             .hash();
-            legs.insert(hash, (transfer.recipient, block.header.block.number));
+            legs.insert(hash, FinalLeg { transfer: transfer.clone(), number: block.header.block.number });
         }
     }
     legs
@@ -61,7 +67,7 @@ pub(crate) fn final_legs(world: &World) -> BTreeMap<LegHash, (landfall_chain::Ad
 /// pure functions of the leg.
 pub(crate) async fn assert_balanced(world: &World) {
     let deposits = world.deposits().await;
-    let final_legs = final_legs(world);
+    let (final_legs, network) = (final_legs(world), network());
     let mut events: BTreeMap<String, Vec<EventRow>> = BTreeMap::new();
     for event in self::events(world.db()).await {
         events.entry(event.aggregateid.clone()).or_default().push(event);
@@ -76,6 +82,11 @@ pub(crate) async fn assert_balanced(world: &World) {
         if deposit.status == DepositStatus::Confirmed {
             assert!(final_legs.contains_key(&deposit.leg_hash), "{} is confirmed and in no final block", deposit.id);
             assert_eq!(credited.insert(deposit.leg_hash, deposit.amount), None, "{} is credited twice", deposit.id);
+            let leg = &final_legs[&deposit.leg_hash].transfer;
+            let recorded = (deposit.tx, deposit.asset, deposit.recipient, deposit.sender, deposit.amount, deposit.nth);
+            assert_eq!(recorded, (leg.tx, leg.asset, leg.recipient, leg.sender, leg.amount, leg.nth), "{}", deposit.id);
+            let asset = network.asset(&leg.asset).expect("a listed asset");
+            assert_eq!((&deposit.symbol, deposit.decimals), (&asset.symbol, asset.decimals));
         }
         let of_deposit = events.get(&deposit.id.to_string()).expect("a deposit has events");
         assert_events(of_deposit, &deposit.leg_hash, deposit.status);
@@ -91,7 +102,8 @@ pub(crate) async fn assert_settled(world: &World, watched_from: &BTreeMap<landfa
         .filter(|deposit| deposit.status == DepositStatus::Confirmed)
         .map(|deposit| deposit.leg_hash)
         .collect();
-    for (leg, (recipient, number)) in final_legs(world) {
+    for (leg, FinalLeg { transfer, number }) in final_legs(world) {
+        let recipient = transfer.recipient;
         if watched_from.get(&recipient).is_some_and(|from| number >= *from) {
             assert!(confirmed.contains(&leg), "a leg to {recipient} in final block {number} is missed");
         }

@@ -37,6 +37,7 @@ struct Tally {
     restarts: u64,
     crashes: u64,
     moved_while_read: u64,
+    with_rival: u64,
     confirmed: u64,
     failed: u64,
 }
@@ -142,13 +143,12 @@ impl History {
                 }
             }
             62..65 => self.move_while_read(world, tally),
-            65..68 => world.pass(Duration::from_secs(self.rng.random_range(1..2_000))),
-            _ => {
-                if let Err(error) = world.try_tick().await {
-                    assert!(error.may_pass(), "{error}");
-                    tally.failed_ticks += 1;
-                }
+            65..70 => {
+                world.tick_with_rival().await;
+                tally.with_rival += 1;
             }
+            70..73 => world.pass(Duration::from_secs(self.rng.random_range(1..2_000))),
+            _ => tally.failed_ticks += u64::from(world.tick_or_fail_for_now().await.is_none()),
         }
     }
 

@@ -226,7 +226,7 @@ async fn a_reorg_in_the_middle_of_a_tick_is_seen_by_its_parent_links() {
                 chain.mine_empty(3);
             }
         });
-        let _ = world.try_tick().await;
+        world.tick_or_fail_for_now().await;
         world.chain.behave();
         world.chain.mine_empty(FINALITY_DEPTH);
         world.catch_up().await;

@@ -2,14 +2,20 @@
 
 use std::time::Duration;
 
+use landfall::account::{AccountType, NewAccount};
 use landfall::deposit::DepositStatus::{Confirmed, Pending};
+use landfall::deposit::{Deposit, DepositId, LegHash};
+use landfall::registry;
+use landfall::store::deposits;
+use landfall::time::Timestamp;
 use landfall::watcher::Start;
-use landfall_chain::{AssetId, U256};
+use landfall::watcher::TickError;
+use landfall_chain::{Address, AssetId, U256};
 use landfall_sim::{Fault, SimChain, SimLeg, SimTx};
 
 use crate::books::events;
-use crate::postgres::{Engine, TestStore};
-use crate::world::{FINALITY_DEPTH, TOKEN, World, address, unlisted_token};
+use crate::postgres::{ENGINES, Engine, TestStore};
+use crate::world::{CHAIN, FAILED_GRACE, FINALITY_DEPTH, TOKEN, World, address, network, unlisted_token};
 
 const ALICE: u8 = 0xa1;
 const BOB: u8 = 0xb0;
@@ -123,7 +129,7 @@ async fn an_empty_or_failed_answer_moves_nothing_and_loses_nothing() {
             let mut world = world().await;
             world.chain.mine(vec![payment(0, ALICE, 5)]);
             world.chain.script(std::iter::repeat_n(Fault::Late(Duration::ZERO), call).chain([fault]));
-            let _ = world.try_tick().await;
+            world.tick_or_fail_for_now().await;
             world.chain.behave();
             world.chain.mine_empty(FINALITY_DEPTH);
             world.catch_up().await;
@@ -263,5 +269,133 @@ async fn a_final_block_that_is_not_ours_settles_nothing_and_is_told() {
     let error = world.try_tick().await.unwrap_err();
     assert!(error.may_pass() && error.to_string().contains("is called final, but below"), "{error}");
     assert_eq!(world.status_of(6).await, Pending);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn two_processes_on_one_store_settle_each_deposit_once_and_neither_halts() {
+    for engine in ENGINES {
+        let mut world = World::on(engine, 1).await;
+        world.watch("alice", address(ALICE)).await;
+        for nonce in 0..20 {
+            world.chain.mine(vec![payment(nonce, ALICE, nonce + 1)]);
+            world.tick_with_rival().await;
+        }
+        world.chain.mine_empty(FINALITY_DEPTH);
+        for _ in 0..10 {
+            world.tick_with_rival().await;
+        }
+        let confirmed = world.deposits().await.iter().filter(|deposit| deposit.status == Confirmed).count();
+        assert_eq!(confirmed, 20, "{engine:?}");
+        world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn an_asset_that_is_no_longer_listed_fails_no_deposit() {
+    let mut world = world().await;
+    let leg = SimLeg { asset: TOKEN, ..SimLeg::native(address(PAYER), address(ALICE), 5) };
+    let paid = SimTx::new(address(PAYER), 0, vec![leg]);
+    world.chain.mine(vec![paid.clone()]);
+    world.catch_up().await;
+    let (listed, native_only) = (network().assets, network().assets[..1].to_vec());
+
+    world.restart_listing(native_only.clone());
+    world.chain.mine_empty(FINALITY_DEPTH);
+    let error = world.try_tick().await.unwrap_err();
+    assert!(matches!(error, TickError::ReadOtherwise { .. }) && !error.may_pass(), "{error}");
+    assert_eq!(world.status_of(5).await, Pending);
+    world.restart_listing(listed.clone());
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Confirmed);
+
+    // The same while the deposit is in no block: it waits, however long.
+    let other = SimTx::new(address(PAYER), 1, vec![SimLeg { amount: U256::from(6), ..leg }]);
+    world.chain.mine(vec![other.clone()]);
+    world.catch_up().await;
+    world.chain.fork_at(world.chain.latest().number - 1);
+    world.chain.mine_empty(1);
+    world.restart_listing(native_only);
+    for _ in 0..3 {
+        world.chain.mine_empty(FINALITY_DEPTH);
+        world.catch_up().await;
+        world.pass(FAILED_GRACE);
+    }
+    assert_eq!(world.status_of(6).await, Pending);
+    world.restart_listing(listed);
+    world.chain.mine(vec![other]);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    assert_eq!(world.status_of(6).await, Confirmed);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_transaction_is_never_credited_with_more_than_it_paid() {
+    let mut world = world().await;
+    world.chain.mine(vec![payment(0, ALICE, 5)]);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    let confirmed = world.deposits().await.remove(0);
+    // As after a fork below what was final: the books say that the next transaction paid 5 already.
+    let next = payment(1, ALICE, 7);
+    let before =
+        Deposit { id: DepositId(uuid::Uuid::from_u128(1)), leg_hash: LegHash([1; 32]), tx: next.tx, ..confirmed };
+    let mut tx = world.db().begin().await.unwrap();
+    deposits::insert(&mut tx, &Deposit { status: Pending, confirmed_at: None, ..before.clone() }).await.unwrap();
+    deposits::set_status(&mut tx, &before, Pending).await.unwrap();
+    tx.commit().await.unwrap();
+
+    world.chain.mine(vec![next]);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    let error = loop {
+        if let Err(error) = world.try_tick().await {
+            break error;
+        }
+    };
+    assert!(matches!(error, TickError::OverCredited { .. }) && !error.may_pass(), "{error}");
+    assert!(error.to_string().contains("12 base units confirmed, 7 paid"), "{error}");
+    assert_eq!(world.status_of(7).await, Pending);
+    world.abandon();
+}
+
+#[tokio::test]
+async fn created_at_is_the_time_of_the_first_block_and_stays_after_a_reorg() {
+    let mut world = world().await;
+    let first = world.chain.mine(vec![payment(0, ALICE, 5)]);
+    world.catch_up().await;
+    let created_at = Timestamp::from_secs(world.chain.blocks()[1].header.time_secs);
+    assert_eq!(world.deposits().await[0].created_at, created_at);
+    world.chain.fork_at(first.number - 1);
+    world.chain.mine_empty(4);
+    world.chain.mine(vec![payment(0, ALICE, 5)]);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    let deposit = &world.deposits().await[0];
+    assert_eq!((deposit.status, deposit.created_at, deposit.confirmed_at), (Confirmed, created_at, Some(world.now())));
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_watch_list_of_more_than_one_page_is_matched_whole() {
+    let mut world = world().await;
+    let numbered = |number: u32| {
+        let mut bytes = [0xcc; 20];
+        bytes[..4].copy_from_slice(&number.to_be_bytes());
+        Address::Evm(bytes)
+    };
+    let accounts: Vec<NewAccount> = (0..10_005)
+        .map(|number| NewAccount {
+            id: format!("many-{number}"),
+            identity_id: None,
+            kind: AccountType::Omnibus,
+            addresses: [(CHAIN, numbered(number))].into(),
+        })
+        .collect();
+    registry::add_accounts(world.db(), &accounts, world.now()).await.unwrap();
+    let legs = [0, 9_999, 10_000, 10_004]
+        .map(|number| SimLeg { recipient: numbered(number), ..SimLeg::native(address(PAYER), address(ALICE), 5) });
+    world.chain.mine(vec![SimTx::new(address(PAYER), 0, legs.to_vec())]);
+    assert_eq!(world.tick().await.credited, 4);
     world.close().await;
 }

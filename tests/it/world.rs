@@ -33,6 +33,8 @@ pub(crate) struct World {
     pub(crate) chain: SimChain,
     pub(crate) store: TestStore,
     watcher: Watcher<SimChain>,
+    /// A second process on the same store.
+    rival: Watcher<SimChain>,
     start: Start,
     now: Arc<AtomicI64>,
     closed: bool,
@@ -57,9 +59,9 @@ impl World {
 
     /// As [`World::of`], taken up elsewhere.
     pub(crate) fn from(start: Start, chain: SimChain, store: TestStore) -> Self {
-        let watcher = watcher(&chain, &store.db, start);
+        let (rival, watcher) = (watcher(&chain, &store.db, start), watcher(&chain, &store.db, start));
         let now = Arc::new(AtomicI64::new(1_800_000_000_000_000));
-        World { chain, store, watcher, start, now, closed: false }
+        World { chain, store, watcher, rival, start, now, closed: false }
     }
 
     pub(crate) fn db(&self) -> &Db {
@@ -89,6 +91,21 @@ impl World {
         self.watcher.tick(self.now()).await
     }
 
+    /// A tick that may fail, but not for good.
+    pub(crate) async fn tick_or_fail_for_now(&mut self) -> Option<Ticked> {
+        let outcome = self.try_tick().await;
+        outcome.inspect_err(|error| assert!(error.may_pass(), "{error}")).ok()
+    }
+
+    /// A tick of each of two processes, at the same time; they may hinder each other, but not for good.
+    pub(crate) async fn tick_with_rival(&mut self) {
+        let now = self.now();
+        let (ours, theirs) = tokio::join!(self.watcher.tick(now), self.rival.tick(now));
+        for outcome in [ours, theirs] {
+            outcome.inspect_err(|error| assert!(error.may_pass(), "{error}")).ok();
+        }
+    }
+
     /// One tick that must succeed.
     pub(crate) async fn tick(&mut self) -> Ticked {
         self.try_tick().await.unwrap()
@@ -112,7 +129,10 @@ impl World {
         {
             let mut tick = Box::pin(self.watcher.tick(now));
             std::future::poll_fn(|cx| match tick.as_mut().poll(cx) {
-                std::task::Poll::Ready(_) => std::task::Poll::Ready(()),
+                std::task::Poll::Ready(outcome) => {
+                    outcome.inspect_err(|error| assert!(error.may_pass(), "{error}")).ok();
+                    std::task::Poll::Ready(())
+                }
                 std::task::Poll::Pending if left == 0 => std::task::Poll::Ready(()),
                 std::task::Poll::Pending => {
                     left -= 1;
@@ -122,6 +142,12 @@ impl World {
             .await;
         }
         self.restart();
+    }
+
+    /// Sees only what these assets list from here on, as after a change of the configuration.
+    pub(crate) fn restart_listing(&mut self, assets: Vec<Asset>) {
+        let network = Network { assets, ..network() };
+        self.watcher = watcher_of(&self.chain, &self.store.db, self.start, network);
     }
 
     /// A new watcher on the same store: all it knows is what is on record.
@@ -141,6 +167,11 @@ impl World {
         let status = found.next().expect("a deposit with this amount").status;
         assert_eq!(found.next(), None, "a second deposit with this amount");
         status
+    }
+
+    /// Ends a world whose books were cooked on purpose.
+    pub(crate) fn abandon(mut self) {
+        self.closed = true;
     }
 
     /// Ends the world; the books must balance.
@@ -186,6 +217,10 @@ pub(crate) fn network() -> Network {
 }
 
 fn watcher(chain: &SimChain, db: &Db, start: Start) -> Watcher<SimChain> {
+    watcher_of(chain, db, start, network())
+}
+
+fn watcher_of(chain: &SimChain, db: &Db, start: Start, network: Network) -> Watcher<SimChain> {
     let settings = Settings { start, poll: Duration::from_millis(10), failed_grace: FAILED_GRACE };
-    Watcher::new(chain.clone(), Endpoints::new(["sim".to_owned()]), db.clone(), network(), settings)
+    Watcher::new(chain.clone(), Endpoints::new(["sim".to_owned()]), db.clone(), network, settings)
 }

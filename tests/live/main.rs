@@ -7,6 +7,7 @@
 mod contracts;
 mod first_deposit;
 mod kills;
+mod op_stack;
 mod outages;
 mod postgres;
 mod rebuild;

@@ -219,8 +219,17 @@ impl Drop for Service {
 
 /// A private anvil.
 pub(crate) async fn node(folder: &Path, chain_id: u64) -> Anvil {
+    start(folder, chain_id, false).await
+}
+
+/// A private anvil of the OP stack.
+pub(crate) async fn op_stack_node(folder: &Path, chain_id: u64) -> Anvil {
+    start(folder, chain_id, true).await
+}
+
+async fn start(folder: &Path, chain_id: u64, op_stack: bool) -> Anvil {
     let log = folder.join(format!("anvil-{chain_id}.log"));
-    Anvil::start(&AnvilOptions { binary: anvil(), chain_id, log, keep: false }).await.unwrap()
+    Anvil::start(&AnvilOptions { binary: anvil(), chain_id, op_stack, log, keep: false }).await.unwrap()
 }
 
 /// A fresh address, one for each number.

@@ -1,0 +1,40 @@
+//! The store's conformance suite: the same tests on SQLite and on PostgreSQL, a fresh database each.
+//!
+//! The tests are written once and listed in `on_both_engines!`, which makes one of each engine from each; one that is
+//! not listed does not compile. What is looked up behind the store's back is looked up with SQL of the test's own.
+
+macro_rules! on_both_engines {
+    ($($test:ident),+ $(,)?) => {
+        mod sqlite {
+            use crate::postgres::{Engine, TestStore};
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $test() {
+                    super::$test(TestStore::fresh(Engine::Sqlite).await).await;
+                }
+            )+
+        }
+
+        mod postgres {
+            use crate::postgres::{Engine, TestStore};
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $test() {
+                    super::$test(TestStore::fresh(Engine::Postgres).await).await;
+                }
+            )+
+        }
+    };
+}
+
+mod accounts;
+mod cast;
+mod cursors;
+mod deliveries;
+mod deposits;
+mod events;
+mod opening;
+mod schema;
+mod statements;
+mod status;
+mod transactions;

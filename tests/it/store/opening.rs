@@ -1,0 +1,111 @@
+//! Opening: who may read a SQLite file, what cannot be opened and how it is told, and that no password is shown.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use landfall::store::{Db, OpenError, StoreUrl};
+
+use super::cast::prepare;
+use crate::postgres::{Engine, TestStore, folder};
+
+#[tokio::test]
+async fn a_sqlite_file_is_readable_by_its_owner_alone() {
+    let store = TestStore::fresh(Engine::Sqlite).await;
+    prepare(&store).await;
+    let path = Path::new(store.url.strip_prefix("sqlite:").unwrap());
+    let files: Vec<_> = fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(files.len() >= 2, "the database and its write-ahead log");
+    for file in files {
+        let mode = fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{}: keys are in it", file.display());
+    }
+}
+
+#[tokio::test]
+async fn a_sqlite_path_that_cannot_be_written_is_named_with_the_reason() {
+    let folder = folder();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    let read_only = folder.path().join("read-only.db");
+    OpenOptions::new().create(true).write(true).truncate(true).mode(0o400).open(&read_only).unwrap();
+    let mut cases = vec![
+        (folder.path().join("missing").join("landfall.db"), "No such file or directory"),
+        (folder.path().to_owned(), "Is a directory"),
+        (file.join("landfall.db"), "Not a directory"),
+    ];
+    // Root may write what nobody may.
+    if OpenOptions::new().append(true).open(&read_only).is_err() {
+        cases.push((read_only.clone(), "Permission denied"));
+    } else {
+        Db::open(&StoreUrl::Sqlite(read_only)).await.unwrap();
+    }
+    for (path, reason) in cases {
+        let error = Db::open(&StoreUrl::Sqlite(path.clone())).await.unwrap_err();
+        assert!(matches!(error, OpenError::File { .. }), "{error:?}");
+        assert!(!error.may_pass());
+        let text = error.to_string();
+        assert!(text.starts_with(&format!("cannot write {}: {reason}", path.display())), "{text}");
+        assert!(text.ends_with("; check the path and its permissions"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_refused_and_left_as_it_is() {
+    let folder = folder();
+    let path = folder.path().join("notes.txt");
+    let notes = "not a database, but somebody's notes\n".repeat(100);
+    fs::write(&path, &notes).unwrap();
+    let url: StoreUrl = format!("sqlite:{}", path.display()).parse().unwrap();
+    let error = Db::open(&url).await.unwrap_err();
+    assert!(error.to_string().contains("notes.txt") && error.to_string().contains("file is not a database"), "{error}");
+    assert!(!error.may_pass());
+    assert_eq!(fs::read_to_string(&path).unwrap(), notes);
+}
+
+#[test]
+fn a_store_url_is_read_and_never_shown_with_its_password() {
+    let cases = [
+        ("sqlite:landfall.db", "sqlite:landfall.db"),
+        ("sqlite:///var/lib/landfall.db", "sqlite:/var/lib/landfall.db"),
+        ("sqlite:/var/lib/landfall.db", "sqlite:/var/lib/landfall.db"),
+        ("postgres://user:hunter2@db.example:6543/money", "postgres://db.example:6543/money"),
+        ("postgresql://user:hunter2@db.example/money", "postgres://db.example:5432/money"),
+        ("postgres://db.example/money?user=u&password=hunter2", "postgres://db.example:5432/money"),
+        ("postgres://user:hunter2@[::1]:6543/money", "postgres://[::1]:6543/money"),
+        ("postgres://user:hunter2@bad host/money", "postgres://"),
+        ("postgres://user:hunter2@host:port/money", "postgres://"),
+    ];
+    for (given, shown) in cases {
+        let url: StoreUrl = given.parse().unwrap();
+        assert_eq!(url.to_string(), shown);
+        assert_eq!(format!("{url:?}"), shown);
+    }
+    for given in
+        ["", "landfall.db", "sqlite:", "sqlite://", "sqlite::memory:", "sqlite:a.db?mode=ro", "mysql://u:hunter2@h/d"]
+    {
+        let error = given.parse::<StoreUrl>().unwrap_err();
+        assert_eq!(error.to_string(), "store.url: expected sqlite:PATH or postgres://USER@HOST/DATABASE", "{given}");
+    }
+}
+
+#[tokio::test]
+async fn a_postgres_server_that_is_down_may_come_back_and_a_wrong_database_may_not() {
+    let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let url: StoreUrl = format!("postgres://user:hunter2@{free}/money").parse().unwrap();
+    let error = Db::open(&url).await.unwrap_err();
+    assert!(error.may_pass(), "{error:?}");
+    assert!(error.to_string().starts_with(&format!("cannot connect to postgres://{free}/money: ")), "{error}");
+    assert!(!error.to_string().contains("hunter2") && !format!("{error:?}").contains("hunter2"), "{error:?}");
+
+    let store = TestStore::fresh(Engine::Postgres).await;
+    let (server, _) = store.url.rsplit_once('/').unwrap();
+    let url: StoreUrl = format!("{server}/no_such_database").parse().unwrap();
+    let error = Db::open(&url).await.unwrap_err();
+    assert!(error.to_string().contains("database \"no_such_database\" does not exist"), "{error}");
+    assert!(!error.may_pass(), "somebody must create it");
+
+    let url: StoreUrl = "postgres://user:hunter2@host:port/money".parse().unwrap();
+    let error = Db::open(&url).await.unwrap_err();
+    assert!(matches!(error, OpenError::Url), "{error:?}");
+}

@@ -1,0 +1,97 @@
+//! The texts: each is known to both engines with the parameters it is given, has a name of its own, and keeps to
+//! the subset of SQL that is portable.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use landfall::store::{Connection, Engine as Connected, MIGRATIONS};
+use sqlx::{Executor as _, SqlSafeStr as _, Statement as _};
+
+use crate::postgres::TestStore;
+
+/// What engines compatible with PostgreSQL lack, what SQLite lacks, and what reads clocks or dice in the database.
+const NOT_PORTABLE: [&str; 23] = [
+    "ADVISORY",
+    "LISTEN",
+    "NOTIFY",
+    "SERIAL",
+    "BIGSERIAL",
+    "AUTOINCREMENT",
+    "TIMESTAMP",
+    "TIMESTAMPTZ",
+    "JSON",
+    "JSONB",
+    "NUMERIC",
+    "INTEGER",
+    "UUID",
+    "UNNEST",
+    "ANY",
+    "ILIKE",
+    "ROWID",
+    "PRAGMA",
+    "TRIGGER",
+    "FUNCTION",
+    "NOW",
+    "CURRENT_TIMESTAMP",
+    "RANDOM",
+];
+
+on_both_engines!(every_statement_can_be_prepared_and_takes_the_parameters_it_is_given);
+
+async fn every_statement_can_be_prepared_and_takes_the_parameters_it_is_given(store: TestStore) {
+    let mut reader = store.db.read().await.unwrap();
+    for sql in landfall::store::statements() {
+        let count = match reader.engine() {
+            Connected::Postgres(connection) => {
+                let statement = connection.prepare(sql.postgres.into_sql_str()).await;
+                let statement = statement.unwrap_or_else(|error| panic!("{}: {error}\n{}", sql.name, sql.postgres));
+                statement.parameters().map(|parameters| parameters.either(<[_]>::len, |count| count))
+            }
+            Connected::Sqlite(connection) => {
+                let statement = connection.prepare(sql.sqlite.into_sql_str()).await;
+                let statement = statement.unwrap_or_else(|error| panic!("{}: {error}\n{}", sql.name, sql.sqlite));
+                statement.parameters().map(|parameters| parameters.either(<[_]>::len, |count| count))
+            }
+        };
+        assert_eq!(count, Some(sql.params()), "{} has gaps between its parameters: {}", sql.name, sql.postgres);
+    }
+}
+
+#[test]
+fn a_statement_has_a_name_of_its_own() {
+    let mut texts: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for sql in landfall::store::statements() {
+        texts.entry(sql.name).or_default().push(sql.postgres);
+    }
+    texts.retain(|_, texts| texts.len() > 1);
+    assert!(texts.is_empty(), "an error that names one of these does not say which failed: {texts:#?}");
+}
+
+#[test]
+fn statements_keep_to_the_portable_subset() {
+    for sql in landfall::store::statements() {
+        for text in [sql.postgres, sql.sqlite] {
+            let words = words(text);
+            for word in NOT_PORTABLE {
+                assert!(!words.contains(word), "{} says {word}, which is not portable: {text}", sql.name);
+            }
+            let ordered = !words.contains("LIMIT") || text.contains("ORDER BY");
+            assert!(ordered, "{} takes some rows in any order: {text}", sql.name);
+            let nested = ["AS (INSERT", "AS (UPDATE", "AS (DELETE"].into_iter().find(|write| text.contains(write));
+            assert_eq!(nested, None, "{} writes inside a WITH: {text}", sql.name);
+            assert!(!text.contains('?'), "{} has a parameter without a number: {text}", sql.name);
+        }
+        assert!(!sql.sqlite.contains("FOR UPDATE"), "{}: FOR UPDATE belongs in brackets: {}", sql.name, sql.sqlite);
+        let destructive = words(sql.postgres).contains("DELETE") && !sql.postgres.contains("WHERE");
+        assert!(!destructive, "{} deletes everything: {}", sql.name, sql.postgres);
+    }
+    for (version, _, text) in MIGRATIONS {
+        let code: String = text.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
+        for word in NOT_PORTABLE {
+            assert!(!words(&code).contains(word), "migration {version} says {word}, which is not portable");
+        }
+    }
+}
+
+fn words(text: &str) -> BTreeSet<String> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').map(str::to_ascii_uppercase).collect()
+}

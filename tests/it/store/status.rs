@@ -1,0 +1,84 @@
+//! Keys, watchers' words about their chains, and the length of the queue.
+
+use landfall::store::StoreError;
+use landfall::store::cursors::Cursor;
+use landfall::store::deliveries;
+use landfall::store::keys::{self, KeyRow};
+use landfall::store::status::{self, ChainStatus, QueueStatus};
+use landfall::time::Timestamp;
+use landfall_chain::{EndpointState, EndpointStatus};
+
+use super::cast::{CHAIN, LEASE, NOW, block, claimed_once, write};
+use crate::postgres::TestStore;
+
+on_both_engines!(
+    keys_are_found_by_id_and_no_more_than_the_most_are_taken,
+    a_watchers_word_replaces_its_former_one,
+    the_queue_tells_what_is_undelivered_since_when,
+);
+
+async fn keys_are_found_by_id_and_no_more_than_the_most_are_taken(store: TestStore) {
+    let key = KeyRow { id: "k1".to_owned(), name: "it's \"one\"".to_owned(), secret_hash: vec![0, 1, 0xff] };
+    let other = KeyRow { id: "k2".to_owned(), name: String::new(), secret_hash: vec![2; 32] };
+    for key in [&key, &other] {
+        write(&store, async |tx| assert!(keys::insert(tx, key, 2, NOW).await.unwrap())).await;
+    }
+    let mut tx = store.db.begin().await.unwrap();
+    assert!(matches!(keys::insert(&mut tx, &key, 3, NOW).await, Err(StoreError::Failed { .. })), "an id is given once");
+    drop(tx);
+    let third = KeyRow { id: "k3".to_owned(), ..key.clone() };
+    write(&store, async |tx| assert!(!keys::insert(tx, &third, 2, NOW).await.unwrap(), "there are two already")).await;
+    let mut reader = store.db.read().await.unwrap();
+    assert_eq!(keys::by_id(&mut reader, "k1").await.unwrap(), Some(key));
+    assert_eq!(keys::by_id(&mut reader, "K1").await.unwrap(), None);
+}
+
+async fn a_watchers_word_replaces_its_former_one(store: TestStore) {
+    let endpoint = |id: &str, state, latest| {
+        let reason = if state == EndpointState::Healthy { "" } else { "refused" };
+        EndpointStatus { id: id.to_owned(), state, reason: reason.to_owned(), latest }
+    };
+    let word = ChainStatus {
+        chain: CHAIN,
+        state: "behind".to_owned(),
+        reason: "catching up".to_owned(),
+        proof: "roots".to_owned(),
+        latest: Some(u64::from(u32::MAX)),
+        finalized: None,
+        cursor: None,
+        caught_up_at: Timestamp::EPOCH,
+        heartbeat_at: NOW,
+        endpoints: Vec::new(),
+    };
+    let endpoints = [endpoint("z:1", EndpointState::Healthy, Some(5)), endpoint("a:1", EndpointState::Failing, None)];
+    let mut reader = store.db.read().await.unwrap();
+    assert_eq!(status::caught_up_at(&mut reader, CHAIN).await.unwrap(), None);
+    write(&store, async |tx| status::record(tx, &word, &endpoints).await.unwrap()).await;
+    let [read] = &status::chains(&mut reader).await.unwrap()[..] else { panic!("one chain") };
+    assert_eq!(ChainStatus { endpoints: Vec::new(), ..read.clone() }, word);
+    let found: Vec<_> =
+        read.endpoints.iter().map(|e| (e.id.as_str(), e.state.as_str(), e.reason.as_str(), e.latest)).collect();
+    assert_eq!(found, [("z:1", "healthy", "", Some(5)), ("a:1", "failing", "refused", None)], "as configured");
+
+    let at = block(7, 1).header.block;
+    write(&store, async |tx| {
+        Cursor::lock(tx, CHAIN).await.unwrap();
+        Cursor::place(tx, CHAIN, &at).await.unwrap();
+    })
+    .await;
+    let newer = ChainStatus { finalized: Some(6), caught_up_at: NOW, heartbeat_at: NOW.plus(LEASE), ..word };
+    write(&store, async |tx| status::record(tx, &newer, &endpoints[1..]).await.unwrap()).await;
+    let [read] = &status::chains(&mut reader).await.unwrap()[..] else { panic!("one chain") };
+    assert_eq!(read.endpoints.iter().map(|endpoint| endpoint.id.as_str()).collect::<Vec<_>>(), ["a:1"]);
+    assert_eq!(ChainStatus { endpoints: Vec::new(), ..read.clone() }, ChainStatus { cursor: Some(7), ..newer });
+    assert_eq!(status::caught_up_at(&mut reader, CHAIN).await.unwrap(), Some(NOW));
+}
+
+async fn the_queue_tells_what_is_undelivered_since_when(store: TestStore) {
+    let mut reader = store.db.read().await.unwrap();
+    assert_eq!(status::queue(&mut reader).await.unwrap(), QueueStatus { pending: 0, oldest_at: None });
+    let claimed = claimed_once(&store).await;
+    assert_eq!(status::queue(&mut reader).await.unwrap(), QueueStatus { pending: 1, oldest_at: Some(NOW) });
+    write(&store, async |tx| deliveries::delivered(tx, &claimed).await.unwrap()).await;
+    assert_eq!(status::queue(&mut reader).await.unwrap(), QueueStatus { pending: 0, oldest_at: None });
+}
