@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use landfall::store::{Connection, Engine as Connected, MIGRATIONS};
 use sqlx::{Executor as _, SqlSafeStr as _, Statement as _};
 
-use crate::postgres::TestStore;
+use crate::postgres::{Engine, TestStore};
 
 /// What engines compatible with PostgreSQL lack, what SQLite lacks, and what reads clocks or dice in the database.
 const NOT_PORTABLE: [&str; 23] = [
@@ -89,6 +89,32 @@ fn statements_keep_to_the_portable_subset() {
         for word in NOT_PORTABLE {
             assert!(!words(&code).contains(word), "migration {version} says {word}, which is not portable");
         }
+    }
+}
+
+/// What runs at every tick, poll or request, and the index that keeps it from walking over all that ever was.
+const HOT: [(&str, &str); 8] = [
+    ("deposits::SETTLEABLE", "INDEX deposits_pending"),
+    ("deposits::MISSING", "INDEX deposits_pending"),
+    ("deposits::LIST_OF_ACCOUNT", "INDEX deposits_account"),
+    ("deposits::LIST", "INDEX deposits_newest"),
+    ("deposits::CONFIRMED_OF", "INDEX deposits_tx"),
+    ("cursors::PRUNE", "INDEX blocks_number"),
+    ("cursors::CANONICAL_AT", "INDEX blocks_canonical"),
+    ("deliveries::CLAIM", "INDEX deliveries_due"),
+];
+
+#[tokio::test]
+async fn what_runs_all_the_time_uses_its_index_on_sqlite() {
+    let store = TestStore::fresh(Engine::Sqlite).await;
+    let mut tx = store.db.begin().await.unwrap();
+    for (name, index) in HOT {
+        let sql = landfall::store::statements().find(|sql| sql.name.ends_with(name)).unwrap();
+        let Connected::Sqlite(connection) = tx.engine() else { panic!("SQLite") };
+        let text = sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {}", sql.sqlite));
+        let plan: Vec<(i64, i64, i64, String)> = sqlx::query_as(text).fetch_all(connection).await.unwrap();
+        let steps: Vec<&str> = plan.iter().map(|(.., step)| step.as_str()).collect();
+        assert!(steps.iter().any(|step| step.contains(index)), "{name} does not use {index}: {steps:#?}");
     }
 }
 
