@@ -7,6 +7,7 @@
 mod api;
 mod books;
 mod cli;
+mod crashes;
 mod delivery;
 mod histories;
 mod layers;

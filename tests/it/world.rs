@@ -5,13 +5,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use landfall::account::{AccountType, NewAccount};
 use landfall::deposit::{Deposit, DepositStatus};
 use landfall::registry;
-use landfall::store::Db;
 use landfall::store::deposits::{self, DepositFilter};
+use landfall::store::{Db, StoreError};
 use landfall::time::{Clock, Timestamp};
 use landfall::watcher::{Settings, Start, TickError, Ticked, Watcher};
 use landfall_chain::{Address, Asset, AssetId, Chain, Endpoints, Finality, Network};
@@ -114,7 +115,11 @@ impl World {
     /// Ticks until there is nothing more to do.
     pub(crate) async fn catch_up(&mut self) {
         for _ in 0..1_000 {
-            let ticked = self.tick().await;
+            let ticked = match self.try_tick().await {
+                // A commit that a crash left under way on the server may still arrive.
+                Err(TickError::Store(StoreError::Moved { .. })) => continue,
+                outcome => outcome.unwrap(),
+            };
             if (Ticked { tip: None, caught_up: true, ..Ticked::default() }) == (Ticked { tip: None, ..ticked }) {
                 return;
             }
@@ -122,26 +127,28 @@ impl World {
         panic!("the watcher does not come to rest");
     }
 
-    /// A tick that is cut off after its `wakeups`-th await, as a crash would; nothing but the store survives.
-    pub(crate) async fn crash_within(&mut self, wakeups: u32) {
+    /// A tick that is cut off after its `wakeups`-th await, as a crash would; nothing but the store survives. Whether
+    /// it was cut off before it was over.
+    pub(crate) async fn crash_within(&mut self, wakeups: u32) -> bool {
         let now = self.now();
         let mut left = wakeups;
-        {
+        let cut_off = {
             let mut tick = Box::pin(self.watcher.tick(now));
             std::future::poll_fn(|cx| match tick.as_mut().poll(cx) {
-                std::task::Poll::Ready(outcome) => {
+                Poll::Ready(outcome) => {
                     outcome.inspect_err(|error| assert!(error.may_pass(), "{error}")).ok();
-                    std::task::Poll::Ready(())
+                    Poll::Ready(false)
                 }
-                std::task::Poll::Pending if left == 0 => std::task::Poll::Ready(()),
-                std::task::Poll::Pending => {
+                Poll::Pending if left == 0 => Poll::Ready(true),
+                Poll::Pending => {
                     left -= 1;
-                    std::task::Poll::Pending
+                    Poll::Pending
                 }
             })
-            .await;
-        }
+            .await
+        };
         self.restart();
+        cut_off
     }
 
     /// Sees only what these assets list from here on, as after a change of the configuration.

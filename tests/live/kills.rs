@@ -41,6 +41,12 @@ async fn kill_at_random_moments(engine: Engine) {
         }
         service.kill();
     }
+    // The kills must have hit work, not only starts.
+    let made = stage.deposits();
+    let confirmed = made.iter().filter(|d| d["status"] == "CONFIRMED").count();
+    println!("{engine:?}: {} deposits found and {confirmed} confirmed between the kills", made.len());
+    assert!(confirmed > 0 && !stage.receiver.log().is_empty());
+
     stage.node.mine(3).await.unwrap();
     let service = stage.start();
     let deposits = at_rest(&stage, sent).await;
