@@ -32,7 +32,7 @@ const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
 /// How often a block is looked for within its usual time, and the bounds of it.
 const POLLS_PER_BLOCK: u64 = 4;
 const POLL_MS_MIN: u64 = 250;
-const POLL_MS_MAX: u64 = 3_000;
+const POLL_MS_MAX: u64 = 1_000;
 const OPEN_RETRY_FIRST: Duration = Duration::from_millis(500);
 const OPEN_RETRY_MAX: Duration = Duration::from_secs(5);
 

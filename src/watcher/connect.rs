@@ -6,14 +6,15 @@
 use std::ops::RangeInclusive;
 
 use futures_util::{StreamExt, stream};
-use landfall_chain::{Asset, AssetTransfer, Block, BlockRef, BlockSource, Tip};
+use landfall_chain::{Asset, AssetTransfer, Block, BlockRef, BlockSource, Network, Tip};
 use tracing::info;
 
-use crate::deposit::{Deposit, DepositStatus, Leg};
+use crate::deposit::{Deposit, DepositStatus, Leg, LegHash};
 use crate::event::Event;
 use crate::store::cursors::{self, Cursor};
-use crate::store::{StoreError, Tx, deposits, events};
+use crate::store::{Db, StoreError, Tx, deposits, events};
 use crate::time::Timestamp;
+use crate::watcher::watch_list::WatchList;
 use crate::watcher::{TickError, Ticked, Watcher};
 
 /// How many blocks one read asks for at most, and one transaction records. After a read that failed it is half as many,
@@ -40,47 +41,20 @@ impl<S: BlockSource> Watcher<S> {
     ) -> Result<BlockRef, TickError> {
         let Watcher { source, db, network, watch_list, read_width, .. } = self;
         let chain = network.chain;
+        let mut books = Books { db, network, watch_list };
         let mut reads = stream::iter(ranges(at.number, tip.latest.number, *read_width))
             .map(|range| source.blocks(range))
             .buffered(READS_AHEAD_MAX);
         let mut stale = false;
-        while let Some(blocks) = reads.next().await {
-            *read_width =
-                if blocks.is_ok() { (*read_width * 2).min(READ_BLOCKS_MAX) } else { (*read_width / 2).max(1) };
-            let blocks = blocks?;
+        while let Some(read) = reads.next().await {
+            *read_width = if read.is_ok() { (*read_width * 2).min(READ_BLOCKS_MAX) } else { (*read_width / 2).max(1) };
+            let blocks = read?;
             let linked = linked(&at, &blocks);
-            let Some(last) = linked.last() else {
-                stale = !blocks.is_empty();
-                if stale { break } else { continue }
-            };
-            let mut tx = db.begin().await?;
-            let cursor = Cursor::lock(&mut tx, chain).await?;
-            if cursor.at != Some(at) {
-                return Err(StoreError::Moved { chain }.into());
+            if !linked.is_empty() {
+                at = books.record(&at, linked, tip.finalized, now, ticked).await?;
             }
-            if !watch_list.is_current(cursor.watch_seq) {
-                watch_list.follow(&mut tx).await?;
-            }
-            for block in linked {
-                cursors::connect(&mut tx, chain, block).await?;
-                for (transfer, asset) in block.transfers.iter().filter_map(|t| Some((t, network.asset(&t.asset)?))) {
-                    if let Some(account) = watch_list.account(&transfer.recipient) {
-                        let source_account = watch_list.account(&transfer.sender);
-                        let credit = Credit { chain_ref: &network.chain_ref, transfer, asset, account, source_account };
-                        ticked.credited += u64::from(credit.record(&mut tx, chain, block, now).await?);
-                    }
-                }
-            }
-            let last = last.header.block;
-            Cursor::shift(&mut tx, chain, &at, &last).await?;
-            if let Some(finalized) = tip.finalized {
-                let below = last.number.min(finalized.number).saturating_sub(FINAL_BLOCKS_KEPT);
-                cursors::prune(&mut tx, chain, below.saturating_sub(PRUNE_WINDOW), below).await?;
-            }
-            tx.commit().await?;
-            ticked.connected += u64::try_from(linked.len()).unwrap_or(u64::MAX);
-            at = last;
             if linked.len() < blocks.len() {
+                stale = linked.is_empty();
                 break;
             }
         }
@@ -93,6 +67,53 @@ impl<S: BlockSource> Watcher<S> {
             return Err(TickError::Contradiction { chain, what });
         }
         Ok(at)
+    }
+}
+
+/// Where blocks are recorded, and what they are matched with.
+struct Books<'w> {
+    db: &'w Db,
+    network: &'w Network,
+    watch_list: &'w mut WatchList,
+}
+
+impl Books<'_> {
+    /// Records blocks that stand on `at`, what they credit, and the cursor, in one transaction; the last of them.
+    async fn record(
+        &mut self,
+        at: &BlockRef,
+        blocks: &[Block],
+        finalized: Option<BlockRef>,
+        now: Timestamp,
+        ticked: &mut Ticked,
+    ) -> Result<BlockRef, TickError> {
+        let Books { db, network, watch_list } = self;
+        let chain = network.chain;
+        let mut tx = db.begin().await?;
+        let cursor = Cursor::lock(&mut tx, chain).await?;
+        if cursor.at != Some(*at) {
+            return Err(StoreError::Moved { chain }.into());
+        }
+        if !watch_list.is_current(cursor.watch_seq) {
+            watch_list.follow(&mut tx).await?;
+        }
+        let (mut last, mut pending) = (*at, 0);
+        for block in blocks {
+            cursors::connect(&mut tx, chain, block).await?;
+            for leg in block.transfers.iter().filter_map(|transfer| WatchedLeg::of(transfer, network, watch_list)) {
+                pending += u64::from(leg.record(&mut tx, block, now).await?);
+            }
+            last = block.header.block;
+        }
+        Cursor::shift(&mut tx, chain, at, &last).await?;
+        if let Some(finalized) = finalized {
+            let below = last.number.min(finalized.number).saturating_sub(FINAL_BLOCKS_KEPT);
+            cursors::prune(&mut tx, chain, below.saturating_sub(PRUNE_WINDOW), below).await?;
+        }
+        tx.commit().await?;
+        ticked.connected += u64::try_from(blocks.len()).unwrap_or(u64::MAX);
+        ticked.pending += pending;
+        Ok(last)
     }
 }
 
@@ -119,29 +140,34 @@ fn linked<'b>(at: &BlockRef, blocks: &'b [Block]) -> &'b [Block] {
 }
 
 /// A leg to a watched address, about to be recorded.
-struct Credit<'a> {
-    chain_ref: &'a str,
+struct WatchedLeg<'a> {
+    network: &'a Network,
     transfer: &'a AssetTransfer,
     asset: &'a Asset,
     account: &'a str,
     source_account: Option<&'a str>,
 }
 
-impl Credit<'_> {
+impl<'a> WatchedLeg<'a> {
+    /// The transfer, when it moves a listed asset to a watched address.
+    fn of(transfer: &'a AssetTransfer, network: &'a Network, watch_list: &'a WatchList) -> Option<Self> {
+        Some(WatchedLeg {
+            network,
+            transfer,
+            asset: network.asset(&transfer.asset)?,
+            account: watch_list.account(&transfer.recipient)?,
+            source_account: watch_list.account(&transfer.sender),
+        })
+    }
+
     /// Records the leg as seen in `block`; whether the deposit became PENDING by it.
-    async fn record(
-        &self,
-        tx: &mut Tx,
-        chain: landfall_chain::Chain,
-        block: &Block,
-        now: Timestamp,
-    ) -> Result<bool, TickError> {
-        let leg_hash = leg_of(self.chain_ref, self.transfer).hash();
+    async fn record(&self, tx: &mut Tx, block: &Block, now: Timestamp) -> Result<bool, TickError> {
+        let leg_hash = leg_of(&self.network.chain_ref, self.transfer).hash();
         let known = deposits::by_leg(tx, &leg_hash).await?;
         let seen_in = block.header.block;
         let (deposit, became_pending) = match known {
             None => {
-                let deposit = self.new_deposit(chain, block);
+                let deposit = self.new_deposit(leg_hash, block);
                 deposits::insert(tx, &deposit).await?;
                 (deposit, true)
             }
@@ -157,20 +183,19 @@ impl Credit<'_> {
         deposits::include(tx, &deposit, &seen_in).await?;
         if became_pending {
             announce(tx, &deposit, now).await?;
-            info!(%chain, tx = %deposit.tx.id, block = seen_in.number, "deposit {} pending", deposit.id);
+            info!(chain = %deposit.chain, tx = %deposit.tx.id, block = seen_in.number, "deposit {} pending", deposit.id);
         }
         Ok(became_pending)
     }
 
-    fn new_deposit(&self, chain: landfall_chain::Chain, block: &Block) -> Deposit {
-        let Credit { chain_ref, transfer, asset, account, source_account } = self;
-        let leg_hash = leg_of(chain_ref, transfer).hash();
+    fn new_deposit(&self, leg_hash: LegHash, block: &Block) -> Deposit {
+        let WatchedLeg { network, transfer, asset, account, source_account } = self;
         Deposit {
             id: leg_hash.deposit_id(),
             leg_hash,
             account_id: (*account).to_owned(),
             source_account_id: source_account.map(str::to_owned),
-            chain,
+            chain: network.chain,
             tx: transfer.tx,
             asset: transfer.asset,
             sender: transfer.sender,

@@ -66,7 +66,7 @@ pub struct Ticked {
     pub disconnected: u64,
     pub connected: u64,
     /// Deposits that became PENDING, also again.
-    pub credited: u64,
+    pub pending: u64,
     pub confirmed: u64,
     pub failed: u64,
     /// The cursor stands at the newest block.

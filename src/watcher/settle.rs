@@ -45,8 +45,8 @@ impl<S: BlockSource> Watcher<S> {
                 by_block.entry(settleable.block.number).or_insert_with(|| (settleable.block, Vec::new()));
             deposits.push(settleable.deposit);
         }
-        ticked.more_to_settle =
-            by_block.len() > TICK_EVIDENCE_MAX || u32::try_from(missing.len()) == Ok(TICK_MISSING_MAX);
+        let blocks_are_left = by_block.len() > TICK_EVIDENCE_MAX;
+        let missing_are_left = u32::try_from(missing.len()) == Ok(TICK_MISSING_MAX);
         let mut reads = stream::iter(by_block.into_values().take(TICK_EVIDENCE_MAX))
             .map(async |(seen_in, deposits)| (self.evidence(&seen_in).await, deposits))
             .buffered(READS_AHEAD_MAX);
@@ -58,6 +58,8 @@ impl<S: BlockSource> Watcher<S> {
         for missing in missing {
             self.look_for(missing, &finalized, now, ticked).await?;
         }
+        // Blocks that cannot be read again yet must not be asked for in a tight loop.
+        ticked.more_to_settle = missing_are_left || blocks_are_left && ticked.confirmed > 0;
         Ok(())
     }
 

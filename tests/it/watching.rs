@@ -35,7 +35,7 @@ async fn world() -> World {
 async fn a_deposit_is_pending_with_its_block_and_confirmed_when_final() {
     let mut world = world().await;
     world.chain.mine(vec![payment(0, ALICE, 5)]);
-    assert_eq!(world.tick().await.credited, 1);
+    assert_eq!(world.tick().await.pending, 1);
     assert_eq!(world.status_of(5).await, Pending);
 
     world.chain.mine_empty(FINALITY_DEPTH - 1);
@@ -117,7 +117,7 @@ async fn an_address_added_while_the_tick_reads_is_matched_in_that_very_block() {
         crate::world::watch(&db, "bob", address(BOB), now).await;
     };
     let (ticked, ()) = tokio::join!(world.try_tick(), adding);
-    assert_eq!(ticked.unwrap().credited, 1);
+    assert_eq!(ticked.unwrap().pending, 1);
     assert_eq!(world.status_of(7).await, Pending);
     world.close().await;
 }
@@ -396,6 +396,6 @@ async fn a_watch_list_of_more_than_one_page_is_matched_whole() {
     let legs = [0, 9_999, 10_000, 10_004]
         .map(|number| SimLeg { recipient: numbered(number), ..SimLeg::native(address(PAYER), address(ALICE), 5) });
     world.chain.mine(vec![SimTx::new(address(PAYER), 0, legs.to_vec())]);
-    assert_eq!(world.tick().await.credited, 4);
+    assert_eq!(world.tick().await.pending, 4);
     world.close().await;
 }
