@@ -76,7 +76,7 @@ macro_rules! count {
 /// Runs `$sql` in the arm of the engine and names the statement in the error.
 macro_rules! run {
     ($connection:expr, $sql:ident, ($($bind:expr),*), |$c:ident, $text:ident| $query:expr) => {{
-        const { assert!($sql.params() == $crate::store::sql::count!($($bind),*), "binds and parameters differ") };
+        const _: () = assert!($sql.params() == $crate::store::sql::count!($($bind),*), "binds and parameters differ");
         match $crate::store::sql::Connection::engine($connection) {
             $crate::store::sql::Engine::Postgres($c) => { let $text = $sql.postgres; $query }
             $crate::store::sql::Engine::Sqlite($c) => { let $text = $sql.sqlite; $query }
