@@ -61,7 +61,7 @@ statements! {
                AND (missing_number IS NULL OR missing_number < $2) AND (CAST($3 AS TEXT) IS NULL OR id = $3) AND NOT EXISTS \
                (SELECT 1 FROM inclusions JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
                 WHERE inclusions.deposit_id = deposits.id AND (blocks.canonical OR blocks.number > $2)) \
-               ORDER BY COALESCE(missing_since_us, 0), id LIMIT $4";
+               ORDER BY COALESCE(missing_number, -1), COALESCE(missing_since_us, 0), id LIMIT $4";
     CONFIRMED_OF = "SELECT amount FROM deposits \
                     WHERE chain = $1 AND tx_id = $2 AND asset = $3 AND recipient = $4 AND status = 'CONFIRMED'";
     CONFIRMED_ABOVE = "SELECT COUNT(*) FROM deposits JOIN inclusions ON inclusions.deposit_id = deposits.id \
@@ -185,7 +185,8 @@ pub async fn settleable(
 }
 
 /// PENDING deposits that are in no canonical block, were never seen above the final block `through` and not looked for
-/// at it yet; at most `limit`, those never looked for first, then those missing longest.
+/// at it yet; at most `limit`, in turn: those never looked for, then those not looked for longest, then those missing
+/// longest.
 pub async fn missing(
     connection: &mut impl Connection,
     chain: Chain,

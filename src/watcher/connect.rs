@@ -18,7 +18,7 @@ use crate::watcher::watch_list::WatchList;
 use crate::watcher::{TickError, Ticked, Watcher};
 
 /// How many blocks one read asks for at most, and one transaction records. After a read that failed it is half as many,
-/// after each that did not, twice: what is too much for a node at once is asked for in parts.
+/// after each that did not, one more: what is too much for a node at once is asked for in parts.
 pub(super) const READ_BLOCKS_MAX: u64 = 20;
 /// How many reads are under way at once; with the above it bounds what is in memory.
 const READS_AHEAD_MAX: usize = 4;
@@ -47,7 +47,7 @@ impl<S: BlockSource> Watcher<S> {
             .buffered(READS_AHEAD_MAX);
         let mut stale = false;
         while let Some(read) = reads.next().await {
-            *read_width = if read.is_ok() { (*read_width * 2).min(READ_BLOCKS_MAX) } else { (*read_width / 2).max(1) };
+            *read_width = if read.is_ok() { (*read_width + 1).min(READ_BLOCKS_MAX) } else { (*read_width / 2).max(1) };
             let blocks = read?;
             let linked = linked(&at, &blocks);
             if !linked.is_empty() {

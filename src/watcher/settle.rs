@@ -39,28 +39,36 @@ impl<S: BlockSource> Watcher<S> {
         let missing = deposits::missing(&mut reader, self.chain(), finalized.number, TICK_MISSING_MAX).await?;
         drop(reader);
 
+        let list_is_cut = u32::try_from(settleable.len()) == Ok(TICK_DEPOSITS_MAX);
         let mut by_block: BTreeMap<u64, (BlockRef, Vec<Deposit>)> = BTreeMap::new();
         for settleable in settleable {
             let (_, deposits) =
                 by_block.entry(settleable.block.number).or_insert_with(|| (settleable.block, Vec::new()));
             deposits.push(settleable.deposit);
         }
-        let blocks_are_left = by_block.len() > TICK_EVIDENCE_MAX;
+        let blocks_are_left = list_is_cut || by_block.len() > TICK_EVIDENCE_MAX;
         let missing_are_left = u32::try_from(missing.len()) == Ok(TICK_MISSING_MAX);
         let mut reads = stream::iter(by_block.into_values().take(TICK_EVIDENCE_MAX))
             .map(async |(seen_in, deposits)| (self.evidence(&seen_in).await, deposits))
             .buffered(READS_AHEAD_MAX);
+        // What cannot be read now must not hold up the rest: it is told at the end.
+        let mut unread = Ok(());
         while let Some((evidence, deposits)) = reads.next().await {
-            if let Some(evidence) = evidence? {
-                self.judge(&evidence, deposits, now, ticked).await?;
+            match evidence {
+                Ok(Some(evidence)) => self.judge(&evidence, deposits, now, ticked).await?,
+                Ok(None) => {}
+                Err(error) => unread = unread.and(Err(error)),
             }
         }
         for missing in missing {
-            self.look_for(missing, &finalized, now, ticked).await?;
+            match self.trace(&missing.deposit, &finalized).await {
+                Ok(trace) => self.look_for(missing, trace, &finalized, now, ticked).await?,
+                Err(error) => unread = unread.and(Err(error)),
+            }
         }
         // Blocks that cannot be read again yet must not be asked for in a tight loop.
         ticked.more_to_settle = missing_are_left || blocks_are_left && ticked.confirmed > 0;
-        Ok(())
+        unread
     }
 
     /// Records the source's final block as ours, when it is and is newer than the one on record.
@@ -108,7 +116,7 @@ impl<S: BlockSource> Watcher<S> {
         // Also keeps the block canonical until the commit: who disconnects takes the same lock.
         Cursor::lock(&mut tx, self.chain()).await?;
         let block = evidence.header.block;
-        if cursors::canonical_at(&mut tx, self.chain(), block.number).await? != Some(block.hash) {
+        if !self.is_ours(&mut tx, &block).await? {
             return Ok(());
         }
         for deposit in deposits {
@@ -126,32 +134,42 @@ impl<S: BlockSource> Watcher<S> {
         Ok(tx.commit().await?)
     }
 
-    /// Looks for a deposit whose height is final and that is in no block of our chain.
+    /// Judges a deposit whose height is final and that is in no block of our chain.
     async fn look_for(
         &self,
         missing: Missing,
+        (fate, evidence): (Fate, Option<Block>),
         finalized: &BlockRef,
         now: Timestamp,
         ticked: &mut Ticked,
     ) -> Result<(), TickError> {
         let Missing { deposit, since } = missing;
-        let (fate, evidence) = self.trace(&deposit, finalized).await?;
         let mut tx = self.db.begin().await?;
         Cursor::lock(&mut tx, self.chain()).await?;
         // Connected again meanwhile, or settled by another process? Then it is no longer missing.
         if !deposits::is_missing(&mut tx, &deposit, finalized.number).await? {
             return Ok(());
         }
-        let verdict = match (fate, evidence) {
-            (Fate::In(_), Some(evidence)) => self.without(&mut tx, &evidence, &deposit).await?,
-            (Fate::In(_), None) => None,
+        let found = match &evidence {
+            Some(block) => self.is_ours(&mut tx, &block.header.block).await?.then_some(block),
+            None => None,
+        };
+        let gone = since.is_some_and(|since| now.since(since) >= self.settings.failed_grace);
+        let verdict = match (fate, found) {
+            // Seen in a block of ours after all (it was read while its asset was not listed): settled from there.
+            (_, Some(block)) if self.has_leg(block, &deposit) => {
+                deposits::include(&mut tx, &deposit, &block.header.block).await?;
+                return Ok(tx.commit().await?);
+            }
+            (_, Some(block)) if block.txs.contains(&deposit.tx.id) => {
+                Some(format!("its transaction is in final block {} without it", block.header.block.number))
+            }
             (Fate::Superseded(by), _) => {
                 Some(format!("another transaction took its place by final block {}", by.number))
             }
-            (Fate::Unknown, _) => {
-                let gone = since.is_some_and(|since| now.since(since) >= self.settings.failed_grace);
-                gone.then(|| "its transaction stayed in no block".to_owned())
-            }
+            (Fate::In(block), _) if block.number > finalized.number => None,
+            // In no block, or in one that is not on our final chain: stale words of an index.
+            (Fate::In(_) | Fate::Unknown, _) => gone.then(|| "its transaction stayed in no block".to_owned()),
         };
         // What we would not see if it were there is not judged.
         match verdict.filter(|_| self.network.asset(&deposit.asset).is_some()) {
@@ -159,6 +177,10 @@ impl<S: BlockSource> Watcher<S> {
             None => deposits::miss(&mut tx, deposit.id, finalized.number, now).await?,
         }
         Ok(tx.commit().await?)
+    }
+
+    async fn is_ours(&self, tx: &mut Tx, block: &BlockRef) -> Result<bool, TickError> {
+        Ok(cursors::canonical_at(tx, self.chain(), block.number).await? == Some(block.hash))
     }
 
     /// What the source says became of the deposit's transaction, with the block, when it is a final one.
@@ -169,14 +191,6 @@ impl<S: BlockSource> Watcher<S> {
             Fate::In(_) | Fate::Superseded(_) | Fate::Unknown => None,
         };
         Ok((fate, evidence))
-    }
-
-    /// That a final block of our chain holds the deposit's transaction and not its leg.
-    async fn without(&self, tx: &mut Tx, evidence: &Block, deposit: &Deposit) -> Result<Option<String>, TickError> {
-        let block = evidence.header.block;
-        let is_ours = cursors::canonical_at(tx, self.chain(), block.number).await? == Some(block.hash);
-        let without = is_ours && evidence.txs.contains(&deposit.tx.id) && !self.has_leg(evidence, deposit);
-        Ok(without.then(|| format!("its transaction is in final block {} without it", block.number)))
     }
 
     async fn fail(

@@ -399,3 +399,40 @@ async fn a_watch_list_of_more_than_one_page_is_matched_whole() {
     assert_eq!(world.tick().await.pending, 4);
     world.close().await;
 }
+
+#[tokio::test]
+async fn a_block_that_cannot_be_read_again_holds_up_no_other() {
+    let mut world = world().await;
+    world.chain.set_finality_depth(None);
+    world.chain.mine(vec![payment(0, ALICE, 5)]);
+    world.chain.mine(vec![payment(1, ALICE, 6)]);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    world.chain.set_finality_depth(Some(FINALITY_DEPTH));
+    // tip, then the two blocks again, the first of them in vain.
+    world.chain.script([Fault::Late(Duration::ZERO), Fault::Fail]);
+    assert!(world.try_tick().await.unwrap_err().may_pass());
+    assert_eq!((world.status_of(5).await, world.status_of(6).await), (Pending, Confirmed));
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Confirmed);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_deposit_whose_block_was_read_while_its_asset_was_not_listed_is_found_there() {
+    let mut world = world().await;
+    let leg = SimLeg { asset: TOKEN, ..SimLeg::native(address(PAYER), address(ALICE), 5) };
+    let paid = SimTx::new(address(PAYER), 0, vec![leg]);
+    world.chain.mine(vec![paid.clone()]);
+    world.catch_up().await;
+    world.chain.fork_at(0);
+    world.chain.mine_empty(1);
+    world.restart_listing(network().assets[..1].to_vec());
+    world.chain.mine(vec![paid]);
+    world.catch_up().await;
+    world.restart_listing(network().assets);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Confirmed);
+    world.close().await;
+}

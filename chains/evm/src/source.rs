@@ -250,7 +250,8 @@ async fn read_fate(endpoint: &Endpoint, tx: &TxRef, at: &BlockRef) -> Result<Fat
     }
     let Some(nonce) = nonce else { return Ok(Fate::Unknown) };
     let used = answers.next().ok_or_else(|| endpoint.unusable(NONCE, "no answer"))?;
-    let used = used.map_err(|error| endpoint.refused(NONCE, &error))?;
+    // A node that no longer has the state of a block minutes old says so in many words: it does not know.
+    let Ok(used) = used else { return Ok(Fate::Unknown) };
     let used: Quantity = endpoint.parse(NONCE, &used)?;
     Ok(if used.0 > nonce { Fate::Superseded(*at) } else { Fate::Unknown })
 }

@@ -204,7 +204,8 @@ async fn a_transaction_is_in_a_block_or_superseded_or_unknown() {
         (Ok(place), pruned(), Some(Fate::In(block))),
         (Ok(Value::Null), Ok(json!("0x4")), Some(Fate::Superseded(at))),
         (Ok(Value::Null), Ok(json!("0x3")), Some(Fate::Unknown)),
-        (Ok(Value::Null), pruned(), None),
+        // The state of the final block may be gone from a node; that must not hold up what else is looked for.
+        (Ok(Value::Null), pruned(), Some(Fate::Unknown)),
         (Err((-32000, "transaction indexing is in progress".to_owned())), Ok(json!("0x4")), None),
     ];
     for (receipt, count, expected) in cases {

@@ -92,6 +92,13 @@ async fn withdrawals_that_are_not_the_headers_are_refused() {
         assert!(error.to_string().contains("the withdrawals do not make up the header's withdrawalsRoot"), "{error}");
         assert_eq!(error.kind, SourceErrorKind::Transient);
     }
+    // The root under the name of a later fork's field has the same encoding, and would hide what is withdrawn.
+    let mut renamed = block.clone();
+    let root = renamed.as_object_mut().unwrap().remove("withdrawalsRoot").unwrap();
+    renamed["requestsHash"] = root;
+    renamed["withdrawals"] = json!([]);
+    let error = forge::read(Chain::EthereumMainnet, (renamed, receipts.clone())).await.unwrap_err();
+    assert!(error.to_string().contains("the header does not hash to it"), "{error}");
     // A header of before Shanghai commits to none.
     let mut early = crate::mint::with_header(block, |header| header.withdrawals_root = None);
     early.as_object_mut().unwrap().remove("withdrawalsRoot");
