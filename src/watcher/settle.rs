@@ -154,16 +154,19 @@ impl<S: BlockSource> Watcher<S> {
             Some(block) => self.is_ours(&mut tx, &block.header.block).await?.then_some(block),
             None => None,
         };
+        let is_shown = evidence.as_ref().is_some_and(|block| self.has_leg(block, &deposit));
         let gone = since.is_some_and(|since| now.since(since) >= self.settings.failed_grace);
         let verdict = match (fate, found) {
             // Seen in a block of ours after all (it was read while its asset was not listed): settled from there.
-            (_, Some(block)) if self.has_leg(block, &deposit) => {
+            (_, Some(block)) if is_shown => {
                 deposits::include(&mut tx, &deposit, &block.header.block).await?;
                 return Ok(tx.commit().await?);
             }
             (_, Some(block)) if block.txs.contains(&deposit.tx.id) => {
                 Some(format!("its transaction is in final block {} without it", block.header.block.number))
             }
+            // A proved block at a final height holds it, but is not on our record (any more): no reason to fail it.
+            (_, None) if is_shown => None,
             (Fate::Superseded(by), _) => {
                 Some(format!("another transaction took its place by final block {}", by.number))
             }
