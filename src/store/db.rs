@@ -143,9 +143,12 @@ impl Db {
     /// When the store cannot be read.
     pub async fn schema_version(&self) -> Result<Option<i64>, OpenError> {
         let mut reader = self.read().await.map_err(OpenError::Store)?;
-        // Without a schema there is no table to ask.
-        let row = fetch_optional!(&mut reader, (Option<i64>,), SCHEMA_VERSION);
-        Ok(row.ok().flatten().and_then(|(version,)| version))
+        match fetch_optional!(&mut reader, (Option<i64>,), SCHEMA_VERSION) {
+            Ok(row) => Ok(row.and_then(|(version,)| version)),
+            // Only this says that there is no schema; what else fails says nothing, and nothing may be migrated on it.
+            Err(error) if error.is_missing_table() => Ok(None),
+            Err(error) => Err(OpenError::Store(error)),
+        }
     }
 
     /// Checks that the schema is the one this program was written for.

@@ -62,6 +62,12 @@ impl StoreError {
         StoreError::Inconsistent { what, reason: reason.to_string() }
     }
 
+    /// Whether it failed because a table is not there: SQLSTATE 42P01, and in SQLite's words.
+    pub(super) fn is_missing_table(&self) -> bool {
+        let StoreError::Failed { error: sqlx::Error::Database(error), .. } = self else { return false };
+        error.code().is_some_and(|code| code == "42P01") || error.message().starts_with("no such table")
+    }
+
     /// Whether the same call may succeed later without a person doing anything.
     pub fn may_pass(&self) -> bool {
         match self {
