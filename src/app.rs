@@ -240,7 +240,7 @@ pub fn network(chain: Chain, config: &ChainConfig) -> Result<Network, StartError
         }
         network.assets.push(asset);
     }
-    network.finality = config.finality.unwrap_or(network.finality);
+    network.finality = config.finality.clone().unwrap_or(network.finality);
     Ok(network)
 }
 
@@ -271,7 +271,7 @@ async fn listen(address: SocketAddr, key: &'static str) -> Result<TcpListener, S
 
 #[cfg(test)]
 mod tests {
-    use landfall_chain::Finality;
+    use landfall_chain::FinalityRule;
 
     use super::*;
     use crate::config::AssetConfig;
@@ -283,8 +283,14 @@ mod tests {
         let asset = AssetConfig { symbol: symbol.to_owned(), contract: contract.to_owned(), decimals: 6 };
         let (rpc, assets) = (Vec::new(), vec![asset]);
         let start = Start::Finalized;
-        let config =
-            ChainConfig { rpc, start, finality: Some(Finality::Safe), poll_ms: None, failed_grace_secs: 1, assets };
+        let config = ChainConfig {
+            rpc,
+            start,
+            finality: Some(FinalityRule::SAFE.into()),
+            poll_ms: None,
+            failed_grace_secs: 1,
+            assets,
+        };
         network(chain, &config).map_err(|error| error.to_string())
     }
 
@@ -293,7 +299,7 @@ mod tests {
         let network = with_asset(Chain::EthereumTestnet, "EURC", EURC).unwrap();
         let symbols: Vec<&str> = network.assets.iter().map(|asset| asset.symbol.as_str()).collect();
         assert_eq!(symbols, ["ETH", "USDC", "EURC"]);
-        assert_eq!(network.finality, Finality::Safe);
+        assert_eq!(network.finality, FinalityRule::SAFE.into());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use landfall_chain::{Chain, Finality};
+use landfall_chain::{Chain, Finality, FinalityRule};
 use serde::{Deserialize, Deserializer};
 use url::Url;
 
@@ -221,12 +221,12 @@ impl ChainSection {
 fn finality(at: &str, name: Option<FinalityName>, confirmations: Option<u64>) -> Result<Option<Finality>, ConfigError> {
     match (name, confirmations) {
         (None, None) => Ok(None),
-        (Some(FinalityName::Finalized), None) => Ok(Some(Finality::Finalized)),
-        (Some(FinalityName::Safe), None) => Ok(Some(Finality::Safe)),
+        (Some(FinalityName::Finalized), None) => Ok(Some(FinalityRule::FINALIZED.into())),
+        (Some(FinalityName::Safe), None) => Ok(Some(FinalityRule::SAFE.into())),
         (Some(FinalityName::Confirmations), Some(0)) => {
             Err(key(&format!("{at}.confirmations"), "expected at least 1: the newest block is never final"))
         }
-        (Some(FinalityName::Confirmations), Some(count)) => Ok(Some(Finality::Confirmations(count))),
+        (Some(FinalityName::Confirmations), Some(count)) => Ok(Some(FinalityRule::confirmations(count).into())),
         (Some(FinalityName::Confirmations), None) => {
             Err(key(&format!("{at}.confirmations"), "finality = \"confirmations\" needs this number"))
         }
@@ -336,7 +336,7 @@ mod tests {
         assert_eq!(config.admin_listen.to_string(), "127.0.0.1:8081");
         assert_eq!(config.environment, Environment::Live);
         let chain = &config.chains[&Chain::EthereumTestnet];
-        assert_eq!((chain.start, chain.finality, chain.failed_grace_secs), (Start::Finalized, None, 3_600));
+        assert_eq!((chain.start, &chain.finality, chain.failed_grace_secs), (Start::Finalized, &None, 3_600));
     }
 
     #[test]
@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(config.store.to_string(), "postgres://db:5432/landfall");
         let chain = &config.chains[&Chain::BaseMainnet];
         assert_eq!(chain.rpc[0].as_str(), "https://node/canary");
-        assert_eq!((chain.start, chain.finality), (Start::Number(100), Some(Finality::Confirmations(12))));
+        assert_eq!((chain.start, &chain.finality), (Start::Number(100), &Some(FinalityRule::confirmations(12).into())));
         assert_eq!((chain.poll_ms, chain.failed_grace_secs, chain.assets.len()), (Some(250), 5, 1));
     }
 

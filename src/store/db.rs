@@ -26,7 +26,12 @@ const MIGRATE_TRIES_MAX: u32 = 5;
 const MIGRATE_PAUSE: Duration = Duration::from_millis(200);
 
 /// The migrations, in order: (version, description, text for both engines).
-pub const MIGRATIONS: &[(i64, &str, &str)] = &[(1, "init", include_str!("../../migrations/0001_init.sql"))];
+pub const MIGRATIONS: &[(i64, &str, &str)] = &[
+    (1, "init", include_str!("../../migrations/0001_init.sql")),
+    (2, "movements", include_str!("../../migrations/0002_movements.sql")),
+    (3, "incidents", include_str!("../../migrations/0003_incidents.sql")),
+    (4, "backfills", include_str!("../../migrations/0004_backfills.sql")),
+];
 
 /// Where the data is.
 #[derive(Clone, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 use std::ops::RangeInclusive;
 
 use futures_util::{StreamExt, stream};
-use landfall_chain::{Asset, AssetTransfer, Block, BlockRef, BlockSource, Network, Tip};
+use landfall_chain::{Asset, AssetTransfer, Block, BlockRef, BlockSource, Network, Read, Tip};
 use tracing::info;
 
 use crate::deposit::{Deposit, DepositStatus, Leg, LegHash};
@@ -43,7 +43,7 @@ impl<S: BlockSource> Watcher<S> {
         let chain = network.chain;
         let mut books = Books { db, network, watch_list };
         let mut reads = stream::iter(ranges(at.number, tip.latest.number, *read_width))
-            .map(|range| source.blocks(range))
+            .map(|range| source.blocks(range, Read::FULL))
             .buffered(READS_AHEAD_MAX);
         let mut stale = false;
         while let Some(read) = reads.next().await {

@@ -61,7 +61,7 @@ pub struct Watcher<S> {
 }
 
 /// What a tick did.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Ticked {
     pub disconnected: u64,
     pub connected: u64,
@@ -89,7 +89,7 @@ impl<S: BlockSource> Watcher<S> {
     pub async fn tick(&mut self, now: Timestamp) -> Result<Ticked, TickError> {
         self.watch_list.follow(&mut self.db.read().await?).await?;
         let tip = self.source.tip().await?;
-        let mut ticked = Ticked { tip: Some(tip), ..Ticked::default() };
+        let mut ticked = Ticked { tip: Some(tip.clone()), ..Ticked::default() };
         let mut at = match Cursor::load(&mut self.db.read().await?, self.chain()).await?.at {
             Some(at) => at,
             None => self.take_up(&tip).await?,

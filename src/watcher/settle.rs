@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use futures_util::{StreamExt, stream};
-use landfall_chain::{Block, BlockRef, BlockSource, Fate, Tip, U256};
+use landfall_chain::{Block, BlockRef, BlockSource, Fate, Read, Tip, U256};
 use tracing::{info, warn};
 
 use crate::deposit::{Deposit, DepositStatus};
@@ -95,7 +95,7 @@ impl<S: BlockSource> Watcher<S> {
 
     /// The final block `wanted`, read again; `None` while the source shows another one there.
     async fn evidence(&self, wanted: &BlockRef) -> Result<Option<Block>, TickError> {
-        let blocks = self.source.blocks(wanted.number..=wanted.number).await?;
+        let blocks = self.source.blocks(wanted.number..=wanted.number, Read::FULL).await?;
         let evidence = blocks.into_iter().next().filter(|block| block.header.block == *wanted);
         if evidence.is_none() {
             warn!(chain = %self.chain(), "final block {wanted} cannot be read again yet; its deposits wait");

@@ -15,7 +15,7 @@ use landfall::store::deposits::{self, DepositFilter};
 use landfall::store::{Db, StoreError};
 use landfall::time::{Clock, Timestamp};
 use landfall::watcher::{Settings, Start, TickError, Ticked, Watcher};
-use landfall_chain::{Address, Asset, AssetId, Chain, Endpoints, Finality, Network};
+use landfall_chain::{Address, Asset, AssetId, Chain, Endpoints, FinalityRule, Native, Network};
 use landfall_sim::SimChain;
 
 use crate::books;
@@ -218,7 +218,8 @@ pub(crate) fn network() -> Network {
         chain: CHAIN,
         chain_ref: "eip155:11155111".to_owned(),
         block_time_ms: 12_000,
-        finality: Finality::Finalized,
+        finality: FinalityRule::FINALIZED.into(),
+        native: Native::TOP_LEVEL,
         assets: vec![native, token],
     }
 }

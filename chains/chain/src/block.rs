@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{AssetTransfer, TxId};
+use crate::{Address, AssetTransfer, Signers, TxId, TxRef, U256, Verdict};
 
 /// A block's hash (EVM) or blockhash (Solana).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,6 +33,13 @@ pub struct Header {
 pub enum Proof {
     /// Header hash, transactions root and receipts root were recomputed from the content.
     Roots,
+    /// The header hash was recomputed, and the logs agree with its bloom: what is there is a candidate, and logs that
+    /// were left out may go unnoticed.
+    Bloom,
+    /// Two endpoints said the same; no root covers it.
+    TwoEndpoints,
+    /// One endpoint said so; no root covers it.
+    OneEndpoint,
 }
 
 /// A block with everything in it that could be a credit.
@@ -42,19 +49,49 @@ pub struct Block {
     pub header: Header,
     /// Every transaction in it, in order.
     pub txs: Vec<TxId>,
-    /// Every creditable leg of every transaction in it, in execution order, `nth` set.
+    /// Every creditable leg of every transaction in it that the read's lane shows, in execution order, `nth` set.
     pub transfers: Vec<AssetTransfer>,
+    /// What each transaction cost its payer; failed ones too. Only in the lane of the roots.
+    pub fees: Vec<Fee>,
+    /// Movements that are no credit, with the reason; only when the read asked to explain.
+    pub rejected: Vec<Rejected>,
     /// What stands behind this content.
     pub proof: Proof,
+    /// Proves on demand who signed.
+    pub signers: Signers,
+}
+
+/// What a transaction cost, in base units of the native currency.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fee {
+    /// The transaction.
+    pub tx: TxRef,
+    /// Who paid.
+    pub payer: Address,
+    /// All of it: execution, blobs, and what a rollup adds for L1.
+    pub amount: U256,
+}
+
+/// A movement that looks like a credit and is none.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rejected {
+    /// What it claims; `nth` is 0.
+    pub transfer: AssetTransfer,
+    /// Why it is none.
+    pub verdict: Verdict,
 }
 
 /// Where a chain ends now.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tip {
     /// The newest block.
     pub latest: BlockRef,
     /// The newest block that can no longer be replaced, by the network's finality rule; `None` while there is none.
     pub finalized: Option<BlockRef>,
+    /// The same by the rule of each of the network's tiers, in their order.
+    pub tiers: Vec<Option<BlockRef>>,
+    /// Why nothing newer is final, where there is more to say than that time must pass: too few endpoints agree.
+    pub waiting: Option<String>,
 }
 
 impl Proof {
@@ -62,6 +99,9 @@ impl Proof {
     pub const fn name(self) -> &'static str {
         match self {
             Proof::Roots => "roots",
+            Proof::Bloom => "bloom",
+            Proof::TwoEndpoints => "two_endpoints",
+            Proof::OneEndpoint => "one_endpoint",
         }
     }
 }

@@ -3,6 +3,8 @@
 //! - [`network`]: the chains of the interface and the facts about each
 //! - [`address`], [`tx`], [`asset`]: who, where and what, as bytes with one text form each
 //! - [`block`]: blocks, headers, the tip, and what proves them
+//! - [`finality`]: when a block counts as final
+//! - [`verdict`], [`signers`]: why a movement is a credit or none; who signed it
 //! - [`source`]: what a watcher reads of a chain, and how a read fails
 //! - [`endpoint`]: the health of the nodes behind a source
 //! - [`retry`]: how long to wait before trying again
@@ -15,17 +17,23 @@ pub mod address;
 pub mod asset;
 pub mod block;
 pub mod endpoint;
+pub mod finality;
 pub mod network;
 pub mod retry;
+pub mod signers;
 pub mod source;
 pub mod tx;
+pub mod verdict;
 
 pub use address::Address;
 pub use asset::{AssetId, AssetTransfer, number_equal_legs};
-pub use block::{Block, BlockHash, BlockRef, Header, Proof, Tip};
+pub use block::{Block, BlockHash, BlockRef, Fee, Header, Proof, Rejected, Tip};
 pub use endpoint::{EndpointState, EndpointStatus, Endpoints};
-pub use network::{Asset, Chain, Family, Finality, Network};
+pub use finality::{Finality, FinalityRule, Tag, Tier};
+pub use network::{Asset, Chain, Family, Native, NativeSource, Network};
 pub use retry::Retry;
 pub use ruint::aliases::U256;
-pub use source::{BlockSource, Fate, SourceError, SourceErrorKind};
+pub use signers::Signers;
+pub use source::{AddressSource, BlockSource, Fate, Lane, Legs, Read, ReadProof, SourceError, SourceErrorKind};
 pub use tx::{TxId, TxLife, TxRef};
+pub use verdict::Verdict;

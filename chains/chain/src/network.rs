@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::AssetId;
+use crate::{AssetId, Finality};
 
 /// A network of the interface's `Chain` enum. `CHAIN_UNSPECIFIED` is no chain and does not parse.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -105,15 +105,26 @@ impl FromStr for Chain {
     }
 }
 
-/// When a block counts as one that can no longer be replaced.
+/// Where a network's native movements are seen. What the roots prove (a successful transaction's own value, mints,
+/// withdrawals) is credited with every source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Finality {
-    /// The node's `finalized` tag.
-    Finalized,
-    /// The node's `safe` tag.
-    Safe,
-    /// `n` blocks on top: with 12 and a newest block 100, block 88 is final.
-    Confirmations(u64),
+pub struct Native {
+    /// What is beside it.
+    pub source: NativeSource,
+    /// From this block on, inclusive, the chain itself logs every movement of value (EIP-7708); from there on these
+    /// logs are the one source, whatever `source` says.
+    pub eip7708_from: Option<u64>,
+}
+
+/// How value that moves inside of transactions is seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NativeSource {
+    /// Not at all.
+    TopLevel,
+    /// By traces, in a lane of their own.
+    Trace,
+    /// By the logs that the chain writes of every movement (Polygon, `0x1010`).
+    LogTransfer,
 }
 
 /// One asset that is credited on a network.
@@ -138,8 +149,20 @@ pub struct Network {
     pub block_time_ms: u64,
     /// What CONFIRMED waits for.
     pub finality: Finality,
+    /// Where native movements are seen.
+    pub native: Native,
     /// The native currency first, then the listed tokens.
     pub assets: Vec<Asset>,
+}
+
+impl Native {
+    /// Nothing but what the roots prove.
+    pub const TOP_LEVEL: Native = Native { source: NativeSource::TopLevel, eip7708_from: None };
+
+    /// Whether block `number` has to be traced.
+    pub fn is_traced(&self, number: u64) -> bool {
+        self.source == NativeSource::Trace && self.eip7708_from.is_none_or(|from| number < from)
+    }
 }
 
 impl Network {

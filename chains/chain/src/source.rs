@@ -7,7 +7,7 @@ use std::error::Error;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use crate::{Block, BlockRef, Header, Tip, TxRef};
+use crate::{Address, Block, BlockRef, Header, Tip, TxRef, U256};
 
 /// A chain that can be read. Every call is bounded in time and retries nothing: the caller decides.
 pub trait BlockSource: Send + Sync + 'static {
@@ -18,11 +18,84 @@ pub trait BlockSource: Send + Sync + 'static {
     /// Fewer may come back when the source does not have them (yet).
     fn headers(&self, range: RangeInclusive<u64>) -> impl Future<Output = Result<Vec<Header>, SourceError>> + Send;
 
-    /// As [`BlockSource::headers`], with the content of each block, proved.
-    fn blocks(&self, range: RangeInclusive<u64>) -> impl Future<Output = Result<Vec<Block>, SourceError>> + Send;
+    /// As [`BlockSource::headers`], with the content of each block that `read` asks for.
+    fn blocks(
+        &self,
+        range: RangeInclusive<u64>,
+        read: Read,
+    ) -> impl Future<Output = Result<Vec<Block>, SourceError>> + Send;
+
+    /// The block at `number`, when as many endpoints as must agree call it canonical and final; `None` when it is not
+    /// final yet. For blocks that no chain of ours reaches.
+    fn final_at(&self, number: u64) -> impl Future<Output = Result<Option<BlockRef>, SourceError>> + Send;
 
     /// What became of a transaction, judged at the final block `at`.
     fn fate(&self, tx: &TxRef, at: &BlockRef) -> impl Future<Output = Result<Fate, SourceError>> + Send;
+}
+
+/// What single addresses need of a chain.
+pub trait AddressSource: Send + Sync + 'static {
+    /// What each address owned of the native currency after `at`, in base units, proved by the block's own state
+    /// root. In the order of `addresses`.
+    fn balances(
+        &self,
+        addresses: &[Address],
+        at: &BlockRef,
+    ) -> impl Future<Output = Result<Vec<U256>, SourceError>> + Send;
+}
+
+/// What is read of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Read {
+    /// Which movements.
+    pub lane: Lane,
+    /// How strongly they must be proved.
+    pub proof: ReadProof,
+    /// Whether what is no credit is told too.
+    pub legs: Legs,
+}
+
+/// Two ways to see movements. Each leg is seen in one of them only.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Lane {
+    /// What the block's roots prove: tokens, a transaction's own value, mints, withdrawals.
+    Roots,
+    /// What only a trace shows: value that moved inside of transactions. Its legs count on (`nth`) behind those of
+    /// the roots.
+    Traces,
+}
+
+/// How strongly a read is proved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReadProof {
+    /// Enough to say which blocks may hold a credit: [`crate::Proof::Bloom`], or one endpoint's trace.
+    Listed,
+    /// All that the chain allows: [`crate::Proof::Roots`], or two endpoints' traces where there are two.
+    Full,
+}
+
+/// Which legs a read tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Legs {
+    /// The credits.
+    Creditable,
+    /// And everything that looks like one, see [`crate::Block::rejected`].
+    Explained,
+}
+
+impl Read {
+    /// What the roots prove, proved by them.
+    pub const FULL: Read = Read { lane: Lane::Roots, proof: ReadProof::Full, legs: Legs::Creditable };
+}
+
+impl Lane {
+    /// The name that is stored and shown.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Lane::Roots => "roots",
+            Lane::Traces => "traces",
+        }
+    }
 }
 
 /// What became of a transaction.

@@ -1,7 +1,8 @@
 //! EVM chains: reads blocks over JSON-RPC and proves them.
 //!
 //! - [`mod@networks`]: the facts of each network, embedded from `networks/*.toml`
-//! - [`source`]: [`EvmSource`], the crate's `BlockSource`; two HTTP requests for any number of blocks
+//! - [`source`]: [`EvmSource`], the crate's `BlockSource`
+//! - `tip`, `headers`, `read`, `fate`: its calls, each against one endpoint
 //! - `pool`: which endpoint is asked, its chain id, its state
 //! - `rpc`: JSON-RPC batches over HTTP, and what of a failure may be told
 //! - `wire`, `hex`: the answers as borrowed structs that hold only what is needed
@@ -18,14 +19,18 @@ pub mod networks;
 pub mod source;
 
 mod encode;
+mod fate;
+mod headers;
 mod hex;
 mod legs;
 mod polygon;
 mod pool;
 mod proof;
+mod read;
 mod rlp;
 mod rpc;
 mod stack;
+mod tip;
 mod wire;
 mod withdrawals;
 

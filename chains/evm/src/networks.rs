@@ -4,7 +4,7 @@
 //! version (an unknown key is an error). Contracts are written in EIP-55 and refused otherwise.
 //! A new token of Circle's, or a new network of the interface, is a change to these files and to no code.
 
-use landfall_chain::{Address, Asset, AssetId, Chain, Family, Finality, Network};
+use landfall_chain::{Address, Asset, AssetId, Chain, Family, FinalityRule, Native, Network};
 use serde::Deserialize;
 
 use crate::stack::Stack;
@@ -99,17 +99,18 @@ fn parse(text: &str) -> Result<(Network, Stack), FileError> {
         chain: file.chain,
         chain_ref: format!("eip155:{}", file.chain_id),
         block_time_ms: file.block_time_ms,
-        finality,
+        finality: finality.into(),
+        native: Native::TOP_LEVEL,
         assets,
     };
     Ok((network, file.stack))
 }
 
-fn finality(rule: &Rule, count: Option<u64>) -> Result<Finality, FileError> {
+fn finality(rule: &Rule, count: Option<u64>) -> Result<FinalityRule, FileError> {
     match (rule, count) {
-        (Rule::Finalized, None) => Ok(Finality::Finalized),
-        (Rule::Safe, None) => Ok(Finality::Safe),
-        (Rule::Confirmations, Some(count)) => Ok(Finality::Confirmations(count)),
+        (Rule::Finalized, None) => Ok(FinalityRule::FINALIZED),
+        (Rule::Safe, None) => Ok(FinalityRule::SAFE),
+        (Rule::Confirmations, Some(count)) => Ok(FinalityRule::confirmations(count)),
         (Rule::Finalized, Some(_)) => Err(FileError::Finality { rule: "finalized", count }),
         (Rule::Safe, Some(_)) => Err(FileError::Finality { rule: "safe", count }),
         (Rule::Confirmations, None) => Err(FileError::Finality { rule: "confirmations", count }),
@@ -182,8 +183,8 @@ mod tests {
         let good = FILES[0];
         let finality = "finality = \"finalized\"";
         let confirmations = good.replace(finality, "finality = \"confirmations\"\nconfirmations = 12");
-        assert_eq!(parse(&confirmations).unwrap().0.finality, Finality::Confirmations(12));
-        assert_eq!(parse(&good.replace(finality, "finality = \"safe\"")).unwrap().0.finality, Finality::Safe);
+        assert_eq!(parse(&confirmations).unwrap().0.finality.rule, FinalityRule::confirmations(12));
+        assert_eq!(parse(&good.replace(finality, "finality = \"safe\"")).unwrap().0.finality.rule, FinalityRule::SAFE);
         for (from, to) in [
             (finality, "finality = \"confirmations\""),
             (finality, "finality = \"finalized\"\nconfirmations = 12"),

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use landfall_chain::{
-    Address, AssetId, AssetTransfer, Block, BlockHash, BlockRef, Header, Proof, TxId, TxLife, TxRef, U256,
+    Address, AssetId, AssetTransfer, Block, BlockHash, BlockRef, Header, Proof, Signers, TxId, TxLife, TxRef, U256,
     number_equal_legs,
 };
 use rand::rngs::StdRng;
@@ -214,7 +214,15 @@ impl SimBlock {
             }));
         }
         number_equal_legs(&mut transfers);
-        Block { header: self.header, txs: self.txs.iter().map(|tx| tx.tx.id).collect(), transfers, proof: Proof::Roots }
+        Block {
+            header: self.header,
+            txs: self.txs.iter().map(|tx| tx.tx.id).collect(),
+            transfers,
+            fees: Vec::new(),
+            rejected: Vec::new(),
+            proof: Proof::Roots,
+            signers: Signers::default(),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use landfall_chain::{Block, BlockRef, BlockSource, Fate, Header, SourceError, Tip, TxLife, TxRef};
+use landfall_chain::{Block, BlockRef, BlockSource, Fate, Header, Read, SourceError, Tip, TxLife, TxRef};
 
 use crate::ledger::{SimBlock, State};
 use crate::{Fault, SimChain};
@@ -20,7 +20,7 @@ impl BlockSource for SimChain {
         let latest = state.at_or_below(latest);
         // A node that lags knows less that is final, too.
         let finalized = state.finalized().filter(|finalized| finalized.number <= latest.number);
-        Ok(Tip { latest, finalized })
+        Ok(Tip { latest, finalized, tiers: Vec::new(), waiting: None })
     }
 
     async fn headers(&self, range: RangeInclusive<u64>) -> Result<Vec<Header>, SourceError> {
@@ -29,10 +29,17 @@ impl BlockSource for SimChain {
         Ok(state.served(range, fault).iter().map(|block| block.header).collect())
     }
 
-    async fn blocks(&self, range: RangeInclusive<u64>) -> Result<Vec<Block>, SourceError> {
+    async fn blocks(&self, range: RangeInclusive<u64>, _read: Read) -> Result<Vec<Block>, SourceError> {
         let fault = self.call().await?;
         let state = self.lock();
         Ok(state.served(range, fault).iter().map(SimBlock::to_block).collect())
+    }
+
+    async fn final_at(&self, number: u64) -> Result<Option<BlockRef>, SourceError> {
+        let fault = self.call().await?;
+        let state = self.lock();
+        let is_final = state.finalized().is_some_and(|finalized| number <= finalized.number);
+        Ok(state.served(number..=number, fault).first().filter(|_| is_final).map(|block| block.header.block))
     }
 
     async fn fate(&self, tx: &TxRef, at: &BlockRef) -> Result<Fate, SourceError> {

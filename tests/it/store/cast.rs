@@ -16,7 +16,9 @@ use landfall::store::events::{self, History};
 use landfall::store::webhooks::{self, WebhookRow};
 use landfall::store::{Connection, Db, Engine as Connected, StoreError, Tx};
 use landfall::time::Timestamp;
-use landfall_chain::{Address, AssetId, Block, BlockHash, BlockRef, Chain, Header, Proof, TxId, TxLife, TxRef, U256};
+use landfall_chain::{
+    Address, AssetId, Block, BlockHash, BlockRef, Chain, Header, Proof, Signers, TxId, TxLife, TxRef, U256,
+};
 use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{AssertSqlSafe, FromRow};
@@ -65,7 +67,15 @@ pub(super) fn block(number: u64, tag: u8) -> Block {
         BlockRef { number, hash: BlockHash(hash) }
     };
     let header = Header { block: named(number), parent: named(number.saturating_sub(1)), time_secs: 12 * number };
-    Block { header, txs: Vec::new(), transfers: Vec::new(), proof: Proof::Roots }
+    Block {
+        header,
+        txs: Vec::new(),
+        transfers: Vec::new(),
+        fees: Vec::new(),
+        rejected: Vec::new(),
+        proof: Proof::Roots,
+        signers: Signers::default(),
+    }
 }
 
 pub(super) fn account(id: &str, addresses: &[(Chain, Address)]) -> NewAccount {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex};
 
 use axum::http::StatusCode;
-use landfall_chain::{BlockSource, Chain, EndpointState, Finality, SourceErrorKind};
+use landfall_chain::{BlockSource, Chain, EndpointState, FinalityRule, Read, SourceErrorKind};
 use landfall_evm::{EvmSource, network};
 use serde_json::json;
 use tracing_subscriber::filter::LevelFilter;
@@ -77,7 +77,7 @@ async fn no_secret_of_a_url_is_ever_told() {
     for host in [node.id(), rude.id(), forbidden.id(), redirect.id(), silly.id(), wrong.id(), &dead] {
         let source = secret(host);
         let check = source.check().await;
-        let (tip, blocks) = (source.tip().await, source.blocks(5..=5).await);
+        let (tip, blocks) = (source.tip().await, source.blocks(5..=5, Read::FULL).await);
         assert_eq!(check.is_ok(), host == node.id(), "{host}: {check:?}");
         told += &format!("{check:?} {tip:?} {blocks:?} {source:?} {source:#?} {:?}\n", source.endpoints().snapshot());
         told += &check.map_err(|error| error.to_string()).err().unwrap_or_default();
@@ -111,7 +111,7 @@ async fn an_endpoint_of_another_chain_is_quarantined_and_never_asked_again() {
     for error in [source.tip().await.unwrap_err(), source.check().await.unwrap_err()] {
         assert_eq!((error.kind, error.to_string()), (SourceErrorKind::Permanent, expected.clone()));
     }
-    let error = source.blocks(5..=5).await.unwrap_err();
+    let error = source.blocks(5..=5, Read::FULL).await.unwrap_err();
     assert_eq!((error.kind, error.to_string()), (SourceErrorKind::Permanent, expected.clone()));
     assert_eq!(node.take_requests(), 1);
     let status = source.endpoints().snapshot().remove(0);
@@ -157,11 +157,11 @@ async fn a_failed_proof_moves_to_the_next_endpoint() {
     .await;
     let right = good().await;
     let source = source(&[lying.id(), right.id()]);
-    assert_eq!(source.blocks(5..=5).await.unwrap_err().kind, SourceErrorKind::Transient);
+    assert_eq!(source.blocks(5..=5, Read::FULL).await.unwrap_err().kind, SourceErrorKind::Transient);
     let status = source.endpoints().snapshot().remove(0);
     assert_eq!(status.state, EndpointState::Failing);
     assert!(status.reason.contains("the receipts do not make up the header's receiptsRoot"), "{}", status.reason);
-    assert_eq!(source.blocks(5..=5).await.unwrap().len(), 1);
+    assert_eq!(source.blocks(5..=5, Read::FULL).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -172,7 +172,7 @@ async fn a_batch_that_is_refused_or_left_out_in_part_is_an_error() {
             _ => ledger().answer(method, params),
         })
         .await;
-        let error = node.source(mainnet()).blocks(5..=6).await.unwrap_err();
+        let error = node.source(mainnet()).blocks(5..=6, Read::FULL).await.unwrap_err();
         assert_eq!(error.kind, SourceErrorKind::Transient);
         assert!(error.to_string().contains(expected), "{error}");
     }
@@ -208,7 +208,7 @@ async fn confirmations_work_where_the_tags_are_unknown() {
     })
     .await;
     let mut network = mainnet();
-    network.finality = Finality::Confirmations(0);
+    network.finality = FinalityRule::confirmations(0).into();
     assert_eq!(node.source(network).tip().await.unwrap().finalized.unwrap().number, 5);
     let error = node.source(mainnet()).tip().await.unwrap_err();
     assert!(error.to_string().contains("invalid argument 0"), "{error}");

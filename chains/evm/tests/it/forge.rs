@@ -6,7 +6,7 @@ use alloy::consensus::{EMPTY_ROOT_HASH, Header};
 use alloy::eips::eip4895::Withdrawal;
 use alloy::primitives::{Address, B256, Bytes, Log, U256, keccak256, logs_bloom};
 use alloy::rlp::{Encodable, encode_list};
-use landfall_chain::{Address as ChainAddress, AssetId, AssetTransfer, Block, BlockSource, Chain, SourceError};
+use landfall_chain::{Address as ChainAddress, AssetId, AssetTransfer, Block, BlockSource, Chain, Read, SourceError};
 use landfall_evm::network;
 use serde_json::{Value, json};
 
@@ -99,7 +99,7 @@ pub(crate) async fn read_with_raw(chain: Chain, block: (Value, Value), raw: Valu
         _ => ledger.answer(method, params),
     })
     .await;
-    let blocks = node.source(network(chain).unwrap()).blocks(number..=number).await;
+    let blocks = node.source(network(chain).unwrap()).blocks(number..=number, Read::FULL).await;
     blocks.map(|mut blocks| blocks.remove(0))
 }
 

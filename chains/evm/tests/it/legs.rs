@@ -1,7 +1,7 @@
 //! What makes a leg and what does not. Names in brackets are rows of the catalogue of failures, `deposits.md` 2b.
 
 use alloy::primitives::{Address, B256, U256, address};
-use landfall_chain::{Address as ChainAddress, AssetId, AssetTransfer, BlockSource, TxLife};
+use landfall_chain::{Address as ChainAddress, AssetId, AssetTransfer, BlockSource, Read, TxLife};
 
 use crate::mint::{self, TRANSFER, Tx, log, transfer};
 use crate::node::{Ledger, Node, mainnet};
@@ -14,7 +14,7 @@ const BOB: Address = Address::repeat_byte(0x0b);
 async fn legs(txs: Vec<Tx>) -> Vec<AssetTransfer> {
     let ledger = Ledger::of(mint::chain(5, vec![txs]));
     let node = Node::start(move |method, params| ledger.answer(method, params)).await;
-    node.source(mainnet()).blocks(5..=5).await.unwrap().remove(0).transfers
+    node.source(mainnet()).blocks(5..=5, Read::FULL).await.unwrap().remove(0).transfers
 }
 
 /// Asset (`N` or `T`), sender, recipient, amount, nth.

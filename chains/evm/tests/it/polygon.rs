@@ -1,7 +1,7 @@
 //! Polygon's state-syncs, before PIP-74 (recorded) and after it (synthetic: no such block is at hand). [E18]
 
 use alloy::primitives::{Address, B256, Bytes, address, keccak256};
-use landfall_chain::{BlockSource, Chain, SourceErrorKind, TxId, TxLife};
+use landfall_chain::{BlockSource, Chain, Read, SourceErrorKind, TxId, TxLife};
 use landfall_evm::network;
 use serde_json::{Value, json};
 
@@ -109,7 +109,7 @@ async fn a_state_sync_costs_no_further_request() {
     let source = node.source(network(Chain::PolygonMainnet).unwrap());
     source.check().await.unwrap();
     node.take_requests();
-    assert_eq!(source.blocks(16..=16).await.unwrap().len(), 1);
+    assert_eq!(source.blocks(16..=16, Read::FULL).await.unwrap().len(), 1);
     assert_eq!(node.take_requests(), 2);
 }
 

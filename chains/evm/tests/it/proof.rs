@@ -2,7 +2,7 @@
 
 use alloy::consensus::TxType;
 use alloy::primitives::{Address, Bytes};
-use landfall_chain::{BlockSource, Chain, SourceErrorKind, TxId};
+use landfall_chain::{BlockSource, Chain, Read, SourceErrorKind, TxId};
 use serde_json::{Value, json};
 
 use crate::mint::{self, Tx};
@@ -32,7 +32,7 @@ fn all_types() -> (Value, Value) {
 async fn every_type_of_transaction_proves() {
     let ledger = Ledger::of([all_types()]);
     let node = Node::start(move |method, params| ledger.answer(method, params)).await;
-    let blocks = node.source(mainnet()).blocks(5..=5).await.unwrap();
+    let blocks = node.source(mainnet()).blocks(5..=5, Read::FULL).await.unwrap();
     assert_eq!(blocks[0].txs.len(), 200);
     assert!(matches!(blocks[0].txs[0], TxId::Evm(_)));
 }
@@ -50,7 +50,7 @@ async fn refusal(block: Value, receipts: Value) -> (SourceErrorKind, String) {
     })
     .await;
     let source = node.source(mainnet());
-    let error = source.blocks(5..=5).await.expect_err("a tampered block was accepted");
+    let error = source.blocks(5..=5, Read::FULL).await.expect_err("a tampered block was accepted");
     (error.kind, error.to_string())
 }
 
@@ -138,7 +138,7 @@ async fn a_recorded_block_with_a_forged_amount_is_refused() {
     })
     .await;
     let source = node.source(mainnet());
-    let error = source.blocks(16_899_757..=16_899_757).await.unwrap_err().to_string();
+    let error = source.blocks(16_899_757..=16_899_757, Read::FULL).await.unwrap_err().to_string();
     assert!(error.contains(RECEIPTS_ROOT), "{error}");
     assert!(error.contains("ETHEREUM_MAINNET") && error.contains(node.id()), "{error}");
     assert!(error.contains("block 16899757 (0x"), "{error}");
@@ -208,7 +208,7 @@ async fn nonsense_is_an_error_and_no_panic() {
                 _ => Ok(block.clone()),
             })
             .await;
-            let error = node.source(mainnet()).blocks(5..=5).await.unwrap_err();
+            let error = node.source(mainnet()).blocks(5..=5, Read::FULL).await.unwrap_err();
             assert_eq!(error.kind, SourceErrorKind::Transient, "{path} {value}: {error}");
         }
         for path in ["/7/logs", "/7/logs/0/data", "/7/logs/0/topics", "/7/status", "/7/logsBloom", "/7/type"] {

@@ -2,8 +2,8 @@
 
 use alloy::primitives::Address;
 use landfall_chain::{
-    Address as ChainAddress, BlockHash, BlockRef, BlockSource, Fate, Finality, Network, SourceErrorKind, TxId, TxLife,
-    TxRef,
+    Address as ChainAddress, BlockHash, BlockRef, BlockSource, Fate, FinalityRule, Network, Read, SourceErrorKind,
+    TxId, TxLife, TxRef,
 };
 use serde_json::{Value, json};
 
@@ -21,8 +21,8 @@ fn reference(ledger: &Ledger, number: u64) -> BlockRef {
     BlockRef { number, hash: BlockHash(hash.0) }
 }
 
-fn with_finality(finality: Finality) -> Network {
-    Network { finality, ..mainnet() }
+fn with_finality(finality: FinalityRule) -> Network {
+    Network { finality: finality.into(), ..mainnet() }
 }
 
 #[tokio::test]
@@ -32,7 +32,7 @@ async fn any_number_of_blocks_costs_two_requests() {
     let source = node.source(mainnet());
     source.check().await.unwrap();
     node.take_requests();
-    let blocks = source.blocks(5..=9).await.unwrap();
+    let blocks = source.blocks(5..=9, Read::FULL).await.unwrap();
     assert_eq!(node.take_requests(), 2);
     assert_eq!(blocks.iter().map(|block| block.header.block.number).collect::<Vec<_>>(), [5, 6, 7, 8, 9]);
     assert!(blocks.windows(2).all(|pair| pair[0].header.block == pair[1].header.parent));
@@ -48,10 +48,10 @@ async fn blocks_without_transactions_cost_one_request() {
     let source = node.source(mainnet());
     source.check().await.unwrap();
     node.take_requests();
-    assert_eq!(source.blocks(5..=6).await.unwrap().len(), 2);
+    assert_eq!(source.blocks(5..=6, Read::FULL).await.unwrap().len(), 2);
     assert_eq!(node.take_requests(), 1);
     #[expect(clippy::reversed_empty_ranges, reason = "what is tested")]
-    let nothing = source.blocks(6..=5).await.unwrap();
+    let nothing = source.blocks(6..=5, Read::FULL).await.unwrap();
     assert_eq!((nothing.len(), node.take_requests()), (0, 0));
 }
 
@@ -61,9 +61,9 @@ async fn a_missing_block_ends_the_answer() {
     ledger.blocks.remove(&7);
     let node = Node::start(move |method, params| ledger.answer(method, params)).await;
     let source = node.source(mainnet());
-    assert_eq!(source.blocks(5..=9).await.unwrap().len(), 2);
+    assert_eq!(source.blocks(5..=9, Read::FULL).await.unwrap().len(), 2);
     assert_eq!(source.headers(5..=9).await.unwrap().len(), 2);
-    assert_eq!(source.blocks(10..=12).await.unwrap(), []);
+    assert_eq!(source.blocks(10..=12, Read::FULL).await.unwrap(), []);
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn a_batch_torn_by_a_reorg_ends_at_the_tear() {
     ledger.blocks.insert(7, other);
     let node = Node::start(move |method, params| ledger.answer(method, params)).await;
     let source = node.source(mainnet());
-    assert_eq!(source.blocks(5..=9).await.unwrap().len(), 2);
+    assert_eq!(source.blocks(5..=9, Read::FULL).await.unwrap().len(), 2);
     assert_eq!(source.headers(5..=9).await.unwrap().len(), 2);
 }
 
@@ -87,7 +87,7 @@ async fn missing_receipts_are_an_error_that_names_all() {
             _ => ledger.answer(method, params),
         })
         .await;
-        let error = node.source(mainnet()).blocks(5..=9).await.unwrap_err();
+        let error = node.source(mainnet()).blocks(5..=9, Read::FULL).await.unwrap_err();
         assert_eq!(error.kind, SourceErrorKind::Transient);
         let expected = format!("no receipts for block {block} with 1 transactions");
         let text = error.to_string();
@@ -104,7 +104,7 @@ async fn another_block_than_the_one_asked_for_is_an_error() {
     })
     .await;
     let source = node.source(mainnet());
-    for error in [source.blocks(5..=5).await.unwrap_err(), source.headers(5..=5).await.unwrap_err()] {
+    for error in [source.blocks(5..=5, Read::FULL).await.unwrap_err(), source.headers(5..=5).await.unwrap_err()] {
         assert!(error.to_string().contains("asked for block 5, but got block 6"), "{error}");
         assert_eq!(error.kind, SourceErrorKind::Transient);
     }
@@ -114,13 +114,13 @@ async fn another_block_than_the_one_asked_for_is_an_error() {
 async fn the_tip_follows_the_networks_finality_rule() {
     let full = ledger();
     let cases = [
-        (Finality::Finalized, Some(7), 1),
-        (Finality::Safe, Some(7), 1),
-        (Finality::Confirmations(0), Some(9), 2),
-        (Finality::Confirmations(4), Some(5), 2),
+        (FinalityRule::FINALIZED, Some(7), 1),
+        (FinalityRule::SAFE, Some(7), 1),
+        (FinalityRule::confirmations(0), Some(9), 2),
+        (FinalityRule::confirmations(4), Some(5), 2),
         // Block 0 exists on the chain but this node has it not; block -1 exists nowhere.
-        (Finality::Confirmations(9), None, 2),
-        (Finality::Confirmations(10), None, 1),
+        (FinalityRule::confirmations(9), None, 2),
+        (FinalityRule::confirmations(10), None, 1),
     ];
     let ledger = full.clone();
     let node = Node::start(move |method, params| ledger.answer(method, params)).await;

@@ -3,7 +3,7 @@
 //! `testdata/SOURCES.md` says where each is from. What a list of legs was taken from stands beside it.
 
 use landfall_chain::{
-    Address as ChainAddress, Asset, AssetId, AssetTransfer, Block, BlockSource, Chain, Family, Network, Proof,
+    Address as ChainAddress, Asset, AssetId, AssetTransfer, Block, BlockSource, Chain, Family, Network, Proof, Read,
 };
 use landfall_evm::network;
 use serde_json::json;
@@ -41,7 +41,7 @@ fn listing(chain: Chain, contracts: &[(&str, &str)]) -> Network {
 async fn read(network: Network, prefix: &str, number: u64) -> Block {
     let ledger = Ledger::recorded(network.chain, prefix, number);
     let node = Node::start(move |method, params| ledger.answer(method, params)).await;
-    let mut blocks = node.source(network).blocks(number..=number).await.unwrap();
+    let mut blocks = node.source(network).blocks(number..=number, Read::FULL).await.unwrap();
     assert_eq!(blocks.len(), 1);
     blocks.remove(0)
 }
