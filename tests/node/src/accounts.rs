@@ -28,7 +28,9 @@ impl Accounts {
     }
 
     pub(crate) fn add(&mut self, address: Address, wei: U256) {
-        self.change(address, |account| account.balance = account.balance.checked_add(wei).expect("less than 2^256 wei"));
+        self.change(address, |account| {
+            account.balance = account.balance.checked_add(wei).expect("less than 2^256 wei")
+        });
     }
 
     pub(crate) fn take(&mut self, address: Address, wei: U256) {

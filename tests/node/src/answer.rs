@@ -47,11 +47,16 @@ pub(crate) fn answer(view: &View<'_>, call: &Call, limits: &LogLimits) -> Answer
         "eth_getBlockByHash" => Ok(block_text(view.block(&params[0]).map(AsRef::as_ref), params)),
         "eth_getBlockReceipts" => Ok(view.block(&params[0]).map_or_else(null, |block| text::receipts(block))),
         "eth_getLogs" => logs::find(view, &params[0], limits),
-        "eth_getTransactionReceipt" => Ok(place(view, params).map_or_else(null, |(block, at)| block.txs[at].receipt.clone())),
-        "eth_getTransactionByHash" => Ok(place(view, params).map_or_else(null, |(block, at)| block.txs[at].json.clone())),
+        "eth_getTransactionReceipt" => {
+            Ok(place(view, params).map_or_else(null, |(block, at)| block.txs[at].receipt.clone()))
+        }
+        "eth_getTransactionByHash" => {
+            Ok(place(view, params).map_or_else(null, |(block, at)| block.txs[at].json.clone()))
+        }
         "eth_getRawTransactionByHash" => Ok(raw(place(view, params))),
         "eth_getRawTransactionByBlockHashAndIndex" => {
-            let index = params[1].as_str().and_then(|index| usize::from_str_radix(index.trim_start_matches("0x"), 16).ok());
+            let index =
+                params[1].as_str().and_then(|index| usize::from_str_radix(index.trim_start_matches("0x"), 16).ok());
             Ok(raw(view.block(&params[0]).map(AsRef::as_ref).zip(index)))
         }
         "eth_getTransactionCount" => state(view, params, |block, who| Some(quantity(block.accounts()?.get(who).nonce))),

@@ -47,9 +47,16 @@ pub(crate) struct MinedLog {
 /// What a block was made of.
 #[derive(Debug)]
 pub(crate) enum MadeOf {
-    Txs { txs: Vec<Tx>, withdrawals: Vec<Withdrawal>, accounts: Arc<Accounts>, ledger: Vec<LedgerLeg> },
+    Txs {
+        txs: Vec<Tx>,
+        withdrawals: Vec<Withdrawal>,
+        accounts: Arc<Accounts>,
+        ledger: Vec<LedgerLeg>,
+    },
     /// A real node's answers; its traces where it gave some.
-    Record { traces: Option<String> },
+    Record {
+        traces: Option<String>,
+    },
 }
 
 /// One movement of value, as the chain itself knows it.
@@ -66,6 +73,10 @@ impl Block {
     /// Number and hash.
     pub fn reference(&self) -> BlockRef {
         BlockRef { number: self.number, hash: BlockHash(self.hash.0) }
+    }
+
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// Seconds since 1970.

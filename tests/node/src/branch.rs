@@ -14,6 +14,8 @@ use crate::mint::{self, Place};
 use crate::tx::Tx;
 use crate::wallet::LIAR;
 
+/// What the liar pays, in base units.
+pub const BAIT: u64 = 666;
 /// How many blocks of the chain a new branch replaces, where so many are not final.
 const DEPTH: u64 = 3;
 
@@ -66,7 +68,7 @@ impl State {
 
     fn bait_txs(&self, number: u64) -> Vec<Tx> {
         let Some((to, token)) = self.branches.bait else { return Vec::new() };
-        vec![Tx::pay(LIAR, 2 * number, to, 666), Tx::token(LIAR, 2 * number + 1, token, to, 666)]
+        vec![Tx::pay(LIAR, 2 * number, to, BAIT), Tx::token(LIAR, 2 * number + 1, token, to, BAIT)]
     }
 }
 

@@ -61,7 +61,8 @@ pub(crate) async fn write(stream: &mut TcpStream, reply: Reply) -> io::Result<()
     let Reply { status, retry_after_secs, body, manner, .. } = reply;
     let length = if let Manner::Huge(bytes) = manner { bytes } else { body.len() };
     let after = retry_after_secs.map(|secs| format!("Retry-After: {secs}\r\n")).unwrap_or_default();
-    let head = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{after}\r\n");
+    let head =
+        format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{after}\r\n");
     match manner {
         Manner::Whole => {
             stream.write_all(head.as_bytes()).await?;

@@ -34,6 +34,7 @@ mod view;
 
 pub use alloy::primitives::{Address, B256, Bytes, Log, U256};
 pub use block::{Block, LedgerLeg};
+pub use branch::BAIT;
 pub use chain::Chain;
 pub use fault::{Fault, When};
 pub use logs::{LogLimits, Provider};

@@ -43,11 +43,14 @@ impl LogLimits {
         match self.provider {
             Provider::Reth => Refused::new(-32_602, format!("query exceeds max block range {max}")),
             Provider::Infura => Refused::new(-32_005, format!("range is too large, max is {max} blocks")),
-            Provider::Alchemy => Refused::new(-32_600, format!(
-                "You can make eth_getLogs requests with up to a {max} block range. Based on your parameters, this block \
+            Provider::Alchemy => Refused::new(
+                -32_600,
+                format!(
+                    "You can make eth_getLogs requests with up to a {max} block range. Based on your parameters, this block \
                  range should work: [0x0, {:#x}]",
-                max.saturating_sub(1)
-            )),
+                    max.saturating_sub(1)
+                ),
+            ),
             Provider::QuickNode => Refused::new(-32_614, format!("eth_getLogs is limited to a {max} range")),
         }
     }
@@ -59,14 +62,18 @@ impl LogLimits {
             Provider::Reth => {
                 Refused::new(-32_602, format!("query exceeds max results {max}, retry with the range {from}-{to}"))
             }
-            Provider::Infura => Refused::new(-32_005, format!(
-                "query returned more than {max} results. Try with this block range [{from:#x}, {to:#x}]."
-            )),
-            Provider::Alchemy => Refused::new(-32_602, format!(
-                "Log response size exceeded. You can make eth_getLogs requests with up to a 2K block range and no limit \
+            Provider::Infura => Refused::new(
+                -32_005,
+                format!("query returned more than {max} results. Try with this block range [{from:#x}, {to:#x}]."),
+            ),
+            Provider::Alchemy => Refused::new(
+                -32_602,
+                format!(
+                    "Log response size exceeded. You can make eth_getLogs requests with up to a 2K block range and no limit \
                  on the response size, or you can request any block range with a cap of {max} logs in the response. \
                  Based on your parameters and the response size limit, this block range should work: [{from:#x}, {to:#x}]"
-            )),
+                ),
+            ),
             Provider::QuickNode => Refused::new(-32_005, "query returned more than 10000 results"),
         }
     }

@@ -154,7 +154,8 @@ fn finish(header: &Header, txs: Vec<Tx>, withdrawals: Vec<Withdrawal>, contents:
     let ledger = (0..).zip(plain);
     let ledger = ledger.map(|(at, transfer)| LedgerLeg { number: header.number, lane: lane(at), transfer }).collect();
     let mut writer = text::Writer { number: header.number, hash, logs: Vec::new() };
-    let mined: Vec<MinedTx> = (0..).zip(&txs).map(|(at, tx)| writer.tx(at, tx, &envelopes[at], &receipts[at])).collect();
+    let mined: Vec<MinedTx> =
+        (0..).zip(&txs).map(|(at, tx)| writer.tx(at, tx, &envelopes[at], &receipts[at])).collect();
     Block {
         number: header.number,
         hash,

@@ -150,6 +150,10 @@ async fn accept(listener: TcpListener, state: Arc<Mutex<State>>) {
 
 /// One connection. How it ends is the client's business.
 async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
+    // Otherwise the body waits for the client to acknowledge the head.
+    if stream.set_nodelay(true).is_err() {
+        return;
+    }
     let mut buffer = Vec::new();
     while let Ok(Some(body)) = http::read(&mut stream, &mut buffer).await {
         let reply = lock(&state).reply(&body);
@@ -280,7 +284,7 @@ impl State {
         let state = &*state;
         let more = faults.iter().map(|fault| match fault {
             Fault::Stale(more) => *more,
-            Fault::HeadBack(more) if strikes.struck(fault).is_multiple_of(2) => *more,
+            Fault::HeadBack(more) if !strikes.struck(fault).is_multiple_of(2) => *more,
             _ => 0,
         });
         let own = match &fork {

@@ -13,13 +13,7 @@ use crate::fault::Fault;
 use crate::view::View;
 
 /// The spoilt answer; `None` where the fault does not fit. `lie` is the branch that final blocks are named from.
-pub(crate) fn spoil(
-    fault: Fault,
-    view: &View<'_>,
-    call: &Call,
-    answer: &Answer,
-    lie: &[Arc<Block>],
-) -> Option<Answer> {
+pub(crate) fn spoil(fault: Fault, view: &View<'_>, call: &Call, answer: &Answer, lie: &[Arc<Block>]) -> Option<Answer> {
     let text = answer.as_deref().ok()?;
     let method = call.method.as_str();
     let is_block = matches!(method, "eth_getBlockByNumber" | "eth_getBlockByHash");
@@ -41,7 +35,9 @@ pub(crate) fn spoil(
             (is_content && is_older(view, call, kept)).then(|| Err(Refused::new(4_444, "pruned history unavailable")))
         }
         Fault::DuplicateLog if method == "eth_getLogs" => changed(text, duplicate_first),
-        Fault::DuplicateLog if is_receipt => changed(text, |answer| any_receipt(answer, |receipt| duplicate_first(&mut receipt["logs"]))),
+        Fault::DuplicateLog if is_receipt => {
+            changed(text, |answer| any_receipt(answer, |receipt| duplicate_first(&mut receipt["logs"])))
+        }
         Fault::WrongBlockHash if method == "eth_getLogs" => changed(text, rename_block),
         Fault::WrongBlockHash if is_receipt => changed(text, |answer| any_receipt(answer, misplace)),
         Fault::MissingStatus if is_receipt => changed(text, |answer| any_receipt(answer, drop_status)),

@@ -91,7 +91,10 @@ impl Writer {
             None => put(&mut text, format_args!(r#"null,"contractAddress":"{:#x}""#, crate::mint::recipient(tx))),
         }
         let (gas, price, success) = (tx.gas(), Tx::gas_price(), u8::from(tx.success));
-        put(&mut text, format_args!(r#","status":"{success:#x}","gasUsed":"{gas:#x}","effectiveGasPrice":"{price:#x}""#));
+        put(
+            &mut text,
+            format_args!(r#","status":"{success:#x}","gasUsed":"{gas:#x}","effectiveGasPrice":"{price:#x}""#),
+        );
         put(&mut text, format_args!(r#","cumulativeGasUsed":"{:#x}""#, receipt.cumulative_gas_used()));
         put(&mut text, format_args!(r#","logsBloom":"{:#x}","logs":["#, receipt.bloom()));
         for (at, log) in receipt.logs().iter().enumerate() {

@@ -88,7 +88,8 @@ fn call(frame: &Shown<'_>) -> Value {
 fn flatten(frame: &Shown<'_>, path: Vec<usize>, traces: &mut Vec<Value>) {
     let (from, to, value) = (frame.from, frame.to, format!("{:#x}", frame.value));
     let gas = format!("{:#x}", frame.gas);
-    let called = |how| json!({ "callType": how, "from": from, "to": to, "value": value, "gas": gas, "input": frame.input });
+    let called =
+        |how| json!({ "callType": how, "from": from, "to": to, "value": value, "gas": gas, "input": frame.input });
     let (kind, action, result) = match frame.kind {
         FrameKind::Call => ("call", called("call"), json!({ "gasUsed": gas, "output": "0x" })),
         FrameKind::DelegateCall => ("call", called("delegatecall"), json!({ "gasUsed": gas, "output": "0x" })),

@@ -105,7 +105,10 @@ async fn traces_show_what_ran_in_both_forms() {
     assert_eq!(geth.as_array().unwrap().len(), 6);
     assert_eq!(geth[3]["result"]["error"], "execution reverted");
     let calls = &geth[5]["result"]["calls"];
-    assert_eq!([&calls[0]["type"], &calls[1]["error"], &calls[2]["type"]], ["CALL", "execution reverted", "DELEGATECALL"]);
+    assert_eq!(
+        [&calls[0]["type"], &calls[1]["error"], &calls[2]["type"]],
+        ["CALL", "execution reverted", "DELEGATECALL"]
+    );
     assert_eq!(calls[1]["calls"][0]["value"], "0x3");
     let parity = ask(&server, "trace_block", json!(["latest"])).await;
     let paths: Vec<&Value> = parity.as_array().unwrap()[5..].iter().map(|trace| &trace["traceAddress"]).collect();
@@ -148,7 +151,10 @@ async fn two_servers_of_one_chain_lag_apart_and_forget_nothing() {
     assert_eq!(ask(&server, "eth_blockNumber", json!([])).await, "0x9");
     assert_eq!(ask(&behind, "eth_blockNumber", json!([])).await, "0x5");
     assert_eq!(ask(&behind, "eth_getBlockByNumber", json!(["0x6", false])).await, Value::Null);
-    assert_eq!(ask(&behind, "eth_getBlockByNumber", json!(["finalized", false])).await["message"], "finalized block not found");
+    assert_eq!(
+        ask(&behind, "eth_getBlockByNumber", json!(["finalized", false])).await["message"],
+        "finalized block not found"
+    );
     let dropped = chain.latest();
     let txs = chain.fork_at(7);
     assert_eq!(txs.len(), 12);
@@ -266,12 +272,22 @@ async fn recorded_blocks_are_served_as_they_were() {
     let logs = ask(&server, "eth_getLogs", json!([{ "fromBlock": "latest", "toBlock": "latest" }])).await;
     let all: usize = read("receipts").as_array().unwrap().iter().map(|one| one["logs"].as_array().unwrap().len()).sum();
     assert_eq!(logs.as_array().unwrap().len(), all);
-    assert_eq!(logs[3], read("receipts").as_array().unwrap().iter().flat_map(|one| one["logs"].as_array().unwrap().clone()).nth(3).unwrap());
+    assert_eq!(
+        logs[3],
+        read("receipts")
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(|one| one["logs"].as_array().unwrap().clone())
+            .nth(3)
+            .unwrap()
+    );
 }
 
 #[tokio::test]
 async fn a_busy_chain_has_what_was_ordered_and_proves() {
-    let busy = Busy { chain_id: 11_155_111, blocks: 20, txs: 7, logs: 100, listed_percent: 25, listed: usdc(), seed: 3 };
+    let busy =
+        Busy { chain_id: 11_155_111, blocks: 20, txs: 7, logs: 100, listed_percent: 25, listed: usdc(), seed: 3 };
     let chain = Chain::busy(&busy);
     let server = Server::start(chain.clone(), 0).await.unwrap();
     let blocks = source(&[&server]).blocks(1..=20, Read::FULL).await.unwrap();
