@@ -94,11 +94,11 @@ impl Run {
     async fn live(&mut self) {
         for number in 1..=BLOCKS {
             self.mine(number);
+            self.catch_up().await;
+            // What replaces the newest blocks is seen when the next one stands on it.
             if let Some((_, depth)) = REORGS.iter().find(|(at, _)| *at == number) {
-                self.catch_up().await;
                 self.reorganise(number - depth, *depth);
             }
-            self.catch_up().await;
         }
     }
 

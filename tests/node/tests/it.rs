@@ -52,6 +52,8 @@ fn source(servers: &[&Server]) -> EvmSource {
 }
 
 async fn post(server: &Server, body: &Value) -> Result<Value, String> {
+    // An error says that the process has one already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(5)).build().unwrap();
     let sent = http.post(server.url()).body(body.to_string()).send().await.map_err(|error| error.to_string())?;
     if !sent.status().is_success() {
@@ -170,6 +172,22 @@ async fn two_servers_of_one_chain_lag_apart_and_forget_nothing() {
     let raw = ask(&server, "eth_getRawTransactionByHash", json!([moved])).await;
     let raw: landfall_node::Bytes = raw.as_str().unwrap().parse().unwrap();
     assert_eq!(json!(alloy::primitives::keccak256(raw)), moved);
+}
+
+#[tokio::test]
+async fn a_branch_can_win_after_all_and_finality_stalls_on_command() {
+    let (chain, server) = served().await;
+    let before = chain.blocks();
+    chain.fork_at(7);
+    chain.set_finality_depth(None);
+    chain.mine_empty(5);
+    assert_eq!((chain.latest().number, chain.finalized().unwrap().number), (12, 6));
+    chain.claim_final(chain.latest());
+    assert_eq!(ask(&server, "eth_getBlockByNumber", json!(["finalized", false])).await["number"], "0xc");
+    chain.restore(before);
+    assert_eq!(ask(&server, "eth_blockNumber", json!([])).await, "0x9");
+    let hash = ask(&server, "eth_getBlockByNumber", json!(["0x9", false])).await["hash"].clone();
+    assert_eq!(hash, chain.latest().hash.to_string());
 }
 
 #[tokio::test]
