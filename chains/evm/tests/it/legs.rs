@@ -77,7 +77,8 @@ async fn a_failed_transaction_moves_nothing() {
 #[tokio::test]
 async fn the_value_of_a_transaction_is_a_leg() {
     let paid = Tx { value: 7, to: Some(BOB), input: vec![1, 2, 3].into(), ..Tx::default() };
-    let to_oneself = Tx { value: 7, to: Some(SIGNER), nonce: 1, ..Tx::default() };
+    let oneself = mint::signer(1);
+    let to_oneself = Tx { from: oneself, value: 7, to: Some(oneself), nonce: 1, ..Tx::default() };
     let nothing = Tx { value: 0, to: Some(BOB), nonce: 2, ..Tx::default() };
     let legs = legs(vec![paid, to_oneself, nothing]).await;
     assert_eq!(legs.len(), 1);
@@ -89,11 +90,9 @@ async fn the_value_of_a_transaction_is_a_leg() {
 
 #[tokio::test]
 async fn value_sent_with_a_creation_goes_to_the_created_contract() {
-    // Foundry's second contract of its first account: anvil shows the same address.
-    let first = address!("f39Fd6e51aad88F6F4ce6aB8827279cffFb92266");
-    let created = address!("Cf7Ed3AccA5a467e9e704C703E8D87F634fB0Fc9");
-    let tx = Tx { from: first, to: None, nonce: 3, value: 7, ..Tx::default() };
-    assert_eq!(short(vec![tx]).await, [('N', first, created, 7, 0)]);
+    let signer = mint::signer(1);
+    let tx = Tx { from: signer, to: None, nonce: 3, value: 7, ..Tx::default() };
+    assert_eq!(short(vec![tx]).await, [('N', signer, signer.create(3), 7, 0)]);
 }
 
 #[tokio::test]

@@ -33,7 +33,8 @@ fn listing(chain: Chain, contracts: &[(&str, &str)]) -> Network {
     let mut network = network(chain).unwrap();
     for (symbol, contract) in contracts {
         let contract = ChainAddress::parse(Family::Evm, contract).unwrap();
-        network.assets.push(Asset { id: AssetId::Token(contract), symbol: (*symbol).to_owned(), decimals: 18 });
+        let id = AssetId::Token(contract);
+        network.assets.push(Asset { id, symbol: (*symbol).to_owned(), decimals: 18, from_block: 0 });
     }
     network
 }
