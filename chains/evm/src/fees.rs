@@ -33,11 +33,7 @@ struct Prices {
 }
 
 /// The fees of all transactions that paid one, in order.
-pub(crate) fn of_block(
-    stack: Stack,
-    block: &WireBlock<'_, Vec<WireTx<'_>>>,
-    receipts: &[WireReceipt<'_>],
-) -> Vec<Fee> {
+pub(crate) fn of_block(stack: Stack, block: &WireBlock<'_, Vec<WireTx<'_>>>, receipts: &[WireReceipt<'_>]) -> Vec<Fee> {
     let prices = Prices { stack, base_fee: block.base_fee_per_gas.map(|fee| fee.0), is_jovian: is_jovian(block) };
     let mut gas_before = 0_u64;
     let mut fees = Vec::with_capacity(receipts.len());

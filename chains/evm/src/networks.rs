@@ -210,25 +210,16 @@ mod tests {
             (Chain::PolygonMainnet, &["USDC 0x3c499c542cEF5E3811e1192ce70d8cC03d5c3359"]),
             (
                 Chain::EthereumTestnet,
-                &[
-                    "USDC 0x1c7D4B196Cb0C7B01d743Fbc6116a902379C7238",
-                    "EURC 0x08210F9170F89Ab7658F0B5E3fF39b0E03C594D4",
-                ],
+                &["USDC 0x1c7D4B196Cb0C7B01d743Fbc6116a902379C7238", "EURC 0x08210F9170F89Ab7658F0B5E3fF39b0E03C594D4"],
             ),
             (Chain::OptimismSepolia, &["USDC 0x5fd84259d66Cd46123540766Be93DFE6D43130D7"]),
             (
                 Chain::BaseMainnet,
-                &[
-                    "USDC 0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913",
-                    "EURC 0x60a3E35Cc302bFA44Cb288Bc5a4F316Fdb1adb42",
-                ],
+                &["USDC 0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", "EURC 0x60a3E35Cc302bFA44Cb288Bc5a4F316Fdb1adb42"],
             ),
             (
                 Chain::BaseSepolia,
-                &[
-                    "USDC 0x036CbD53842c5426634e7929541eC2318f3dCF7e",
-                    "EURC 0x808456652fdb597867f38412077A9182bf77359F",
-                ],
+                &["USDC 0x036CbD53842c5426634e7929541eC2318f3dCF7e", "EURC 0x808456652fdb597867f38412077A9182bf77359F"],
             ),
             (Chain::OptimismMainnet, &["USDC 0x0b2C639c533813f4Aa9D7837CAf62653d097Ff85"]),
             (Chain::PolygonAmoy, &["USDC 0x41E94Eb019C0762f9Bfcf9Fb1E58725BfB0e7582"]),

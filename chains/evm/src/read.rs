@@ -11,9 +11,9 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::error::EvmError;
+use crate::fees;
 use crate::headers::{BATCH_MAX, BY_NUMBER, by_number, proved_header, refused};
 use crate::hex::Data;
-use crate::fees;
 use crate::legs::{self, Rules};
 use crate::polygon;
 use crate::pool::{Endpoint, Pool};

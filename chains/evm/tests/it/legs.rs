@@ -125,3 +125,23 @@ async fn the_greatest_amount_is_exact() {
     let legs = legs(vec![with_logs(vec![most])]).await;
     assert_eq!(legs[0].amount, U256::MAX);
 }
+
+#[tokio::test]
+async fn a_nodes_way_to_write_addresses_makes_no_difference() {
+    // [E24] In capitals, in small letters, in EIP-55: bytes are compared.
+    let recipient = address!("f39Fd6e51aad88F6F4ce6aB8827279cffFb92266");
+    let (block, receipts) =
+        mint::block(5, B256::repeat_byte(1), &[with_logs(vec![transfer(USDC, ALICE, recipient, 5)])]);
+    for contract in [USDC.to_string(), format!("{USDC:#x}"), format!("0x{}", alloy::hex::encode_upper(USDC))] {
+        let mut receipts = receipts.clone();
+        receipts[0]["logs"][0]["address"] = serde_json::json!(contract);
+        let topic = format!("0x{}", alloy::hex::encode_upper(recipient.into_word()));
+        receipts[0]["logs"][0]["topics"][2] = serde_json::json!(topic);
+        let ledger = Ledger::of([(block.clone(), receipts)]);
+        let node = Node::start(move |method, params| ledger.answer(method, params)).await;
+        let legs = node.source(mainnet()).blocks(5..=5, Read::FULL).await.unwrap().remove(0).transfers;
+        assert_eq!(legs.len(), 1, "{contract}");
+        assert_eq!(legs[0].recipient, ChainAddress::Evm(recipient.into()), "{contract}");
+        assert_eq!(legs[0].recipient.to_string(), recipient.to_string());
+    }
+}

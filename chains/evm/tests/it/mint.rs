@@ -4,8 +4,8 @@
 
 use alloy::consensus::proofs::{calculate_receipt_root, calculate_transaction_root};
 use alloy::consensus::{
-    EMPTY_ROOT_HASH, Header, Receipt, ReceiptEnvelope, SignableTransaction, Signed, TxEip1559, TxEip2930, TxEip4844, TxEip7702,
-    TxEnvelope, TxLegacy, TxReceipt, TxType,
+    EMPTY_ROOT_HASH, Header, Receipt, ReceiptEnvelope, SignableTransaction, Signed, TxEip1559, TxEip2930, TxEip4844,
+    TxEip7702, TxEnvelope, TxLegacy, TxReceipt, TxType,
 };
 use alloy::eips::eip2930::{AccessList, AccessListItem};
 use alloy::eips::eip7702::{Authorization, SignedAuthorization};

@@ -15,6 +15,7 @@ fn all_types() -> (Value, Value) {
     let txs: Vec<Tx> = (0..200_u64)
         .zip(kinds.into_iter().cycle())
         .map(|(nonce, kind)| Tx {
+            from: mint::signer(1),
             kind,
             nonce,
             value: nonce * 1_000,
