@@ -16,7 +16,7 @@ use landfall_chain::{
 };
 
 use crate::error::EvmError;
-use crate::native::{self, Told};
+use crate::native::{self, Source};
 use crate::networks;
 use crate::proof::Refusal;
 use crate::stack::Stack;
@@ -108,7 +108,7 @@ pub(crate) fn of_block(
 ) -> Result<Judged, Refusal> {
     let number = block.number.0;
     let judged = Judged { transfers: Vec::new(), rejected: Vec::new() };
-    let mut judge = Judge { listed: &rules.listed, number, told: Told::of(rules.native, number), asked, judged };
+    let mut judge = Judge { listed: &rules.listed, number, source: Source::of(rules.native, number), asked, judged };
     for (index, (wire, receipt)) in block.transactions.iter().zip(receipts).enumerate() {
         // A block with another type was refused before.
         let Ok(kind) = Kind::parse(wire.kind, rules.stack) else { continue };
@@ -135,7 +135,7 @@ pub(crate) fn of_block(
 struct Judge<'r> {
     listed: &'r Listed,
     number: u64,
-    told: Told,
+    source: Source,
     asked: Legs,
     judged: Judged,
 }
@@ -163,14 +163,14 @@ impl Judge<'_> {
 
     fn own_value(&mut self, tx: TxRef, own: &Movement, receipt: &WireReceipt<'_>) -> Result<(), Unlogged> {
         let doubt = failure(receipt);
-        if doubt.is_none() && self.told.lacks(own, receipt) {
+        if doubt.is_none() && self.source.lacks(own, receipt) {
             return Err(Unlogged);
         }
-        let is_logged = match self.told {
-            Told::ByTransactions => false,
-            Told::ByLogTransfers => doubt.is_none(),
+        let is_logged = match self.source {
+            Source::OwnValues => false,
+            Source::LogTransfers => doubt.is_none(),
             // EIP-7708 logs no payment to oneself.
-            Told::BySystemLogs => doubt.is_none() && own.sender != own.recipient,
+            Source::SystemLogs => doubt.is_none() && own.sender != own.recipient,
         };
         // A call that moves nothing claims nothing, unless it is all that there is to tell of a transaction.
         let claims = if own.amount.is_zero() { receipt.logs.is_empty() } else { !is_logged };
@@ -182,7 +182,7 @@ impl Judge<'_> {
 
     fn logs(&mut self, tx: TxRef, receipt: &WireReceipt<'_>, doubt: Option<Verdict>) {
         for log in &receipt.logs {
-            if let Some(movement) = self.told.movement(log) {
+            if let Some(movement) = self.source.movement(log) {
                 self.movement(tx, &movement, doubt);
             } else if self.listed.holds(&log.address.into(), self.number)
                 && let Some(movement) = token(log)

@@ -5,7 +5,7 @@
 //! Sources: bor `core/bor_fee_log.go` and `core/evm.go` (`Transfer`); EIP-7708. Polygon's `LogFeeTransfer` has another
 //! topic and is none of these.
 //! Promises: a log counts only when it has the whole shape that the chain gives it; a payment that the chain should
-//! have logged and has not is noticed ([`Told::lacks`]), because the source would be the wrong one then.
+//! have logged and has not is noticed ([`Source::lacks`]), because the source would be the wrong one then.
 
 use alloy::primitives::{Address, B256, address, b256};
 use landfall_chain::{Native, NativeSource, U256};
@@ -28,31 +28,31 @@ const LOG_TRANSFER_BYTES: usize = 5 * 32;
 
 /// What tells of native movements in one block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Told {
-    /// Each transaction, of its own value. What moves inside of it is for traces, or for nobody.
-    ByTransactions,
-    /// Polygon's `LogTransfer`, of everything.
-    ByLogTransfers,
-    /// The `Transfer` of EIP-7708, of everything but payments to oneself.
-    BySystemLogs,
+pub(crate) enum Source {
+    /// Each transaction tells of its own value. What moves inside of it is for traces, or for nobody.
+    OwnValues,
+    /// Polygon's `LogTransfer` tells of everything.
+    LogTransfers,
+    /// The `Transfer` of EIP-7708 tells of everything but payments to oneself.
+    SystemLogs,
 }
 
-impl Told {
+impl Source {
     pub(crate) fn of(native: Native, number: u64) -> Self {
         match native.source {
             // Inclusive: with 100, block 100 is the first.
-            _ if native.eip7708_from.is_some_and(|from| number >= from) => Told::BySystemLogs,
-            NativeSource::LogTransfer => Told::ByLogTransfers,
-            NativeSource::TopLevel | NativeSource::Trace => Told::ByTransactions,
+            _ if native.eip7708_from.is_some_and(|from| number >= from) => Source::SystemLogs,
+            NativeSource::LogTransfer => Source::LogTransfers,
+            NativeSource::TopLevel | NativeSource::Trace => Source::OwnValues,
         }
     }
 
     /// The movement that a log of a successful transaction tells.
     pub(crate) fn movement(self, log: &WireLog<'_>) -> Option<Movement> {
         match self {
-            Told::ByTransactions => None,
-            Told::ByLogTransfers => log_transfer(log),
-            Told::BySystemLogs => system_log(log),
+            Source::OwnValues => None,
+            Source::LogTransfers => log_transfer(log),
+            Source::SystemLogs => system_log(log),
         }
     }
 
@@ -61,7 +61,7 @@ impl Told {
     pub(crate) fn lacks(self, own: &Movement, receipt: &WireReceipt<'_>) -> bool {
         let tells = |log| self.movement(log).is_some_and(|it| (it.recipient, it.amount) == (own.recipient, own.amount));
         let moves = !own.amount.is_zero() && own.sender != own.recipient;
-        self != Told::ByTransactions && moves && !receipt.logs.iter().any(tells)
+        self != Source::OwnValues && moves && !receipt.logs.iter().any(tells)
     }
 }
 

@@ -160,6 +160,11 @@ impl Leaves {
         starts.zip(&self.ends).map(|(start, end)| &self.bytes[start..*end])
     }
 
+    /// Gives back what was reserved for more, for who keeps it.
+    pub(crate) fn shrink(&mut self) {
+        self.bytes.shrink_to_fit();
+    }
+
     fn root(&self) -> B256 {
         let leaves: Vec<&[u8]> = self.iter().collect();
         ordered_trie_root_with_encoder(&leaves, |leaf, out| out.extend_from_slice(leaf))

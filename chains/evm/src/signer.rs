@@ -59,8 +59,9 @@ pub(crate) fn on_demand(
     stack: Stack,
     block: BlockRef,
     ids: &[TxId],
-    leaves: Leaves,
+    mut leaves: Leaves,
 ) -> Signers {
+    leaves.shrink();
     let (pool, chain, endpoint, ids) = (Arc::clone(pool), endpoint.chain, endpoint.id.clone(), ids.to_vec());
     Signers::new(move |tx: &TxRef| {
         let TxLife::Nonce { signer: ChainAddress::Evm(signer), .. } = tx.life else { return Ok(()) };
@@ -162,7 +163,34 @@ fn listed(fields: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use alloy::consensus::{SignableTransaction, TxEnvelope, TxLegacy};
+    use alloy::eips::Encodable2718;
+    use alloy::primitives::TxKind;
+    use alloy::signers::k256::ecdsa::SigningKey;
+
     use super::*;
+
+    /// The order of secp256k1's base point.
+    const ORDER: [u64; 4] =
+        [0xbfd2_5e8c_d036_4141, 0xbaae_dce6_af48_a03b, 0xffff_ffff_ffff_fffe, 0xffff_ffff_ffff_ffff];
+
+    fn encoded(tx: TxLegacy, signature: Signature) -> Vec<u8> {
+        TxEnvelope::from(tx.into_signed(signature)).encoded_2718()
+    }
+
+    #[test]
+    fn a_high_s_names_the_same_signer_as_it_did_before_homestead() {
+        let key = SigningKey::from_slice(&[7; 32]).unwrap();
+        for chain_id in [None, Some(1), Some(u64::from(u32::MAX))] {
+            let tx = TxLegacy { chain_id, nonce: 3, to: TxKind::Call(Address::repeat_byte(5)), ..TxLegacy::default() };
+            let low = Signature::from(key.sign_prehash_recoverable(tx.signature_hash().as_slice()).unwrap());
+            let high = Signature::new(low.r(), U256::from_limbs(ORDER) - low.s(), !low.v());
+            let signer = Signer::Is(Address::from_private_key(&key));
+            assert_eq!(recover(&encoded(tx.clone(), low)), signer);
+            assert_eq!(recover(&encoded(tx.clone(), high)), signer);
+            assert_ne!(recover(&encoded(tx, Signature::new(low.r(), low.s(), !low.v()))), signer);
+        }
+    }
 
     #[test]
     fn what_is_no_transaction_has_no_signer() {

@@ -110,7 +110,7 @@ async fn synthetic_receipts_of_the_op_stack_add_the_fees_for_l1_and_for_the_oper
     let operator = [("operatorFeeScalar", "0x7a120"), ("operatorFeeConstant", "0x5")];
     let l1 = ("l1Fee", "0x64");
     let [scalar, constant] = operator;
-    let cases: [(&str, Vec<u8>, Vec<(&str, &str)>, Vec<u64>); 7] = [
+    let cases: [(_, _, Vec<Field>, Vec<u64>); 7] = [
         ("before Isthmus, or with no operator's fee", holocene(), vec![l1], vec![execution + 100]),
         // 500,000 millionths for each gas.
         ("Isthmus", holocene(), vec![l1, scalar, constant], vec![execution + 100 + 10_500 + 5]),
@@ -130,6 +130,9 @@ async fn synthetic_receipts_of_the_op_stack_add_the_fees_for_l1_and_for_the_oper
         assert_eq!(amounts(Chain::EthereumMainnet, (block, receipts)).await, [execution], "{name}");
     }
 }
+
+/// A field of a receipt.
+type Field = (&'static str, &'static str);
 
 const MOST: &str = "0xffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff";
 
