@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use landfall_chain::{Chain, Finality, FinalityRule};
+use landfall_chain::{Chain, Finality, FinalityRule, NativeSource};
 use serde::{Deserialize, Deserializer};
 use url::Url;
 
@@ -36,6 +36,9 @@ pub struct ChainConfig {
     pub start: Start,
     /// `None` leaves it to the network's facts.
     pub finality: Option<Finality>,
+    /// `None` leaves each to the network's facts.
+    pub native: Option<NativeSource>,
+    pub eip7708_from: Option<u64>,
     /// `None` leaves it to the network's block time.
     pub poll_ms: Option<u64>,
     pub failed_grace_secs: u64,
@@ -50,6 +53,9 @@ pub struct AssetConfig {
     pub symbol: String,
     pub contract: String,
     pub decimals: u8,
+    /// The first block in which the contract is this asset.
+    #[serde(default)]
+    pub from: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -102,7 +108,9 @@ struct ChainSection {
     #[serde(default)]
     proof: Option<String>,
     #[serde(default)]
-    native: Option<String>,
+    native: Option<NativeName>,
+    #[serde(default)]
+    eip7708_from: Option<u64>,
     #[serde(default)]
     finality: Option<FinalityName>,
     #[serde(default)]
@@ -121,6 +129,14 @@ enum FinalityName {
     Finalized,
     Safe,
     Confirmations,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "snake_case")]
+enum NativeName {
+    TopLevel,
+    Trace,
+    LogTransfer,
 }
 
 impl Default for StoreSection {
@@ -202,7 +218,6 @@ impl ChainSection {
         let rpc = self.rpc.iter().enumerate().map(|(index, text)| rpc_url(&format!("{at}.rpc[{index}]"), text));
         let rpc = rpc.collect::<Result<_, _>>()?;
         only_known(&format!("{at}.proof"), self.proof.as_deref(), "receipts")?;
-        only_known(&format!("{at}.native"), self.native.as_deref(), "top_level")?;
         let poll_ms = self.poll_ms.unwrap_or(POLL_MS_MIN);
         if !(POLL_MS_MIN..=POLL_MS_MAX).contains(&poll_ms) {
             return Err(key(&format!("{at}.poll_ms"), "expected 20 to 60000"));
@@ -211,6 +226,12 @@ impl ChainSection {
             rpc,
             start: self.start.unwrap_or(Start::Finalized),
             finality: finality(at, self.finality, self.confirmations)?,
+            native: self.native.map(|name| match name {
+                NativeName::TopLevel => NativeSource::TopLevel,
+                NativeName::Trace => NativeSource::Trace,
+                NativeName::LogTransfer => NativeSource::LogTransfer,
+            }),
+            eip7708_from: self.eip7708_from,
             poll_ms: self.poll_ms,
             failed_grace_secs: self.failed_grace_secs.unwrap_or(FAILED_GRACE_SECS_DEFAULT),
             assets: self.assets,
@@ -337,6 +358,7 @@ mod tests {
         assert_eq!(config.environment, Environment::Live);
         let chain = &config.chains[&Chain::EthereumTestnet];
         assert_eq!((chain.start, &chain.finality, chain.failed_grace_secs), (Start::Finalized, &None, 3_600));
+        assert_eq!((chain.native, chain.eip7708_from), (None, None));
     }
 
     #[test]
@@ -344,15 +366,16 @@ mod tests {
         let config = parse(
             "[store]\nurl = \"postgres://me:pass@db/landfall\"\n[api]\nlisten = \"0.0.0.0:1\"\nenvironment = \"test\"\n\
              [admin]\nlisten = \"127.0.0.1:2\"\n[chains.BASE_MAINNET]\nrpc = [\"https://node/${KEY}\", \"http://other\"]\n\
-             start = 100\nproof = \"receipts\"\nnative = \"top_level\"\nfinality = \"confirmations\"\nconfirmations = 12\n\
-             poll_ms = 250\nfailed_grace_secs = 5\n[[chains.BASE_MAINNET.assets]]\nsymbol = \"EURC\"\ncontract = \"0x1\"\ndecimals = 6\n",
+             start = 100\nproof = \"receipts\"\nnative = \"log_transfer\"\neip7708_from = 7\nfinality = \"confirmations\"\nconfirmations = 12\n\
+             poll_ms = 250\nfailed_grace_secs = 5\n[[chains.BASE_MAINNET.assets]]\nsymbol = \"EURC\"\ncontract = \"0x1\"\ndecimals = 6\nfrom = 9\n",
         );
         let config = config.unwrap();
         assert_eq!(config.store.to_string(), "postgres://db:5432/landfall");
         let chain = &config.chains[&Chain::BaseMainnet];
         assert_eq!(chain.rpc[0].as_str(), "https://node/canary");
         assert_eq!((chain.start, &chain.finality), (Start::Number(100), &Some(FinalityRule::confirmations(12).into())));
-        assert_eq!((chain.poll_ms, chain.failed_grace_secs, chain.assets.len()), (Some(250), 5, 1));
+        assert_eq!((chain.poll_ms, chain.failed_grace_secs, chain.assets[0].from), (Some(250), 5, 9));
+        assert_eq!((chain.native, chain.eip7708_from), (Some(NativeSource::LogTransfer), Some(7)));
     }
 
     #[test]
@@ -361,7 +384,7 @@ mod tests {
         let cases = [
             (
                 with("confirmatons = 3"),
-                "config key chains.ETHEREUM_TESTNET.confirmatons: unknown field `confirmatons`, expected one of `rpc`, `start`, `proof`, `native`, `finality`, `confirmations`, `poll_ms`, `failed_grace_secs`, `assets`",
+                "config key chains.ETHEREUM_TESTNET.confirmatons: unknown field `confirmatons`, expected one of `rpc`, `start`, `proof`, `native`, `eip7708_from`, `finality`, `confirmations`, `poll_ms`, `failed_grace_secs`, `assets`",
             ),
             (
                 with("[stor]"),
@@ -376,6 +399,10 @@ mod tests {
             (
                 with("proof = \"logs\""),
                 "config key chains.ETHEREUM_TESTNET.proof: \"logs\" is not supported by this version; expected \"receipts\"",
+            ),
+            (
+                with("native = \"logs\""),
+                "config key chains.ETHEREUM_TESTNET.native: unknown variant `logs`, expected one of `top_level`, `trace`, `log_transfer`",
             ),
             (
                 with("finality = \"confirmations\""),

@@ -212,8 +212,8 @@ pub(crate) fn unlisted_token() -> AssetId {
 }
 
 pub(crate) fn network() -> Network {
-    let native = Asset { id: AssetId::Native, symbol: "ETH".to_owned(), decimals: 18 };
-    let token = Asset { id: TOKEN, symbol: "USDC".to_owned(), decimals: 6 };
+    let native = Asset { id: AssetId::Native, symbol: "ETH".to_owned(), decimals: 18, from_block: 0 };
+    let token = Asset { id: TOKEN, symbol: "USDC".to_owned(), decimals: 6, from_block: 0 };
     Network {
         chain: CHAIN,
         chain_ref: "eip155:11155111".to_owned(),

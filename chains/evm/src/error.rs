@@ -3,7 +3,7 @@
 //! Promises: every error names its chain, and endpoint and block where there are any; transient or permanent is
 //! decided in [`EvmError::is_permanent`] and nowhere else; no text holds more of a URL than host and port.
 
-use landfall_chain::{BlockRef, Chain, SourceError};
+use landfall_chain::{Address, BlockRef, Chain, SourceError, TxId};
 
 /// A failure of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +37,20 @@ pub enum EvmError {
          an upgrade is needed"
     )]
     UpgradeNeeded { chain: Chain, block: BlockRef, what: &'static str, kind: u64 },
+    #[error(
+        "{chain}: transaction {index} of block {block} pays, but the chain wrote no log of it: this block's native \
+         source is another one; check chains.{chain}.native and chains.{chain}.eip7708_from, or upgrade"
+    )]
+    Unlogged { chain: Chain, block: BlockRef, index: usize },
+    #[error("{chain}: native source log_transfer is Polygon's alone; check chains.{chain}.native")]
+    NoTransferLogs { chain: Chain },
+    #[error(
+        "{chain}: {contract} cannot be listed as a token: there the chain itself logs movements of its native \
+         currency; check chains.{chain}.assets"
+    )]
+    NoToken { chain: Chain, contract: Address },
+    #[error("{chain}: transaction {tx} is not in block {block}")]
+    NotInBlock { chain: Chain, tx: TxId, block: BlockRef },
     #[error("{chain}: {what} is not of an EVM chain")]
     Foreign { chain: Chain, what: String },
 }
@@ -63,6 +77,8 @@ pub enum Check {
     ReceiptsRoot,
     #[error("the withdrawals do not make up the header's withdrawalsRoot")]
     WithdrawalsRoot,
+    #[error("transaction {0} was not signed by its stated sender")]
+    Signer(usize),
 }
 
 impl EvmError {
@@ -77,6 +93,10 @@ impl EvmError {
             | EvmError::WrongChain { .. }
             | EvmError::AllQuarantined { .. }
             | EvmError::UpgradeNeeded { .. }
+            | EvmError::Unlogged { .. }
+            | EvmError::NoTransferLogs { .. }
+            | EvmError::NoToken { .. }
+            | EvmError::NotInBlock { .. }
             | EvmError::Foreign { .. } => true,
             EvmError::Call { .. } | EvmError::Answer { .. } | EvmError::ProofFailed { .. } => false,
         }

@@ -8,7 +8,8 @@
 //! - `wire`, `hex`: the answers as borrowed structs that hold only what is needed
 //! - `proof`, `encode`, `rlp`: header hash, transactions root and receipts root, recomputed
 //! - `stack`, `polygon`: what a network is beside an EVM chain, and what Polygon puts into answers
-//! - `legs`, `withdrawals`: the creditable movements of a proved block
+//! - `legs`, `native`, `withdrawals`: the movements of a proved block, and which of them are credits
+//! - `fees`, `signer`: what transactions cost, and who signed them
 //! - [`error`]: what can go wrong; transient or permanent is decided there and nowhere else
 //!
 //! Promises: no block leaves this crate unproved; no secret of a URL leaves it at all; bad input never panics.
@@ -20,15 +21,18 @@ pub mod source;
 
 mod encode;
 mod fate;
+mod fees;
 mod headers;
 mod hex;
 mod legs;
+mod native;
 mod polygon;
 mod pool;
 mod proof;
 mod read;
 mod rlp;
 mod rpc;
+mod signer;
 mod stack;
 mod tip;
 mod wire;

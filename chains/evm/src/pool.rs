@@ -104,6 +104,13 @@ impl Pool {
         result.map_err(SourceError::from)
     }
 
+    /// Records that an answer of the endpoint named `id` was found to be a lie, after the call had ended well.
+    pub(crate) fn disprove(&self, id: &str, error: &EvmError) {
+        if let Some(endpoint) = self.endpoints.iter().find(|endpoint| endpoint.id == id) {
+            self.failed(endpoint, error);
+        }
+    }
+
     /// Once: that `endpoint` serves this network.
     async fn verify(&self, endpoint: &Endpoint) -> Result<(), EvmError> {
         let served = match endpoint.served.get() {

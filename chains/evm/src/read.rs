@@ -4,19 +4,22 @@
 //! ends where it does not; an empty or missing answer is an error or the end of a prefix, never an empty block.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
-use landfall_chain::{Block, BlockHash, BlockRef, Header, Proof, Signers, TxId};
+use landfall_chain::{Block, BlockHash, BlockRef, Header, Legs, Proof, TxId};
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::error::EvmError;
+use crate::fees;
 use crate::headers::{BATCH_MAX, BY_NUMBER, by_number, proved_header, refused};
 use crate::hex::Data;
-use crate::legs::{self, Listed};
+use crate::legs::{self, Rules};
 use crate::polygon;
-use crate::pool::Endpoint;
+use crate::pool::{Endpoint, Pool};
 use crate::proof;
 use crate::rpc::Call;
+use crate::signer;
 use crate::stack::Stack;
 use crate::wire::{Kind, WireBlock, WireReceipt, WireTx, WireTypes};
 use crate::withdrawals;
@@ -31,32 +34,37 @@ type FullBlock<'a> = WireBlock<'a, Vec<WireTx<'a>>>;
 /// Reads blocks of one network.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    pub(crate) stack: Stack,
-    pub(crate) listed: Listed,
+    pub(crate) rules: Rules,
+    pub(crate) pool: Arc<Pool>,
 }
 
 impl Reader {
-    pub(crate) async fn blocks(&self, endpoint: &Endpoint, range: RangeInclusive<u64>) -> Result<Vec<Block>, EvmError> {
+    pub(crate) async fn blocks(
+        &self,
+        endpoint: &Endpoint,
+        range: RangeInclusive<u64>,
+        legs: Legs,
+    ) -> Result<Vec<Block>, EvmError> {
         let calls = by_number(range.clone().take(BLOCKS_MAX), true);
         let answers = endpoint.ask_all(&calls).await?;
         let mut linked: Vec<(Header, FullBlock<'_>)> = Vec::with_capacity(answers.len());
         for (number, answer) in range.zip(&answers) {
-            let Some(mut block) = full_block(endpoint, self.stack, answer)? else { break };
+            let Some(mut block) = full_block(endpoint, self.rules.stack, answer)? else { break };
             let header = proved_header(endpoint, number, &block)?;
             // The node changed its mind between two answers: what is up to here holds, the rest is read again.
             if linked.last().is_some_and(|(parent, _)| parent.block != header.parent) {
                 break;
             }
-            polygon::set_aside_tx(self.stack, &mut block);
+            polygon::set_aside_tx(self.rules.stack, &mut block);
             linked.push((header, block));
         }
         let calls: Vec<Call> = linked.iter().flat_map(|(header, block)| self.content(header, block)).collect();
-        let answers = endpoint.ask_all(&calls).await?;
+        let answers = self.contents(endpoint, &calls, &linked).await?;
         let mut answers = answers.iter().map(|answer| &**answer);
         let mut blocks = Vec::with_capacity(linked.len());
         for (header, block) in &linked {
             let answers = self.content(header, block).into_iter().zip(answers.by_ref());
-            blocks.push(self.block(endpoint, *header, block, answers)?);
+            blocks.push(self.block(endpoint, (*header, block), answers, legs)?);
             // Proving is work for the processor: others may have a turn between two blocks.
             tokio::task::yield_now().await;
         }
@@ -67,19 +75,43 @@ impl Reader {
     /// at the same number. A block without transactions has no receipts to ask for, and its receipts root says so.
     fn content(&self, header: &Header, block: &FullBlock<'_>) -> Vec<Call> {
         let hash = header.block.hash.to_string();
-        let raw = polygon::state_sync(self.stack, block);
+        let raw = polygon::state_sync(self.rules.stack, block);
         let raw = raw.map(|index| Call { method: RAW_TX, params: json!([hash, format!("{index:#x}")]) });
         let receipts = (!block.transactions.is_empty()).then(|| Call { method: RECEIPTS, params: json!([hash]) });
         receipts.into_iter().chain(raw).collect()
+    }
+
+    /// The answers to `calls`. What a node does not give of a state-sync by its place, it may give by its hash.
+    async fn contents(
+        &self,
+        endpoint: &Endpoint,
+        calls: &[Call],
+        linked: &[(Header, FullBlock<'_>)],
+    ) -> Result<Vec<Box<RawValue>>, EvmError> {
+        let mut syncs = linked.iter().filter_map(|(_, block)| {
+            let index = polygon::state_sync(self.rules.stack, block)?;
+            Some(&block.transactions.get(index)?.hash)
+        });
+        let mut answers = Vec::with_capacity(calls.len());
+        for (call, answer) in calls.iter().zip(endpoint.ask(calls).await?) {
+            let sync = if call.method == RAW_TX { syncs.next() } else { None };
+            answers.push(match (answer, sync) {
+                (Ok(answer), Some(hash)) if answer.get() == "null" => polygon::encoding(endpoint, hash).await?,
+                (Err(_), Some(hash)) => polygon::encoding(endpoint, hash).await?,
+                (Ok(answer), _) => answer,
+                (Err(error), None) => return Err(endpoint.refused(call.method, &error)),
+            });
+        }
+        Ok(answers)
     }
 
     /// The block with its legs, when its content is proved too.
     fn block<'a>(
         &self,
         endpoint: &Endpoint,
-        header: Header,
-        block: &FullBlock<'_>,
+        (header, block): (Header, &FullBlock<'_>),
         answers: impl Iterator<Item = (Call, &'a RawValue)>,
+        legs: Legs,
     ) -> Result<Block, EvmError> {
         let (mut receipts, mut raw): (Option<Vec<WireReceipt<'_>>>, Option<Data<'_>>) = (None, None);
         for (call, answer) in answers {
@@ -89,25 +121,29 @@ impl Reader {
             }
         }
         let mut receipts = receipts.unwrap_or_default();
-        polygon::set_aside_receipt(self.stack, block, &mut receipts);
+        let pseudo = polygon::set_aside_receipt(self.rules.stack, block, &mut receipts);
         if receipts.is_empty() && !block.transactions.is_empty() {
             let count = block.transactions.len();
             let reason = format!("no receipts for block {} with {count} transactions", header.block);
             return Err(endpoint.unusable(RECEIPTS, &reason));
         }
         let refused = |method| move |refusal| refused(endpoint, header.block, method, &refusal);
-        proof::transactions(self.stack, block, raw.as_ref()).map_err(refused(BY_NUMBER))?;
-        proof::withdrawals(self.stack, block).map_err(refused(BY_NUMBER))?;
-        proof::receipts(self.stack, block, &receipts).map_err(refused(RECEIPTS))?;
-        let withdrawals = withdrawals::of_block(self.stack, block).iter().map(withdrawals::id);
+        let stack = self.rules.stack;
+        let leaves = proof::transactions(stack, block, raw.as_ref()).map_err(refused(BY_NUMBER))?;
+        proof::withdrawals(stack, block).map_err(refused(BY_NUMBER))?;
+        proof::receipts(stack, block, &receipts).map_err(refused(RECEIPTS))?;
+        let judged = legs::of_block(&self.rules, block, &receipts, pseudo.as_ref(), legs).map_err(refused(RECEIPTS))?;
+        let mut txs: Vec<TxId> = block.transactions.iter().map(|tx| TxId::Evm(tx.hash.0)).collect();
+        let signers = signer::on_demand(&self.pool, endpoint, stack, header.block, &txs, leaves);
+        txs.extend(withdrawals::of_block(stack, block).iter().map(withdrawals::id));
         Ok(Block {
             header,
-            txs: block.transactions.iter().map(|tx| TxId::Evm(tx.hash.0)).chain(withdrawals).collect(),
-            transfers: legs::of_block(self.stack, block, &receipts, &self.listed),
-            fees: Vec::new(),
-            rejected: Vec::new(),
+            txs,
+            transfers: judged.transfers,
+            fees: fees::of_block(stack, block, &receipts),
+            rejected: judged.rejected,
             proof: Proof::Roots,
-            signers: Signers::default(),
+            signers,
         })
     }
 }

@@ -4,6 +4,7 @@
 //! Deliberately not here: retries, and memory of what was read.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use landfall_chain::{
     Block, BlockRef, BlockSource, Endpoints, Family, Fate, Finality, Header, Network, Read, SourceError, Tip, TxRef,
@@ -13,8 +14,7 @@ use url::Url;
 use crate::error::EvmError;
 use crate::fate::read_fate;
 use crate::headers::read_headers;
-use crate::legs::Listed;
-use crate::networks;
+use crate::legs::Rules;
 use crate::pool::Pool;
 use crate::read::Reader;
 use crate::tip::{read_final_at, read_tip};
@@ -24,14 +24,14 @@ use crate::tip::{read_final_at, read_tip};
 pub struct EvmSource {
     finality: Finality,
     reader: Reader,
-    pool: Pool,
+    pool: Arc<Pool>,
 }
 
 impl EvmSource {
     /// A source over `rpc_urls`, of which the first is asked first. Touches no network.
     ///
     /// # Errors
-    /// A network of another family, and a URL that cannot be used.
+    /// A network of another family or with facts that cannot be, and a URL that cannot be used.
     pub fn new(network: Network, rpc_urls: &[Url]) -> Result<Self, EvmError> {
         let chain = network.chain;
         if chain.family() != Family::Evm {
@@ -39,11 +39,9 @@ impl EvmSource {
         }
         let chain_id = network.chain_ref.strip_prefix("eip155:").and_then(|id| id.parse().ok());
         let chain_id = chain_id.ok_or_else(|| EvmError::ChainRef { chain, chain_ref: network.chain_ref.clone() })?;
-        Ok(EvmSource {
-            reader: Reader { stack: networks::stack(chain), listed: Listed::of(&network) },
-            finality: network.finality,
-            pool: Pool::new(chain, chain_id, rpc_urls)?,
-        })
+        let rules = Rules::of(&network)?;
+        let pool = Arc::new(Pool::new(chain, chain_id, rpc_urls)?);
+        Ok(EvmSource { reader: Reader { rules, pool: Arc::clone(&pool) }, finality: network.finality, pool })
     }
 
     /// The states of the endpoints; clones share them.
@@ -73,9 +71,9 @@ impl BlockSource for EvmSource {
         self.pool.settle(endpoint, headers, |_| None)
     }
 
-    async fn blocks(&self, range: RangeInclusive<u64>, _read: Read) -> Result<Vec<Block>, SourceError> {
+    async fn blocks(&self, range: RangeInclusive<u64>, read: Read) -> Result<Vec<Block>, SourceError> {
         let endpoint = self.pool.pick().await?;
-        let blocks = self.reader.blocks(endpoint, range).await;
+        let blocks = self.reader.blocks(endpoint, range, read.legs).await;
         self.pool.settle(endpoint, blocks, |_| None)
     }
 

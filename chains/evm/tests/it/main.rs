@@ -6,6 +6,9 @@
 //! - `proof`: made blocks prove, tampered ones do not
 //! - `recorded`: blocks of mainnet, Base, Optimism, Polygon and anvil prove, with the legs that they should have
 //! - `legs`: what is a creditable leg and what is not
+//! - `native`: native currency told by the chain's own logs
+//! - `explain`: what is no leg, and why
+//! - `fees`, `signers`: what transactions cost, and who signed them
 //! - `op`, `polygon`, `withdrawals`: what comes from outside of a chain
 //! - `reads`: tip, headers, blocks, fate, and what an absent answer means
 //! - `endpoints`: secrets, wrong chains, failures
@@ -13,13 +16,17 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod endpoints;
+mod explain;
+mod fees;
 mod forge;
 mod legs;
 mod mint;
+mod native;
 mod node;
 mod op;
 mod polygon;
 mod proof;
 mod reads;
 mod recorded;
+mod signers;
 mod withdrawals;
