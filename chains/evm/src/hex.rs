@@ -80,6 +80,11 @@ impl<'a> Data<'a> {
         hex::decode_to_slice(self.0, &mut out[start..]).expect("the digits were checked when they were read");
     }
 
+    /// The first 32 bytes, when there are as many.
+    pub(crate) fn first_word(self) -> Option<[u8; 32]> {
+        Data(self.0.get(..64)?).to_array()
+    }
+
     /// The bytes, when there are exactly `N`.
     pub(crate) fn to_array<const N: usize>(self) -> Option<[u8; N]> {
         let mut bytes = [0; N];

@@ -19,7 +19,7 @@ use crate::wire::{Kind, WireBlock, WireLog, WireReceipt, WireTx};
 use crate::withdrawals;
 
 /// keccak256("Transfer(address,address,uint256)"); ERC-721 has the same, with a fourth topic.
-const TRANSFER: B256 = b256!("ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef");
+pub(crate) const TRANSFER: B256 = b256!("ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef");
 
 /// Who pays what comes from outside of the chain.
 const NOBODY: [u8; 20] = [0; 20];
@@ -62,7 +62,7 @@ pub(crate) fn of_block(
     transfers
 }
 
-fn reference(kind: Kind, wire: &WireTx<'_>) -> TxRef {
+pub(crate) fn reference(kind: Kind, wire: &WireTx<'_>) -> TxRef {
     let life = match kind {
         Kind::Legacy | Kind::AccessList | Kind::DynamicFee | Kind::Blob | Kind::SetCode => {
             TxLife::Nonce { signer: Address::Evm(wire.from.into()), nonce: wire.nonce.0 }
@@ -75,7 +75,7 @@ fn reference(kind: Kind, wire: &WireTx<'_>) -> TxRef {
 
 /// What a deposit of the OP stack mints for its sender. "This is unconditional, and does not revert on deposit
 /// failure" (specs/protocol/deposits.md), and comes before everything else.
-fn minted(kind: Kind, tx: TxRef, wire: &WireTx<'_>) -> Option<AssetTransfer> {
+pub(crate) fn minted(kind: Kind, tx: TxRef, wire: &WireTx<'_>) -> Option<AssetTransfer> {
     let mint = wire.mint.filter(|_| kind == Kind::Deposit)?;
     leg(tx, AssetId::Native, NOBODY, wire.from.into(), mint.0)
 }
@@ -106,7 +106,7 @@ fn token(tx: TxRef, log: &WireLog<'_>, listed: &Listed) -> Option<AssetTransfer>
     leg(tx, AssetId::Token(Address::Evm(contract)), address(sender)?, address(recipient)?, amount)
 }
 
-fn leg(tx: TxRef, asset: AssetId, sender: [u8; 20], recipient: [u8; 20], amount: U256) -> Option<AssetTransfer> {
+pub(crate) fn leg(tx: TxRef, asset: AssetId, sender: [u8; 20], recipient: [u8; 20], amount: U256) -> Option<AssetTransfer> {
     if amount.is_zero() || sender == recipient {
         return None;
     }
@@ -114,7 +114,7 @@ fn leg(tx: TxRef, asset: AssetId, sender: [u8; 20], recipient: [u8; 20], amount:
 }
 
 /// The address in a topic; `None` where the upper 12 bytes say that it is none.
-fn address(topic: &B256) -> Option<[u8; 20]> {
+pub(crate) fn address(topic: &B256) -> Option<[u8; 20]> {
     let (upper, address) = topic.0.split_first_chunk::<12>()?;
     if *upper == [0; 12] { address.try_into().ok() } else { None }
 }

@@ -3,6 +3,8 @@
 //! - [`mod@networks`]: the facts of each network, embedded from `networks/*.toml`
 //! - [`source`]: [`EvmSource`], the crate's `BlockSource`
 //! - `tip`, `headers`, `read`, `fate`: its calls, each against one endpoint
+//! - `logs`, `bloom`: blocks by the logs of listed contracts, compared with the header's bloom
+//! - `scan`, `seen`: where in a range of blocks to look
 //! - `pool`: which endpoint is asked, its chain id, its state
 //! - `rpc`: JSON-RPC batches over HTTP, and what of a failure may be told
 //! - `wire`, `hex`: the answers as borrowed structs that hold only what is needed
@@ -18,17 +20,21 @@ pub mod error;
 pub mod networks;
 pub mod source;
 
+mod bloom;
 mod encode;
 mod fate;
 mod headers;
 mod hex;
 mod legs;
+mod logs;
 mod polygon;
 mod pool;
 mod proof;
 mod read;
 mod rlp;
 mod rpc;
+mod scan;
+mod seen;
 mod stack;
 mod tip;
 mod wire;
