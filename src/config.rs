@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use landfall_chain::{Chain, Finality, FinalityRule};
+use landfall_chain::{Chain, Finality, FinalityRule, ReadProof};
 use serde::{Deserialize, Deserializer};
 use url::Url;
 
@@ -34,6 +34,8 @@ pub struct Config {
 pub struct ChainConfig {
     pub rpc: Vec<Url>,
     pub start: Start,
+    /// How strongly a block is proved before it is connected.
+    pub proof: ReadProof,
     /// `None` leaves it to the network's facts.
     pub finality: Option<Finality>,
     /// `None` leaves it to the network's block time.
@@ -201,7 +203,6 @@ impl ChainSection {
         }
         let rpc = self.rpc.iter().enumerate().map(|(index, text)| rpc_url(&format!("{at}.rpc[{index}]"), text));
         let rpc = rpc.collect::<Result<_, _>>()?;
-        only_known(&format!("{at}.proof"), self.proof.as_deref(), "receipts")?;
         only_known(&format!("{at}.native"), self.native.as_deref(), "top_level")?;
         let poll_ms = self.poll_ms.unwrap_or(POLL_MS_MIN);
         if !(POLL_MS_MIN..=POLL_MS_MAX).contains(&poll_ms) {
@@ -210,6 +211,7 @@ impl ChainSection {
         Ok(ChainConfig {
             rpc,
             start: self.start.unwrap_or(Start::Finalized),
+            proof: proof(at, self.proof.as_deref())?,
             finality: finality(at, self.finality, self.confirmations)?,
             poll_ms: self.poll_ms,
             failed_grace_secs: self.failed_grace_secs.unwrap_or(FAILED_GRACE_SECS_DEFAULT),
@@ -241,6 +243,14 @@ fn rpc_url(at: &str, text: &str) -> Result<Url, ConfigError> {
     match url.scheme() {
         "http" | "https" if url.has_host() => Ok(url),
         other => Err(key(at, format!("scheme {other:?}; expected http or https"))),
+    }
+}
+
+fn proof(at: &str, name: Option<&str>) -> Result<ReadProof, ConfigError> {
+    match name {
+        None | Some("receipts") => Ok(ReadProof::Full),
+        Some("logs") => Ok(ReadProof::Listed),
+        Some(name) => Err(key(&format!("{at}.proof"), format!("{name:?}; expected \"receipts\" or \"logs\""))),
     }
 }
 
@@ -344,13 +354,14 @@ mod tests {
         let config = parse(
             "[store]\nurl = \"postgres://me:pass@db/landfall\"\n[api]\nlisten = \"0.0.0.0:1\"\nenvironment = \"test\"\n\
              [admin]\nlisten = \"127.0.0.1:2\"\n[chains.BASE_MAINNET]\nrpc = [\"https://node/${KEY}\", \"http://other\"]\n\
-             start = 100\nproof = \"receipts\"\nnative = \"top_level\"\nfinality = \"confirmations\"\nconfirmations = 12\n\
+             start = 100\nproof = \"logs\"\nnative = \"top_level\"\nfinality = \"confirmations\"\nconfirmations = 12\n\
              poll_ms = 250\nfailed_grace_secs = 5\n[[chains.BASE_MAINNET.assets]]\nsymbol = \"EURC\"\ncontract = \"0x1\"\ndecimals = 6\n",
         );
         let config = config.unwrap();
         assert_eq!(config.store.to_string(), "postgres://db:5432/landfall");
         let chain = &config.chains[&Chain::BaseMainnet];
         assert_eq!(chain.rpc[0].as_str(), "https://node/canary");
+        assert_eq!(chain.proof, ReadProof::Listed);
         assert_eq!((chain.start, &chain.finality), (Start::Number(100), &Some(FinalityRule::confirmations(12).into())));
         assert_eq!((chain.poll_ms, chain.failed_grace_secs, chain.assets.len()), (Some(250), 5, 1));
     }
@@ -374,8 +385,8 @@ mod tests {
                 "config key chains.ETHEREUM_TESTNET.start: expected a block number or \"finalized\"",
             ),
             (
-                with("proof = \"logs\""),
-                "config key chains.ETHEREUM_TESTNET.proof: \"logs\" is not supported by this version; expected \"receipts\"",
+                with("proof = \"headers\""),
+                "config key chains.ETHEREUM_TESTNET.proof: \"headers\"; expected \"receipts\" or \"logs\"",
             ),
             (
                 with("finality = \"confirmations\""),
