@@ -8,6 +8,8 @@
 //! - `legs`: what is a creditable leg and what is not
 //! - `op`, `polygon`, `withdrawals`: what comes from outside of a chain
 //! - `reads`: tip, headers, blocks, fate, and what an absent answer means
+//! - `torn`: blocks and receipts that do not belong together
+//! - `logs`, `scan`: blocks by their logs, and where in a range to look
 //! - `endpoints`: secrets, wrong chains, failures
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
@@ -15,6 +17,7 @@
 mod endpoints;
 mod forge;
 mod legs;
+mod logs;
 mod mint;
 mod node;
 mod op;
@@ -22,4 +25,6 @@ mod polygon;
 mod proof;
 mod reads;
 mod recorded;
+mod scan;
+mod torn;
 mod withdrawals;

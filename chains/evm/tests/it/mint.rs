@@ -8,7 +8,7 @@ use alloy::consensus::{
 };
 use alloy::eips::eip2930::{AccessList, AccessListItem};
 use alloy::eips::eip7702::{Authorization, SignedAuthorization};
-use alloy::primitives::{Address, B256, Bytes, Log, LogData, Signature, TxKind, U256, b256, keccak256};
+use alloy::primitives::{Address, B256, Bytes, Log, LogData, Signature, TxKind, U256, b256, keccak256, logs_bloom};
 use serde_json::{Value, json};
 
 pub(crate) const TRANSFER: B256 = b256!("ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef");
@@ -72,6 +72,7 @@ pub(crate) fn block(number: u64, parent: B256, txs: &[Tx]) -> (Value, Value) {
         timestamp: 1_700_000_000 + number,
         transactions_root: calculate_transaction_root(&envelopes),
         receipts_root: calculate_receipt_root(&receipts),
+        logs_bloom: logs_bloom(txs.iter().flat_map(|tx| &tx.logs)),
         extra_data: Bytes::from_static(b"landfall"),
         base_fee_per_gas: Some(7),
         withdrawals_root: Some(EMPTY_ROOT_HASH),
