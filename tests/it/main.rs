@@ -5,7 +5,9 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 
 mod api;
+mod backfill;
 mod books;
+mod by_logs;
 mod cli;
 mod crashes;
 mod delivery;
@@ -13,6 +15,7 @@ mod histories;
 mod layers;
 mod postgres;
 mod reorgs;
+mod rescan;
 mod store;
 mod vectors;
 mod watching;
