@@ -40,8 +40,7 @@ pub async fn load(
     wanted: &BackfillRow,
 ) -> Result<Option<BackfillRow>, StoreError> {
     let BackfillRow { from, to, proof, scope, .. } = wanted;
-    let row =
-        fetch_optional!(connection, (String, i64, i64), LOAD, chain.name(), int(*from), int(*to), proof, scope)?;
+    let row = fetch_optional!(connection, (String, i64, i64), LOAD, chain.name(), int(*from), int(*to), proof, scope)?;
     let row = row.map(|(basis, next, found)| {
         let (next, found) = (uint("next_number", next)?, uint("found", found)?);
         Ok(BackfillRow { basis, next, found, ..wanted.clone() })

@@ -50,7 +50,9 @@ pub enum BackfillError {
     #[error("{chain}: block {to} is not final yet; the newest final block is {}",
         finalized.map_or("not known".to_owned(), |finalized| finalized.number.to_string()))]
     NotFinal { chain: Chain, to: u64, finalized: Option<BlockRef> },
-    #[error("{chain}: block {from} is above block {cursor}, which is as far as `landfall run` has come; it reads the rest itself")]
+    #[error(
+        "{chain}: block {from} is above block {cursor}, which is as far as `landfall run` has come; it reads the rest itself"
+    )]
     NotRead { chain: Chain, from: u64, cursor: u64 },
     #[error("{address} is not watched on {chain}; add it with `landfall account add` first")]
     NotWatched { chain: Chain, address: Address },
@@ -94,7 +96,7 @@ impl<S: BlockSource + AddressSource> Backfill<S> {
         let seq = Cursor::load(&mut reader, chain).await?.watch_seq;
         let basis = basis(&watcher, if only.is_empty() { seq } else { 0 });
         let mut backfill = Backfill {
-            next: job.from,
+            next: first_read(job.from),
             watcher,
             job,
             only,
@@ -185,7 +187,6 @@ impl<S: BlockSource + AddressSource> Backfill<S> {
         self.next > self.until
     }
 
-    /// The first block, the last that is read now, the next, and how many deposits were found and confirmed so far.
     pub fn progress(&self) -> Progress {
         let Backfill { job, until, next, pending, confirmed, .. } = self;
         Progress { from: job.from, until: *until, next: *next, found: *pending, confirmed: *confirmed }
@@ -259,6 +260,11 @@ async fn addresses<S: BlockSource>(
             }
         }
     }
+}
+
+/// Block 0 has no transactions and no parent.
+pub(super) fn first_read(from: u64) -> u64 {
+    from.max(1)
 }
 
 /// What was looked for: the number of the newest watched address, and a hash of the listed assets.

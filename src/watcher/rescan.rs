@@ -12,7 +12,7 @@ use crate::deposit::{DepositId, DepositStatus};
 use crate::store::cursors;
 use crate::store::{accounts, deposits};
 use crate::time::Timestamp;
-use crate::watcher::backfill::Progress;
+use crate::watcher::backfill::{Progress, first_read};
 use crate::watcher::{BackfillError, TickError, Watcher};
 
 /// Where chain and record differ.
@@ -46,7 +46,7 @@ impl<S: BlockSource> Rescan<S> {
     pub async fn begin(mut watcher: Watcher<S>, from: u64, to: u64, repair: bool) -> Result<Self, BackfillError> {
         let until = watcher.check_range(from, to).await?;
         watcher.watch_list.follow(&mut watcher.db.read().await?).await?;
-        let progress = Progress { from, until, next: from, found: 0, confirmed: 0 };
+        let progress = Progress { from, until, next: first_read(from), found: 0, confirmed: 0 };
         Ok(Rescan { watcher, repair, progress, differences: Vec::new() })
     }
 

@@ -69,7 +69,8 @@ async fn a_record_that_agrees_with_the_chain_differs_nowhere() {
 async fn a_missing_deposit_is_told_and_mended() {
     for engine in ENGINES {
         let world = settled(engine).await;
-        let lost = world.deposits().await.into_iter().find(|deposit| deposit.amount == landfall_chain::U256::from(6)).unwrap();
+        let lost =
+            world.deposits().await.into_iter().find(|deposit| deposit.amount == landfall_chain::U256::from(6)).unwrap();
         for text in [
             "DELETE FROM inclusions WHERE deposit_id IN (SELECT id FROM deposits WHERE amount_text = '6')",
             "DELETE FROM events WHERE aggregateid IN (SELECT id FROM deposits WHERE amount_text = '6')",
@@ -78,7 +79,9 @@ async fn a_missing_deposit_is_told_and_mended() {
             execute(world.db(), text).await;
         }
         let differences = rescan(&world, false).await;
-        let [Difference::Missing { block, deposit, tx, recipient }] = differences.as_slice() else { panic!("{differences:?}") };
+        let [Difference::Missing { block, deposit, tx, recipient }] = differences.as_slice() else {
+            panic!("{differences:?}")
+        };
         assert_eq!((block.number, *deposit, *tx, *recipient), (6, lost.id, lost.tx.id, address(ALICE)));
         assert!(differences[0].to_string().contains("is not on record"), "{}", differences[0]);
         assert_eq!(world.deposits().await.len(), 1, "told only");

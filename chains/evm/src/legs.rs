@@ -106,7 +106,13 @@ fn token(tx: TxRef, log: &WireLog<'_>, listed: &Listed) -> Option<AssetTransfer>
     leg(tx, AssetId::Token(Address::Evm(contract)), address(sender)?, address(recipient)?, amount)
 }
 
-pub(crate) fn leg(tx: TxRef, asset: AssetId, sender: [u8; 20], recipient: [u8; 20], amount: U256) -> Option<AssetTransfer> {
+pub(crate) fn leg(
+    tx: TxRef,
+    asset: AssetId,
+    sender: [u8; 20],
+    recipient: [u8; 20],
+    amount: U256,
+) -> Option<AssetTransfer> {
     if amount.is_zero() || sender == recipient {
         return None;
     }

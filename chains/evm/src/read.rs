@@ -51,7 +51,8 @@ impl Reader {
     pub(crate) async fn blocks(&self, endpoint: &Endpoint, range: RangeInclusive<u64>) -> Result<Vec<Block>, EvmError> {
         let numbers = || range.clone().take(BLOCKS_MAX);
         let receipts = numbers().map(|number| receipts_of(&format!("{number:#x}")));
-        let calls: Vec<Call> = by_number(numbers(), true).into_iter().zip(receipts).flat_map(<[Call; 2]>::from).collect();
+        let calls: Vec<Call> =
+            by_number(numbers(), true).into_iter().zip(receipts).flat_map(<[Call; 2]>::from).collect();
         let answers = endpoint.ask(&calls).await?;
         let mut linked: Vec<Found<'_>> = Vec::with_capacity(answers.len() / 2);
         for (number, answers) in range.clone().zip(answers.chunks_exact(2)) {

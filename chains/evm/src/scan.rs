@@ -25,8 +25,8 @@ use crate::proof::{self, Refusal};
 use crate::read::{FullBlock, Reader};
 use crate::rpc::NodeError;
 use crate::seen::Seen;
-use crate::withdrawals;
 use crate::wire::WireBlock;
+use crate::withdrawals;
 
 /// How many blocks the logs of one call are of, at first and at most.
 const WIDTH_FIRST: u64 = 2_000;
@@ -106,7 +106,8 @@ impl Scan {
         while first <= *range.end() {
             let is_logged = reader.sources.log_native(first);
             let many = if is_logged { HEADERS_MAX } else { FULL_MAX };
-            let numbers = (first..=*range.end()).take(many).take_while(|at| reader.sources.log_native(*at) == is_logged);
+            let numbers =
+                (first..=*range.end()).take(many).take_while(|at| reader.sources.log_native(*at) == is_logged);
             let numbers: Vec<u64> = numbers.collect();
             let answers = endpoint.ask_all(&by_number(numbers.iter().copied(), !is_logged)).await?;
             for (number, answer) in numbers.iter().zip(&answers) {

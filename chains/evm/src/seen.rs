@@ -245,7 +245,9 @@ mod tests {
         format!(
             "{{\"address\":\"{contract}\",\"topics\":[\"{topic}\",\"{from}\",\"{}\"],\"data\":\"0x{:064x}\",\"blockNumber\":\"{number:#x}\",\
              \"transactionHash\":\"0x{:064x}\",\"transactionIndex\":\"0x0\",\"blockHash\":\"0x{number:064x}\",\"logIndex\":\"0x0\",\"removed\":false}}",
-            word(to), 5, 7
+            word(to),
+            5,
+            7
         )
     }
 
@@ -269,7 +271,9 @@ mod tests {
             plain.clone(),
             plain.replace(':', ": ").replace(',', ", "),
             plain.replace("\"removed\":false", "\"removed\":false,\"blockTimestamp\":\"0x1\""),
-            plain.replace("{\"address\"", "{\"logIndex\":\"0x0\",\"address\"").replace("\"logIndex\":\"0x0\",\"removed\"", "\"removed\""),
+            plain
+                .replace("{\"address\"", "{\"logIndex\":\"0x0\",\"address\"")
+                .replace("\"logIndex\":\"0x0\",\"removed\"", "\"removed\""),
             plain.replace(&hex::encode(ALICE), &hex::encode_upper(ALICE)),
             plain.replace("topics", "t\\u006fpics"),
         ];
@@ -294,7 +298,8 @@ mod tests {
     #[test]
     fn a_log_transfer_names_its_recipient_in_the_fourth_topic() {
         let (pol, topic) = ("0x0000000000000000000000000000000000001010", crate::logs::LOG_TRANSFER);
-        let log = log(pol, 7, ALICE).replace(&crate::legs::TRANSFER.to_string(), &format!("{topic}\",\"{}", word([0x10; 20])));
+        let log = log(pol, 7, ALICE)
+            .replace(&crate::legs::TRANSFER.to_string(), &format!("{topic}\",\"{}", word([0x10; 20])));
         assert_eq!(hits(&format!("[{log}]")), Ok((1, vec![7])));
     }
 

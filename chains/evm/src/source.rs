@@ -47,7 +47,11 @@ impl EvmSource {
         let chain_id = network.chain_ref.strip_prefix("eip155:").and_then(|id| id.parse().ok());
         let chain_id = chain_id.ok_or_else(|| EvmError::ChainRef { chain, chain_ref: network.chain_ref.clone() })?;
         Ok(EvmSource {
-            reader: Reader { stack: networks::stack(chain), listed: Listed::of(&network), sources: Sources::of(&network) },
+            reader: Reader {
+                stack: networks::stack(chain),
+                listed: Listed::of(&network),
+                sources: Sources::of(&network),
+            },
             scan: Scan::default(),
             finality: network.finality,
             pool: Pool::new(chain, chain_id, rpc_urls)?,

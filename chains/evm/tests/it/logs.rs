@@ -146,7 +146,11 @@ async fn a_log_that_the_bloom_excludes_is_a_lie() {
     let eurc: ChainAddress = ChainAddress::Evm([0xee; 20]);
     let mut network = mainnet();
     // A second listed contract, which is in the block: only so its logs are asked for at all.
-    network.assets.push(landfall_chain::Asset { id: AssetId::Token(ChainAddress::Evm(FAKE.into())), symbol: "F".to_owned(), decimals: 1 });
+    network.assets.push(landfall_chain::Asset {
+        id: AssetId::Token(ChainAddress::Evm(FAKE.into())),
+        symbol: "F".to_owned(),
+        decimals: 1,
+    });
     network.assets.push(landfall_chain::Asset { id: AssetId::Token(eurc), symbol: "E".to_owned(), decimals: 1 });
     let node = node(move |ledger, method, params| match method {
         "eth_getLogs" => {
@@ -203,7 +207,10 @@ async fn a_hidden_transaction_is_found_out_and_a_value_is_a_candidate_though_it_
     // Its bloom is empty although it has a transaction: it is read with receipts at once.
     assert_eq!(source.blocks(5..=5, LISTED).await.unwrap()[0].proof, Proof::Roots);
 
-    let both = vec![Tx { value: 3, success: false, to: Some(ALICE), ..Tx::default() }, Tx { nonce: 1, logs: vec![transfer(FAKE, PAYER, ALICE, 1)], ..Tx::default() }];
+    let both = vec![
+        Tx { value: 3, success: false, to: Some(ALICE), ..Tx::default() },
+        Tx { nonce: 1, logs: vec![transfer(FAKE, PAYER, ALICE, 1)], ..Tx::default() },
+    ];
     let ledger = Ledger::of(mint::chain(5, vec![both]));
     let hiding = ledger.clone();
     let truth = Node::start(move |method, params| ledger.answer(method, params)).await;
@@ -282,5 +289,8 @@ async fn mints_and_withdrawals_are_candidates() {
     let ledger = Ledger::of([forge::block(&[], &[withdrawal])]);
     let node = Node::start(move |method, params| ledger.answer(method, params)).await;
     let blocks = node.source(mainnet()).blocks(16..=16, LISTED).await.unwrap();
-    assert_eq!(blocks[0].transfers.iter().map(short).collect::<Vec<_>>(), [('N', Address::ZERO, ALICE, 3_000_000_000, 0)]);
+    assert_eq!(
+        blocks[0].transfers.iter().map(short).collect::<Vec<_>>(),
+        [('N', Address::ZERO, ALICE, 3_000_000_000, 0)]
+    );
 }

@@ -108,7 +108,9 @@ impl Ledger {
         match method {
             "eth_chainId" => Ok(json!(format!("{:#x}", self.chain_id))),
             "eth_getBlockByNumber" => Ok(self.block(params[0].as_str().unwrap())),
-            "eth_getBlockByHash" => Ok(self.by_hash(params[0].as_str().unwrap()).map_or(Value::Null, |found| found.0.clone())),
+            "eth_getBlockByHash" => {
+                Ok(self.by_hash(params[0].as_str().unwrap()).map_or(Value::Null, |found| found.0.clone()))
+            }
             "eth_getBlockReceipts" => Ok(self.receipts(params[0].as_str().unwrap())),
             "eth_getLogs" => Ok(self.logs(&params[0])),
             method => Err((-32601, format!("the method {method} does not exist"))),
@@ -138,7 +140,8 @@ impl Ledger {
 
     /// The logs of a block by hash, or of a range, with these contracts and these first topics.
     fn logs(&self, filter: &Value) -> Value {
-        let number = |name: &str| u64::from_str_radix(filter[name].as_str().unwrap().strip_prefix("0x").unwrap(), 16).unwrap();
+        let number =
+            |name: &str| u64::from_str_radix(filter[name].as_str().unwrap().strip_prefix("0x").unwrap(), 16).unwrap();
         let found: Vec<&(Value, Value)> = match filter["blockHash"].as_str() {
             Some(hash) => self.by_hash(hash).into_iter().collect(),
             None => self.blocks.range(number("fromBlock")..=number("toBlock")).map(|(_, found)| found).collect(),

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use alloy::primitives::{Address, B256, address};
-use landfall_chain::{Address as ChainAddress, AddressSource, Candidates, Native, NativeSource, Network, SourceErrorKind};
+use landfall_chain::{
+    Address as ChainAddress, AddressSource, Candidates, Native, NativeSource, Network, SourceErrorKind,
+};
 use serde_json::{Value, json};
 
 use crate::mint::{self, Tx, transfer};
@@ -35,7 +37,10 @@ fn logged() -> Network {
     Network { native: Native { source: NativeSource::LogTransfer, eip7708_from: None }, ..mainnet() }
 }
 
-async fn scan(network: Network, answer: impl Fn(&str, &Value) -> Answer + Send + Sync + 'static) -> (Candidates, usize) {
+async fn scan(
+    network: Network,
+    answer: impl Fn(&str, &Value) -> Answer + Send + Sync + 'static,
+) -> (Candidates, usize) {
     let node = Node::start(answer).await;
     let source = node.source(network);
     source.check().await.unwrap();
@@ -88,7 +93,9 @@ async fn an_empty_answer_makes_every_block_with_a_listed_contract_a_candidate() 
 
 #[tokio::test]
 async fn a_range_that_is_too_wide_is_asked_for_in_parts() {
-    for message in ["query returned more than 10000 results", "block range is too wide", "exceed maximum block range: 7"] {
+    for message in
+        ["query returned more than 10000 results", "block range is too wide", "exceed maximum block range: 7"]
+    {
         let (ledger, widest) = (ledger(), Arc::new(AtomicU64::new(0)));
         let seen = widest.clone();
         let (candidates, _) = scan(logged(), move |method, params| {
@@ -125,9 +132,12 @@ async fn an_error_of_another_kind_is_no_answer() {
 async fn headers_that_do_not_hang_together_end_the_answer() {
     let ledger = ledger();
     let (candidates, _) = scan(logged(), move |method, params| match method {
-        "eth_getBlockByNumber" if params[0] == "0x1f" => {
-            Ok(mint::block(31, B256::repeat_byte(9), &[Tx { logs: vec![transfer(FAKE, PAYER, BOB, 1)], ..Tx::default() }]).0)
-        }
+        "eth_getBlockByNumber" if params[0] == "0x1f" => Ok(mint::block(
+            31,
+            B256::repeat_byte(9),
+            &[Tx { logs: vec![transfer(FAKE, PAYER, BOB, 1)], ..Tx::default() }],
+        )
+        .0),
         _ => ledger.answer(method, params),
     })
     .await;
@@ -173,7 +183,14 @@ async fn logs_of_another_block_and_logs_that_no_bloom_holds_are_refused() {
 
 #[tokio::test]
 async fn where_value_is_not_logged_transactions_are_looked_at_too() {
-    let pay = |nonce, to, from| Tx { nonce, value: 1, to: Some(to), from, logs: vec![transfer(FAKE, PAYER, BOB, 1)], ..Tx::default() };
+    let pay = |nonce, to, from| Tx {
+        nonce,
+        value: 1,
+        to: Some(to),
+        from,
+        logs: vec![transfer(FAKE, PAYER, BOB, 1)],
+        ..Tx::default()
+    };
     let mut blocks: Vec<Vec<Tx>> = (1..=60).map(|nonce| vec![pay(nonce, BOB, PAYER)]).collect();
     blocks[24] = vec![pay(25, BOB, PAYER), pay(26, ALICE, PAYER)];
     blocks[49] = vec![pay(50, BOB, ALICE)];
