@@ -217,6 +217,20 @@ pub async fn open_once(url: &StoreUrl, migrate: Migrate) -> Result<Db, OpenError
     Ok(db)
 }
 
+/// A watcher of one chain that nobody drives yet, for commands that read past blocks.
+///
+/// # Errors
+/// When the chain is not configured or cannot be read at all.
+pub async fn watcher(config: &Config, chain: Chain, db: Db) -> Result<Watcher<EvmSource>, StartError> {
+    let not_there = || StartError::Chain { chain, what: format!("not configured; add a section [chains.{chain}]") };
+    let settings_of = config.chains.get(&chain).ok_or_else(not_there)?;
+    let network = network(chain, settings_of)?;
+    let source = EvmSource::new(network.clone(), &settings_of.rpc).map_err(|error| StartError::Source(error.into()))?;
+    check(&source, chain).await?;
+    let (endpoints, settings) = (source.endpoints(), settings(&network, settings_of));
+    Ok(Watcher::new(source, endpoints, db, network, settings))
+}
+
 /// A network's facts with what the configuration adds to them.
 ///
 /// # Errors
@@ -255,6 +269,7 @@ fn settings(network: &Network, config: &ChainConfig) -> Settings {
     let usual = (network.block_time_ms / POLLS_PER_BLOCK).clamp(POLL_MS_MIN, POLL_MS_MAX);
     Settings {
         start: config.start,
+        proof: config.proof,
         poll: Duration::from_millis(config.poll_ms.unwrap_or(usual)),
         failed_grace: Duration::from_secs(config.failed_grace_secs),
     }
@@ -278,7 +293,7 @@ async fn listen(address: SocketAddr, key: &'static str) -> Result<TcpListener, S
 
 #[cfg(test)]
 mod tests {
-    use landfall_chain::{FinalityRule, Native, NativeSource};
+    use landfall_chain::{FinalityRule, Native, NativeSource, ReadProof};
 
     use super::*;
     use crate::watcher::Start;
@@ -292,6 +307,7 @@ mod tests {
         let config = ChainConfig {
             rpc,
             start,
+            proof: ReadProof::Full,
             finality: Some(FinalityRule::SAFE.into()),
             native: Some(NativeSource::TopLevel),
             eip7708_from: Some(7),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use landfall_chain::{Chain, Finality, FinalityRule, NativeSource};
+use landfall_chain::{Chain, Finality, FinalityRule, NativeSource, ReadProof};
 use serde::{Deserialize, Deserializer};
 use url::Url;
 
@@ -34,6 +34,8 @@ pub struct Config {
 pub struct ChainConfig {
     pub rpc: Vec<Url>,
     pub start: Start,
+    /// How strongly a block is proved before it is connected.
+    pub proof: ReadProof,
     /// `None` leaves it to the network's facts.
     pub finality: Option<Finality>,
     /// `None` leaves each to the network's facts.
@@ -217,7 +219,6 @@ impl ChainSection {
         }
         let rpc = self.rpc.iter().enumerate().map(|(index, text)| rpc_url(&format!("{at}.rpc[{index}]"), text));
         let rpc = rpc.collect::<Result<_, _>>()?;
-        only_known(&format!("{at}.proof"), self.proof.as_deref(), "receipts")?;
         let poll_ms = self.poll_ms.unwrap_or(POLL_MS_MIN);
         if !(POLL_MS_MIN..=POLL_MS_MAX).contains(&poll_ms) {
             return Err(key(&format!("{at}.poll_ms"), "expected 20 to 60000"));
@@ -225,6 +226,7 @@ impl ChainSection {
         Ok(ChainConfig {
             rpc,
             start: self.start.unwrap_or(Start::Finalized),
+            proof: proof(at, self.proof.as_deref())?,
             finality: finality(at, self.finality, self.confirmations)?,
             native: self.native.map(|name| match name {
                 NativeName::TopLevel => NativeSource::TopLevel,
@@ -265,12 +267,11 @@ fn rpc_url(at: &str, text: &str) -> Result<Url, ConfigError> {
     }
 }
 
-/// Keys whose other values come with later versions.
-fn only_known(at: &str, value: Option<&str>, known: &str) -> Result<(), ConfigError> {
-    match value {
-        None => Ok(()),
-        Some(value) if value == known => Ok(()),
-        Some(value) => Err(key(at, format!("{value:?} is not supported by this version; expected {known:?}"))),
+fn proof(at: &str, name: Option<&str>) -> Result<ReadProof, ConfigError> {
+    match name {
+        None | Some("receipts") => Ok(ReadProof::Full),
+        Some("logs") => Ok(ReadProof::Listed),
+        Some(name) => Err(key(&format!("{at}.proof"), format!("{name:?}; expected \"receipts\" or \"logs\""))),
     }
 }
 
@@ -366,13 +367,14 @@ mod tests {
         let config = parse(
             "[store]\nurl = \"postgres://me:pass@db/landfall\"\n[api]\nlisten = \"0.0.0.0:1\"\nenvironment = \"test\"\n\
              [admin]\nlisten = \"127.0.0.1:2\"\n[chains.BASE_MAINNET]\nrpc = [\"https://node/${KEY}\", \"http://other\"]\n\
-             start = 100\nproof = \"receipts\"\nnative = \"log_transfer\"\neip7708_from = 7\nfinality = \"confirmations\"\nconfirmations = 12\n\
+             start = 100\nproof = \"logs\"\nnative = \"log_transfer\"\neip7708_from = 7\nfinality = \"confirmations\"\nconfirmations = 12\n\
              poll_ms = 250\nfailed_grace_secs = 5\n[[chains.BASE_MAINNET.assets]]\nsymbol = \"EURC\"\ncontract = \"0x1\"\ndecimals = 6\nfrom = 9\n",
         );
         let config = config.unwrap();
         assert_eq!(config.store.to_string(), "postgres://db:5432/landfall");
         let chain = &config.chains[&Chain::BaseMainnet];
         assert_eq!(chain.rpc[0].as_str(), "https://node/canary");
+        assert_eq!(chain.proof, ReadProof::Listed);
         assert_eq!((chain.start, &chain.finality), (Start::Number(100), &Some(FinalityRule::confirmations(12).into())));
         assert_eq!((chain.poll_ms, chain.failed_grace_secs, chain.assets[0].from), (Some(250), 5, 9));
         assert_eq!((chain.native, chain.eip7708_from), (Some(NativeSource::LogTransfer), Some(7)));
@@ -397,8 +399,8 @@ mod tests {
                 "config key chains.ETHEREUM_TESTNET.start: expected a block number or \"finalized\"",
             ),
             (
-                with("proof = \"logs\""),
-                "config key chains.ETHEREUM_TESTNET.proof: \"logs\" is not supported by this version; expected \"receipts\"",
+                with("proof = \"headers\""),
+                "config key chains.ETHEREUM_TESTNET.proof: \"headers\"; expected \"receipts\" or \"logs\"",
             ),
             (
                 with("native = \"logs\""),

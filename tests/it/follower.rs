@@ -15,7 +15,8 @@ use landfall::store::deposits::{self, DepositFilter};
 use landfall::time::Timestamp;
 use landfall::watcher::{Settings, Start, TickError, Ticked, Watcher};
 use landfall_chain::{
-    Address, AssetId, AssetTransfer, BlockRef, FinalityRule, Lane, Native, Network, TxId, TxLife, TxRef, U256,
+    Address, AssetId, AssetTransfer, BlockRef, FinalityRule, Lane, Native, Network, ReadProof, TxId, TxLife, TxRef,
+    U256,
 };
 use landfall_evm::EvmSource;
 use landfall_node::{BAIT, Block, Chain, Server};
@@ -220,6 +221,7 @@ fn watcher(servers: &[Server], store: &TestStore) -> Watcher<EvmSource> {
     let urls: Vec<_> = servers.iter().map(|server| server.url().parse().unwrap()).collect();
     let source = EvmSource::new(network(), &urls).unwrap();
     let endpoints = source.endpoints();
-    let settings = Settings { start: Start::Number(1), poll: Duration::from_millis(10), failed_grace: FAILED_GRACE };
+    let (poll, proof) = (Duration::from_millis(10), ReadProof::Full);
+    let settings = Settings { start: Start::Number(1), proof, poll, failed_grace: FAILED_GRACE };
     Watcher::new(source, endpoints, store.db.clone(), network(), settings)
 }

@@ -5,7 +5,9 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 
 mod api;
+mod backfill;
 mod books;
+mod by_logs;
 mod cli;
 mod crashes;
 mod delivery;
@@ -16,6 +18,7 @@ mod integrity;
 mod layers;
 mod postgres;
 mod reorgs;
+mod rescan;
 mod store;
 mod vectors;
 mod watching;

@@ -75,6 +75,8 @@ pub enum Check {
     LogPlace(usize),
     #[error("the receipts do not make up the header's receiptsRoot")]
     ReceiptsRoot,
+    #[error("the header's logsBloom excludes a log that was shown")]
+    Bloom,
     #[error("the withdrawals do not make up the header's withdrawalsRoot")]
     WithdrawalsRoot,
     #[error("transaction {0} was not signed by its stated sender")]

@@ -92,6 +92,22 @@ impl Movement {
     pub(crate) fn native(sender: [u8; 20], recipient: [u8; 20], amount: U256) -> Self {
         Movement { asset: AssetId::Native, sender, recipient, amount }
     }
+
+    /// Why it is no leg, whatever became of its transaction.
+    pub(crate) fn defect(&self) -> Option<Verdict> {
+        match self {
+            Movement { amount, .. } if amount.is_zero() => Some(Verdict::ZeroValue),
+            Movement { sender, recipient, .. } if sender == recipient => Some(Verdict::SelfTransfer),
+            Movement { .. } => None,
+        }
+    }
+
+    /// `nth` is for who knows the other ones.
+    pub(crate) fn transfer(&self, tx: TxRef) -> AssetTransfer {
+        let Movement { asset, amount, .. } = *self;
+        let (sender, recipient) = (Address::Evm(self.sender), Address::Evm(self.recipient));
+        AssetTransfer { tx, asset, sender, recipient, amount, nth: 0 }
+    }
 }
 
 /// Every movement of the block, in execution order; legs are numbered. `pseudo` is the receipt that Polygon's nodes
@@ -146,15 +162,8 @@ struct Unlogged;
 impl Judge<'_> {
     /// Takes a movement in: as a leg, unless `doubt` or its own shape says that it is none.
     fn movement(&mut self, tx: TxRef, movement: &Movement, doubt: Option<Verdict>) {
-        let shape = match movement {
-            Movement { amount, .. } if amount.is_zero() => Some(Verdict::ZeroValue),
-            Movement { sender, recipient, .. } if sender == recipient => Some(Verdict::SelfTransfer),
-            Movement { .. } => None,
-        };
-        let Movement { asset, amount, .. } = *movement;
-        let (sender, recipient) = (Address::Evm(movement.sender), Address::Evm(movement.recipient));
-        let transfer = AssetTransfer { tx, asset, sender, recipient, amount, nth: 0 };
-        match doubt.or(shape) {
+        let transfer = movement.transfer(tx);
+        match doubt.or_else(|| movement.defect()) {
             None => self.judged.transfers.push(transfer),
             Some(verdict) if self.asked == Legs::Explained => self.judged.rejected.push(Rejected { transfer, verdict }),
             Some(_) => {}
@@ -221,13 +230,13 @@ pub(crate) fn reference(kind: Kind, wire: &WireTx<'_>) -> TxRef {
 
 /// What a deposit of the OP stack mints for its sender. "This is unconditional, and does not revert on deposit
 /// failure" (specs/protocol/deposits.md), and comes before everything else.
-fn minted(kind: Kind, wire: &WireTx<'_>) -> Option<Movement> {
+pub(crate) fn minted(kind: Kind, wire: &WireTx<'_>) -> Option<Movement> {
     let mint = wire.mint.filter(|mint| kind == Kind::Deposit && !mint.0.is_zero())?;
     Some(Movement::native(NOBODY, wire.from.into(), mint.0))
 }
 
 /// What an ERC-20 `Transfer` tells, whoever logged it.
-fn token(log: &WireLog<'_>) -> Option<Movement> {
+pub(crate) fn token(log: &WireLog<'_>) -> Option<Movement> {
     let [TRANSFER, sender, recipient] = log.topics.as_slice() else { return None };
     let amount = U256::from_be_bytes(log.data.to_array::<32>()?);
     moved(log, sender, recipient, amount)

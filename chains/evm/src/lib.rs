@@ -3,6 +3,8 @@
 //! - [`mod@networks`]: the facts of each network, embedded from `networks/*.toml`
 //! - [`source`]: [`EvmSource`], the crate's `BlockSource`
 //! - `tip`, `headers`, `read`, `fate`: its calls, each against one endpoint
+//! - `logs`, `bloom`: blocks by the logs of listed contracts, compared with the header's bloom
+//! - `scan`, `seen`: where in a range of blocks to look
 //! - `pool`: which endpoint is asked, its chain id, its state
 //! - `rpc`: JSON-RPC batches over HTTP, and what of a failure may be told
 //! - `wire`, `hex`: the answers as borrowed structs that hold only what is needed
@@ -19,12 +21,14 @@ pub mod error;
 pub mod networks;
 pub mod source;
 
+mod bloom;
 mod encode;
 mod fate;
 mod fees;
 mod headers;
 mod hex;
 mod legs;
+mod logs;
 mod native;
 mod polygon;
 mod pool;
@@ -32,6 +36,8 @@ mod proof;
 mod read;
 mod rlp;
 mod rpc;
+mod scan;
+mod seen;
 mod signer;
 mod stack;
 mod tip;

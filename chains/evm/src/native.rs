@@ -17,12 +17,12 @@ use crate::wire::{Kind, WireLog, WireReceipt, WireTx};
 /// Who logs native movements. Both have the shape of a token, and listing one would count everything twice.
 pub(crate) const CHAIN_LOGS: [Address; 2] = [POLYGON_POL, SYSTEM];
 /// Where Polygon's POL lives as a contract, and whom bor lets log its movements.
-const POLYGON_POL: Address = address!("0000000000000000000000000000000000001010");
+pub(crate) const POLYGON_POL: Address = address!("0000000000000000000000000000000000001010");
 /// Whom EIP-7708 lets log them.
-const SYSTEM: Address = address!("fffffffffffffffffffffffffffffffffffffffe");
+pub(crate) const SYSTEM: Address = address!("fffffffffffffffffffffffffffffffffffffffe");
 
 /// keccak256("LogTransfer(address,address,address,uint256,uint256,uint256,uint256,uint256)").
-const LOG_TRANSFER: B256 = b256!("e6497e3ee548a3372136af2fcb0696db31fc6cf20260707645068bd3fe97f3c4");
+pub(crate) const LOG_TRANSFER: B256 = b256!("e6497e3ee548a3372136af2fcb0696db31fc6cf20260707645068bd3fe97f3c4");
 /// The amount, and the balances of both sides before and after it.
 const LOG_TRANSFER_BYTES: usize = 5 * 32;
 

@@ -2,6 +2,8 @@
 //!
 //! Promises: everything is fetched by hash or proved to be at its number; a batch hangs together by parent links, and
 //! ends where it does not; an empty or missing answer is an error or the end of a prefix, never an empty block.
+//! One request asks for blocks and receipts by number: their roots prove that they belong together. Where they do not
+//! (a reorg or another node between two calls of the batch), the receipts are asked for again, by hash.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -15,27 +17,44 @@ use crate::fees;
 use crate::headers::{BATCH_MAX, BY_NUMBER, by_number, proved_header, refused};
 use crate::hex::Data;
 use crate::legs::{self, Rules};
+use crate::logs::Sources;
 use crate::polygon;
 use crate::pool::{Endpoint, Pool};
 use crate::proof;
-use crate::rpc::Call;
+use crate::rpc::{Answer, Call};
 use crate::signer;
 use crate::stack::Stack;
 use crate::wire::{Kind, WireBlock, WireReceipt, WireTx, WireTypes};
 use crate::withdrawals;
 
-const RECEIPTS: &str = "eth_getBlockReceipts";
+pub(crate) const RECEIPTS: &str = "eth_getBlockReceipts";
 const RAW_TX: &str = "eth_getRawTransactionByBlockHashAndIndex";
-/// A block may need two more calls: its receipts, and on Polygon the encoding of a transaction.
-const BLOCKS_MAX: usize = BATCH_MAX / 2;
+/// Each block is two calls of a batch, or two of the next: its receipts, and on Polygon the encoding of a transaction.
+pub(crate) const BLOCKS_MAX: usize = BATCH_MAX / 2;
 
-type FullBlock<'a> = WireBlock<'a, Vec<WireTx<'a>>>;
+pub(crate) type FullBlock<'a> = WireBlock<'a, Vec<WireTx<'a>>>;
 
 /// Reads blocks of one network.
 #[derive(Debug)]
 pub(crate) struct Reader {
     pub(crate) rules: Rules,
+    pub(crate) sources: Sources,
     pub(crate) pool: Arc<Pool>,
+}
+
+/// A block whose header is proved.
+pub(crate) struct Found<'a> {
+    pub(crate) header: Header,
+    pub(crate) block: FullBlock<'a>,
+    /// When they are of this block; whether they are true is for the root to say.
+    receipts: Option<Receipts<'a>>,
+}
+
+/// The receipts of a block, and the one that Polygon's nodes may put behind them, which nothing proves.
+#[derive(Default)]
+struct Receipts<'a> {
+    all: Vec<WireReceipt<'a>>,
+    pseudo: Option<WireReceipt<'a>>,
 }
 
 impl Reader {
@@ -45,50 +64,91 @@ impl Reader {
         range: RangeInclusive<u64>,
         legs: Legs,
     ) -> Result<Vec<Block>, EvmError> {
-        let calls = by_number(range.clone().take(BLOCKS_MAX), true);
-        let answers = endpoint.ask_all(&calls).await?;
-        let mut linked: Vec<(Header, FullBlock<'_>)> = Vec::with_capacity(answers.len());
-        for (number, answer) in range.zip(&answers) {
-            let Some(mut block) = full_block(endpoint, self.rules.stack, answer)? else { break };
-            let header = proved_header(endpoint, number, &block)?;
-            // The node changed its mind between two answers: what is up to here holds, the rest is read again.
-            if linked.last().is_some_and(|(parent, _)| parent.block != header.parent) {
-                break;
-            }
-            polygon::set_aside_tx(self.rules.stack, &mut block);
-            linked.push((header, block));
+        let numbers = || range.clone().take(BLOCKS_MAX);
+        let receipts = numbers().map(|number| receipts_of(&format!("{number:#x}")));
+        let calls: Vec<Call> =
+            by_number(numbers(), true).into_iter().zip(receipts).flat_map(<[Call; 2]>::from).collect();
+        let answers = endpoint.ask(&calls).await?;
+        let mut linked: Vec<Found<'_>> = Vec::with_capacity(answers.len() / 2);
+        for (number, answers) in range.clone().zip(answers.chunks_exact(2)) {
+            let block = answers[0].as_ref().map_err(|error| endpoint.refused(BY_NUMBER, error))?;
+            let Some(mut found) = self.next(endpoint, number, block, linked.last())? else { break };
+            found.receipts = self.fitting(endpoint, &found.block, &answers[1])?;
+            linked.push(found);
         }
-        let calls: Vec<Call> = linked.iter().flat_map(|(header, block)| self.content(header, block)).collect();
+        let calls: Vec<Call> = linked.iter().flat_map(|found| self.content(found)).collect();
         let answers = self.contents(endpoint, &calls, &linked).await?;
         let mut answers = answers.iter().map(|answer| &**answer);
         let mut blocks = Vec::with_capacity(linked.len());
-        for (header, block) in &linked {
-            let answers = self.content(header, block).into_iter().zip(answers.by_ref());
-            blocks.push(self.block(endpoint, (*header, block), answers, legs)?);
+        for found in linked {
+            let answers = self.content(&found).into_iter().zip(answers.by_ref());
+            blocks.push(self.prove(endpoint, found, answers, legs)?);
             // Proving is work for the processor: others may have a turn between two blocks.
             tokio::task::yield_now().await;
         }
         Ok(blocks)
     }
 
-    /// What must be asked to prove the content of a block. By hash: of the block that was read, not of its successor
-    /// at the same number. A block without transactions has no receipts to ask for, and its receipts root says so.
-    fn content(&self, header: &Header, block: &FullBlock<'_>) -> Vec<Call> {
-        let hash = header.block.hash.to_string();
-        let raw = polygon::state_sync(self.rules.stack, block);
+    /// The block at `number`, when it is there and stands on `parent`. When it does not, the node changed its mind
+    /// between two answers: what is up to here holds, the rest is read again.
+    pub(crate) fn next<'a>(
+        &self,
+        endpoint: &Endpoint,
+        number: u64,
+        answer: &'a RawValue,
+        parent: Option<&Found<'_>>,
+    ) -> Result<Option<Found<'a>>, EvmError> {
+        let Some(mut block) = full_block(endpoint, self.rules.stack, answer)? else { return Ok(None) };
+        let header = proved_header(endpoint, number, &block)?;
+        if parent.is_some_and(|parent| parent.header.block != header.parent) {
+            return Ok(None);
+        }
+        polygon::set_aside_tx(self.rules.stack, &mut block);
+        Ok(Some(Found { header, block, receipts: None }))
+    }
+
+    /// The receipts that a node told for the block's number, when they are of this block. A block without
+    /// transactions has none, and its receipts root says so.
+    fn fitting<'a>(
+        &self,
+        endpoint: &Endpoint,
+        block: &FullBlock<'_>,
+        answer: &'a Answer,
+    ) -> Result<Option<Receipts<'a>>, EvmError> {
+        // Refused: the node that was asked for the receipts may not have the block yet.
+        let Ok(answer) = answer else { return Ok(block.transactions.is_empty().then(Receipts::default)) };
+        let receipts = self.set_aside(block, endpoint.parse(RECEIPTS, answer)?);
+        let is_of_block = |receipt: &WireReceipt<'_>| receipt.block_hash == block.hash;
+        let fit = receipts.all.len() == block.transactions.len() && receipts.all.iter().all(is_of_block);
+        Ok(if fit { Some(receipts) } else { block.transactions.is_empty().then(Receipts::default) })
+    }
+
+    fn set_aside<'a>(&self, block: &FullBlock<'_>, receipts: Option<Vec<WireReceipt<'a>>>) -> Receipts<'a> {
+        let mut all = receipts.unwrap_or_default();
+        let pseudo = polygon::set_aside_receipt(self.rules.stack, block, &mut all);
+        Receipts { all, pseudo }
+    }
+
+    /// What must still be asked to prove the content of a block. By hash: of the block that was read, not of its
+    /// successor at the same number.
+    pub(crate) fn content(&self, found: &Found<'_>) -> Vec<Call> {
+        let hash = found.header.block.hash.to_string();
+        let raw = polygon::state_sync(self.rules.stack, &found.block);
         let raw = raw.map(|index| Call { method: RAW_TX, params: json!([hash, format!("{index:#x}")]) });
-        let receipts = (!block.transactions.is_empty()).then(|| Call { method: RECEIPTS, params: json!([hash]) });
+        let has_receipts = found.receipts.is_some() || found.block.transactions.is_empty();
+        let receipts = (!has_receipts).then(|| receipts_of(&hash));
         receipts.into_iter().chain(raw).collect()
     }
 
-    /// The answers to `calls`. What a node does not give of a state-sync by its place, it may give by its hash.
+    /// The answers to `calls`, which are those of `found`. What a node does not give of a state-sync by its place, it
+    /// may give by its hash.
     async fn contents(
         &self,
         endpoint: &Endpoint,
         calls: &[Call],
-        linked: &[(Header, FullBlock<'_>)],
+        found: &[Found<'_>],
     ) -> Result<Vec<Box<RawValue>>, EvmError> {
-        let mut syncs = linked.iter().filter_map(|(_, block)| {
+        let mut syncs = found.iter().filter_map(|Found { block, .. }| {
             let index = polygon::state_sync(self.rules.stack, block)?;
             Some(&block.transactions.get(index)?.hash)
         });
@@ -105,23 +165,31 @@ impl Reader {
         Ok(answers)
     }
 
-    /// The block with its legs, when its content is proved too.
-    fn block<'a>(
+    /// Reads what a block lacks to be proved, and proves it.
+    pub(crate) async fn with_receipts(&self, endpoint: &Endpoint, found: Found<'_>) -> Result<Block, EvmError> {
+        let calls = self.content(&found);
+        let answers = self.contents(endpoint, &calls, std::slice::from_ref(&found)).await?;
+        let answers = calls.into_iter().zip(answers.iter().map(|answer| &**answer));
+        self.prove(endpoint, found, answers, Legs::Creditable)
+    }
+
+    /// The block with its legs, when its content is proved too. `answers` are those to [`Reader::content`].
+    fn prove<'a>(
         &self,
         endpoint: &Endpoint,
-        (header, block): (Header, &FullBlock<'_>),
+        found: Found<'a>,
         answers: impl Iterator<Item = (Call, &'a RawValue)>,
         legs: Legs,
     ) -> Result<Block, EvmError> {
-        let (mut receipts, mut raw): (Option<Vec<WireReceipt<'_>>>, Option<Data<'_>>) = (None, None);
+        let Found { header, block, mut receipts } = found;
+        let mut raw: Option<Data<'_>> = None;
         for (call, answer) in answers {
             match call.method {
-                RECEIPTS => receipts = endpoint.parse(RECEIPTS, answer)?,
+                RECEIPTS => receipts = Some(self.set_aside(&block, endpoint.parse(RECEIPTS, answer)?)),
                 _ => raw = endpoint.parse(RAW_TX, answer)?,
             }
         }
-        let mut receipts = receipts.unwrap_or_default();
-        let pseudo = polygon::set_aside_receipt(self.rules.stack, block, &mut receipts);
+        let Receipts { all: receipts, pseudo } = receipts.unwrap_or_default();
         if receipts.is_empty() && !block.transactions.is_empty() {
             let count = block.transactions.len();
             let reason = format!("no receipts for block {} with {count} transactions", header.block);
@@ -129,23 +197,34 @@ impl Reader {
         }
         let refused = |method| move |refusal| refused(endpoint, header.block, method, &refusal);
         let stack = self.rules.stack;
-        let leaves = proof::transactions(stack, block, raw.as_ref()).map_err(refused(BY_NUMBER))?;
-        proof::withdrawals(stack, block).map_err(refused(BY_NUMBER))?;
-        proof::receipts(stack, block, &receipts).map_err(refused(RECEIPTS))?;
-        let judged = legs::of_block(&self.rules, block, &receipts, pseudo.as_ref(), legs).map_err(refused(RECEIPTS))?;
-        let mut txs: Vec<TxId> = block.transactions.iter().map(|tx| TxId::Evm(tx.hash.0)).collect();
+        let leaves = proof::transactions(stack, &block, raw.as_ref()).map_err(refused(BY_NUMBER))?;
+        proof::withdrawals(stack, &block).map_err(refused(BY_NUMBER))?;
+        proof::receipts(stack, &block, &receipts).map_err(refused(RECEIPTS))?;
+        let judged =
+            legs::of_block(&self.rules, &block, &receipts, pseudo.as_ref(), legs).map_err(refused(RECEIPTS))?;
+        let txs = txs(stack, &block);
         let signers = signer::on_demand(&self.pool, endpoint, stack, header.block, &txs, leaves);
-        txs.extend(withdrawals::of_block(stack, block).iter().map(withdrawals::id));
         Ok(Block {
             header,
-            txs,
             transfers: judged.transfers,
-            fees: fees::of_block(stack, block, &receipts),
+            fees: fees::of_block(stack, &block, &receipts),
             rejected: judged.rejected,
             proof: Proof::Roots,
             signers,
+            txs,
         })
     }
+}
+
+/// Every transaction of a block, and what stands for those that withdrawals have not.
+pub(crate) fn txs(stack: Stack, block: &FullBlock<'_>) -> Vec<TxId> {
+    let withdrawals = withdrawals::of_block(stack, block).iter().map(withdrawals::id);
+    block.transactions.iter().map(|tx| TxId::Evm(tx.hash.0)).chain(withdrawals).collect()
+}
+
+/// `block` is a number or a hash.
+fn receipts_of(block: &str) -> Call {
+    Call { method: RECEIPTS, params: json!([block]) }
 }
 
 fn full_block<'a>(endpoint: &Endpoint, stack: Stack, answer: &'a RawValue) -> Result<Option<FullBlock<'a>>, EvmError> {

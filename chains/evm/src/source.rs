@@ -1,13 +1,14 @@
 //! Reads an EVM chain: tip, headers, blocks with their content, the fate of a transaction.
 //!
 //! Each call goes to an endpoint of the pool, which judges it by how the call ends.
-//! Deliberately not here: retries, and memory of what was read.
+//! Deliberately not here: retries, and memory of what was read but the newest block's hash.
 
 use std::ops::RangeInclusive;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use landfall_chain::{
-    Block, BlockRef, BlockSource, Endpoints, Family, Fate, Finality, Header, Network, Read, SourceError, Tip, TxRef,
+    Address, AddressSource, Block, BlockRef, BlockSource, Candidates, Endpoints, Family, Fate, Finality, Header,
+    Network, Read, ReadProof, SourceError, Tip, TxRef, U256,
 };
 use url::Url;
 
@@ -15,8 +16,10 @@ use crate::error::EvmError;
 use crate::fate::read_fate;
 use crate::headers::read_headers;
 use crate::legs::Rules;
+use crate::logs::Sources;
 use crate::pool::Pool;
 use crate::read::Reader;
+use crate::scan::Scan;
 use crate::tip::{read_final_at, read_tip};
 
 /// One EVM network, read over JSON-RPC.
@@ -24,7 +27,10 @@ use crate::tip::{read_final_at, read_tip};
 pub struct EvmSource {
     finality: Finality,
     reader: Reader,
+    scan: Scan,
     pool: Arc<Pool>,
+    /// The newest block that a tip named: it can be asked for by hash.
+    told: Mutex<Option<BlockRef>>,
 }
 
 impl EvmSource {
@@ -39,9 +45,14 @@ impl EvmSource {
         }
         let chain_id = network.chain_ref.strip_prefix("eip155:").and_then(|id| id.parse().ok());
         let chain_id = chain_id.ok_or_else(|| EvmError::ChainRef { chain, chain_ref: network.chain_ref.clone() })?;
-        let rules = Rules::of(&network)?;
         let pool = Arc::new(Pool::new(chain, chain_id, rpc_urls)?);
-        Ok(EvmSource { reader: Reader { rules, pool: Arc::clone(&pool) }, finality: network.finality, pool })
+        Ok(EvmSource {
+            reader: Reader { rules: Rules::of(&network)?, sources: Sources::of(&network), pool: Arc::clone(&pool) },
+            scan: Scan::default(),
+            finality: network.finality,
+            pool,
+            told: Mutex::new(None),
+        })
     }
 
     /// The states of the endpoints; clones share them.
@@ -62,7 +73,9 @@ impl BlockSource for EvmSource {
     async fn tip(&self) -> Result<Tip, SourceError> {
         let endpoint = self.pool.pick().await?;
         let tip = read_tip(endpoint, &self.finality).await;
-        self.pool.settle(endpoint, tip, |tip| Some(tip.latest.number))
+        let tip = self.pool.settle(endpoint, tip, |tip| Some(tip.latest.number))?;
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(tip.latest);
+        Ok(tip)
     }
 
     async fn headers(&self, range: RangeInclusive<u64>) -> Result<Vec<Header>, SourceError> {
@@ -73,7 +86,11 @@ impl BlockSource for EvmSource {
 
     async fn blocks(&self, range: RangeInclusive<u64>, read: Read) -> Result<Vec<Block>, SourceError> {
         let endpoint = self.pool.pick().await?;
-        let blocks = self.reader.blocks(endpoint, range, read.legs).await;
+        let told = *self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let blocks = match read.proof {
+            ReadProof::Full => self.reader.blocks(endpoint, range, read.legs).await,
+            ReadProof::Listed => self.reader.listed(endpoint, range, told).await,
+        };
         self.pool.settle(endpoint, blocks, |_| None)
     }
 
@@ -87,5 +104,21 @@ impl BlockSource for EvmSource {
         let endpoint = self.pool.pick().await?;
         let fate = read_fate(endpoint, tx, at).await;
         self.pool.settle(endpoint, fate, |_| None)
+    }
+}
+
+impl AddressSource for EvmSource {
+    async fn candidates(
+        &self,
+        range: RangeInclusive<u64>,
+        watched: &(dyn Fn(&Address) -> bool + Sync),
+    ) -> Result<Candidates, SourceError> {
+        let endpoint = self.pool.pick().await?;
+        let candidates = self.scan.candidates(&self.reader, endpoint, range, watched).await;
+        self.pool.settle(endpoint, candidates, |_| None)
+    }
+
+    async fn balances(&self, _: &[Address], at: &BlockRef) -> Result<Vec<U256>, SourceError> {
+        Err(SourceError::permanent(format!("balances at block {at} cannot be read by this version")))
     }
 }

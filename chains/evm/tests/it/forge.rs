@@ -79,6 +79,7 @@ pub(crate) fn block(entries: &[Entry], withdrawals: &[Withdrawal]) -> (Value, Va
         timestamp: 1_700_000_000,
         transactions_root: root(entries.iter().map(|entry| entry.leaf.clone()).collect()),
         receipts_root: root(receipts),
+        logs_bloom: logs_bloom(entries.iter().flat_map(|entry| &entry.logs)),
         base_fee_per_gas: Some(7),
         withdrawals_root: Some(calculate_withdrawals_root(withdrawals)),
         ..Header::default()

@@ -11,6 +11,8 @@
 //! - `fees`, `signers`: what transactions cost, and who signed them
 //! - `op`, `polygon`, `withdrawals`: what comes from outside of a chain
 //! - `reads`: tip, headers, blocks, fate, and what an absent answer means
+//! - `torn`: blocks and receipts that do not belong together
+//! - `logs`, `scan`: blocks by their logs, and where in a range to look
 //! - `endpoints`: secrets, wrong chains, failures
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
@@ -20,6 +22,7 @@ mod explain;
 mod fees;
 mod forge;
 mod legs;
+mod logs;
 mod mint;
 mod native;
 mod node;
@@ -28,5 +31,7 @@ mod polygon;
 mod proof;
 mod reads;
 mod recorded;
+mod scan;
 mod signers;
+mod torn;
 mod withdrawals;

@@ -9,7 +9,7 @@ use alloy::consensus::{
 };
 use alloy::eips::eip2930::{AccessList, AccessListItem};
 use alloy::eips::eip7702::{Authorization, SignedAuthorization};
-use alloy::primitives::{Address, B256, Bytes, Log, LogData, Signature, TxKind, U256, b256, keccak256};
+use alloy::primitives::{Address, B256, Bytes, Log, LogData, Signature, TxKind, U256, b256, keccak256, logs_bloom};
 use alloy::signers::k256::ecdsa::SigningKey;
 use serde_json::{Value, json};
 
@@ -86,6 +86,7 @@ pub(crate) fn block(number: u64, parent: B256, txs: &[Tx]) -> (Value, Value) {
         timestamp: 1_700_000_000 + number,
         transactions_root: calculate_transaction_root(&envelopes),
         receipts_root: calculate_receipt_root(&receipts),
+        logs_bloom: logs_bloom(txs.iter().flat_map(|tx| &tx.logs)),
         extra_data: Bytes::from_static(b"landfall"),
         base_fee_per_gas: Some(7),
         withdrawals_root: Some(EMPTY_ROOT_HASH),
