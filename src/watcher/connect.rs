@@ -151,10 +151,11 @@ impl<S: BlockSource> Books<'_, S> {
             if must_be_read_in_full(&blocks[index], self.watch_list) {
                 let number = blocks[index].header.block.number;
                 let full = self.source.blocks(number..=number, Read::FULL).await?.into_iter().next();
-                match full.filter(|full| full.header == blocks[index].header) {
-                    Some(full) => blocks[index] = full,
-                    None => return Ok(blocks.truncate(index)),
-                }
+                let Some(full) = full.filter(|full| full.header == blocks[index].header) else {
+                    blocks.truncate(index);
+                    break;
+                };
+                blocks[index] = full;
             }
         }
         Ok(())

@@ -298,3 +298,35 @@ async fn a_chain_that_was_never_watched_can_be_backfilled_and_then_followed() {
     assert_eq!(events(world.db()).await.len(), 4);
     world.close().await;
 }
+
+#[tokio::test]
+async fn blocks_that_are_not_below_a_final_one_are_not_believed() {
+    for proof in PROOFS {
+        let world = World::new(1).await;
+        world.watch("bob", address(BOB)).await;
+        world.chain.mine_empty(30);
+        let truth = world.chain.blocks();
+        world.chain.fork_at(3);
+        world.chain.mine(vec![payment(4, BOB, 4)]);
+        world.chain.mine_empty(26);
+        let lie = world.chain.blocks();
+        world.chain.restore(truth.clone());
+        world.chain.claim_final(world.chain.blocks()[20].header.block);
+        let mut backfill = begin(&world, &job(1, 15, proof)).await.unwrap();
+        // The blocks come from a node on another branch; what is final, from one that knows.
+        let mut calls = 0;
+        world.chain.before_each_call(move |chain| {
+            calls += 1;
+            chain.restore(if calls == 1 { lie.clone() } else { truth.clone() });
+        });
+        let error = backfill.step(world.now()).await.unwrap_err();
+        assert!(matches!(error, TickError::Contradiction { .. }), "{proof:?}: {error}");
+        assert_eq!(world.deposits().await, []);
+        world.chain.behave();
+        while !backfill.is_done() {
+            backfill.step(world.now()).await.unwrap();
+        }
+        assert_eq!(world.deposits().await, []);
+        world.close().await;
+    }
+}

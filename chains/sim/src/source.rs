@@ -79,7 +79,8 @@ impl AddressSource for SimChain {
         let is_hit = |block: &&SimBlock| {
             let mut legs = block.txs.iter().flat_map(|tx| &tx.legs);
             // Every seventh block is a false alarm, as blooms give them.
-            block.header.block.number % 7 == 0 || legs.any(|leg| watched(&leg.recipient) || watched(&leg.sender))
+            block.header.block.number.is_multiple_of(7)
+                || legs.any(|leg| watched(&leg.recipient) || watched(&leg.sender))
         };
         Ok(Candidates {
             headers: served.iter().map(|block| block.header).collect(),

@@ -146,7 +146,8 @@ async fn headers_that_do_not_hang_together_end_the_answer() {
 
 #[tokio::test]
 async fn logs_of_another_block_and_logs_that_no_bloom_holds_are_refused() {
-    let lies: [(fn(&mut Value), &str); 3] = [
+    type Lie = fn(&mut Value);
+    let lies: [(Lie, &str); 3] = [
         (|log| log["blockHash"] = json!(B256::repeat_byte(7)), "logs of another block"),
         (|log| log["blockNumber"] = json!("0x2"), "logs of another block"),
         (|log| log["address"] = json!(FAKE), "not asked for"),
