@@ -9,8 +9,8 @@ use landfall_evm::{EvmSource, network};
 use serde_json::{Value, json};
 
 use crate::forge::{self, Deposit, short};
-use crate::mint::{self, Tx, transfer};
-use crate::node::{Ledger, Node, chain_id, mainnet};
+use crate::mint::{self, Tx};
+use crate::node::{Ledger, Node, mainnet};
 
 const BOB: Address = Address::repeat_byte(0x0b);
 
@@ -147,32 +147,31 @@ async fn what_has_no_signature_has_nothing_to_prove_and_what_is_not_there_is_an_
     assert!(error.to_string().contains("is not in block 16 (0x"), "{error}");
 }
 
-#[tokio::test]
-async fn a_synthetic_transaction_that_l1_sent_before_bedrock_has_no_signature() {
-    // Legacy, with a signature of zeros, on OP Mainnet only.
-    let zero = alloy::primitives::U256::ZERO;
+/// A legacy transaction of BOB's, so he says, with this signature.
+fn legacy(v: u64, r: u64, s: u64) -> forge::Entry {
     let to = Address::repeat_byte(5);
-    let fields: &[&dyn alloy::rlp::Encodable] = &[&3_u64, &zero, &21_000_u64, &to, &zero, &"", &zero, &zero, &zero];
-    let leaf = forge::typed(0xff, fields).split_off(1);
+    let fields: &[&dyn alloy::rlp::Encodable] = &[&3_u64, &0_u64, &21_000_u64, &to, &0_u64, &"", &v, &r, &s];
     let json = json!({
         "type": "0x0", "from": BOB, "to": to, "value": "0x0", "gas": "0x5208", "input": "0x", "nonce": "0x3",
-        "gasPrice": "0x0", "v": "0x0", "r": "0x0", "s": "0x0",
+        "gasPrice": "0x0", "v": forge::hex(v), "r": forge::hex(r), "s": forge::hex(s),
     });
-    let logs = vec![transfer(Address::repeat_byte(6), BOB, to, 5)];
-    let entry = || forge::Entry {
-        leaf: leaf.clone(),
-        json: json.clone(),
-        success: true,
-        logs: logs.clone(),
-        deposit_nonce: None,
-        version: None,
-    };
-    for (chain, proves) in [(Chain::OptimismMainnet, true), (Chain::EthereumMainnet, false)] {
-        let (told, receipts) = forge::block(&[entry()], &[]);
-        let ledger = Ledger { chain_id: chain_id(chain), ..Ledger::of([(told.clone(), receipts)]) };
-        let node = Node::start(move |method, params| ledger.answer(method, params)).await;
-        let source = node.source(network(chain).unwrap());
-        let block = source.blocks(16..=16, Read::FULL).await.unwrap().remove(0);
-        assert_eq!(block.signers.prove(&references(&told)[0]).is_ok(), proves, "{chain}");
+    let leaf = forge::typed(0xff, fields).split_off(1);
+    forge::Entry { leaf, json, success: true, logs: Vec::new(), deposit_nonce: None, version: None }
+}
+
+#[tokio::test]
+async fn a_synthetic_transaction_that_l1_sent_before_bedrock_has_no_signature() {
+    // Legacy, with a signature of zeros, on the OP stack only; a signature that is nobody's is another thing.
+    let cases = [
+        (Chain::OptimismMainnet, (0, 0, 0), true),
+        (Chain::EthereumMainnet, (0, 0, 0), false),
+        (Chain::OptimismMainnet, (27, 0, 1), false),
+        (Chain::OptimismMainnet, (27, 5, 0), false),
+        (Chain::OptimismMainnet, (29, 5, 5), false),
+    ];
+    for (chain, (v, r, s), proves) in cases {
+        let (told, receipts) = forge::block(&[legacy(v, r, s)], &[]);
+        let block = read(chain, (told.clone(), receipts)).await;
+        assert_eq!(block.signers.prove(&references(&told)[0]).is_ok(), proves, "{chain} {v} {r} {s}");
     }
 }
