@@ -322,14 +322,13 @@ fn struck(case: &Case, follower: &Follower) -> u64 {
     follower.servers.iter().flat_map(|server| case.faults.iter().map(|fault| server.struck(*fault))).sum()
 }
 
-/// Whether the fault must be seen: not what only takes time or leaves a part that holds, nor what spoils answers that
-/// are not asked for today.
+/// Whether the fault must be seen: not what only takes time, nor what spoils answers that are not asked for today.
 fn shows(fault: &Fault) -> bool {
-    let only_slow = matches!(fault, Fault::Drip(_) | Fault::TornBatch);
-    !is_consistent(fault) && !only_slow && !matches!(fault, Fault::EmptyLogs | Fault::UnmarkedRevert)
+    !is_consistent(fault) && !matches!(fault, Fault::Drip(_) | Fault::EmptyLogs | Fault::UnmarkedRevert)
 }
 
-/// A node that is merely behind, or on a branch, is right in itself: nothing shows that there is more.
+/// A node that is merely behind, or on a branch, is right in itself: nothing shows that there is more. A torn batch can
+/// end on a branch that stands on the chain.
 fn is_consistent(fault: &Fault) -> bool {
-    matches!(fault, Fault::AnotherFork | Fault::Stale(_) | Fault::HeadBack(_))
+    matches!(fault, Fault::AnotherFork | Fault::TornBatch | Fault::Stale(_) | Fault::HeadBack(_))
 }

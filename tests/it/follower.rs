@@ -27,7 +27,7 @@ use crate::postgres::{Engine, TestStore};
 use crate::world::{CHAIN, FAILED_GRACE};
 
 const DEPOSITS_MAX: u32 = 1_000_000;
-/// How long a chain may take to come to rest once every server behaves.
+/// How long nothing may be got on with once every server behaves.
 const REST_MAX: Duration = Duration::from_secs(60);
 const WEI_PER_GWEI: u64 = 1_000_000_000;
 
@@ -105,7 +105,7 @@ impl Follower {
 
     /// Ticks until the newest block is connected and everything final is settled. Errors that may pass are let pass.
     pub(crate) async fn rest(&mut self) -> Result<(), String> {
-        let begun = Instant::now();
+        let mut begun = Instant::now();
         loop {
             match self.tick().await {
                 Ok(ticked)
@@ -113,6 +113,7 @@ impl Follower {
                 {
                     return Ok(());
                 }
+                Ok(ticked) if ticked.connected + ticked.confirmed + ticked.failed > 0 => begun = Instant::now(),
                 Ok(_) => {}
                 Err(error) if error.may_pass() && begun.elapsed() < REST_MAX => {
                     tokio::time::sleep(Duration::from_millis(20)).await;
