@@ -3,7 +3,7 @@
 //! Promises: every error names its chain, and endpoint and block where there are any; transient or permanent is
 //! decided in [`EvmError::is_permanent`] and nowhere else; no text holds more of a URL than host and port.
 
-use landfall_chain::{BlockRef, Chain, SourceError};
+use landfall_chain::{Address, BlockRef, Chain, SourceError, TxId};
 
 /// A failure of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +37,15 @@ pub enum EvmError {
          an upgrade is needed"
     )]
     UpgradeNeeded { chain: Chain, block: BlockRef, what: &'static str, kind: u64 },
+    /// One of the two lies, and nothing but a third can tell which.
+    #[error("{chain}: endpoints {endpoints} tell different traces of transaction {tx} in block {block}")]
+    TracesDiffer { chain: Chain, endpoints: String, block: BlockRef, tx: TxId },
+    #[error(
+        "{chain}: no endpoint knows debug_traceBlockByHash or trace_block ({endpoints} asked), so value that moved \
+         inside of transactions is not seen; add an endpoint that traces to chains.{chain}.rpc, or declare that it \
+         is not seen with chains.{chain}.native = \"top_level\""
+    )]
+    NoTraces { chain: Chain, endpoints: String },
     #[error("{chain}: {what} is not of an EVM chain")]
     Foreign { chain: Chain, what: String },
 }
@@ -63,6 +72,8 @@ pub enum Check {
     ReceiptsRoot,
     #[error("the withdrawals do not make up the header's withdrawalsRoot")]
     WithdrawalsRoot,
+    #[error("the account proof of {0} does not lead from the header's stateRoot to what is claimed")]
+    Account(Address),
 }
 
 impl EvmError {
@@ -78,7 +89,11 @@ impl EvmError {
             | EvmError::AllQuarantined { .. }
             | EvmError::UpgradeNeeded { .. }
             | EvmError::Foreign { .. } => true,
-            EvmError::Call { .. } | EvmError::Answer { .. } | EvmError::ProofFailed { .. } => false,
+            EvmError::Call { .. }
+            | EvmError::Answer { .. }
+            | EvmError::ProofFailed { .. }
+            | EvmError::TracesDiffer { .. }
+            | EvmError::NoTraces { .. } => false,
         }
     }
 }

@@ -62,7 +62,8 @@ pub(crate) fn of_block(
     transfers
 }
 
-fn reference(kind: Kind, wire: &WireTx<'_>) -> TxRef {
+/// A transaction as others refer to it.
+pub(crate) fn reference(kind: Kind, wire: &WireTx<'_>) -> TxRef {
     let life = match kind {
         Kind::Legacy | Kind::AccessList | Kind::DynamicFee | Kind::Blob | Kind::SetCode => {
             TxLife::Nonce { signer: Address::Evm(wire.from.into()), nonce: wire.nonce.0 }

@@ -9,6 +9,8 @@
 //! - `proof`, `encode`, `rlp`: header hash, transactions root and receipts root, recomputed
 //! - `stack`, `polygon`: what a network is beside an EVM chain, and what Polygon puts into answers
 //! - `legs`, `withdrawals`: the creditable movements of a proved block
+//! - `traces`, `frames`, `call_tracer`, `trace_block`: what moved inside of its transactions
+//! - `balances`: what addresses own, proved by the state root
 //! - [`error`]: what can go wrong; transient or permanent is decided there and nowhere else
 //!
 //! Promises: no block leaves this crate unproved; no secret of a URL leaves it at all; bad input never panics.
@@ -18,8 +20,11 @@ pub mod error;
 pub mod networks;
 pub mod source;
 
+mod balances;
+mod call_tracer;
 mod encode;
 mod fate;
+mod frames;
 mod headers;
 mod hex;
 mod legs;
@@ -31,6 +36,8 @@ mod rlp;
 mod rpc;
 mod stack;
 mod tip;
+mod trace_block;
+mod traces;
 mod wire;
 mod withdrawals;
 

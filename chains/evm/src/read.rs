@@ -10,6 +10,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::error::EvmError;
+use crate::frames::ProvedTx;
 use crate::headers::{BATCH_MAX, BY_NUMBER, by_number, proved_header, refused};
 use crate::hex::Data;
 use crate::legs::{self, Listed};
@@ -37,6 +38,26 @@ pub(crate) struct Reader {
 
 impl Reader {
     pub(crate) async fn blocks(&self, endpoint: &Endpoint, range: RangeInclusive<u64>) -> Result<Vec<Block>, EvmError> {
+        let blocks = self.read(endpoint, range, |_, _| ()).await?;
+        Ok(blocks.into_iter().map(|(block, ())| block).collect())
+    }
+
+    /// The blocks, each with what is proved of its transactions.
+    pub(crate) async fn blocks_and_txs(
+        &self,
+        endpoint: &Endpoint,
+        range: RangeInclusive<u64>,
+    ) -> Result<Vec<(Block, Vec<ProvedTx>)>, EvmError> {
+        self.read(endpoint, range, |block, receipts| ProvedTx::of_block(self.stack, block, receipts)).await
+    }
+
+    /// `more` sees the content of each block after it was proved.
+    async fn read<T>(
+        &self,
+        endpoint: &Endpoint,
+        range: RangeInclusive<u64>,
+        more: impl Fn(&FullBlock<'_>, &[WireReceipt<'_>]) -> T,
+    ) -> Result<Vec<(Block, T)>, EvmError> {
         let calls = by_number(range.clone().take(BLOCKS_MAX), true);
         let answers = endpoint.ask_all(&calls).await?;
         let mut linked: Vec<(Header, FullBlock<'_>)> = Vec::with_capacity(answers.len());
@@ -56,7 +77,7 @@ impl Reader {
         let mut blocks = Vec::with_capacity(linked.len());
         for (header, block) in &linked {
             let answers = self.content(header, block).into_iter().zip(answers.by_ref());
-            blocks.push(self.block(endpoint, *header, block, answers)?);
+            blocks.push(self.block(endpoint, *header, block, answers, &more)?);
             // Proving is work for the processor: others may have a turn between two blocks.
             tokio::task::yield_now().await;
         }
@@ -74,13 +95,14 @@ impl Reader {
     }
 
     /// The block with its legs, when its content is proved too.
-    fn block<'a>(
+    fn block<'a, T>(
         &self,
         endpoint: &Endpoint,
         header: Header,
         block: &FullBlock<'_>,
         answers: impl Iterator<Item = (Call, &'a RawValue)>,
-    ) -> Result<Block, EvmError> {
+        more: impl Fn(&FullBlock<'_>, &[WireReceipt<'_>]) -> T,
+    ) -> Result<(Block, T), EvmError> {
         let (mut receipts, mut raw): (Option<Vec<WireReceipt<'_>>>, Option<Data<'_>>) = (None, None);
         for (call, answer) in answers {
             match call.method {
@@ -100,7 +122,7 @@ impl Reader {
         proof::withdrawals(self.stack, block).map_err(refused(BY_NUMBER))?;
         proof::receipts(self.stack, block, &receipts).map_err(refused(RECEIPTS))?;
         let withdrawals = withdrawals::of_block(self.stack, block).iter().map(withdrawals::id);
-        Ok(Block {
+        let proved = Block {
             header,
             txs: block.transactions.iter().map(|tx| TxId::Evm(tx.hash.0)).chain(withdrawals).collect(),
             transfers: legs::of_block(self.stack, block, &receipts, &self.listed),
@@ -108,7 +130,8 @@ impl Reader {
             rejected: Vec::new(),
             proof: Proof::Roots,
             signers: Signers::default(),
-        })
+        };
+        Ok((proved, more(block, &receipts)))
     }
 }
 

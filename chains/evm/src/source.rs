@@ -1,4 +1,4 @@
-//! Reads an EVM chain: tip, headers, blocks with their content, the fate of a transaction.
+//! Reads an EVM chain: tip, headers, blocks with their content, the fate of a transaction, balances.
 //!
 //! Each call goes to an endpoint of the pool, which judges it by how the call ends.
 //! Deliberately not here: retries, and memory of what was read.
@@ -6,10 +6,12 @@
 use std::ops::RangeInclusive;
 
 use landfall_chain::{
-    Block, BlockRef, BlockSource, Endpoints, Family, Fate, Finality, Header, Network, Read, SourceError, Tip, TxRef,
+    Address, AddressSource, Block, BlockRef, BlockSource, Endpoints, Family, Fate, Finality, Header, Lane, Network,
+    Read, SourceError, Tip, TxRef, U256,
 };
 use url::Url;
 
+use crate::balances::read_balances;
 use crate::error::EvmError;
 use crate::fate::read_fate;
 use crate::headers::read_headers;
@@ -18,12 +20,14 @@ use crate::networks;
 use crate::pool::Pool;
 use crate::read::Reader;
 use crate::tip::{read_final_at, read_tip};
+use crate::traces::Tracer;
 
 /// One EVM network, read over JSON-RPC.
 #[derive(Debug)]
 pub struct EvmSource {
     finality: Finality,
     reader: Reader,
+    tracer: Tracer,
     pool: Pool,
 }
 
@@ -41,6 +45,7 @@ impl EvmSource {
         let chain_id = chain_id.ok_or_else(|| EvmError::ChainRef { chain, chain_ref: network.chain_ref.clone() })?;
         Ok(EvmSource {
             reader: Reader { stack: networks::stack(chain), listed: Listed::of(&network) },
+            tracer: Tracer::new(network.native),
             finality: network.finality,
             pool: Pool::new(chain, chain_id, rpc_urls)?,
         })
@@ -73,10 +78,19 @@ impl BlockSource for EvmSource {
         self.pool.settle(endpoint, headers, |_| None)
     }
 
-    async fn blocks(&self, range: RangeInclusive<u64>, _read: Read) -> Result<Vec<Block>, SourceError> {
+    async fn blocks(&self, range: RangeInclusive<u64>, read: Read) -> Result<Vec<Block>, SourceError> {
         let endpoint = self.pool.pick().await?;
-        let blocks = self.reader.blocks(endpoint, range).await;
-        self.pool.settle(endpoint, blocks, |_| None)
+        match read.lane {
+            Lane::Roots => {
+                let blocks = self.reader.blocks(endpoint, range).await;
+                self.pool.settle(endpoint, blocks, |_| None)
+            }
+            Lane::Traces => {
+                let blocks = self.reader.blocks_and_txs(endpoint, self.tracer.narrow(range)).await;
+                let blocks = self.pool.settle(endpoint, blocks, |_| None)?;
+                Ok(self.tracer.blocks(&self.pool, endpoint, blocks, read).await?)
+            }
+        }
     }
 
     async fn final_at(&self, number: u64) -> Result<Option<BlockRef>, SourceError> {
@@ -89,5 +103,13 @@ impl BlockSource for EvmSource {
         let endpoint = self.pool.pick().await?;
         let fate = read_fate(endpoint, tx, at).await;
         self.pool.settle(endpoint, fate, |_| None)
+    }
+}
+
+impl AddressSource for EvmSource {
+    async fn balances(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<U256>, SourceError> {
+        let endpoint = self.pool.pick().await?;
+        let balances = read_balances(endpoint, addresses, at).await;
+        self.pool.settle(endpoint, balances, |_| None)
     }
 }
