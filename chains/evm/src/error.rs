@@ -3,7 +3,8 @@
 //! Promises: every error names its chain, and endpoint and block where there are any; transient or permanent is
 //! decided in [`EvmError::is_permanent`] and nowhere else; no text holds more of a URL than host and port.
 
-use landfall_chain::{Address, BlockRef, Chain, SourceError, TxId};
+use alloy::primitives::B256;
+use landfall_chain::{Address, BlockRef, Chain, SourceError};
 
 /// A failure of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +40,7 @@ pub enum EvmError {
     UpgradeNeeded { chain: Chain, block: BlockRef, what: &'static str, kind: u64 },
     /// One of the two lies, and nothing but a third can tell which.
     #[error("{chain}: endpoints {endpoints} tell different traces of transaction {tx} in block {block}")]
-    TracesDiffer { chain: Chain, endpoints: String, block: BlockRef, tx: TxId },
+    TracesDiffer { chain: Chain, endpoints: String, block: BlockRef, tx: B256 },
     #[error(
         "{chain}: no endpoint knows debug_traceBlockByHash or trace_block ({endpoints} asked), so value that moved \
          inside of transactions is not seen; add an endpoint that traces to chains.{chain}.rpc, or declare that it \

@@ -59,7 +59,7 @@ pub(crate) enum Act {
 /// What is proved of a transaction, and its frames must agree with.
 #[derive(Debug)]
 pub(crate) struct ProvedTx {
-    pub(crate) tx: TxRef,
+    tx: TxRef,
     hash: B256,
     root: Option<ProvedRoot>,
     outcome: Outcome,
@@ -254,7 +254,7 @@ pub(crate) fn moved(txs: &[ProvedTx], traces: &[Trace]) -> Result<Moved, Malform
     Ok(moved)
 }
 
-/// Which of the two transactions stands first in the block.
-pub(crate) fn first_of(txs: &[ProvedTx], ids: impl Iterator<Item = TxId>) -> Option<TxId> {
-    ids.min_by_key(|id| txs.iter().position(|tx| tx.tx.id == *id))
+/// Of the transactions `ids`, the hash of the one that stands first in the block.
+pub(crate) fn first_of(txs: &[ProvedTx], ids: &[TxId]) -> Option<B256> {
+    txs.iter().find(|tx| ids.contains(&tx.tx.id)).map(|tx| tx.hash)
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use alloy::primitives::B256;
-use landfall_chain::{AssetTransfer, Block, BlockRef, Legs, Native, Proof, Read, ReadProof, number_equal_legs};
+use landfall_chain::{AssetTransfer, Block, BlockRef, Legs, Native, Proof, Read, ReadProof, TxId, number_equal_legs};
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -202,7 +202,7 @@ impl Method {
     }
 
     fn unusable(self, endpoint: &Endpoint, block: &BlockRef, Malformed(reason): &Malformed) -> EvmError {
-        endpoint.unusable(self.name(), &format!("block {block}: {reason}"))
+        endpoint.unusable(self.name(), &format!("block {}: {reason}", block.number))
     }
 }
 
@@ -235,8 +235,8 @@ fn compare(asked: &[Asked], (one, ones): &Reading<'_>, (other, others): &Reading
     for (block, (one_told, other_told)) in asked.iter().zip(ones.iter().zip(others)) {
         let (a, b) = (&one_told.legs, &other_told.legs);
         let at = a.iter().zip(b).position(|(a, b)| a != b).unwrap_or_else(|| a.len().min(b.len()));
-        let ids = a.get(at).into_iter().chain(b.get(at)).map(|leg| leg.tx.id);
-        if let Some(tx) = frames::first_of(&block.txs, ids) {
+        let ids: Vec<TxId> = a.get(at).into_iter().chain(b.get(at)).map(|leg| leg.tx.id).collect();
+        if let Some(tx) = frames::first_of(&block.txs, &ids) {
             let endpoints = format!("{} and {}", one.id, other.id);
             return Err(EvmError::TracesDiffer { chain: one.chain, endpoints, block: block.at, tx });
         }

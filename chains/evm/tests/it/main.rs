@@ -7,11 +7,17 @@
 //! - `recorded`: blocks of mainnet, Base, Optimism, Polygon and anvil prove, with the legs that they should have
 //! - `legs`: what is a creditable leg and what is not
 //! - `op`, `polygon`, `withdrawals`: what comes from outside of a chain
+//! - `trace`: traces made to measure, in both forms that nodes tell them in
+//! - `traces`: what moves inside of a transaction and what only looks like it; traces that cannot be true
+//! - `tracers`: who is asked for traces, how, and what it means when they differ or fail
+//! - `traced`: real traces, and anvil's, with the legs that they should have
+//! - `balances`: what is owned, proved by the state root
 //! - `reads`: tip, headers, blocks, fate, and what an absent answer means
 //! - `endpoints`: secrets, wrong chains, failures
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+mod balances;
 mod endpoints;
 mod forge;
 mod legs;
@@ -22,4 +28,8 @@ mod polygon;
 mod proof;
 mod reads;
 mod recorded;
+mod trace;
+mod traced;
+mod tracers;
+mod traces;
 mod withdrawals;
