@@ -230,3 +230,105 @@ fn once<T>(field: &mut Option<T>, value: Option<T>, key: &str) -> Result<(), Mal
 fn unexpected(what: &str) -> Malformed {
     Malformed(format!("{what} is not what a call tracer tells"))
 }
+
+#[cfg(test)]
+mod tests {
+    use landfall_chain::U256;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A frame and what is inside, as a test wants it told.
+    #[derive(Clone, Debug)]
+    struct Call {
+        kind: usize,
+        value: u64,
+        failed: bool,
+        /// Which of the fields stands first, and whether fields that nobody reads stand between.
+        turn: usize,
+        calls: Vec<Call>,
+    }
+
+    const KINDS: [(&str, Act); 7] = [
+        ("CALL", Act::Call),
+        ("CREATE", Act::Create),
+        ("CREATE2", Act::Create),
+        ("SELFDESTRUCT", Act::Destroy),
+        ("DELEGATECALL", Act::Borrow),
+        ("CALLCODE", Act::Borrow),
+        ("STATICCALL", Act::Look),
+    ];
+
+    fn calls() -> impl Strategy<Value = Call> {
+        let leaf = (0..KINDS.len(), any::<u64>(), any::<bool>(), 0..16_usize);
+        let call = |calls| move |(kind, value, failed, turn)| Call { kind, value, failed, turn, calls };
+        let call = move |(fields, calls): (_, Vec<Call>)| call(calls)(fields);
+        let leaf = leaf.prop_map(move |fields| call((fields, Vec::new())));
+        leaf.prop_recursive(12, 60, 4, move |inner| {
+            let fields = (0..KINDS.len(), any::<u64>(), any::<bool>(), 0..16_usize);
+            (fields, prop::collection::vec(inner, 0..4)).prop_map(call)
+        })
+    }
+
+    fn text(call: &Call, out: &mut String) {
+        let mut inside = String::new();
+        for (index, call) in call.calls.iter().enumerate() {
+            inside += if index == 0 { "" } else { " , " };
+            text(call, &mut inside);
+        }
+        let address = |byte: u64| format!("0x{}", format!("{:02x}", byte & 0xff).repeat(20));
+        let mut fields = vec![
+            format!("\"type\":\"{}\"", KINDS[call.kind].0),
+            format!("\"from\" : \"{}\"", address(call.value)),
+            format!("\"to\":\"{}\"", address(call.value >> 8)),
+            format!("\"value\":\"{:#x}\"", call.value),
+            if call.failed { "\"error\":\"a \\\"b\\\" {c\"".to_owned() } else { "\"error\":null".to_owned() },
+            if call.calls.is_empty() { "\"calls\":null".to_owned() } else { format!("\"calls\": [ {inside}]") },
+            "\"logs\":[{\"calls\":[{\"value\":\"0x1\"}]}, -1.5e3, true, \"]\\\\\"]".to_owned(),
+        ];
+        fields.truncate(if call.turn >= 8 { 7 } else { 6 });
+        let count = fields.len();
+        fields.rotate_left(call.turn % count);
+        *out += &format!("{{{}}}", fields.join(",\n"));
+    }
+
+    fn expected(call: &Call, parent: Option<usize>, out: &mut Vec<Frame>) {
+        let address = |byte: u64| Some(Address::repeat_byte(u8::try_from(byte & 0xff).unwrap()));
+        let (ends, act) = ([address(call.value), address(call.value >> 8)], KINDS[call.kind].1);
+        out.push(Frame::new(parent, act, ends, Some(U256::from(call.value)), call.failed).unwrap());
+        let here = out.len() - 1;
+        call.calls.iter().for_each(|call| expected(call, Some(here), out));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn whatever_the_calls_are_the_frames_are_theirs_in_execution_order(call in calls()) {
+            let mut json = "[{\"result\":".to_owned();
+            text(&call, &mut json);
+            json += "}]";
+            prop_assert!(serde_json::from_str::<serde::de::IgnoredAny>(&json).is_ok(), "{json}");
+            let mut frames = Vec::new();
+            expected(&call, None, &mut frames);
+            prop_assert_eq!(read(&json), Ok(vec![Trace { tx: None, frames, error: None }]));
+        }
+
+        #[test]
+        fn a_trace_that_was_cut_or_changed_is_read_or_refused(call in calls(), at in any::<prop::sample::Index>(), by in ".{0,3}") {
+            let mut json = "[{\"result\":".to_owned();
+            text(&call, &mut json);
+            json += "}]";
+            let at = at.index(json.len());
+            // Not JSON any more: nothing is promised but an end without panic.
+            let _ = read(json.get(..at).unwrap_or_default());
+            let _ = read(&format!("{}{by}{}", json.get(..at).unwrap_or_default(), json.get(at + 1..).unwrap_or_default()));
+        }
+
+        #[test]
+        fn any_text_is_read_or_refused(json in "[\\[\\]{}\",:\\\\ a-z0-9]{0,80}") {
+            let _ = read(&json);
+            let _ = read(&format!("[{{\"result\":{{{json}"));
+        }
+    }
+}

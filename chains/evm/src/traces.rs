@@ -114,7 +114,7 @@ impl Tracer {
         wanted: usize,
     ) -> Result<Vec<Reading<'p>>, EvmError> {
         let mut readings = Vec::with_capacity(wanted);
-        let (mut failure, mut without) = (None, Vec::new());
+        let (mut failure, mut without, mut reader_failed) = (None, Vec::new(), false);
         for endpoint in std::iter::once(reader).chain(pool.beside(reader)) {
             if readings.len() == wanted {
                 break;
@@ -129,10 +129,12 @@ impl Tracer {
                 Err(error) => {
                     tracing::warn!(chain = %reader.chain, "an endpoint told no trace that can be used: {error}");
                     failure = failure.or(Some(error));
+                    reader_failed |= std::ptr::eq(endpoint, reader);
                 }
             }
         }
-        self.learn(failure.is_some());
+        // A second witness that never answers must not slow down the first.
+        self.learn(reader_failed || readings.is_empty());
         if readings.is_empty() {
             // Whoever pays for traces meanwhile is to be noticed.
             self.methods.lock().unwrap_or_else(PoisonError::into_inner).clear();

@@ -98,6 +98,27 @@ async fn the_traces_of_several_blocks_are_one_request_and_no_more_than_eight_are
 }
 
 #[tokio::test]
+async fn a_second_endpoint_that_fails_does_not_narrow_what_the_first_one_traces() {
+    let txs = (0..20).map(|nonce| vec![Tx { nonce, ..Tx::default() }]).collect();
+    let ledger = Ledger::of(mint::chain(5, txs));
+    let node = |fails: bool, ledger: Ledger| {
+        Node::start(move |method, params| match method {
+            NESTED if fails => Err((-32000, "header not found".to_owned())),
+            NESTED => {
+                let (block, _) = ledger.blocks.values().find(|(block, _)| block["hash"] == params[0]).unwrap();
+                Ok(nested(block, &[frame("CALL", address(0xaa), address(0xbb), 0, vec![])]))
+            }
+            _ => ledger.answer(method, params),
+        })
+    };
+    let (one, other) = (node(false, ledger.clone()).await, node(true, ledger).await);
+    let source = source(traced(), &[&one, &other]);
+    for _ in 0..3 {
+        assert_eq!(source.blocks(5..=24, FULL).await.unwrap().len(), 8);
+    }
+}
+
+#[tokio::test]
 async fn what_is_not_traced_costs_no_trace_and_has_no_internal_legs() {
     let (ledger, traces, _) = told(5);
     let mut logged = traced();
@@ -254,6 +275,23 @@ async fn two_endpoints_that_differ_are_an_error_that_names_both_and_the_transact
 }
 
 #[tokio::test]
+async fn of_two_differing_transactions_the_first_is_named() {
+    // Both pay inside; the other endpoint leaves out what the first of them pays.
+    let txs = vec![Tx::default(), Tx { nonce: 1, ..Tx::default() }];
+    let ledger = Ledger::of(mint::chain(5, vec![txs]));
+    let block = ledger.blocks[&5].0.clone();
+    let root = |calls| frame("CALL", address(0xaa), address(0xbb), 0, calls);
+    let paid = || vec![frame("CALL", address(0xbb), address(0x0b), 5, vec![])];
+    let (whole, part) = (nested(&block, &[root(paid()), root(paid())]), nested(&block, &[root(vec![]), root(paid())]));
+    let one = Node::start(tracing(ledger.clone(), NESTED, whole)).await;
+    let other = Node::start(tracing(ledger, NESTED, part)).await;
+    for nodes in [[&one, &other], [&other, &one]] {
+        let error = source(traced(), &nodes).blocks(5..=5, FULL).await.unwrap_err();
+        assert!(error.to_string().contains(block["transactions"][0]["hash"].as_str().unwrap()), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn a_second_endpoint_that_cannot_say_is_no_witness_and_no_obstacle() {
     let (ledger, mut lie, _) = told(5);
     lie[0]["result"]["from"] = json!(address(0x77));
@@ -271,7 +309,10 @@ async fn a_second_endpoint_that_cannot_say_is_no_witness_and_no_obstacle() {
     ];
     for other in &others {
         let one = tracer(NESTED, 5).await;
-        assert_eq!(proof(&source(traced(), &[&one, other]), FULL).await, Proof::OneEndpoint);
+        let source = source(traced(), &[&one, other]);
+        for _ in 0..5 {
+            assert_eq!(proof(&source, FULL).await, Proof::OneEndpoint);
+        }
     }
     // A third one is asked then.
     let (one, third) = (tracer(NESTED, 5).await, tracer(NESTED, 5).await);
