@@ -87,8 +87,10 @@ impl Tracer {
             compare(&asked, one, other)?;
         }
         let proof = if readings.len() > 1 { Proof::TwoEndpoints } else { Proof::OneEndpoint };
-        let told = readings.into_iter().next().map(|(_, told)| told).unwrap_or_default();
-        let told = told.into_iter().chain(std::iter::repeat_with(Moved::default));
+        let told = match readings.into_iter().next() {
+            Some((_, told)) => told,
+            None => asked.iter().map(|_| Moved::default()).collect(),
+        };
         let lane = |((block, asked), moved): ((Block, Asked), Moved)| Block {
             transfers: behind(&block.transfers, moved.legs),
             rejected: if read.legs == Legs::Explained { moved.rejected } else { Vec::new() },
@@ -257,20 +259,14 @@ fn behind(proved: &[AssetTransfer], legs: Vec<AssetTransfer>) -> Vec<AssetTransf
 /// Whether a node says that it does not have the method at all. Words of a block or of a state that it does not have
 /// must not pass for that: they are about the block, and may be other words tomorrow.
 fn is_unknown_method(error: &NodeError) -> bool {
-    const ABOUT: [&str; 4] = ["method", "namespace", "debug_traceblockbyhash", "trace_block"];
-    const MISSING: [&str; 10] = [
-        "not found",
-        "does not exist",
-        "not exist",
-        "not available",
-        "not supported",
-        "unsupported",
-        "not whitelisted",
-        "not allowed",
-        "not enabled",
-        "disabled",
-    ];
+    const METHOD: [&str; 2] = ["method", "namespace"];
+    const NAMES: [&str; 2] = ["debug_traceblockbyhash", "trace_block"];
+    const ABSENT: [&str; 2] = ["not found", "not exist"];
+    const REFUSED: [&str; 7] =
+        ["not available", "not supported", "unsupported", "not whitelisted", "not allowed", "not enabled", "disabled"];
     let message = error.message.to_lowercase();
     let says = |words: &[&str]| words.iter().any(|words| message.contains(words));
-    UNKNOWN_METHOD.contains(&error.code) || says(&ABOUT) && says(&MISSING)
+    // "trace_block: block not found" is about a block.
+    let of_method = says(&METHOD) && (says(&ABSENT) || says(&REFUSED));
+    UNKNOWN_METHOD.contains(&error.code) || of_method || says(&NAMES) && says(&REFUSED)
 }

@@ -210,6 +210,7 @@ async fn the_words_of_a_missing_method_are_told_from_those_of_a_missing_block_or
     let other = [
         (-32000, "header not found"),
         (-32000, "block 0x12 not found"),
+        (-32000, "trace_block: block not found"),
         (-32000, "missing trie node 5e1c (path ) state 0x5e1c is not available, not found"),
         (-32000, "required historical state unavailable (reexec=128)"),
         (-32000, "historical state is not available in path scheme yet"),
