@@ -3,6 +3,7 @@
 //! Promises: every error names its chain, and endpoint and block where there are any; transient or permanent is
 //! decided in [`EvmError::is_permanent`] and nowhere else; no text holds more of a URL than host and port.
 
+use alloy::primitives::B256;
 use landfall_chain::{Address, BlockRef, Chain, SourceError, TxId};
 
 /// A failure of this crate.
@@ -51,6 +52,15 @@ pub enum EvmError {
     NoToken { chain: Chain, contract: Address },
     #[error("{chain}: transaction {tx} is not in block {block}")]
     NotInBlock { chain: Chain, tx: TxId, block: BlockRef },
+    /// One of the two lies, and nothing but a third can tell which.
+    #[error("{chain}: endpoints {endpoints} tell different traces of transaction {tx} in block {block}")]
+    TracesDiffer { chain: Chain, endpoints: String, block: BlockRef, tx: B256 },
+    #[error(
+        "{chain}: no endpoint knows debug_traceBlockByHash or trace_block ({endpoints} asked), so value that moved \
+         inside of transactions is not seen; add an endpoint that traces to chains.{chain}.rpc, or declare that it \
+         is not seen with chains.{chain}.native = \"top_level\""
+    )]
+    NoTraces { chain: Chain, endpoints: String },
     #[error("{chain}: {what} is not of an EVM chain")]
     Foreign { chain: Chain, what: String },
 }
@@ -81,6 +91,8 @@ pub enum Check {
     WithdrawalsRoot,
     #[error("transaction {0} was not signed by its stated sender")]
     Signer(usize),
+    #[error("the account proof of {0} does not lead from the header's stateRoot to what is claimed")]
+    Account(Address),
 }
 
 impl EvmError {
@@ -100,7 +112,11 @@ impl EvmError {
             | EvmError::NoToken { .. }
             | EvmError::NotInBlock { .. }
             | EvmError::Foreign { .. } => true,
-            EvmError::Call { .. } | EvmError::Answer { .. } | EvmError::ProofFailed { .. } => false,
+            EvmError::Call { .. }
+            | EvmError::Answer { .. }
+            | EvmError::ProofFailed { .. }
+            | EvmError::TracesDiffer { .. }
+            | EvmError::NoTraces { .. } => false,
         }
     }
 }

@@ -12,6 +12,8 @@
 //! - `stack`, `polygon`: what a network is beside an EVM chain, and what Polygon puts into answers
 //! - `legs`, `native`, `withdrawals`: the movements of a proved block, and which of them are credits
 //! - `fees`, `signer`: what transactions cost, and who signed them
+//! - `traces`, `frames`, `call_tracer`, `trace_block`: what moved inside of its transactions
+//! - `balances`: what addresses own, proved by the state root
 //! - [`error`]: what can go wrong; transient or permanent is decided there and nowhere else
 //!
 //! Promises: no block leaves this crate unproved; no secret of a URL leaves it at all; bad input never panics.
@@ -21,10 +23,13 @@ pub mod error;
 pub mod networks;
 pub mod source;
 
+mod balances;
 mod bloom;
+mod call_tracer;
 mod encode;
 mod fate;
 mod fees;
+mod frames;
 mod headers;
 mod hex;
 mod legs;
@@ -41,6 +46,8 @@ mod seen;
 mod signer;
 mod stack;
 mod tip;
+mod trace_block;
+mod traces;
 mod wire;
 mod withdrawals;
 

@@ -88,6 +88,13 @@ impl Pool {
         Err(EvmError::AllQuarantined { chain: self.chain, reasons })
     }
 
+    /// The endpoints beside `endpoint`, the next one first. Whether they serve this network is still to be verified.
+    pub(crate) fn beside(&self, endpoint: &Endpoint) -> impl Iterator<Item = &Endpoint> {
+        let count = self.endpoints.len();
+        let index = endpoint.index;
+        (1..count).filter_map(move |step| self.endpoints.get((index + step) % count))
+    }
+
     /// Records how a call to `endpoint` ended, and hands the result on. `latest` is the newest block it told.
     pub(crate) fn settle<T>(
         &self,
@@ -112,7 +119,7 @@ impl Pool {
     }
 
     /// Once: that `endpoint` serves this network.
-    async fn verify(&self, endpoint: &Endpoint) -> Result<(), EvmError> {
+    pub(crate) async fn verify(&self, endpoint: &Endpoint) -> Result<(), EvmError> {
         let served = match endpoint.served.get() {
             Some(served) => *served,
             None => {

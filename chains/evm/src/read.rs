@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 
 use crate::error::EvmError;
 use crate::fees;
+use crate::frames::ProvedTx;
 use crate::headers::{BATCH_MAX, BY_NUMBER, by_number, proved_header, refused};
 use crate::hex::Data;
 use crate::legs::{self, Rules};
@@ -64,6 +65,28 @@ impl Reader {
         range: RangeInclusive<u64>,
         legs: Legs,
     ) -> Result<Vec<Block>, EvmError> {
+        let blocks = self.read(endpoint, range, legs, |_, _| ()).await?;
+        Ok(blocks.into_iter().map(|(block, ())| block).collect())
+    }
+
+    /// The blocks, each with what is proved of its transactions.
+    pub(crate) async fn blocks_and_txs(
+        &self,
+        endpoint: &Endpoint,
+        range: RangeInclusive<u64>,
+    ) -> Result<Vec<(Block, Vec<ProvedTx>)>, EvmError> {
+        let stack = self.rules.stack;
+        self.read(endpoint, range, Legs::Creditable, |block, receipts| ProvedTx::of_block(stack, block, receipts)).await
+    }
+
+    /// `more` sees the content of each block after it was proved.
+    async fn read<T>(
+        &self,
+        endpoint: &Endpoint,
+        range: RangeInclusive<u64>,
+        legs: Legs,
+        more: impl Fn(&FullBlock<'_>, &[WireReceipt<'_>]) -> T,
+    ) -> Result<Vec<(Block, T)>, EvmError> {
         let numbers = || range.clone().take(BLOCKS_MAX);
         let receipts = numbers().map(|number| receipts_of(&format!("{number:#x}")));
         let calls: Vec<Call> =
@@ -82,7 +105,7 @@ impl Reader {
         let mut blocks = Vec::with_capacity(linked.len());
         for found in linked {
             let answers = self.content(&found).into_iter().zip(answers.by_ref());
-            blocks.push(self.prove(endpoint, found, answers, legs)?);
+            blocks.push(self.prove(endpoint, found, answers, legs, &more)?);
             // Proving is work for the processor: others may have a turn between two blocks.
             tokio::task::yield_now().await;
         }
@@ -170,17 +193,19 @@ impl Reader {
         let calls = self.content(&found);
         let answers = self.contents(endpoint, &calls, std::slice::from_ref(&found)).await?;
         let answers = calls.into_iter().zip(answers.iter().map(|answer| &**answer));
-        self.prove(endpoint, found, answers, Legs::Creditable)
+        let (block, ()) = self.prove(endpoint, found, answers, Legs::Creditable, |_, _| ())?;
+        Ok(block)
     }
 
     /// The block with its legs, when its content is proved too. `answers` are those to [`Reader::content`].
-    fn prove<'a>(
+    fn prove<'a, T>(
         &self,
         endpoint: &Endpoint,
         found: Found<'a>,
         answers: impl Iterator<Item = (Call, &'a RawValue)>,
         legs: Legs,
-    ) -> Result<Block, EvmError> {
+        more: impl Fn(&FullBlock<'_>, &[WireReceipt<'_>]) -> T,
+    ) -> Result<(Block, T), EvmError> {
         let Found { header, block, mut receipts } = found;
         let mut raw: Option<Data<'_>> = None;
         for (call, answer) in answers {
@@ -204,7 +229,7 @@ impl Reader {
             legs::of_block(&self.rules, &block, &receipts, pseudo.as_ref(), legs).map_err(refused(RECEIPTS))?;
         let txs = txs(stack, &block);
         let signers = signer::on_demand(&self.pool, endpoint, stack, header.block, &txs, leaves);
-        Ok(Block {
+        let proved = Block {
             header,
             transfers: judged.transfers,
             fees: fees::of_block(stack, &block, &receipts),
@@ -212,7 +237,8 @@ impl Reader {
             proof: Proof::Roots,
             signers,
             txs,
-        })
+        };
+        Ok((proved, more(&block, &receipts)))
     }
 }
 

@@ -7,11 +7,12 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use landfall_chain::{
-    Address, AddressSource, Block, BlockRef, BlockSource, Candidates, Endpoints, Family, Fate, Finality, Header,
+    Address, AddressSource, Block, BlockRef, BlockSource, Candidates, Endpoints, Family, Fate, Finality, Header, Lane,
     Network, Read, ReadProof, SourceError, Tip, TxRef, U256,
 };
 use url::Url;
 
+use crate::balances::read_balances;
 use crate::error::EvmError;
 use crate::fate::read_fate;
 use crate::headers::read_headers;
@@ -21,12 +22,14 @@ use crate::pool::Pool;
 use crate::read::Reader;
 use crate::scan::Scan;
 use crate::tip::{read_final_at, read_tip};
+use crate::traces::Tracer;
 
 /// One EVM network, read over JSON-RPC.
 #[derive(Debug)]
 pub struct EvmSource {
     finality: Finality,
     reader: Reader,
+    tracer: Tracer,
     scan: Scan,
     pool: Arc<Pool>,
     /// The newest block that a tip named: it can be asked for by hash.
@@ -48,6 +51,7 @@ impl EvmSource {
         let pool = Arc::new(Pool::new(chain, chain_id, rpc_urls)?);
         Ok(EvmSource {
             reader: Reader { rules: Rules::of(&network)?, sources: Sources::of(&network), pool: Arc::clone(&pool) },
+            tracer: Tracer::new(network.native),
             scan: Scan::default(),
             finality: network.finality,
             pool,
@@ -86,6 +90,11 @@ impl BlockSource for EvmSource {
 
     async fn blocks(&self, range: RangeInclusive<u64>, read: Read) -> Result<Vec<Block>, SourceError> {
         let endpoint = self.pool.pick().await?;
+        if read.lane == Lane::Traces {
+            let blocks = self.reader.blocks_and_txs(endpoint, self.tracer.narrow(range)).await;
+            let blocks = self.pool.settle(endpoint, blocks, |_| None)?;
+            return Ok(self.tracer.blocks(&self.pool, endpoint, blocks, read).await?);
+        }
         let told = *self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let blocks = match read.proof {
             ReadProof::Full => self.reader.blocks(endpoint, range, read.legs).await,
@@ -118,7 +127,9 @@ impl AddressSource for EvmSource {
         self.pool.settle(endpoint, candidates, |_| None)
     }
 
-    async fn balances(&self, _: &[Address], at: &BlockRef) -> Result<Vec<U256>, SourceError> {
-        Err(SourceError::permanent(format!("balances at block {at} cannot be read by this version")))
+    async fn balances(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<U256>, SourceError> {
+        let endpoint = self.pool.pick().await?;
+        let balances = read_balances(endpoint, addresses, at).await;
+        self.pool.settle(endpoint, balances, |_| None)
     }
 }

@@ -10,6 +10,11 @@
 //! - `explain`: what is no leg, and why
 //! - `fees`, `signers`: what transactions cost, and who signed them
 //! - `op`, `polygon`, `withdrawals`: what comes from outside of a chain
+//! - `trace`: traces made to measure, in both forms that nodes tell them in
+//! - `traces`: what moves inside of a transaction and what only looks like it; traces that cannot be true
+//! - `tracers`: who is asked for traces, how, and what it means when they differ or fail
+//! - `traced`: real traces, and anvil's, with the legs that they should have
+//! - `balances`: what is owned, proved by the state root
 //! - `reads`: tip, headers, blocks, fate, and what an absent answer means
 //! - `torn`: blocks and receipts that do not belong together
 //! - `logs`, `scan`: blocks by their logs, and where in a range to look
@@ -17,6 +22,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+mod balances;
 mod endpoints;
 mod explain;
 mod fees;
@@ -34,4 +40,8 @@ mod recorded;
 mod scan;
 mod signers;
 mod torn;
+mod trace;
+mod traced;
+mod tracers;
+mod traces;
 mod withdrawals;

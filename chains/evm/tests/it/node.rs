@@ -35,11 +35,20 @@ impl Node {
         status: StatusCode,
         answer: impl Fn(&str, &Value) -> Answer + Send + Sync + 'static,
     ) -> Node {
+        Node::start_rewritten(status, |reply| reply, answer).await
+    }
+
+    /// `rewrite` has the last word about a reply's text: what a `Value` cannot hold, or not as deep.
+    pub(crate) async fn start_rewritten(
+        status: StatusCode,
+        rewrite: impl Fn(String) -> String + Send + Sync + 'static,
+        answer: impl Fn(&str, &Value) -> Answer + Send + Sync + 'static,
+    ) -> Node {
         let http_requests = Arc::new(AtomicUsize::new(0));
-        let (count, answer) = (http_requests.clone(), Arc::new(answer));
+        let (count, answer, rewrite) = (http_requests.clone(), Arc::new(answer), Arc::new(rewrite));
         let router = Router::new().fallback(move |body: String| {
             count.fetch_add(1, Ordering::Relaxed);
-            let reply = reply(&body, answer.as_ref());
+            let reply = rewrite(reply(&body, answer.as_ref()));
             async move { (status, [("content-type", "application/json")], reply).into_response() }
         });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
