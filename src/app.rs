@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use landfall_chain::address::AddressError;
-use landfall_chain::{Address, Asset, AssetId, Chain, Family, Network, Retry, SourceError, SourceErrorKind};
+use landfall_chain::{
+    Address, Asset, AssetId, Chain, Family, NativeSource, Network, Retry, SourceError, SourceErrorKind,
+};
 use landfall_evm::EvmSource;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -23,7 +25,7 @@ use crate::delivery::Delivery;
 use crate::health::Started;
 use crate::store::{Db, OpenError, StoreUrl};
 use crate::time::{Clock, Pulse};
-use crate::watcher::{Settings, Watcher};
+use crate::watcher::{Settings, Watcher, not_traced};
 use crate::{api, health, random};
 
 /// How long workers get to finish what they are at.
@@ -88,12 +90,8 @@ impl App {
     pub async fn start(config: &Config, migrate: Migrate, clock: Clock) -> Result<Self, StartError> {
         let mut sources = Vec::new();
         for (chain, settings) in &config.chains {
-            let network = network(*chain, settings)?;
-            sources.push((
-                EvmSource::new(network.clone(), &settings.rpc).map_err(|error| StartError::Source(error.into()))?,
-                network,
-                settings,
-            ));
+            let (source, network) = source(*chain, settings)?;
+            sources.push((Arc::new(source), network, settings));
         }
         let started = Arc::new(OnceLock::new());
         let (mut workers, stop) = (Workers::default(), CancellationToken::new());
@@ -114,6 +112,15 @@ impl App {
             let pulse = Pulse::new(chain, clock.now());
             let endpoints = source.endpoints();
             let watcher = Watcher::new(source, endpoints, db.clone(), network.clone(), settings(&network, config));
+            match watcher.trace_lane() {
+                Some(lane) => {
+                    let pulse = Pulse::new(format!("{chain} traces"), clock.now());
+                    let work = lane.run(clock.clone(), random::number, pulse.clone(), stop.clone());
+                    workers.spawn(pulse.name(), work);
+                    pulses.push(pulse);
+                }
+                None => not_traced(&db, chain).await.map_err(OpenError::Store)?,
+            }
             workers.spawn(chain.name(), watcher.run(clock.clone(), random::number, pulse.clone(), stop.clone()));
             pulses.push(pulse);
         }
@@ -217,6 +224,16 @@ pub async fn open_once(url: &StoreUrl, migrate: Migrate) -> Result<Db, OpenError
     Ok(db)
 }
 
+/// A chain to read and its facts. Touches no network.
+///
+/// # Errors
+/// See [`network`]; a URL that cannot be used.
+pub fn source(chain: Chain, config: &ChainConfig) -> Result<(EvmSource, Network), StartError> {
+    let network = network(chain, config)?;
+    let source = EvmSource::new(network.clone(), &config.rpc).map_err(|error| StartError::Source(error.into()))?;
+    Ok((source, network))
+}
+
 /// A network's facts with what the configuration adds to them.
 ///
 /// # Errors
@@ -239,6 +256,13 @@ pub fn network(chain: Chain, config: &ChainConfig) -> Result<Network, StartError
             )));
         }
         network.assets.push(asset);
+    }
+    match (config.native, network.native.source) {
+        (None, _) => {}
+        (Some(NativeSource::Trace), NativeSource::LogTransfer) => {
+            return Err(fault("native = \"trace\": this chain logs every movement itself; leave the key out".to_owned()));
+        }
+        (Some(native), _) => network.native.source = native,
     }
     network.finality = config.finality.clone().unwrap_or(network.finality);
     Ok(network)
@@ -289,6 +313,7 @@ mod tests {
             finality: Some(FinalityRule::SAFE.into()),
             poll_ms: None,
             failed_grace_secs: 1,
+            native: None,
             assets,
         };
         network(chain, &config).map_err(|error| error.to_string())

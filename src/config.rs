@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use landfall_chain::{Chain, Finality, FinalityRule};
+use landfall_chain::{Chain, Finality, FinalityRule, NativeSource};
 use serde::{Deserialize, Deserializer};
 use url::Url;
 
@@ -39,6 +39,8 @@ pub struct ChainConfig {
     /// `None` leaves it to the network's block time.
     pub poll_ms: Option<u64>,
     pub failed_grace_secs: u64,
+    /// `None` leaves it to the network's facts.
+    pub native: Option<NativeSource>,
     /// Added to the built-in ones.
     pub assets: Vec<AssetConfig>,
 }
@@ -202,7 +204,7 @@ impl ChainSection {
         let rpc = self.rpc.iter().enumerate().map(|(index, text)| rpc_url(&format!("{at}.rpc[{index}]"), text));
         let rpc = rpc.collect::<Result<_, _>>()?;
         only_known(&format!("{at}.proof"), self.proof.as_deref(), "receipts")?;
-        only_known(&format!("{at}.native"), self.native.as_deref(), "top_level")?;
+        let native = native(&format!("{at}.native"), self.native.as_deref())?;
         let poll_ms = self.poll_ms.unwrap_or(POLL_MS_MIN);
         if !(POLL_MS_MIN..=POLL_MS_MAX).contains(&poll_ms) {
             return Err(key(&format!("{at}.poll_ms"), "expected 20 to 60000"));
@@ -213,6 +215,7 @@ impl ChainSection {
             finality: finality(at, self.finality, self.confirmations)?,
             poll_ms: self.poll_ms,
             failed_grace_secs: self.failed_grace_secs.unwrap_or(FAILED_GRACE_SECS_DEFAULT),
+            native,
             assets: self.assets,
         })
     }
@@ -241,6 +244,16 @@ fn rpc_url(at: &str, text: &str) -> Result<Url, ConfigError> {
     match url.scheme() {
         "http" | "https" if url.has_host() => Ok(url),
         other => Err(key(at, format!("scheme {other:?}; expected http or https"))),
+    }
+}
+
+/// Where value that moves inside of transactions is seen, when an operator knows better than the network's facts.
+fn native(at: &str, value: Option<&str>) -> Result<Option<NativeSource>, ConfigError> {
+    match value {
+        None => Ok(None),
+        Some("top_level") => Ok(Some(NativeSource::TopLevel)),
+        Some("trace") => Ok(Some(NativeSource::Trace)),
+        Some(value) => Err(key(at, format!("{value:?} is none of \"top_level\" and \"trace\""))),
     }
 }
 

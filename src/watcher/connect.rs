@@ -4,9 +4,12 @@
 //! What a source left out or tore apart shows in the parent links; the cursor then stays where the links hold.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
-use landfall_chain::{Asset, AssetTransfer, Block, BlockRef, BlockSource, Network, Read, Tip};
+use landfall_chain::{
+    Asset, AssetTransfer, Block, BlockRef, BlockSource, Lane, Network, Read, Signers, SourceError, Tip, TxLife, TxRef,
+};
 use tracing::info;
 
 use crate::deposit::{Deposit, DepositStatus, Leg, LegHash};
@@ -15,7 +18,7 @@ use crate::store::cursors::{self, Cursor};
 use crate::store::{Db, StoreError, Tx, deposits, events};
 use crate::time::Timestamp;
 use crate::watcher::watch_list::WatchList;
-use crate::watcher::{TickError, Ticked, Watcher};
+use crate::watcher::{TickError, Ticked, Watcher, movements};
 
 /// How many blocks one read asks for at most, and one transaction records. After a read that failed it is half as many,
 /// after each that did not, one more: what is too much for a node at once is asked for in parts.
@@ -74,7 +77,7 @@ impl<S: BlockSource> Watcher<S> {
 struct Books<'w> {
     db: &'w Db,
     network: &'w Network,
-    watch_list: &'w mut WatchList,
+    watch_list: &'w WatchList,
 }
 
 impl Books<'_> {
@@ -99,10 +102,12 @@ impl Books<'_> {
         }
         let (mut last, mut pending) = (*at, 0);
         for block in blocks {
-            cursors::connect(&mut tx, chain, block).await?;
+            cursors::connect(&mut tx, chain, block, !network.native.is_traced(block.header.block.number)).await?;
             for leg in block.transfers.iter().filter_map(|transfer| WatchedLeg::of(transfer, network, watch_list)) {
-                pending += u64::from(leg.record(&mut tx, block, now).await?);
+                prove_signer(&block.signers, &leg.transfer.tx)?;
+                pending += u64::from(leg.record(&mut tx, block, Lane::Roots, now).await?);
             }
+            movements::record(&mut tx, network, watch_list, block, Lane::Roots).await?;
             last = block.header.block;
         }
         Cursor::shift(&mut tx, chain, at, &last).await?;
@@ -140,17 +145,17 @@ fn linked<'b>(at: &BlockRef, blocks: &'b [Block]) -> &'b [Block] {
 }
 
 /// A leg to a watched address, about to be recorded.
-struct WatchedLeg<'a> {
+pub(super) struct WatchedLeg<'a> {
     network: &'a Network,
-    transfer: &'a AssetTransfer,
+    pub(super) transfer: &'a AssetTransfer,
     asset: &'a Asset,
-    account: &'a str,
-    source_account: Option<&'a str>,
+    account: Arc<str>,
+    source_account: Option<Arc<str>>,
 }
 
 impl<'a> WatchedLeg<'a> {
     /// The transfer, when it moves a listed asset to a watched address.
-    fn of(transfer: &'a AssetTransfer, network: &'a Network, watch_list: &'a WatchList) -> Option<Self> {
+    pub(super) fn of(transfer: &'a AssetTransfer, network: &'a Network, watch_list: &WatchList) -> Option<Self> {
         Some(WatchedLeg {
             network,
             transfer,
@@ -160,8 +165,14 @@ impl<'a> WatchedLeg<'a> {
         })
     }
 
-    /// Records the leg as seen in `block`; whether the deposit became PENDING by it.
-    async fn record(&self, tx: &mut Tx, block: &Block, now: Timestamp) -> Result<bool, TickError> {
+    /// Records the leg as seen in `block` by this lane; whether the deposit became PENDING by it.
+    pub(super) async fn record(
+        &self,
+        tx: &mut Tx,
+        block: &Block,
+        lane: Lane,
+        now: Timestamp,
+    ) -> Result<bool, TickError> {
         let leg_hash = leg_of(&self.network.chain_ref, self.transfer).hash();
         let known = deposits::by_leg(tx, &leg_hash).await?;
         let seen_in = block.header.block;
@@ -180,7 +191,7 @@ impl<'a> WatchedLeg<'a> {
                 DepositStatus::Pending | DepositStatus::Confirmed => (deposit, false),
             },
         };
-        deposits::include(tx, &deposit, &seen_in).await?;
+        deposits::include(tx, &deposit, &seen_in, lane).await?;
         if became_pending {
             announce(tx, &deposit, now).await?;
             info!(chain = %deposit.chain, tx = %deposit.tx.id, block = seen_in.number, "deposit {} pending", deposit.id);
@@ -193,8 +204,8 @@ impl<'a> WatchedLeg<'a> {
         Deposit {
             id: leg_hash.deposit_id(),
             leg_hash,
-            account_id: (*account).to_owned(),
-            source_account_id: source_account.map(str::to_owned),
+            account_id: account.as_ref().to_owned(),
+            source_account_id: source_account.as_deref().map(str::to_owned),
             chain: network.chain,
             tx: transfer.tx,
             asset: transfer.asset,
@@ -208,6 +219,14 @@ impl<'a> WatchedLeg<'a> {
             created_at: Timestamp::from_secs(block.header.time_secs),
             confirmed_at: None,
         }
+    }
+}
+
+/// That a transaction which pays us, or whom we watch, was signed by whom it names: nothing else of a block proves it.
+pub(super) fn prove_signer(signers: &Signers, tx: &TxRef) -> Result<(), SourceError> {
+    match tx.life {
+        TxLife::Nonce { .. } => signers.prove(tx),
+        TxLife::Block => Ok(()),
     }
 }
 

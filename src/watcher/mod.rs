@@ -9,14 +9,19 @@
 
 mod connect;
 mod error;
+mod evidence;
+pub mod explain;
 mod fork;
+mod movements;
 mod report;
 mod settle;
+mod trace_lane;
 mod watch_list;
+mod witness;
 
 use std::time::Duration;
 
-use landfall_chain::{BlockRef, BlockSource, Chain, Endpoints, Network, Tip};
+use landfall_chain::{BlockRef, BlockSource, Chain, Endpoints, NativeSource, Network, Tip};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -25,6 +30,7 @@ use crate::store::{Db, StoreError, accounts};
 use crate::time::{Clock, Pulse, Timestamp};
 
 pub use error::TickError;
+pub use trace_lane::{TraceLane, Traced, not_traced};
 use watch_list::WatchList;
 
 /// How a chain is followed, beyond what its network fixes.
@@ -80,6 +86,19 @@ impl<S: BlockSource> Watcher<S> {
     pub fn new(source: S, endpoints: Endpoints, db: Db, network: Network, settings: Settings) -> Self {
         let watch_list = WatchList::new(network.chain);
         Watcher { source, endpoints, db, network, settings, watch_list, read_width: connect::READ_BLOCKS_MAX }
+    }
+
+    /// The worker beside this one that reads traces; `None` where the network needs none.
+    pub fn trace_lane(&self) -> Option<TraceLane<S>>
+    where
+        S: Clone,
+    {
+        let is_traced = self.network.native.source == NativeSource::Trace;
+        let Watcher { source, db, network, settings, watch_list, .. } = self;
+        let lane = || {
+            TraceLane::new(source.clone(), db.clone(), network.clone(), *settings, watch_list.clone())
+        };
+        is_traced.then(lane)
     }
 
     /// One bounded step: tip, fork point, connect, settle.

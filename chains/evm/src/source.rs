@@ -6,7 +6,8 @@
 use std::ops::RangeInclusive;
 
 use landfall_chain::{
-    Block, BlockRef, BlockSource, Endpoints, Family, Fate, Finality, Header, Network, Read, SourceError, Tip, TxRef,
+    Address, AddressSource, Block, BlockRef, BlockSource, Endpoints, Family, Fate, Finality, Header, Network, Read,
+    SourceError, Tip, TxRef, U256,
 };
 use url::Url;
 
@@ -89,5 +90,11 @@ impl BlockSource for EvmSource {
         let endpoint = self.pool.pick().await?;
         let fate = read_fate(endpoint, tx, at).await;
         self.pool.settle(endpoint, fate, |_| None)
+    }
+}
+
+impl AddressSource for EvmSource {
+    async fn balances(&self, _: &[Address], _: &BlockRef) -> Result<Vec<U256>, SourceError> {
+        Err(SourceError::transient("this version proves no balances"))
     }
 }
