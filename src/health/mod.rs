@@ -84,7 +84,10 @@ impl Status {
                 .map(|chain| {
                     let traces = traces.iter().find(|traces| traces.chain == chain.chain);
                     let report = ChainReport::of(chain, now);
-                    traces.map_or(report.clone(), |traces| report.traced(traces, now))
+                    match traces {
+                        Some(traces) => report.traced(traces, now),
+                        None => report,
+                    }
                 })
                 .collect(),
             events: EventsReport { pending, oldest_secs: oldest_at.map(|at| now.since(at).as_secs()) },
