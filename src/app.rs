@@ -260,7 +260,9 @@ pub fn network(chain: Chain, config: &ChainConfig) -> Result<Network, StartError
     match (config.native, network.native.source) {
         (None, _) => {}
         (Some(NativeSource::Trace), NativeSource::LogTransfer) => {
-            return Err(fault("native = \"trace\": this chain logs every movement itself; leave the key out".to_owned()));
+            return Err(fault(
+                "native = \"trace\": this chain logs every movement itself; leave the key out".to_owned(),
+            ));
         }
         (Some(native), _) => network.native.source = native,
     }

@@ -57,11 +57,7 @@ statements! {
 
 /// Canonical blocks that have still to be traced: at most `limit` of the oldest and as many of the newest, ascending.
 /// From both ends: what a node has forgotten must not keep it from what it still has.
-pub async fn untraced(
-    connection: &mut impl Connection,
-    chain: Chain,
-    limit: u32,
-) -> Result<Vec<BlockRef>, StoreError> {
+pub async fn untraced(connection: &mut impl Connection, chain: Chain, limit: u32) -> Result<Vec<BlockRef>, StoreError> {
     let mut rows = fetch_all!(connection, (i64, Vec<u8>), OLDEST, chain.name(), i64::from(limit))?;
     rows.extend(fetch_all!(connection, (i64, Vec<u8>), NEWEST, chain.name(), i64::from(limit))?);
     rows.sort_unstable();

@@ -4,8 +4,8 @@
 //! record or what stands against it, with a code of the closed list ([`Verdict`]). It changes nothing.
 
 use landfall_chain::{
-    AssetTransfer, Block, BlockRef, BlockSource, Chain, Fate, Lane, Legs, Network, Read, ReadProof, SourceError, TxId, TxLife, TxRef,
-    Verdict,
+    AssetTransfer, Block, BlockRef, BlockSource, Chain, Fate, Lane, Legs, Network, Read, ReadProof, SourceError, TxId,
+    TxLife, TxRef, Verdict,
 };
 
 use crate::deposit::{Deposit, DepositStatus};
@@ -57,7 +57,9 @@ pub enum ExplainError {
     Source(#[from] SourceError),
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("{chain}: block {block}, in which the transaction is said to be, is not shown; the chain may be moving, ask again")]
+    #[error(
+        "{chain}: block {block}, in which the transaction is said to be, is not shown; the chain may be moving, ask again"
+    )]
     Moving { chain: Chain, block: BlockRef },
 }
 
@@ -215,7 +217,11 @@ impl Explainer<'_> {
     }
 
     /// Adds what is on record and was not shown.
-    async fn finish(mut self, place: Option<BlockRef>, reading: &TraceReading) -> Result<Vec<ExplainedLeg>, StoreError> {
+    async fn finish(
+        mut self,
+        place: Option<BlockRef>,
+        reading: &TraceReading,
+    ) -> Result<Vec<ExplainedLeg>, StoreError> {
         for Recorded { deposit, seen_in, is_shown } in self.recorded {
             if is_shown {
                 continue;

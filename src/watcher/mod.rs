@@ -95,9 +95,7 @@ impl<S: BlockSource> Watcher<S> {
     {
         let is_traced = self.network.native.source == NativeSource::Trace;
         let Watcher { source, db, network, settings, watch_list, .. } = self;
-        let lane = || {
-            TraceLane::new(source.clone(), db.clone(), network.clone(), *settings, watch_list.clone())
-        };
+        let lane = || TraceLane::new(source.clone(), db.clone(), network.clone(), *settings, watch_list.clone());
         is_traced.then(lane)
     }
 

@@ -38,7 +38,8 @@ impl<S: BlockSource> Watcher<S> {
         let mut reader = self.db.read().await?;
         let Some(finalized) = Cursor::load(&mut reader, self.chain()).await?.finalized else { return Ok(()) };
         let settleable = deposits::settleable(&mut reader, self.chain(), finalized.number, TICK_DEPOSITS_MAX).await?;
-        let missing = deposits::missing(&mut reader, self.chain(), Lane::Roots, finalized.number, TICK_MISSING_MAX).await?;
+        let missing =
+            deposits::missing(&mut reader, self.chain(), Lane::Roots, finalized.number, TICK_MISSING_MAX).await?;
         drop(reader);
 
         let list_is_cut = u32::try_from(settleable.len()) == Ok(TICK_DEPOSITS_MAX);

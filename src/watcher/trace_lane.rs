@@ -9,9 +9,7 @@
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
-use landfall_chain::{
-    AddressSource, Block, BlockRef, BlockSource, Chain, Lane, Legs, Network, Read, ReadProof, Retry,
-};
+use landfall_chain::{AddressSource, Block, BlockRef, BlockSource, Chain, Lane, Legs, Network, Read, ReadProof, Retry};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
@@ -148,9 +146,8 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         let untraced = traces::untraced(&mut self.db.read().await?, self.chain(), TICK_BLOCKS_MAX).await?;
         let list_is_cut = u32::try_from(untraced.len()).is_ok_and(|count| count >= TICK_BLOCKS_MAX);
         let read = Read { lane: Lane::Traces, proof: ReadProof::Listed, legs: Legs::Creditable };
-        let mut reads = stream::iter(untraced)
-            .map(async |wanted| self.read_again(&wanted, read).await)
-            .buffered(READS_AHEAD_MAX);
+        let mut reads =
+            stream::iter(untraced).map(async |wanted| self.read_again(&wanted, read).await).buffered(READS_AHEAD_MAX);
         let mut unread = Ok(());
         while let Some(block) = reads.next().await {
             let recorded = match block {

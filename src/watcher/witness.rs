@@ -232,7 +232,9 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             Some(ours) if ours == block.hash => {}
             // Stale words of an index.
             Some(_) => return Ok(nowhere()),
-            None => return Ok(Outcome::Waits(Some(format!("it is in block {block}, which is not on record (any more)")))),
+            None => {
+                return Ok(Outcome::Waits(Some(format!("it is in block {block}, which is not on record (any more)"))));
+            }
         }
         let roots = self.read_again(&block, Read::FULL).await?;
         if !roots.txs.contains(&deposit.tx.id) {
@@ -335,6 +337,9 @@ mod tests {
 
     #[test]
     fn pauses_between_tries_grow_up_to_ten_minutes() {
-        assert_eq!([0, 1, 2, 5, 6, 7, u32::MAX].map(|tries| pause_after(tries).as_secs()), [10, 20, 40, 320, 600, 600, 600]);
+        assert_eq!(
+            [0, 1, 2, 5, 6, 7, u32::MAX].map(|tries| pause_after(tries).as_secs()),
+            [10, 20, 40, 320, 600, 600, 600]
+        );
     }
 }

@@ -111,8 +111,10 @@ async fn assert_balances(world: &World) {
     let credits = "SELECT deposits.recipient, deposits.asset, deposits.amount, blocks.number FROM deposits \
                    JOIN inclusions ON inclusions.deposit_id = deposits.id \
                    JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash WHERE blocks.canonical";
-    let credits: Vec<(Vec<u8>, Vec<u8>, Vec<u8>, i64)> = rows(world.db(), credits).await;
-    let watched: Vec<(Vec<u8>, i64)> = rows(world.db(), "SELECT address, from_number FROM watched_addresses").await;
+    type Credit = (Vec<u8>, Vec<u8>, Vec<u8>, i64);
+    let credits: Vec<Credit> = rows(world.db(), credits).await;
+    let watched: Vec<(Vec<u8>, i64)> =
+        rows(world.db(), "SELECT address, from_number FROM watched_addresses WHERE chain = 'ETHEREUM_TESTNET'").await;
     for (bytes, from) in watched {
         let (address, from) = (Address::from_bytes(&bytes).unwrap(), u64::try_from(from).unwrap());
         for asset in world.network.assets.iter().map(|asset| asset.id) {
@@ -123,7 +125,11 @@ async fn assert_balances(world: &World) {
             let spent = movements::spent(&mut reader, CHAIN, &address, &asset, &(from..=at.number)).await.unwrap();
             let before = world.chain.balance(&address, &asset, from.saturating_sub(1));
             let after = world.chain.balance(&address, &asset, at.number);
-            assert_eq!(before + paid_in, after + spent.debits + spent.fees, "{asset} of {address} from block {from} on");
+            assert_eq!(
+                before + paid_in,
+                after + spent.debits + spent.fees,
+                "{asset} of {address} from block {from} on"
+            );
         }
     }
 }

@@ -90,7 +90,8 @@ async fn outcome(engine: Engine, work: Work, crash_at: Option<u32>) -> (BTreeSet
 
 /// What a contract pays, and ALICE pays something back.
 fn inner(nonce: u64, amount: u64) -> SimTx {
-    let [to, back] = [(PAYER, ALICE, amount), (ALICE, PAYER, 1)].map(|(a, b, n)| SimLeg::inner(address(a), address(b), n));
+    let [to, back] =
+        [(PAYER, ALICE, amount), (ALICE, PAYER, 1)].map(|(a, b, n)| SimLeg::inner(address(a), address(b), n));
     SimTx::new(address(PAYER), nonce, vec![to, back])
 }
 

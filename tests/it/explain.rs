@@ -56,7 +56,8 @@ async fn every_leg_of_a_transaction_has_its_verdict() {
     };
     registry::add_accounts(world.db(), &[elsewhere], world.now()).await.unwrap();
     let token = SimLeg { asset: TOKEN, ..leg(ALICE, 2) };
-    let mut tx = pay(vec![leg(ALICE, 1), token, leg(BOB, 3), leg(CAROL, 4), leg(DAVE, 5), inner(ALICE, 6), inner(BOB, 7)]);
+    let mut tx =
+        pay(vec![leg(ALICE, 1), token, leg(BOB, 3), leg(CAROL, 4), leg(DAVE, 5), inner(ALICE, 6), inner(BOB, 7)]);
     tx.rejected = vec![
         (SimLeg { asset: unlisted_token(), ..leg(ALICE, 8) }, Verdict::FakeToken),
         (inner(ALICE, 9), Verdict::RevertedFrame),

@@ -69,7 +69,11 @@ async fn value_that_moves_inside_is_pending_by_its_trace_and_confirmed_with_the_
         assert_eq!((traced.traced, traced.pending), (1, 1));
         world.chain.mine_empty(FINALITY_DEPTH);
         world.tick().await;
-        assert_eq!((world.status_of(5).await, world.status_of(6).await), (Pending, Confirmed), "the token waits for nothing");
+        assert_eq!(
+            (world.status_of(5).await, world.status_of(6).await),
+            (Pending, Confirmed),
+            "the token waits for nothing"
+        );
         assert_eq!(world.trace().await.confirmed, 1);
         assert_eq!(world.status_of(5).await, Confirmed);
         world.close().await;
@@ -139,14 +143,23 @@ async fn a_block_is_complete_for_native_only_when_its_trace_is_in_and_status_say
     let status = Status::read(world.db(), world.now()).await.unwrap();
     let complaints = status.complaints(&[CHAIN].into(), Duration::from_secs(60));
     assert_eq!(complaints.len(), 1, "{complaints:?}");
-    assert!(complaints[0].starts_with("ETHEREUM_TESTNET: its traces are 61 s behind (the sim was told"), "{complaints:?}");
+    assert!(
+        complaints[0].starts_with("ETHEREUM_TESTNET: its traces are 61 s behind (the sim was told"),
+        "{complaints:?}"
+    );
 
     world.catch_up().await;
     world.say("").await;
     let told = report(&world).await;
     assert_eq!((told.traced, told.traces_lag_secs, told.traces_reason.as_str()), (Some(4), Some(0), ""));
     assert_eq!(world.status_of(5).await, Pending);
-    assert!(Status::read(world.db(), world.now()).await.unwrap().complaints(&[CHAIN].into(), Duration::from_secs(60)).is_empty());
+    assert!(
+        Status::read(world.db(), world.now())
+            .await
+            .unwrap()
+            .complaints(&[CHAIN].into(), Duration::from_secs(60))
+            .is_empty()
+    );
     landfall::watcher::not_traced(world.db(), CHAIN).await.unwrap();
     assert_eq!(report(&world).await.traced, None, "and nothing is said of a network that is not traced");
     world.close().await;
@@ -161,7 +174,10 @@ async fn without_a_second_witness_a_deposit_stays_pending_with_a_reason_and_is_t
     world.catch_up().await;
     world.say("").await;
     let told = report(&world).await;
-    assert!(told.traces_alarm.starts_with("deposits without a second witness, PENDING: 1; the state of block"), "{told:?}");
+    assert!(
+        told.traces_alarm.starts_with("deposits without a second witness, PENDING: 1; the state of block"),
+        "{told:?}"
+    );
     let mut tried_after = Vec::new();
     let mut waited = 0;
     while tried_after.len() < 4 {
@@ -274,7 +290,8 @@ async fn a_payer_that_is_watched_too_makes_the_balances_agree_with_its_fees() {
     let mut reader = world.db().read().await.unwrap();
     let spent = movements::spent(&mut reader, CHAIN, &address(ALICE), &AssetId::Native, &(0..=at)).await.unwrap();
     assert_eq!((spent.debits, spent.fees), (U256::from(7), U256::from(21)));
-    let none = movements::spent(&mut reader, CHAIN, &address(ALICE), &AssetId::Native, &(at + 1..=u64::MAX)).await.unwrap();
+    let none =
+        movements::spent(&mut reader, CHAIN, &address(ALICE), &AssetId::Native, &(at + 1..=u64::MAX)).await.unwrap();
     assert_eq!((none.debits, none.fees), (U256::ZERO, U256::ZERO));
     drop(reader);
     world.close().await;

@@ -15,9 +15,7 @@ use landfall::store::deposits::{self, DepositFilter};
 use landfall::store::{Db, StoreError};
 use landfall::time::{Clock, Timestamp};
 use landfall::watcher::{Settings, Start, TickError, Ticked, TraceLane, Traced, Watcher};
-use landfall_chain::{
-    Address, Asset, AssetId, Chain, Endpoints, FinalityRule, Native, NativeSource, Network,
-};
+use landfall_chain::{Address, Asset, AssetId, Chain, Endpoints, FinalityRule, Native, NativeSource, Network};
 use landfall_sim::SimChain;
 
 use crate::books;

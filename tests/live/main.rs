@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 
 mod contracts;
+mod explain;
 mod first_deposit;
 mod kills;
 mod op_stack;

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use landfall_chain::{
-    Address, AssetId, AssetTransfer, Block, BlockHash, BlockRef, Fee, Header, Lane, Proof, Rejected, Signers, TxId, TxLife,
-    TxRef, U256, Verdict, number_equal_legs,
+    Address, AssetId, AssetTransfer, Block, BlockHash, BlockRef, Fee, Header, Lane, Proof, Rejected, Signers, TxId,
+    TxLife, TxRef, U256, Verdict, number_equal_legs,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -275,7 +275,8 @@ impl SimBlock {
         transfers.extend(of_lane(Lane::Traces));
         number_equal_legs(&mut transfers);
         let traced = transfers.split_off(behind);
-        let rejected = self.txs.iter().flat_map(|tx| tx.rejected.iter().map(move |(leg, verdict)| (tx.tx, leg, *verdict)));
+        let rejected =
+            self.txs.iter().flat_map(|tx| tx.rejected.iter().map(move |(leg, verdict)| (tx.tx, leg, *verdict)));
         let rejected = rejected.filter(|(_, leg, _)| leg.lane == lane);
         Block {
             header: self.header,

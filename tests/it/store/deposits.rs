@@ -203,7 +203,8 @@ async fn what_is_missing_longest_is_looked_for_first_and_what_was_never_looked_f
     assert_eq!(missing(&store, 1, 9).await, [never.id], "the others were looked for at 1");
     assert_eq!(missing(&store, 2, 9).await, [never.id, old.id, young.id]);
     let mut reader = store.db.read().await.unwrap();
-    let since: Vec<_> = deposits::missing(&mut reader, CHAIN, Lane::Roots, 2, 9).await.unwrap().iter().map(|m| m.since).collect();
+    let since: Vec<_> =
+        deposits::missing(&mut reader, CHAIN, Lane::Roots, 2, 9).await.unwrap().iter().map(|m| m.since).collect();
     assert_eq!(since, [None, Some(Timestamp(5)), Some(NOW)], "the earlier time stays");
 
     include(&store, &old, &block(1, 1)).await;

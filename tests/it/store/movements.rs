@@ -57,7 +57,11 @@ async fn what_is_recorded_twice_counts_once_and_only_in_canonical_blocks(store: 
     assert_eq!(spent(&store, AssetId::Native, 0, 9).await, small(11, 7));
     let fork_point = block(1, 1).header.block;
     write(&store, async |tx| cursors::disconnect(tx, CHAIN, &fork_point).await.unwrap()).await;
-    assert_eq!(spent(&store, AssetId::Native, 0, 9).await, small(0, 0), "of a block that was taken back nothing counts");
+    assert_eq!(
+        spent(&store, AssetId::Native, 0, 9).await,
+        small(0, 0),
+        "of a block that was taken back nothing counts"
+    );
     connect(&store, &[block(2, 1)]).await;
     debit(&store, 2, 1, AssetId::Native, U256::from(5)).await;
     assert_eq!(spent(&store, AssetId::Native, 0, 9).await, small(11, 7), "connected again, and read again");
