@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use landfall::deposit::DepositStatus;
+use landfall::store::accounts;
 use landfall_chain::{Address, Lane};
 use landfall_sim::{Fault, SimLeg, SimTx};
 use rand::rngs::StdRng;
@@ -15,7 +16,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::books::{assert_settled, events};
 use crate::postgres::{Engine, TestStore};
-use crate::world::{FAILED_GRACE, FINALITY_DEPTH, TOKEN, World, address};
+use crate::world::{CHAIN, FAILED_GRACE, FINALITY_DEPTH, TOKEN, World, address};
 
 const REORG_DEPTH_MAX: u64 = 8;
 const STEPS: u32 = 60;
@@ -120,11 +121,11 @@ async fn history(engine: Engine, seed: u64, tally: &mut Tally) {
 
 impl History {
     async fn add(&mut self, world: &World, who: u8) {
-        let mut reader = world.db().read().await.unwrap();
-        let cursor = landfall::store::cursors::Cursor::load(&mut reader, crate::world::CHAIN).await.unwrap();
-        drop(reader);
-        self.watched_from.insert(address(who), cursor.at.map_or(0, |at| at.number + 1));
         world.watch(&format!("account-{who:x}"), address(who)).await;
+        // What was promised, and not where the cursor stood before: a commit of a crashed tick may arrive in between.
+        let mut reader = world.db().read().await.unwrap();
+        let from = accounts::watched_from(&mut reader, CHAIN, &address(who)).await.unwrap();
+        self.watched_from.insert(address(who), from.unwrap());
     }
 
     async fn step(&mut self, world: &mut World, tally: &mut Tally) {
