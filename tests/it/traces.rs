@@ -95,6 +95,24 @@ async fn equal_legs_inside_count_on_behind_those_of_the_roots_whichever_lane_cam
 }
 
 #[tokio::test]
+async fn a_leg_inside_that_is_confirmed_first_stands_in_nobody_elses_way() {
+    let mut world = world().await;
+    let legs =
+        vec![SimLeg::native(address(PAYER), address(ALICE), 5), SimLeg::inner(address(PAYER), address(ALICE), 7)];
+    world.chain.mine(vec![SimTx::new(address(PAYER), 0, legs)]);
+    world.catch_up().await;
+    world.chain.mine_empty(FINALITY_DEPTH);
+    // tip, the new blocks, then the evidence, which cannot be had: the block is final all the same.
+    world.chain.script([Fault::Late(Duration::ZERO), Fault::Late(Duration::ZERO), Fault::Fail]);
+    assert!(world.try_tick().await.unwrap_err().may_pass());
+    world.trace().await;
+    assert_eq!((world.status_of(5).await, world.status_of(7).await), (Pending, Confirmed));
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Confirmed, "12 were paid in all, and each lane knows its own");
+    world.close().await;
+}
+
+#[tokio::test]
 async fn slow_and_failing_traces_delay_no_token_by_one_tick() {
     let mut world = world().await;
     world.chain.mine_empty(1);
