@@ -23,7 +23,7 @@ use crate::delivery::Delivery;
 use crate::health::Started;
 use crate::store::{Db, OpenError, StoreUrl};
 use crate::time::{Clock, Pulse};
-use crate::watcher::{Settings, Watcher};
+use crate::watcher::{Settings, Watcher, not_traced};
 use crate::{api, health, random};
 
 /// How long workers get to finish what they are at.
@@ -88,12 +88,8 @@ impl App {
     pub async fn start(config: &Config, migrate: Migrate, clock: Clock) -> Result<Self, StartError> {
         let mut sources = Vec::new();
         for (chain, settings) in &config.chains {
-            let network = network(*chain, settings)?;
-            sources.push((
-                EvmSource::new(network.clone(), &settings.rpc).map_err(|error| StartError::Source(error.into()))?,
-                network,
-                settings,
-            ));
+            let (source, network) = source(*chain, settings)?;
+            sources.push((Arc::new(source), network, settings));
         }
         let started = Arc::new(OnceLock::new());
         let (mut workers, stop) = (Workers::default(), CancellationToken::new());
@@ -114,6 +110,15 @@ impl App {
             let pulse = Pulse::new(chain, clock.now());
             let endpoints = source.endpoints();
             let watcher = Watcher::new(source, endpoints, db.clone(), network.clone(), settings(&network, config));
+            match watcher.trace_lane() {
+                Some(lane) => {
+                    let pulse = Pulse::new(format!("{chain} traces"), clock.now());
+                    let work = lane.run(clock.clone(), random::number, pulse.clone(), stop.clone());
+                    workers.spawn(pulse.name(), work);
+                    pulses.push(pulse);
+                }
+                None => not_traced(&db, chain).await.map_err(OpenError::Store)?,
+            }
             workers.spawn(chain.name(), watcher.run(clock.clone(), random::number, pulse.clone(), stop.clone()));
             pulses.push(pulse);
         }
@@ -224,11 +229,20 @@ pub async fn open_once(url: &StoreUrl, migrate: Migrate) -> Result<Db, OpenError
 pub async fn watcher(config: &Config, chain: Chain, db: Db) -> Result<Watcher<EvmSource>, StartError> {
     let not_there = || StartError::Chain { chain, what: format!("not configured; add a section [chains.{chain}]") };
     let settings_of = config.chains.get(&chain).ok_or_else(not_there)?;
-    let network = network(chain, settings_of)?;
-    let source = EvmSource::new(network.clone(), &settings_of.rpc).map_err(|error| StartError::Source(error.into()))?;
+    let (source, network) = source(chain, settings_of)?;
     check(&source, chain).await?;
     let (endpoints, settings) = (source.endpoints(), settings(&network, settings_of));
     Ok(Watcher::new(source, endpoints, db, network, settings))
+}
+
+/// A chain to read and its facts. Touches no network.
+///
+/// # Errors
+/// See [`network`]; a URL that cannot be used.
+pub fn source(chain: Chain, config: &ChainConfig) -> Result<(EvmSource, Network), StartError> {
+    let network = network(chain, config)?;
+    let source = EvmSource::new(network.clone(), &config.rpc).map_err(|error| StartError::Source(error.into()))?;
+    Ok((source, network))
 }
 
 /// A network's facts with what the configuration adds to them.

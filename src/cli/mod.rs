@@ -5,6 +5,7 @@
 
 mod account;
 mod deposit;
+mod explain;
 mod key;
 mod past;
 mod run;
@@ -54,7 +55,7 @@ enum Verb {
     /// The receivers of events.
     #[command(subcommand)]
     Webhook(webhook::Webhook),
-    /// The deposits that were found.
+    /// The deposits that were found, and why what was not found is none.
     #[command(subcommand)]
     Deposit(deposit::Deposit),
     /// Read past final blocks again for deposits from before an address or asset was there; beside `run`, or without.
@@ -93,7 +94,7 @@ impl Cli {
             Verb::Account(account) => account.run(&config).await?,
             Verb::Key(key) => key.run(&config).await?,
             Verb::Webhook(webhook) => webhook.run(&open(&config).await?).await?,
-            Verb::Deposit(deposit) => deposit.run(&existing(&config).await?).await?,
+            Verb::Deposit(deposit) => return deposit.run(&config).await,
             Verb::Backfill(backfill) => return backfill.run(&config).await,
             Verb::Rescan(rescan) => return rescan.run(&config).await,
             Verb::Openapi => print!("{}", crate::api::openapi_json()),

@@ -41,6 +41,7 @@ impl Show {
             for endpoint in &chain.endpoints {
                 println!("  {} {} {}", endpoint.id, endpoint.state, endpoint.reason);
             }
+            traces(chain).iter().for_each(|line| println!("  {line}"));
             if !chain.reason.is_empty() {
                 println!("  {}", chain.reason);
             }
@@ -73,6 +74,13 @@ fn line(chain: &ChainReport) -> String {
     let ChainReport { chain, state, latest, finalized, cursor, proof, .. } = chain;
     let (latest, finalized, cursor) = (number(*latest), number(*finalized), number(*cursor));
     format!("{chain:<18} {state:<12} {latest:>12} {finalized:>12} {cursor:>12} {lag:>6}  {proof}")
+}
+
+/// Of a chain that is traced: how far, why not farther, and what waits for a second witness.
+fn traces(chain: &ChainReport) -> Vec<String> {
+    let traced = chain.traced.map(|through| format!("native currency complete up to block {through}"));
+    let said = [&chain.traces_reason, &chain.traces_alarm].into_iter().filter(|text| !text.is_empty());
+    traced.into_iter().chain(said.map(|text| format!("traces: {text}"))).collect()
 }
 
 /// `90`, `90s`, `5m`, `2h`.

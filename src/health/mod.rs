@@ -11,6 +11,7 @@ use landfall_chain::Chain;
 use serde::Serialize;
 
 use crate::store::status::{self, ChainStatus, EndpointRow, QueueStatus};
+use crate::store::traces::{self, TraceStatus};
 use crate::store::{Db, StoreError};
 use crate::time::Timestamp;
 
@@ -40,6 +41,16 @@ pub struct ChainReport {
     pub lag_secs: Option<u64>,
     pub proof: String,
     pub endpoints: Vec<EndpointReport>,
+    /// Up to which block the native currency is complete; null where a network is not traced.
+    pub traced: Option<u64>,
+    /// How long ago every connected block was traced; null when that never was, or nothing is traced.
+    pub traces_lag_secs: Option<u64>,
+    /// Why traces do not get on; empty when all is well.
+    pub traces_reason: String,
+    /// What waits for a second witness, and why; empty when nothing does.
+    pub traces_alarm: String,
+    #[serde(skip)]
+    is_traced: bool,
     #[serde(skip)]
     silent_secs: u64,
 }
@@ -65,9 +76,20 @@ impl Status {
     pub async fn read(db: &Db, now: Timestamp) -> Result<Self, StoreError> {
         let mut reader = db.read().await?;
         let chains = status::chains(&mut reader).await?;
+        let traces = traces::statuses(&mut reader).await?;
         let QueueStatus { pending, oldest_at } = status::queue(&mut reader).await?;
         Ok(Status {
-            chains: chains.into_iter().map(|chain| ChainReport::of(chain, now)).collect(),
+            chains: chains
+                .into_iter()
+                .map(|chain| {
+                    let traces = traces.iter().find(|traces| traces.chain == chain.chain);
+                    let report = ChainReport::of(chain, now);
+                    match traces {
+                        Some(traces) => report.traced(traces, now),
+                        None => report,
+                    }
+                })
+                .collect(),
             events: EventsReport { pending, oldest_secs: oldest_at.map(|at| now.since(at).as_secs()) },
         })
     }
@@ -77,7 +99,10 @@ impl Status {
         let mut complaints = Vec::new();
         for chain in expected {
             match self.chains.iter().find(|report| report.chain == chain.name()) {
-                Some(report) => complaints.extend(report.complaint(lag_max).map(|what| format!("{chain}: {what}"))),
+                Some(report) => {
+                    let found = report.complaint(lag_max).into_iter().chain(report.traces_complaint(lag_max));
+                    complaints.extend(found.map(|what| format!("{chain}: {what}")));
+                }
                 None => complaints.push(format!("{chain}: never watched; is `landfall run` running?")),
             }
         }
@@ -99,7 +124,38 @@ impl ChainReport {
             lag_secs: ever_caught_up.then(|| now.since(status.caught_up_at).as_secs()),
             proof: status.proof,
             endpoints: status.endpoints.into_iter().map(EndpointReport::from).collect(),
+            traced: None,
+            traces_lag_secs: None,
+            traces_reason: String::new(),
+            traces_alarm: String::new(),
+            is_traced: false,
             silent_secs: now.since(status.heartbeat_at).as_secs(),
+        }
+    }
+
+    /// With what the lane of the traces says.
+    fn traced(self, traces: &TraceStatus, now: Timestamp) -> Self {
+        let ever_caught_up = traces.caught_up_at != Timestamp::EPOCH;
+        let count = traces.unwitnessed;
+        let alarm = format!("deposits without a second witness, PENDING: {count}; {}", traces.unwitnessed_reason);
+        ChainReport {
+            traced: traces.traced,
+            traces_lag_secs: ever_caught_up.then(|| now.since(traces.caught_up_at).as_secs()),
+            traces_reason: traces.reason.clone(),
+            traces_alarm: if count == 0 { String::new() } else { alarm },
+            is_traced: true,
+            ..self
+        }
+    }
+
+    /// A native currency that is not complete, where it should be.
+    fn traces_complaint(&self, lag_max: Duration) -> Option<String> {
+        let why = if self.traces_reason.is_empty() { String::new() } else { format!(" ({})", self.traces_reason) };
+        match self.traces_lag_secs {
+            _ if !self.is_traced => None,
+            None => Some(format!("its traces have not caught up yet{why}")),
+            Some(lag) if lag > lag_max.as_secs() => Some(format!("its traces are {lag} s behind{why}")),
+            Some(_) => None,
         }
     }
 

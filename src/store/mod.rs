@@ -12,8 +12,10 @@ pub mod deposits;
 mod error;
 pub mod events;
 pub mod keys;
+pub mod movements;
 mod sql;
 pub mod status;
+pub mod traces;
 pub mod webhooks;
 
 pub use db::{Db, MIGRATIONS, Reader, StoreUrl, Tx};
@@ -34,7 +36,9 @@ pub fn statements() -> impl Iterator<Item = Sql> {
         deposits::STATEMENTS,
         events::STATEMENTS,
         keys::STATEMENTS,
+        movements::STATEMENTS,
         status::STATEMENTS,
+        traces::STATEMENTS,
         webhooks::STATEMENTS,
     ]
     .into_iter()

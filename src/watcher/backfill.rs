@@ -87,7 +87,7 @@ impl<S: BlockSource + AddressSource> Backfill<S> {
     ///
     /// # Errors
     /// See [`BackfillError`].
-    pub async fn begin(mut watcher: Watcher<S>, job: Job) -> Result<Self, BackfillError> {
+    pub async fn begin(watcher: Watcher<S>, job: Job) -> Result<Self, BackfillError> {
         let chain = watcher.chain();
         let until = watcher.check_range(job.from, job.to).await?;
         let mut reader = watcher.db.read().await?;

@@ -6,9 +6,13 @@
 //! recorded: candidates are never credited.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
-use landfall_chain::{Address, Asset, AssetTransfer, Block, BlockRef, BlockSource, Network, Proof, Read, Tip, TxId};
+use landfall_chain::{
+    Address, Asset, AssetTransfer, Block, BlockRef, BlockSource, Lane, Network, Proof, Read, Signers, SourceError, Tip,
+    TxId, TxLife, TxRef,
+};
 use tracing::info;
 
 use crate::deposit::{Deposit, DepositStatus, Leg, LegHash};
@@ -17,7 +21,7 @@ use crate::store::cursors::{self, Cursor};
 use crate::store::{Db, StoreError, Tx, deposits, events};
 use crate::time::Timestamp;
 use crate::watcher::watch_list::WatchList;
-use crate::watcher::{TickError, Ticked, Watcher};
+use crate::watcher::{TickError, Ticked, Watcher, movements};
 
 /// How many blocks one read asks for at most, and one transaction records. After a read that failed it is half as many,
 /// after each that did not, one more: what is too much for a node at once is asked for in parts.
@@ -77,7 +81,7 @@ struct Books<'w, S> {
     source: &'w S,
     db: &'w Db,
     network: &'w Network,
-    watch_list: &'w mut WatchList,
+    watch_list: &'w WatchList,
 }
 
 impl<S: BlockSource> Books<'_, S> {
@@ -127,10 +131,12 @@ impl<S: BlockSource> Books<'_, S> {
         }
         let (mut last, mut pending) = (*at, 0);
         for block in blocks {
-            cursors::connect(&mut tx, chain, block).await?;
+            cursors::connect(&mut tx, chain, block, !network.native.is_traced(block.header.block.number)).await?;
             for leg in block.transfers.iter().filter_map(|transfer| WatchedLeg::of(transfer, network, watch_list)) {
-                pending += u64::from(leg.record(&mut tx, block, now).await?);
+                prove_signer(&block.signers, &leg.transfer.tx)?;
+                pending += u64::from(leg.record(&mut tx, block, Lane::Roots, now).await?);
             }
+            movements::record(&mut tx, network, watch_list, block, Lane::Roots).await?;
             last = block.header.block;
         }
         Cursor::shift(&mut tx, chain, at, &last).await?;
@@ -195,15 +201,15 @@ fn linked<'b>(at: &BlockRef, blocks: &'b [Block]) -> &'b [Block] {
 /// A leg to a watched address, about to be recorded.
 pub(super) struct WatchedLeg<'a> {
     network: &'a Network,
-    transfer: &'a AssetTransfer,
+    pub(super) transfer: &'a AssetTransfer,
     asset: &'a Asset,
-    account: &'a str,
-    source_account: Option<&'a str>,
+    account: Arc<str>,
+    source_account: Option<Arc<str>>,
 }
 
 impl<'a> WatchedLeg<'a> {
     /// The transfer, when it moves a listed asset to a watched address.
-    pub(super) fn of(transfer: &'a AssetTransfer, network: &'a Network, watch_list: &'a WatchList) -> Option<Self> {
+    pub(super) fn of(transfer: &'a AssetTransfer, network: &'a Network, watch_list: &WatchList) -> Option<Self> {
         Some(WatchedLeg {
             network,
             transfer,
@@ -226,8 +232,14 @@ impl<'a> WatchedLeg<'a> {
         &self.transfer.recipient
     }
 
-    /// Records the leg as seen in `block`; whether the deposit became PENDING by it.
-    pub(super) async fn record(&self, tx: &mut Tx, block: &Block, now: Timestamp) -> Result<bool, TickError> {
+    /// Records the leg as seen in `block` by this lane; whether the deposit became PENDING by it.
+    pub(super) async fn record(
+        &self,
+        tx: &mut Tx,
+        block: &Block,
+        lane: Lane,
+        now: Timestamp,
+    ) -> Result<bool, TickError> {
         let leg_hash = self.hash();
         let known = deposits::by_leg(tx, &leg_hash).await?;
         let seen_in = block.header.block;
@@ -246,7 +258,7 @@ impl<'a> WatchedLeg<'a> {
                 DepositStatus::Pending | DepositStatus::Confirmed => (deposit, false),
             },
         };
-        deposits::include(tx, &deposit, &seen_in).await?;
+        deposits::include(tx, &deposit, &seen_in, lane).await?;
         if became_pending {
             announce(tx, &deposit, now).await?;
             info!(chain = %deposit.chain, tx = %deposit.tx.id, block = seen_in.number, "deposit {} pending", deposit.id);
@@ -259,8 +271,8 @@ impl<'a> WatchedLeg<'a> {
         Deposit {
             id: leg_hash.deposit_id(),
             leg_hash,
-            account_id: (*account).to_owned(),
-            source_account_id: source_account.map(str::to_owned),
+            account_id: account.as_ref().to_owned(),
+            source_account_id: source_account.as_deref().map(str::to_owned),
             chain: network.chain,
             tx: transfer.tx,
             asset: transfer.asset,
@@ -274,6 +286,14 @@ impl<'a> WatchedLeg<'a> {
             created_at: Timestamp::from_secs(block.header.time_secs),
             confirmed_at: None,
         }
+    }
+}
+
+/// That a transaction which pays us, or whom we watch, was signed by whom it names: nothing else of a block proves it.
+pub(super) fn prove_signer(signers: &Signers, tx: &TxRef) -> Result<(), SourceError> {
+    match tx.life {
+        TxLife::Nonce { .. } => signers.prove(tx),
+        TxLife::Block => Ok(()),
     }
 }
 

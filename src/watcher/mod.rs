@@ -10,17 +10,22 @@
 mod backfill;
 mod connect;
 mod error;
+mod evidence;
+pub mod explain;
 mod final_blocks;
 mod fork;
+mod movements;
 mod pace;
 mod report;
 mod rescan;
 mod settle;
+mod trace_lane;
 mod watch_list;
+mod witness;
 
 use std::time::Duration;
 
-use landfall_chain::{BlockRef, BlockSource, Chain, Endpoints, Network, ReadProof, Tip};
+use landfall_chain::{BlockRef, BlockSource, Chain, Endpoints, NativeSource, Network, ReadProof, Tip};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -32,6 +37,7 @@ pub use backfill::{Backfill, BackfillError, Job, Progress, Scope};
 pub use error::TickError;
 pub use pace::Pace;
 pub use rescan::{Difference, Rescan};
+pub use trace_lane::{TraceLane, Traced, not_traced};
 use watch_list::WatchList;
 
 /// How a chain is followed, beyond what its network fixes.
@@ -91,6 +97,17 @@ impl<S: BlockSource> Watcher<S> {
     pub fn new(source: S, endpoints: Endpoints, db: Db, network: Network, settings: Settings) -> Self {
         let watch_list = WatchList::new(network.chain);
         Watcher { source, endpoints, db, network, settings, watch_list, read_width: connect::READ_BLOCKS_MAX }
+    }
+
+    /// The worker beside this one that reads traces; `None` where the network needs none.
+    pub fn trace_lane(&self) -> Option<TraceLane<S>>
+    where
+        S: Clone,
+    {
+        let is_traced = self.network.native.source == NativeSource::Trace;
+        let Watcher { source, db, network, settings, watch_list, .. } = self;
+        let lane = || TraceLane::new(source.clone(), db.clone(), network.clone(), *settings, watch_list.clone());
+        is_traced.then(lane)
     }
 
     /// One bounded step: tip, fork point, connect, settle.

@@ -163,7 +163,7 @@ impl Reporter {
 }
 
 /// An error and what caused it, in one line.
-fn chain_of(error: &TickError) -> String {
+pub(super) fn chain_of(error: &TickError) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {

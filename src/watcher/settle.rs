@@ -2,11 +2,12 @@
 //!
 //! A block is final when the source's final block has the hash that our chain has at its number: then everything
 //! below hangs on it by parent links. One comparison proves all of it, and nothing is settled before it holds.
+//! What only a trace shows is not settled here (see `witness`).
 
 use std::collections::BTreeMap;
 
 use futures_util::{StreamExt, stream};
-use landfall_chain::{Block, BlockRef, BlockSource, Fate, Read, Tip, U256};
+use landfall_chain::{Block, BlockRef, BlockSource, Fate, Lane, Read, Tip};
 use tracing::{info, warn};
 
 use crate::deposit::{Deposit, DepositStatus};
@@ -14,7 +15,8 @@ use crate::store::Tx;
 use crate::store::cursors::{self, Cursor};
 use crate::store::deposits::{self, Missing};
 use crate::time::Timestamp;
-use crate::watcher::connect::{announce, leg_of};
+use crate::watcher::connect::{announce, prove_signer};
+use crate::watcher::evidence::{guard_sum, shows};
 use crate::watcher::{TickError, Ticked, Watcher};
 
 /// How many deposits a tick settles at most, in how many blocks, and how many missing ones it looks for.
@@ -36,7 +38,8 @@ impl<S: BlockSource> Watcher<S> {
         let mut reader = self.db.read().await?;
         let Some(finalized) = Cursor::load(&mut reader, self.chain()).await?.finalized else { return Ok(()) };
         let settleable = deposits::settleable(&mut reader, self.chain(), finalized.number, TICK_DEPOSITS_MAX).await?;
-        let missing = deposits::missing(&mut reader, self.chain(), finalized.number, TICK_MISSING_MAX).await?;
+        let missing =
+            deposits::missing(&mut reader, self.chain(), Lane::Roots, finalized.number, TICK_MISSING_MAX).await?;
         drop(reader);
 
         let list_is_cut = u32::try_from(settleable.len()) == Ok(TICK_DEPOSITS_MAX);
@@ -126,7 +129,8 @@ impl<S: BlockSource> Watcher<S> {
             if !self.has_leg(evidence, &deposit) {
                 return Err(TickError::ReadOtherwise { chain: self.chain(), block, deposit: deposit.id });
             }
-            self.guard_sum(&mut tx, evidence, &deposit).await?;
+            prove_signer(&evidence.signers, &deposit.tx)?;
+            guard_sum(&mut tx, Lane::Roots, &evidence.transfers, &deposit).await?;
             info!(chain = %self.chain(), tx = %deposit.tx.id, block = block.number, "deposit {} confirmed", deposit.id);
             enter(&mut tx, deposit.confirm(now)?, now).await?;
             ticked.confirmed += 1;
@@ -147,7 +151,7 @@ impl<S: BlockSource> Watcher<S> {
         let mut tx = self.db.begin().await?;
         Cursor::lock(&mut tx, self.chain()).await?;
         // Connected again meanwhile, or settled by another process? Then it is no longer missing.
-        if !deposits::is_missing(&mut tx, &deposit, finalized.number).await? {
+        if !deposits::is_missing(&mut tx, &deposit, Lane::Roots, finalized.number).await? {
             return Ok(());
         }
         let found = match &evidence {
@@ -159,7 +163,7 @@ impl<S: BlockSource> Watcher<S> {
         let verdict = match (fate, found) {
             // Seen in a block of ours after all (it was read while its asset was not listed): settled from there.
             (_, Some(block)) if is_shown => {
-                deposits::include(&mut tx, &deposit, &block.header.block).await?;
+                deposits::include(&mut tx, &deposit, &block.header.block, Lane::Roots).await?;
                 return Ok(tx.commit().await?);
             }
             (_, Some(block)) if block.txs.contains(&deposit.tx.id) => {
@@ -211,34 +215,12 @@ impl<S: BlockSource> Watcher<S> {
     }
 
     pub(super) fn has_leg(&self, block: &Block, deposit: &Deposit) -> bool {
-        let chain_ref = &self.network.chain_ref;
-        let is_listed = self.network.asset(&deposit.asset).is_some();
-        let mut of_tx = block.transfers.iter().filter(|transfer| is_listed && transfer.tx.id == deposit.tx.id);
-        of_tx.any(|transfer| leg_of(chain_ref, transfer).hash() == deposit.leg_hash)
-    }
-
-    /// Per transaction, asset and recipient, what is CONFIRMED never exceeds what was paid.
-    async fn guard_sum(&self, tx: &mut Tx, evidence: &Block, deposit: &Deposit) -> Result<(), TickError> {
-        let same = evidence.transfers.iter().filter(|transfer| {
-            (transfer.tx.id, transfer.asset, transfer.recipient) == (deposit.tx.id, deposit.asset, deposit.recipient)
-        });
-        let paid = same.fold(U256::ZERO, |sum, transfer| sum.saturating_add(transfer.amount));
-        let confirmed = deposits::confirmed_of(tx, deposit).await?;
-        let credited = confirmed.iter().try_fold(deposit.amount, |sum, amount| sum.checked_add(*amount));
-        match credited {
-            Some(credited) if credited <= paid => Ok(()),
-            Some(_) | None => Err(TickError::OverCredited {
-                chain: self.chain(),
-                tx: deposit.tx.id,
-                credited: credited.map_or("more than 2^256".to_owned(), |credited| credited.to_string()),
-                paid: paid.to_string(),
-            }),
-        }
+        shows(&self.network, &block.transfers, deposit)
     }
 }
 
 /// Writes the status that a PENDING deposit has left PENDING for, and its event.
-async fn enter(tx: &mut Tx, deposit: Deposit, now: Timestamp) -> Result<(), TickError> {
+pub(super) async fn enter(tx: &mut Tx, deposit: Deposit, now: Timestamp) -> Result<(), TickError> {
     deposits::set_status(tx, &deposit, DepositStatus::Pending).await?;
     Ok(announce(tx, &deposit, now).await?)
 }

@@ -271,6 +271,46 @@ fn run_without_migration_refuses_another_schema() {
 }
 
 #[test]
+fn what_cannot_be_explained_is_refused_before_any_node_is_asked() {
+    let desk = Desk::new(CONFIG);
+    let hash = format!("0x{}", "ab".repeat(32));
+    let cases = [
+        (["BASE", &hash], "landfall: unknown chain \"BASE\"; the chains are "),
+        (["BASE_MAINNET", &hash], "landfall: BASE_MAINNET is not configured; add a section [chains.BASE_MAINNET]"),
+        (["SOLANA_MAINNET", &hash], "landfall: this version does not follow SOLANA_MAINNET"),
+        (
+            ["ETHEREUM_TESTNET", "0xab"],
+            "landfall: malformed transaction \"0xab\": expected 0x and 64 hexadecimal digits",
+        ),
+        (["ETHEREUM_TESTNET", &hash[2..]], "landfall: malformed transaction \"abab"),
+        (["ETHEREUM_TESTNET", &hash], "landfall: there is no store at landfall.db yet"),
+    ];
+    for ([chain, tx], expected) in cases {
+        let line = desk.refused(&["deposit", "explain", chain, tx]);
+        assert!(line.starts_with(expected), "{line}");
+    }
+    desk.ok(&["migrate"]);
+    let line = desk.refused(&["deposit", "explain", "ETHEREUM_TESTNET", &hash]);
+    assert!(line.contains("127.0.0.1:9"), "a node that does not answer is no unknown transaction: {line}");
+}
+
+#[test]
+fn native_is_declared_as_top_level_or_trace_and_nothing_else() {
+    for (value, chain, expected) in [
+        ("top_level", "ETHEREUM_TESTNET", None),
+        ("trace", "ETHEREUM_TESTNET", None),
+        ("traces", "ETHEREUM_TESTNET", Some("config key chains.ETHEREUM_TESTNET.native: \"traces\" is none of ")),
+    ] {
+        let desk =
+            Desk::new(&format!("[chains.{chain}]\nrpc = [\"http://127.0.0.1:9/canary\"]\nnative = \"{value}\"\n"));
+        match expected {
+            None => drop(desk.ok(&["migrate"])),
+            Some(expected) => assert!(desk.refused(&["migrate"]).contains(expected)),
+        }
+    }
+}
+
+#[test]
 fn the_openapi_document_is_printed() {
     let desk = Desk::new(CONFIG);
     assert_eq!(desk.ok(&["openapi"]), include_str!("../../openapi.json"));

@@ -8,14 +8,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use landfall::deposit::DepositStatus;
-use landfall_chain::Address;
+use landfall::store::accounts;
+use landfall_chain::{Address, Lane};
 use landfall_sim::{Fault, SimLeg, SimTx};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::books::{assert_settled, events};
 use crate::postgres::{Engine, TestStore};
-use crate::world::{FAILED_GRACE, FINALITY_DEPTH, TOKEN, World, address};
+use crate::world::{CHAIN, FAILED_GRACE, FINALITY_DEPTH, TOKEN, World, address};
 
 const REORG_DEPTH_MAX: u64 = 8;
 const STEPS: u32 = 60;
@@ -85,10 +86,14 @@ struct History {
     mempool: Vec<SimTx>,
     nonces: [u64; PAYERS as usize],
     watched_from: BTreeMap<Address, u64>,
+    /// Value moves inside of transactions, too, and watched addresses pay.
+    is_traced: bool,
 }
 
 async fn history(engine: Engine, seed: u64, tally: &mut Tally) {
-    let mut world = World::on(engine, seed).await;
+    // A part of them on a network that is traced.
+    let is_traced = seed % 4 == 1;
+    let mut world = if is_traced { World::traced(engine, seed).await } else { World::on(engine, seed).await };
     // Every third history is followed by logs: the deposits must be the same.
     if seed.is_multiple_of(3) {
         world.read_by_logs();
@@ -98,6 +103,7 @@ async fn history(engine: Engine, seed: u64, tally: &mut Tally) {
         mempool: Vec::new(),
         nonces: [0; PAYERS as usize],
         watched_from: BTreeMap::new(),
+        is_traced,
     };
     for who in WATCHED {
         history.add(&world, who).await;
@@ -119,11 +125,11 @@ async fn history(engine: Engine, seed: u64, tally: &mut Tally) {
 
 impl History {
     async fn add(&mut self, world: &World, who: u8) {
-        let mut reader = world.db().read().await.unwrap();
-        let cursor = landfall::store::cursors::Cursor::load(&mut reader, crate::world::CHAIN).await.unwrap();
-        drop(reader);
-        self.watched_from.insert(address(who), cursor.at.map_or(0, |at| at.number + 1));
         world.watch(&format!("account-{who:x}"), address(who)).await;
+        // What was promised, and not where the cursor stood before: a commit of a crashed tick may arrive in between.
+        let mut reader = world.db().read().await.unwrap();
+        let from = accounts::watched_from(&mut reader, CHAIN, &address(who)).await.unwrap();
+        self.watched_from.insert(address(who), from.unwrap());
     }
 
     async fn step(&mut self, world: &mut World, tally: &mut Tally) {
@@ -138,6 +144,9 @@ impl History {
             53..60 => {
                 let wakeups = self.rng.random_range(0..60);
                 world.crash_within(wakeups).await;
+                if self.is_traced {
+                    world.crash_trace_within(wakeups).await;
+                }
                 tally.crashes += 1;
             }
             60..62 => {
@@ -193,7 +202,13 @@ impl History {
         for _ in 0..self.rng.random_range(0..4) {
             let everybody = [WATCHED.as_slice(), ADDED_LATER.as_slice(), &[0xee]].concat();
             let to = everybody[self.rng.random_range(0..everybody.len())];
-            let leg = SimLeg::native(address(0x99), address(to), self.rng.random_range(1..4));
+            // Who pays is no part of a leg's identity: executed again, the same leg has the same sender here.
+            let from = WATCHED.into_iter().find(|from| self.is_traced && *from != to).unwrap_or(0x99);
+            let leg = SimLeg::native(address(from), address(to), self.rng.random_range(1..4));
+            if self.is_traced && self.rng.random_bool(0.4) {
+                legs.push(SimLeg { lane: Lane::Traces, ..leg });
+                continue;
+            }
             legs.push(if self.rng.random_bool(0.5) { SimLeg { asset: TOKEN, ..leg } } else { leg });
         }
         legs
@@ -223,6 +238,9 @@ impl History {
             };
             tally.faults += u64::from(!matches!(fault, Fault::Late(_)));
             world.chain.script([fault]);
+            if self.is_traced {
+                world.chain.script_traces([fault]);
+            }
         }
     }
 
@@ -258,7 +276,7 @@ impl History {
 /// The rebuild: the same chain into an empty store, everything watched from the start.
 async fn assert_ids_are_those_of_a_straight_scan(world: &World, engine: Engine, watched: &BTreeMap<Address, u64>) {
     let store = TestStore::fresh(engine).await;
-    let mut straight = World::of(world.chain.clone(), store);
+    let mut straight = world.again(store);
     for who in WATCHED.iter().chain(&ADDED_LATER) {
         straight.watch(&format!("account-{who:x}"), address(*who)).await;
     }

@@ -14,8 +14,10 @@ use landfall::registry;
 use landfall::store::deposits::{self, DepositFilter};
 use landfall::store::{Db, StoreError};
 use landfall::time::{Clock, Timestamp};
-use landfall::watcher::{Settings, Start, TickError, Ticked, Watcher};
-use landfall_chain::{Address, Asset, AssetId, Chain, Endpoints, FinalityRule, Native, Network, ReadProof};
+use landfall::watcher::{Settings, Start, TickError, Ticked, TraceLane, Traced, Watcher};
+use landfall_chain::{
+    Address, Asset, AssetId, Chain, Endpoints, FinalityRule, Native, NativeSource, Network, ReadProof,
+};
 use landfall_sim::SimChain;
 
 use crate::books;
@@ -33,7 +35,10 @@ pub(crate) const FAILED_GRACE: Duration = Duration::from_secs(3_600);
 pub(crate) struct World {
     pub(crate) chain: SimChain,
     pub(crate) store: TestStore,
+    pub(crate) network: Network,
     watcher: Watcher<SimChain>,
+    /// Where the network is traced.
+    lane: Option<TraceLane<SimChain>>,
     /// A second process on the same store.
     rival: Watcher<SimChain>,
     start: Start,
@@ -61,11 +66,29 @@ impl World {
 
     /// As [`World::of`], taken up elsewhere.
     pub(crate) fn from(start: Start, chain: SimChain, store: TestStore) -> Self {
+        World::with(network(), start, chain, store)
+    }
+
+    /// A network that is traced.
+    pub(crate) async fn traced(engine: Engine, seed: u64) -> Self {
+        let chain = SimChain::new(seed);
+        chain.set_finality_depth(Some(FINALITY_DEPTH));
+        let native = Native { source: NativeSource::Trace, eip7708_from: None };
+        let network = Network { native, ..network() };
+        World::with(network, Start::Number(1), chain, TestStore::fresh(engine).await)
+    }
+
+    /// The same chain and network, with another store.
+    pub(crate) fn again(&self, store: TestStore) -> Self {
+        World::with(self.network.clone(), self.start, self.chain.clone(), store)
+    }
+
+    fn with(network: Network, start: Start, chain: SimChain, store: TestStore) -> Self {
         let proof = ReadProof::Full;
-        let of_world = || watcher(&chain, &store.db, start, proof, network());
-        let (rival, watcher) = (of_world(), of_world());
+        let [rival, watcher] = [(); 2].map(|()| watcher(&chain, &store.db, start, proof, network.clone()));
+        let lane = watcher.trace_lane();
         let now = Arc::new(AtomicI64::new(1_800_000_000_000_000));
-        World { chain, store, watcher, rival, start, proof, now, closed: false }
+        World { chain, store, network, watcher, lane, rival, start, proof, now, closed: false }
     }
 
     /// As with `proof = "logs"`, from here on.
@@ -77,7 +100,7 @@ impl World {
 
     /// A watcher of the same chain and store that nobody drives.
     pub(crate) fn another_watcher(&self) -> Watcher<SimChain> {
-        watcher(&self.chain, &self.store.db, self.start, self.proof, network())
+        watcher(&self.chain, &self.store.db, self.start, self.proof, self.network.clone())
     }
 
     pub(crate) fn db(&self) -> &Db {
@@ -107,9 +130,32 @@ impl World {
         self.watcher.tick(self.now()).await
     }
 
-    /// A tick that may fail, but not for good.
+    /// One tick of the lane of the traces, whatever comes of it.
+    pub(crate) async fn try_trace(&self) -> Result<Traced, TickError> {
+        self.lane.as_ref().expect("a world that is traced").tick(self.now()).await
+    }
+
+    /// Another worker of the lane of the traces, beside the world's own.
+    pub(crate) fn watcher_lane(&self) -> TraceLane<SimChain> {
+        self.watcher.trace_lane().expect("a world that is traced")
+    }
+
+    /// One tick of the lane of the traces that must succeed.
+    pub(crate) async fn trace(&self) -> Traced {
+        self.try_trace().await.unwrap()
+    }
+
+    /// What the lane of the traces says of itself, with this reason.
+    pub(crate) async fn say(&self, reason: &str) {
+        self.lane.as_ref().expect("a world that is traced").say(reason, self.now()).await.unwrap();
+    }
+
+    /// A tick of each lane that may fail, but not for good.
     pub(crate) async fn tick_or_fail_for_now(&mut self) -> Option<Ticked> {
         let outcome = self.try_tick().await;
+        if self.lane.is_some() {
+            self.try_trace().await.inspect_err(|error| assert!(error.may_pass(), "{error}")).ok();
+        }
         outcome.inspect_err(|error| assert!(error.may_pass(), "{error}")).ok()
     }
 
@@ -135,6 +181,10 @@ impl World {
                 Err(TickError::Store(StoreError::Moved { .. })) => continue,
                 outcome => outcome.unwrap(),
             };
+            let traced = if self.lane.is_some() { self.trace().await } else { Traced::default() };
+            if traced != Traced::default() {
+                continue;
+            }
             if (Ticked { tip: None, caught_up: true, ..Ticked::default() }) == (Ticked { tip: None, ..ticked }) {
                 return;
             }
@@ -145,36 +195,29 @@ impl World {
     /// A tick that is cut off after its `wakeups`-th await, as a crash would; nothing but the store survives. Whether
     /// it was cut off before it was over.
     pub(crate) async fn crash_within(&mut self, wakeups: u32) -> bool {
-        let now = self.now();
-        let mut left = wakeups;
-        let cut_off = {
-            let mut tick = Box::pin(self.watcher.tick(now));
-            std::future::poll_fn(|cx| match tick.as_mut().poll(cx) {
-                Poll::Ready(outcome) => {
-                    outcome.inspect_err(|error| assert!(error.may_pass(), "{error}")).ok();
-                    Poll::Ready(false)
-                }
-                Poll::Pending if left == 0 => Poll::Ready(true),
-                Poll::Pending => {
-                    left -= 1;
-                    Poll::Pending
-                }
-            })
-            .await
-        };
+        let cut_off = cut_off(self.watcher.tick(self.now()), wakeups).await;
+        self.restart();
+        cut_off
+    }
+
+    /// As [`World::crash_within`], of a tick of the lane of the traces.
+    pub(crate) async fn crash_trace_within(&mut self, wakeups: u32) -> bool {
+        let cut_off = cut_off(self.try_trace(), wakeups).await;
         self.restart();
         cut_off
     }
 
     /// Sees only what these assets list from here on, as after a change of the configuration.
     pub(crate) fn restart_listing(&mut self, assets: Vec<Asset>) {
-        let network = Network { assets, ..network() };
+        let network = Network { assets, ..self.network.clone() };
         self.watcher = watcher(&self.chain, &self.store.db, self.start, self.proof, network);
+        self.lane = self.watcher.trace_lane();
     }
 
     /// A new watcher on the same store: all it knows is what is on record.
     pub(crate) fn restart(&mut self) {
         self.watcher = self.another_watcher();
+        self.lane = self.watcher.trace_lane();
     }
 
     /// Every deposit on record.
@@ -237,6 +280,24 @@ pub(crate) fn network() -> Network {
         native: Native::TOP_LEVEL,
         assets: vec![native, token],
     }
+}
+
+/// Polls `tick` until it is over or has been woken so often; whether it was cut off.
+async fn cut_off<T: std::fmt::Debug>(tick: impl Future<Output = Result<T, TickError>>, wakeups: u32) -> bool {
+    let mut left = wakeups;
+    let mut tick = Box::pin(tick);
+    std::future::poll_fn(|cx| match tick.as_mut().poll(cx) {
+        Poll::Ready(outcome) => {
+            outcome.inspect_err(|error| assert!(error.may_pass(), "{error}")).ok();
+            Poll::Ready(false)
+        }
+        Poll::Pending if left == 0 => Poll::Ready(true),
+        Poll::Pending => {
+            left -= 1;
+            Poll::Pending
+        }
+    })
+    .await
 }
 
 fn watcher(chain: &SimChain, db: &Db, start: Start, proof: ReadProof, network: Network) -> Watcher<SimChain> {

@@ -6,6 +6,7 @@
 
 mod backfill;
 mod contracts;
+mod explain;
 mod first_deposit;
 mod kills;
 mod op_stack;

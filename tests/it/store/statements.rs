@@ -93,7 +93,7 @@ fn statements_keep_to_the_portable_subset() {
 }
 
 /// What runs at every tick, poll or request, and the index that keeps it from walking over all that ever was.
-const HOT: [(&str, &str); 8] = [
+const HOT: [(&str, &str); 13] = [
     ("deposits::SETTLEABLE", "INDEX deposits_pending"),
     ("deposits::MISSING", "INDEX deposits_pending"),
     ("deposits::LIST_OF_ACCOUNT", "INDEX deposits_account"),
@@ -101,6 +101,11 @@ const HOT: [(&str, &str); 8] = [
     ("deposits::CONFIRMED_OF", "INDEX deposits_tx"),
     ("cursors::PRUNE", "INDEX blocks_number"),
     ("cursors::CANONICAL_AT", "INDEX blocks_canonical"),
+    ("traces::OLDEST", "INDEX blocks_untraced"),
+    ("traces::NEWEST", "INDEX blocks_untraced"),
+    ("traces::SETTLEABLE", "INDEX deposits_pending"),
+    ("movements::DEBITED", "INDEX debits_sender"),
+    ("movements::PAID", "INDEX fees_payer"),
     ("deliveries::CLAIM", "INDEX deliveries_due"),
 ];
 
