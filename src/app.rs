@@ -250,6 +250,7 @@ fn settings(network: &Network, config: &ChainConfig) -> Settings {
         start: config.start,
         poll: Duration::from_millis(config.poll_ms.unwrap_or(usual)),
         failed_grace: Duration::from_secs(config.failed_grace_secs),
+        finality_stall: config.finality_stall_secs.map(Duration::from_secs),
     }
 }
 
@@ -289,6 +290,7 @@ mod tests {
             finality: Some(FinalityRule::SAFE.into()),
             poll_ms: None,
             failed_grace_secs: 1,
+            finality_stall_secs: None,
             assets,
         };
         network(chain, &config).map_err(|error| error.to_string())

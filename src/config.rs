@@ -39,6 +39,8 @@ pub struct ChainConfig {
     /// `None` leaves it to the network's block time.
     pub poll_ms: Option<u64>,
     pub failed_grace_secs: u64,
+    /// `None` leaves it to the network's rule.
+    pub finality_stall_secs: Option<u64>,
     /// Added to the built-in ones.
     pub assets: Vec<AssetConfig>,
 }
@@ -111,6 +113,8 @@ struct ChainSection {
     poll_ms: Option<u64>,
     #[serde(default)]
     failed_grace_secs: Option<u64>,
+    #[serde(default)]
+    finality_stall_secs: Option<u64>,
     #[serde(default)]
     assets: Vec<AssetConfig>,
 }
@@ -213,6 +217,7 @@ impl ChainSection {
             finality: finality(at, self.finality, self.confirmations)?,
             poll_ms: self.poll_ms,
             failed_grace_secs: self.failed_grace_secs.unwrap_or(FAILED_GRACE_SECS_DEFAULT),
+            finality_stall_secs: self.finality_stall_secs,
             assets: self.assets,
         })
     }
@@ -345,7 +350,7 @@ mod tests {
             "[store]\nurl = \"postgres://me:pass@db/landfall\"\n[api]\nlisten = \"0.0.0.0:1\"\nenvironment = \"test\"\n\
              [admin]\nlisten = \"127.0.0.1:2\"\n[chains.BASE_MAINNET]\nrpc = [\"https://node/${KEY}\", \"http://other\"]\n\
              start = 100\nproof = \"receipts\"\nnative = \"top_level\"\nfinality = \"confirmations\"\nconfirmations = 12\n\
-             poll_ms = 250\nfailed_grace_secs = 5\n[[chains.BASE_MAINNET.assets]]\nsymbol = \"EURC\"\ncontract = \"0x1\"\ndecimals = 6\n",
+             poll_ms = 250\nfailed_grace_secs = 5\nfinality_stall_secs = 900\n[[chains.BASE_MAINNET.assets]]\nsymbol = \"EURC\"\ncontract = \"0x1\"\ndecimals = 6\n",
         );
         let config = config.unwrap();
         assert_eq!(config.store.to_string(), "postgres://db:5432/landfall");
@@ -353,6 +358,7 @@ mod tests {
         assert_eq!(chain.rpc[0].as_str(), "https://node/canary");
         assert_eq!((chain.start, &chain.finality), (Start::Number(100), &Some(FinalityRule::confirmations(12).into())));
         assert_eq!((chain.poll_ms, chain.failed_grace_secs, chain.assets.len()), (Some(250), 5, 1));
+        assert_eq!(chain.finality_stall_secs, Some(900));
     }
 
     #[test]
@@ -361,7 +367,7 @@ mod tests {
         let cases = [
             (
                 with("confirmatons = 3"),
-                "config key chains.ETHEREUM_TESTNET.confirmatons: unknown field `confirmatons`, expected one of `rpc`, `start`, `proof`, `native`, `finality`, `confirmations`, `poll_ms`, `failed_grace_secs`, `assets`",
+                "config key chains.ETHEREUM_TESTNET.confirmatons: unknown field `confirmatons`, expected one of `rpc`, `start`, `proof`, `native`, `finality`, `confirmations`, `poll_ms`, `failed_grace_secs`, `finality_stall_secs`, `assets`",
             ),
             (
                 with("[stor]"),

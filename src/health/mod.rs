@@ -10,8 +10,10 @@ use std::time::Duration;
 use landfall_chain::Chain;
 use serde::Serialize;
 
+use crate::decision::Decision;
+use crate::incident::Incident;
 use crate::store::status::{self, ChainStatus, EndpointRow, QueueStatus};
-use crate::store::{Db, StoreError};
+use crate::store::{Db, StoreError, incidents, overrides};
 use crate::time::Timestamp;
 
 pub use admin::{Started, router};
@@ -40,6 +42,10 @@ pub struct ChainReport {
     pub lag_secs: Option<u64>,
     pub proof: String,
     pub endpoints: Vec<EndpointReport>,
+    /// What a person should look at: finality that stalls, endpoints that do not agree, open incidents.
+    pub alarms: Vec<String>,
+    /// Operators' words in place of a rule, while they count.
+    pub overrides: Vec<OverrideReport>,
     #[serde(skip)]
     silent_secs: u64,
 }
@@ -50,6 +56,14 @@ pub struct EndpointReport {
     pub state: String,
     pub reason: String,
     pub latest: Option<u64>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct OverrideReport {
+    pub kind: &'static str,
+    pub value: String,
+    pub reason: String,
+    pub until: String,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -64,10 +78,15 @@ impl Status {
     /// Reads the store.
     pub async fn read(db: &Db, now: Timestamp) -> Result<Self, StoreError> {
         let mut reader = db.read().await?;
-        let chains = status::chains(&mut reader).await?;
+        let incidents = incidents::open(&mut reader).await?;
+        let mut chains = Vec::new();
+        for chain in status::chains(&mut reader).await? {
+            let decisions = overrides::of_chain(&mut reader, chain.chain).await?;
+            chains.push(ChainReport::of(chain, &incidents, decisions, now));
+        }
         let QueueStatus { pending, oldest_at } = status::queue(&mut reader).await?;
         Ok(Status {
-            chains: chains.into_iter().map(|chain| ChainReport::of(chain, now)).collect(),
+            chains,
             events: EventsReport { pending, oldest_secs: oldest_at.map(|at| now.since(at).as_secs()) },
         })
     }
@@ -77,7 +96,10 @@ impl Status {
         let mut complaints = Vec::new();
         for chain in expected {
             match self.chains.iter().find(|report| report.chain == chain.name()) {
-                Some(report) => complaints.extend(report.complaint(lag_max).map(|what| format!("{chain}: {what}"))),
+                Some(report) => {
+                    let what = report.complaint(lag_max).into_iter().chain(report.alarms.iter().cloned());
+                    complaints.extend(what.map(|what| format!("{chain}: {what}")));
+                }
                 None => complaints.push(format!("{chain}: never watched; is `landfall run` running?")),
             }
         }
@@ -86,8 +108,11 @@ impl Status {
 }
 
 impl ChainReport {
-    fn of(status: ChainStatus, now: Timestamp) -> Self {
+    fn of(status: ChainStatus, incidents: &[Incident], decisions: Vec<Decision>, now: Timestamp) -> Self {
         let ever_caught_up = status.caught_up_at != Timestamp::EPOCH;
+        let of_chain = incidents.iter().filter(|incident| incident.chain == status.chain).map(alarm);
+        let alarms = status.alarms.into_iter().chain(of_chain).collect();
+        let in_force = |decision: &Decision| decision.word.replaces_a_rule() && decision.until > now;
         ChainReport {
             chain: status.chain.name(),
             state: status.state,
@@ -99,6 +124,8 @@ impl ChainReport {
             lag_secs: ever_caught_up.then(|| now.since(status.caught_up_at).as_secs()),
             proof: status.proof,
             endpoints: status.endpoints.into_iter().map(EndpointReport::from).collect(),
+            alarms,
+            overrides: decisions.into_iter().filter(in_force).map(OverrideReport::from).collect(),
             silent_secs: now.since(status.heartbeat_at).as_secs(),
         }
     }
@@ -116,6 +143,17 @@ impl ChainReport {
             Some(lag) if lag > lag_max.as_secs() => Some(format!("{lag} s behind{why}")),
             Some(_) => None,
         }
+    }
+}
+
+fn alarm(incident: &Incident) -> String {
+    let Incident { id, kind, opened_at, .. } = incident;
+    format!("incident {id}, {kind}, is open since {opened_at}; see `landfall incident show {id}`")
+}
+
+impl From<Decision> for OverrideReport {
+    fn from(Decision { word, reason, until, .. }: Decision) -> Self {
+        OverrideReport { kind: word.kind(), value: word.value(), reason, until: until.to_string() }
     }
 }
 

@@ -32,6 +32,15 @@ pub struct Settleable {
     pub block: BlockRef,
 }
 
+/// Which deposits fit a tier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fits {
+    pub asset: AssetId,
+    /// In base units, both inclusive.
+    pub least: U256,
+    pub most: U256,
+}
+
 /// A PENDING deposit that is in no canonical block, although the height at which it was is final.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Missing {
@@ -57,6 +66,14 @@ statements! {
                   JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
                   WHERE deposits.chain = $1 AND deposits.status = 'PENDING' AND blocks.canonical AND blocks.number <= $2 \
                   ORDER BY blocks.number, deposits.id LIMIT $3";
+    // A tier's: of one asset, from the least amount that fits to the highest, above what is final for all.
+    SETTLEABLE_BY_TIER = "SELECT deposits.*, blocks.number AS block_number, blocks.hash AS block_hash \
+                  FROM deposits JOIN inclusions ON inclusions.deposit_id = deposits.id \
+                  JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
+                  WHERE deposits.chain = $1 AND deposits.status = 'PENDING' AND deposits.asset = $2 \
+                  AND deposits.amount >= $3 AND deposits.amount <= $4 \
+                  AND blocks.canonical AND blocks.number > $5 AND blocks.number <= $6 \
+                  ORDER BY blocks.number, deposits.id LIMIT $7";
     MISSING = "SELECT * FROM deposits WHERE chain = $1 AND status = 'PENDING' \
                AND (missing_number IS NULL OR missing_number < $2) AND (CAST($3 AS TEXT) IS NULL OR id = $3) AND NOT EXISTS \
                (SELECT 1 FROM inclusions JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
@@ -64,9 +81,11 @@ statements! {
                ORDER BY COALESCE(missing_number, -1), COALESCE(missing_since_us, 0), id LIMIT $4";
     CONFIRMED_OF = "SELECT amount FROM deposits \
                     WHERE chain = $1 AND tx_id = $2 AND asset = $3 AND recipient = $4 AND status = 'CONFIRMED'";
-    CONFIRMED_ABOVE = "SELECT COUNT(*) FROM deposits JOIN inclusions ON inclusions.deposit_id = deposits.id \
-                       JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
-                       WHERE deposits.chain = $1 AND deposits.status = 'CONFIRMED' AND blocks.canonical AND blocks.number > $2";
+    // Begins at the newest blocks: there are few above a fork point, and any number of CONFIRMED deposits.
+    CONFIRMED_ABOVE = "SELECT COUNT(DISTINCT deposits.id), MAX(blocks.number) FROM blocks \
+                       JOIN inclusions ON inclusions.chain = $1 AND inclusions.block_hash = blocks.hash \
+                       JOIN deposits ON deposits.id = inclusions.deposit_id AND deposits.status = 'CONFIRMED' \
+                       WHERE blocks.chain = $1 AND blocks.canonical AND blocks.number > $2";
     LIST = "SELECT * FROM deposits WHERE organization_id = $1 \
             AND (CAST($2 AS TEXT) IS NULL OR chain = $2) AND (CAST($3 AS TEXT) IS NULL OR symbol = $3) \
             AND created_us >= $4 AND created_us <= $5 AND (created_us, id) < ($6, $7) \
@@ -98,6 +117,14 @@ struct DepositRow {
     created_us: i64,
     confirmed_us: Option<i64>,
     missing_since_us: Option<i64>,
+}
+
+#[derive(FromRow)]
+struct SettleableRow {
+    #[sqlx(flatten)]
+    deposit: DepositRow,
+    block_number: i64,
+    block_hash: Vec<u8>,
 }
 
 /// Records a new deposit.
@@ -168,20 +195,33 @@ pub async fn settleable(
     through: u64,
     limit: u32,
 ) -> Result<Vec<Settleable>, StoreError> {
-    #[derive(FromRow)]
-    struct Row {
-        #[sqlx(flatten)]
-        deposit: DepositRow,
-        block_number: i64,
-        block_hash: Vec<u8>,
-    }
-    let rows = fetch_all!(connection, Row, SETTLEABLE, chain.name(), int(through), i64::from(limit))?;
-    let settleable = rows.into_iter().map(|row| {
-        let number = uint("block number", row.block_number)?;
-        let block = BlockRef { number, hash: BlockHash(hash("block hash", &row.block_hash)?) };
-        Ok(Settleable { deposit: row.deposit.try_into()?, block })
-    });
-    settleable.collect()
+    let rows = fetch_all!(connection, SettleableRow, SETTLEABLE, chain.name(), int(through), i64::from(limit))?;
+    rows.into_iter().map(Settleable::try_from).collect()
+}
+
+/// PENDING deposits that fit `tier`, in canonical blocks above `above` up to `through`, inclusive; at most `limit`,
+/// lowest blocks first.
+pub async fn settleable_by_tier(
+    connection: &mut impl Connection,
+    chain: Chain,
+    tier: &Fits,
+    (above, through): (u64, u64),
+    limit: u32,
+) -> Result<Vec<Settleable>, StoreError> {
+    let Fits { asset, least, most } = tier;
+    let rows = fetch_all!(
+        connection,
+        SettleableRow,
+        SETTLEABLE_BY_TIER,
+        chain.name(),
+        asset.to_bytes(),
+        amount_bytes(least),
+        amount_bytes(most),
+        int(above),
+        int(through),
+        i64::from(limit)
+    )?;
+    rows.into_iter().map(Settleable::try_from).collect()
 }
 
 /// PENDING deposits that are in no canonical block, were never seen above the final block `through` and not looked for
@@ -232,10 +272,15 @@ pub async fn confirmed_of(tx: &mut Tx, deposit: &Deposit) -> Result<Vec<U256>, S
     rows.into_iter().map(|(bytes,)| amount_of(&bytes)).collect()
 }
 
-/// How many CONFIRMED deposits stand in canonical blocks above `number`.
-pub async fn confirmed_above(connection: &mut impl Connection, chain: Chain, number: u64) -> Result<u64, StoreError> {
-    let row = fetch_optional!(connection, (i64,), CONFIRMED_ABOVE, chain.name(), int(number))?;
-    uint("count", row.map_or(0, |(count,)| count))
+/// How many CONFIRMED deposits stand in canonical blocks above `number`, and the highest of these blocks.
+pub async fn confirmed_above(
+    connection: &mut impl Connection,
+    chain: Chain,
+    number: u64,
+) -> Result<(u64, Option<u64>), StoreError> {
+    let row = fetch_optional!(connection, (i64, Option<i64>), CONFIRMED_ABOVE, chain.name(), int(number))?;
+    let (count, highest) = row.unwrap_or_default();
+    Ok((uint("count", count)?, highest.map(|number| uint("block number", number)).transpose()?))
 }
 
 /// At most `limit` deposits of our organization, newest first.
@@ -297,6 +342,16 @@ impl TryFrom<DepositRow> for Deposit {
             created_at: Timestamp(row.created_us),
             confirmed_at: row.confirmed_us.map(Timestamp),
         })
+    }
+}
+
+impl TryFrom<SettleableRow> for Settleable {
+    type Error = StoreError;
+
+    fn try_from(row: SettleableRow) -> Result<Self, StoreError> {
+        let number = uint("block number", row.block_number)?;
+        let block = BlockRef { number, hash: BlockHash(hash("block hash", &row.block_hash)?) };
+        Ok(Settleable { deposit: row.deposit.try_into()?, block })
     }
 }
 

@@ -4,13 +4,16 @@
 //! repeats the old state in its WHERE and its caller is told how many rows it touched. No rule lives here.
 
 pub mod accounts;
+pub mod audit;
 pub mod cursors;
 mod db;
 pub mod deliveries;
 pub mod deposits;
 mod error;
 pub mod events;
+pub mod incidents;
 pub mod keys;
+pub mod overrides;
 mod sql;
 pub mod status;
 pub mod webhooks;
@@ -26,12 +29,15 @@ pub const ORGANIZATION: &str = "default";
 pub fn statements() -> impl Iterator<Item = Sql> {
     [
         accounts::STATEMENTS,
+        audit::STATEMENTS,
         cursors::STATEMENTS,
         db::STATEMENTS,
         deliveries::STATEMENTS,
         deposits::STATEMENTS,
         events::STATEMENTS,
+        incidents::STATEMENTS,
         keys::STATEMENTS,
+        overrides::STATEMENTS,
         status::STATEMENTS,
         webhooks::STATEMENTS,
     ]

@@ -229,6 +229,7 @@ fn watcher(chain: &SimChain, db: &Db, start: Start) -> Watcher<SimChain> {
 }
 
 fn watcher_of(chain: &SimChain, db: &Db, start: Start, network: Network) -> Watcher<SimChain> {
-    let settings = Settings { start, poll: Duration::from_millis(10), failed_grace: FAILED_GRACE };
+    let settings =
+        Settings { start, poll: Duration::from_millis(10), failed_grace: FAILED_GRACE, finality_stall: None };
     Watcher::new(chain.clone(), Endpoints::new(["sim".to_owned()]), db.clone(), network, settings)
 }
