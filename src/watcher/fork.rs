@@ -65,7 +65,8 @@ impl<S: BlockSource> Watcher<S> {
         };
         self.refute(Some(&fork_point), at, tip).await?;
         let guard = self.guarded(&mut self.db.read().await?, &fork_point).await?;
-        if let Some(guard) = &guard {
+        let accepted = orders.accepted.as_ref().filter(|(down_to, _)| *down_to <= fork_point.number);
+        if let Some(guard) = guard.as_ref().filter(|_| accepted.is_none()) {
             self.require_agreement(guard, &fork_point, at, tip).await?;
         }
         let mut tx = self.db.begin().await?;
@@ -75,7 +76,7 @@ impl<S: BlockSource> Watcher<S> {
             return Err(StoreError::Moved { chain: self.chain() }.into());
         }
         if let Some(Guard { replaced, confirmed }) = guard {
-            match orders.accepted.as_ref().filter(|(down_to, _)| *down_to <= fork_point.number) {
+            match accepted {
                 Some((_, reason)) => self.accept(&mut tx, &fork_point, reason, now).await?,
                 None => {
                     return Err(TickError::PostFinalityReorg { chain: self.chain(), replaced, fork_point, confirmed });

@@ -31,6 +31,8 @@ enum State {
 pub(super) struct Reporter {
     state: State,
     status: ChainStatus,
+    /// Something has changed since it was last written.
+    is_news: bool,
 }
 
 impl State {
@@ -61,7 +63,7 @@ impl Reporter {
             finalized_at: Timestamp::EPOCH,
             alarms: Vec::new(),
         };
-        Reporter { state: State::Starting, status }
+        Reporter { state: State::Starting, status, is_news: true }
     }
 
     pub(super) fn is_halted(&self) -> bool {
@@ -79,6 +81,7 @@ impl Reporter {
             Err(error) => (State::Halted, chain_of(error)),
         };
         if state != self.state || reason != self.status.reason {
+            self.is_news = true;
             match state {
                 State::Starting | State::CatchingUp | State::Following => info!(%chain, "{chain} is {}", state.name()),
                 State::Failing => warn!(%chain, "{chain} is failing and will be tried again: {reason}"),
@@ -112,7 +115,7 @@ impl Reporter {
         }
         // Each write waits for the disk: when only time has passed, one a second is enough.
         let is_news = ChainStatus { caught_up_at: before.caught_up_at, ..self.status.clone() } != before;
-        if is_news || now.since(self.status.heartbeat_at) >= RECORD_EVERY {
+        if is_news || self.is_news || now.since(self.status.heartbeat_at) >= RECORD_EVERY {
             self.write(db, endpoints, now).await?;
         }
         Ok(())
@@ -127,6 +130,7 @@ impl Reporter {
         for alarm in self.status.alarms.iter().filter(|alarm| !alarms.contains(alarm)) {
             info!(%chain, "alarm on {chain} is over: {alarm}");
         }
+        self.is_news |= self.status.alarms != alarms;
         (self.status.alarms, self.status.finalized_at) = (alarms, finalized_at);
     }
 
@@ -169,7 +173,9 @@ impl Reporter {
         self.status.heartbeat_at = now;
         let mut tx = db.begin().await?;
         status::record(&mut tx, &self.status, &endpoints.snapshot()).await?;
-        tx.commit().await
+        tx.commit().await?;
+        self.is_news = false;
+        Ok(())
     }
 }
 

@@ -10,13 +10,17 @@ use std::time::Duration;
 
 use landfall::account::{AccountType, NewAccount};
 use landfall::deposit::{Deposit, DepositStatus};
+use landfall::incident::Incident;
+use landfall::operator::Operator;
 use landfall::registry;
 use landfall::store::deposits::{self, DepositFilter};
-use landfall::store::{Db, StoreError};
-use landfall::time::{Clock, Timestamp};
+use landfall::store::{Db, StoreError, incidents};
+use landfall::time::{Clock, Pulse, Timestamp};
 use landfall::watcher::{Settings, Start, TickError, Ticked, Watcher};
-use landfall_chain::{Address, Asset, AssetId, Chain, Endpoints, FinalityRule, Native, Network};
-use landfall_sim::SimChain;
+use landfall_chain::{Address, Asset, AssetId, Chain, Endpoints, FinalityRule, Native, Network, Tier, U256};
+use landfall_sim::{SimChain, SimPool};
+
+use tokio_util::sync::CancellationToken;
 
 use crate::books;
 use crate::postgres::{Engine, TestStore};
@@ -33,10 +37,13 @@ pub(crate) const FAILED_GRACE: Duration = Duration::from_secs(3_600);
 pub(crate) struct World {
     pub(crate) chain: SimChain,
     pub(crate) store: TestStore,
-    watcher: Watcher<SimChain>,
+    /// How the watchers see the chain: directly, unless a test spreads it over several views.
+    pub(crate) pool: SimPool,
+    watcher: Watcher<SimPool>,
     /// A second process on the same store.
-    rival: Watcher<SimChain>,
+    rival: Watcher<SimPool>,
     start: Start,
+    tiers: Vec<Tier>,
     now: Arc<AtomicI64>,
     closed: bool,
 }
@@ -60,9 +67,24 @@ impl World {
 
     /// As [`World::of`], taken up elsewhere.
     pub(crate) fn from(start: Start, chain: SimChain, store: TestStore) -> Self {
-        let (rival, watcher) = (watcher(&chain, &store.db, start), watcher(&chain, &store.db, start));
+        let pool = SimPool::of(chain.clone());
+        let tiers = Vec::new();
+        let (rival, watcher) = (watcher(&pool, &store.db, start, &tiers), watcher(&pool, &store.db, start, &tiers));
         let now = Arc::new(AtomicI64::new(1_800_000_000_000_000));
-        World { chain, store, watcher, rival, start, now, closed: false }
+        World { chain, store, pool, watcher, rival, start, tiers, now, closed: false }
+    }
+
+    /// Restarts with these tiers: asset, amount, depth.
+    pub(crate) fn set_tiers(&mut self, tiers: &[(AssetId, u64, u64)]) {
+        self.chain.set_tier_depths(tiers.iter().map(|(.., depth)| Some(*depth)).collect());
+        let tier = |(asset, up_to, depth): &(AssetId, u64, u64)| Tier {
+            asset: *asset,
+            up_to: U256::from(*up_to),
+            rule: FinalityRule::confirmations(*depth),
+        };
+        self.tiers = tiers.iter().map(tier).collect();
+        self.restart();
+        self.rival = watcher(&self.pool, &self.store.db, self.start, &self.tiers);
     }
 
     pub(crate) fn db(&self) -> &Db {
@@ -105,6 +127,46 @@ impl World {
         for outcome in [ours, theirs] {
             outcome.inspect_err(|error| assert!(error.may_pass(), "{error}")).ok();
         }
+    }
+
+    /// A tick; while it is under way, what `meanwhile` does, and then a second process that follows it.
+    pub(crate) async fn tick_while_the_rival_follows(&mut self, meanwhile: impl Future<Output = ()>) {
+        let now = self.now();
+        let World { watcher, rival, .. } = self;
+        let follow = async {
+            meanwhile.await;
+            for _ in 0..3 {
+                rival.tick(now).await.unwrap();
+            }
+        };
+        let (ours, ()) = tokio::join!(watcher.tick(now), follow);
+        ours.unwrap();
+    }
+
+    /// What the watcher warns of.
+    pub(crate) fn alarms(&self) -> Vec<String> {
+        self.watcher.alarms(self.now())
+    }
+
+    /// A watcher as a process runs it, until `stop`: on the world's store, chain and clock.
+    pub(crate) fn run(&self, stop: CancellationToken) -> impl Future<Output = ()> + use<> {
+        self.run_with(Pulse::new(CHAIN, self.now()), stop)
+    }
+
+    /// As [`World::run`], with this pulse.
+    pub(crate) fn run_with(&self, pulse: Pulse, stop: CancellationToken) -> impl Future<Output = ()> + use<> {
+        let watcher = watcher(&self.pool, &self.store.db, self.start, &self.tiers);
+        watcher.run(self.clock(), || 0, pulse, stop)
+    }
+
+    /// Who decides in these tests, at this moment.
+    pub(crate) fn operator(&self) -> Operator<'static> {
+        Operator { actor: "olga", reason: "a test", now: self.now() }
+    }
+
+    /// The incidents of every kind, oldest first.
+    pub(crate) async fn incidents(&self) -> Vec<Incident> {
+        incidents::all(&mut self.db().read().await.unwrap()).await.unwrap()
     }
 
     /// One tick that must succeed.
@@ -154,12 +216,12 @@ impl World {
     /// Sees only what these assets list from here on, as after a change of the configuration.
     pub(crate) fn restart_listing(&mut self, assets: Vec<Asset>) {
         let network = Network { assets, ..network() };
-        self.watcher = watcher_of(&self.chain, &self.store.db, self.start, network);
+        self.watcher = watcher_of(&self.pool, &self.store.db, self.start, network);
     }
 
     /// A new watcher on the same store: all it knows is what is on record.
     pub(crate) fn restart(&mut self) {
-        self.watcher = watcher(&self.chain, &self.store.db, self.start);
+        self.watcher = watcher(&self.pool, &self.store.db, self.start, &self.tiers);
     }
 
     /// Every deposit on record.
@@ -224,12 +286,16 @@ pub(crate) fn network() -> Network {
     }
 }
 
-fn watcher(chain: &SimChain, db: &Db, start: Start) -> Watcher<SimChain> {
-    watcher_of(chain, db, start, network())
+fn watcher(pool: &SimPool, db: &Db, start: Start, tiers: &[Tier]) -> Watcher<SimPool> {
+    let mut network = network();
+    network.finality.tiers = tiers.to_vec();
+    watcher_of(pool, db, start, network)
 }
 
-fn watcher_of(chain: &SimChain, db: &Db, start: Start, network: Network) -> Watcher<SimChain> {
+fn watcher_of(pool: &SimPool, db: &Db, start: Start, network: Network) -> Watcher<SimPool> {
     let settings =
         Settings { start, poll: Duration::from_millis(10), failed_grace: FAILED_GRACE, finality_stall: None };
-    Watcher::new(chain.clone(), Endpoints::new(["sim".to_owned()]), db.clone(), network, settings)
+    let source = pool.clone();
+    Watcher::new(pool.clone(), Endpoints::new(["sim".to_owned()]), db.clone(), network, settings)
+        .with_agree(move |agree| source.override_agree(agree.and_then(|agree| usize::try_from(agree).ok())))
 }

@@ -14,13 +14,14 @@ impl BlockSource for SimChain {
         let behind = match fault {
             Some(Fault::Empty) => return Err(failure("tip")),
             Some(Fault::Lag(behind)) => behind,
-            Some(Fault::Fail | Fault::Late(_)) | None => 0,
+            Some(Fault::Fail | Fault::Late(_) | Fault::Slow(_)) | None => 0,
         };
         let latest = state.latest().header.block.number.saturating_sub(behind);
         let latest = state.at_or_below(latest);
         // A node that lags knows less that is final, too.
         let finalized = state.finalized().filter(|finalized| finalized.number <= latest.number);
-        Ok(Tip { latest, finalized, tiers: Vec::new(), waiting: None })
+        let above = state.blocks.partition_point(|block| block.header.block.number <= latest.number);
+        Ok(Tip { latest, finalized, tiers: state.tiers(&state.blocks[..above]), waiting: None })
     }
 
     async fn headers(&self, range: RangeInclusive<u64>) -> Result<Vec<Header>, SourceError> {
@@ -31,8 +32,11 @@ impl BlockSource for SimChain {
 
     async fn blocks(&self, range: RangeInclusive<u64>, _read: Read) -> Result<Vec<Block>, SourceError> {
         let fault = self.call().await?;
-        let state = self.lock();
-        Ok(state.served(range, fault).iter().map(SimBlock::to_block).collect())
+        let blocks = self.lock().served(range, fault).iter().map(SimBlock::to_block).collect();
+        if let Some(Fault::Slow(time)) = fault {
+            tokio::time::sleep(time).await;
+        }
+        Ok(blocks)
     }
 
     async fn final_at(&self, number: u64) -> Result<Option<BlockRef>, SourceError> {
@@ -75,7 +79,7 @@ impl SimChain {
                 tokio::time::sleep(time).await;
                 Ok(fault)
             }
-            Some(Fault::Empty | Fault::Lag(_)) | None => Ok(fault),
+            Some(Fault::Slow(_) | Fault::Empty | Fault::Lag(_)) | None => Ok(fault),
         }
     }
 }
@@ -94,7 +98,7 @@ impl State {
                 let latest = self.latest().header.block.number.saturating_sub(behind);
                 self.blocks.partition_point(|block| block.header.block.number <= latest)
             }
-            Some(Fault::Fail | Fault::Late(_)) | None => self.blocks.len(),
+            Some(Fault::Fail | Fault::Late(_) | Fault::Slow(_)) | None => self.blocks.len(),
         };
         let known = &self.blocks[..known];
         let from = known.partition_point(|block| block.header.block.number < *range.start());
