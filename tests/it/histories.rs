@@ -1,23 +1,28 @@
-//! Seeded random histories: mining, reorgs to depth 8, transactions replaced, executed again and lost, failed, late,
-//! empty and lagging answers, restarts and crashes at any await, addresses added on the way.
+//! Seeded random histories: mining, reorgs to depth 12, transactions replaced, executed again and lost, failed, late,
+//! empty and lagging answers, restarts and crashes at any await, two processes at once, addresses added on the way. In
+//! every second one an endpoint lies, as far as proofs do not catch it; in every third some deposits wait for less.
 //!
-//! At the end the CONFIRMED deposits are the legs of the final chain, each once, and every id is that of a straight
+//! Nothing halts on the way, and at the end the CONFIRMED deposits are the legs of the final chain, each once, and every id is that of a straight
 //! scan of the final chain into an empty store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use landfall::deposit::DepositStatus;
-use landfall_chain::Address;
-use landfall_sim::{Fault, SimLeg, SimTx};
+use landfall_chain::{Address, AssetId};
+use landfall_sim::{Fault, Lie, SimChain, SimLeg, SimTx};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::books::{assert_settled, events};
 use crate::postgres::{Engine, TestStore};
-use crate::world::{FAILED_GRACE, FINALITY_DEPTH, TOKEN, World, address};
+use crate::world::{FAILED_GRACE, TOKEN, World, address};
 
-const REORG_DEPTH_MAX: u64 = 8;
+const REORG_DEPTH_MAX: u64 = 12;
+/// As deep as the deepest reorg: what is final is never taken back.
+const FINALITY_DEPTH: u64 = REORG_DEPTH_MAX;
+/// Amounts are 1 to 3, so that some fit the first tier, some the second, and some none.
+const TIERS: [(AssetId, u64, u64); 3] = [(TOKEN, 1, 2), (TOKEN, 2, 5), (AssetId::Native, 2, 3)];
 const STEPS: u32 = 60;
 const WATCHED: [u8; 3] = [0xa1, 0xa2, 0xa3];
 const ADDED_LATER: [u8; 2] = [0xb1, 0xb2];
@@ -38,20 +43,44 @@ struct Tally {
     crashes: u64,
     moved_while_read: u64,
     with_rival: u64,
+    with_tiers: u64,
+    liars: u64,
+    /// How often each lie was told where the truth was another.
+    lies: BTreeMap<&'static str, u64>,
     confirmed: u64,
     failed: u64,
 }
 
+/// Where histories are kept: the one that is random, and the straight scan. SQLite files are used again.
+struct Shelf {
+    engine: Engine,
+    stores: [TestStore; 2],
+}
+
+impl Shelf {
+    async fn new(engine: Engine) -> Self {
+        Shelf { engine, stores: [TestStore::fresh(engine).await, TestStore::fresh(engine).await] }
+    }
+
+    async fn take(&self, index: usize) -> TestStore {
+        match self.engine {
+            Engine::Sqlite => self.stores[index].again().await,
+            Engine::Postgres => TestStore::fresh(self.engine).await,
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_histories_end_with_the_legs_of_the_final_chain_each_once() {
-    let (count, mode) = if full() { (20_000, "full") } else { (1_000, "bounded") };
+    let (count, mode) = if full() { (100_000, "full") } else { (200, "bounded") };
     let begun = Instant::now();
     let halves = (0..2).map(|half| {
         tokio::task::spawn_blocking(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let mut tally = Tally::default();
+            let shelf = runtime.block_on(Shelf::new(Engine::Sqlite));
             for seed in (half..count).step_by(2) {
-                runtime.block_on(history(Engine::Sqlite, seed, &mut tally));
+                runtime.block_on(history(&shelf, seed, &mut tally));
             }
             tally
         })
@@ -64,10 +93,11 @@ async fn random_histories_end_with_the_legs_of_the_final_chain_each_once() {
 
 #[tokio::test]
 async fn random_histories_on_postgresql_too() {
-    let (count, mode) = if full() { (1_000, "full") } else { (20, "bounded") };
+    let (count, mode) = if full() { (1_000, "full") } else { (50, "bounded") };
     let mut tally = Tally::default();
+    let shelf = Shelf::new(Engine::Postgres).await;
     for seed in 0..count {
-        history(Engine::Postgres, seed, &mut tally).await;
+        history(&shelf, seed, &mut tally).await;
     }
     println!("{mode}: {count} histories on PostgreSQL: {tally:?}");
 }
@@ -85,11 +115,28 @@ struct History {
     mempool: Vec<SimTx>,
     nonces: [u64; PAYERS as usize],
     watched_from: BTreeMap<Address, u64>,
+    /// The highest block that was ever final for a tier: what an operator's tiers risk is that it is taken back, and
+    /// then a person decides (`finality.rs`).
+    tier_floor: u64,
+    lies: bool,
 }
 
-async fn history(engine: Engine, seed: u64, tally: &mut Tally) {
-    let mut world = World::on(engine, seed).await;
+async fn history(shelf: &Shelf, seed: u64, tally: &mut Tally) {
+    let chain = SimChain::new(seed);
+    chain.set_finality_depth(Some(FINALITY_DEPTH));
+    let mut world = World::of(chain, shelf.take(0).await);
+    if seed % 3 == 0 {
+        world.set_tiers(&TIERS);
+        tally.with_tiers += 1;
+    }
+    let lies = seed / 3 % 2 == 0;
+    if lies {
+        world.pool.spread(if seed % 4 == 0 { 2 } else { 3 }, 2, seed);
+        tally.liars += 1;
+    }
     let mut history = History {
+        tier_floor: 0,
+        lies,
         rng: StdRng::seed_from_u64(seed ^ 0x5eed),
         mempool: Vec::new(),
         nonces: [0; PAYERS as usize],
@@ -109,7 +156,11 @@ async fn history(engine: Engine, seed: u64, tally: &mut Tally) {
         tally.failed += u64::from(deposit.status == DepositStatus::Failed);
         assert_ne!(deposit.status, DepositStatus::Pending, "seed {seed}: {} is settled", deposit.id);
     }
-    assert_ids_are_those_of_a_straight_scan(&world, engine, &history.watched_from).await;
+    assert_eq!(world.incidents().await, [], "seed {seed}: an endpoint's word halted the chain");
+    assert_ids_are_those_of_a_straight_scan(&world, shelf, &history.watched_from).await;
+    for (lie, count) in world.pool.told() {
+        *tally.lies.entry(lie).or_default() += count;
+    }
     world.close().await;
 }
 
@@ -148,8 +199,26 @@ impl History {
                 tally.with_rival += 1;
             }
             70..73 => world.pass(Duration::from_secs(self.rng.random_range(1..2_000))),
+            73..78 if self.lies => self.lie(world),
             _ => tally.failed_ticks += u64::from(world.tick_or_fail_for_now().await.is_none()),
         }
+        let tiers = world.chain.tiers();
+        self.tier_floor =
+            tiers.into_iter().flatten().map(|block| block.number).max().max(Some(self.tier_floor)).unwrap_or(0);
+    }
+
+    /// One endpoint begins to lie, or lies otherwise, or is honest again.
+    fn lie(&mut self, world: &World) {
+        let lie = match self.rng.random_range(0..8) {
+            0 => Some(Lie::StaleHead(self.rng.random_range(1..20))),
+            1 | 2 => Some(Lie::OtherFork),
+            3 => Some(Lie::ForgedTip(self.rng.random_range(0..4))),
+            4 => Some(Lie::FalseFinal),
+            5 => Some(Lie::LeftOut),
+            6 => Some(Lie::FalseFate),
+            _ => None,
+        };
+        world.pool.lie(lie, self.rng.random_range(1..=10));
     }
 
     fn mine(&mut self, world: &World, tally: &mut Tally) {
@@ -198,8 +267,8 @@ impl History {
     fn reorganise(&mut self, world: &World, tally: &mut Tally) {
         let latest = world.chain.latest().number;
         let final_number = world.chain.finalized().map_or(0, |finalized| finalized.number);
-        let depth = self.rng.random_range(1..=REORG_DEPTH_MAX);
-        let keep = latest.saturating_sub(depth).max(final_number);
+        let depth = self.rng.random_range(0..=REORG_DEPTH_MAX);
+        let keep = latest.saturating_sub(depth).max(final_number).max(self.tier_floor);
         if keep < latest {
             self.mempool.extend(world.chain.fork_at(keep));
             tally.reorgs += 1;
@@ -225,11 +294,13 @@ impl History {
     /// At one of the next calls the chain loses its newest block and gets two others.
     fn move_while_read(&mut self, world: &World, tally: &mut Tally) {
         let mut calls_left: u32 = self.rng.random_range(1..5);
+        let tier_floor = self.tier_floor;
         world.chain.before_each_call(move |chain| {
             let is_due = calls_left == 1;
             calls_left = calls_left.saturating_sub(1);
             let latest = chain.latest().number;
-            if is_due && latest > 0 && chain.finalized().is_none_or(|finalized| finalized.number < latest) {
+            let floor = chain.finalized().map_or(tier_floor, |finalized| finalized.number.max(tier_floor));
+            if is_due && latest > floor {
                 let txs = chain.fork_at(latest - 1);
                 chain.mine_empty(1);
                 chain.mine(txs);
@@ -241,6 +312,7 @@ impl History {
     /// The chain goes on quietly until every height that ever was is final and every grace has passed.
     async fn come_to_rest(&mut self, world: &mut World) {
         world.chain.behave();
+        world.pool.lie(None, 0);
         for _ in 0..4 {
             world.chain.mine_empty(FINALITY_DEPTH + 1);
             world.catch_up().await;
@@ -252,9 +324,8 @@ impl History {
 }
 
 /// The rebuild: the same chain into an empty store, everything watched from the start.
-async fn assert_ids_are_those_of_a_straight_scan(world: &World, engine: Engine, watched: &BTreeMap<Address, u64>) {
-    let store = TestStore::fresh(engine).await;
-    let mut straight = World::of(world.chain.clone(), store);
+async fn assert_ids_are_those_of_a_straight_scan(world: &World, shelf: &Shelf, watched: &BTreeMap<Address, u64>) {
+    let mut straight = World::of(world.chain.clone(), shelf.take(1).await);
     for who in WATCHED.iter().chain(&ADDED_LATER) {
         straight.watch(&format!("account-{who:x}"), address(*who)).await;
     }

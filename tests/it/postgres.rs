@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use landfall::store::Db;
+use landfall::store::{Connection, Db, Engine as Connected};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
@@ -47,6 +47,27 @@ impl TestStore {
             db.migrate().await.unwrap();
         }
         TestStore { db, url, _folder: folder }
+    }
+}
+
+impl TestStore {
+    /// The same store, emptied: for tests that need thousands. Opening one costs more than what they do in it.
+    pub(crate) async fn again(&self) -> Self {
+        let mut tx = self.db.begin().await.unwrap();
+        let Connected::Sqlite(connection) = tx.engine() else { panic!("SQLite") };
+        let tables: Vec<(String,)> = sqlx::query_as(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE '\\_sqlx%' ESCAPE '\\' AND name <> 'identities'",
+        )
+        .fetch_all(&mut *connection)
+        .await
+        .unwrap();
+        sqlx::query("PRAGMA defer_foreign_keys = ON").execute(&mut *connection).await.unwrap();
+        for (table,) in tables {
+            let text = sqlx::AssertSqlSafe(format!("DELETE FROM {table}"));
+            sqlx::query(text).execute(&mut *connection).await.unwrap();
+        }
+        tx.commit().await.unwrap();
+        TestStore { db: self.db.clone(), url: self.url.clone(), _folder: None }
     }
 }
 
