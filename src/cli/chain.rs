@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use anyhow::ensure;
 use clap::{Args, Subcommand};
 use landfall_chain::Chain as ChainName;
 use serde::Serialize;
 
 use crate::cli::{as_operator, duration, json_line};
+use crate::config::Config;
 use crate::decision::AuditEntry;
 use crate::store::{Db, audit};
 
@@ -95,7 +97,10 @@ struct AuditLine<'a> {
 }
 
 impl Chain {
-    pub(super) async fn run(self, db: &Db) -> anyhow::Result<()> {
+    pub(super) async fn run(self, db: &Db, config: &Config) -> anyhow::Result<()> {
+        if let Some(chain) = self.name() {
+            ensure!(config.chains.contains_key(&chain), "{chain} is not configured: nobody follows it");
+        }
         match self {
             Chain::Halt { chain, why } => {
                 as_operator(&why.reason, async |operator| operator.halt(db, chain).await).await?;
@@ -113,6 +118,16 @@ impl Chain {
             }
         }
         Ok(())
+    }
+}
+
+impl Chain {
+    /// The chain that is decided about.
+    fn name(&self) -> Option<ChainName> {
+        match self {
+            Chain::Halt { chain, .. } | Chain::Resume { chain, .. } | Chain::Override { chain, .. } => Some(*chain),
+            Chain::Audit { .. } => None,
+        }
     }
 }
 

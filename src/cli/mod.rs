@@ -100,7 +100,10 @@ impl Cli {
             Verb::Key(key) => key.run(&config).await?,
             Verb::Webhook(webhook) => webhook.run(&open(&config).await?).await?,
             Verb::Deposit(deposit) => deposit.run(&existing(&config).await?).await?,
-            Verb::Chain(chain) => chain.run(&existing(&config).await?).await?,
+            Verb::Chain(chain) => {
+                let config = load(&config)?;
+                chain.run(&open_existing(&config.store).await?, &config).await?;
+            }
             Verb::Incident(incident) => incident.run(&existing(&config).await?).await?,
             Verb::Openapi => print!("{}", crate::api::openapi_json()),
             Verb::Sandbox(sandbox) => return sandbox.run().await,

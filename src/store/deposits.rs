@@ -81,11 +81,12 @@ statements! {
                ORDER BY COALESCE(missing_number, -1), COALESCE(missing_since_us, 0), id LIMIT $4";
     CONFIRMED_OF = "SELECT amount FROM deposits \
                     WHERE chain = $1 AND tx_id = $2 AND asset = $3 AND recipient = $4 AND status = 'CONFIRMED'";
-    // Begins at the newest blocks: there are few above a fork point, and any number of CONFIRMED deposits.
-    CONFIRMED_ABOVE = "SELECT COUNT(DISTINCT deposits.id), MAX(blocks.number) FROM blocks \
-                       JOIN inclusions ON inclusions.chain = $1 AND inclusions.block_hash = blocks.hash \
+    // Begins at the newest blocks: there are few above a fork point, and any number of CONFIRMED deposits. SQLite keeps
+    // the order of a CROSS JOIN.
+    CONFIRMED_ABOVE = "SELECT COUNT(DISTINCT deposits.id), MAX(blocks.number) FROM blocks CROSS JOIN inclusions \
                        JOIN deposits ON deposits.id = inclusions.deposit_id AND deposits.status = 'CONFIRMED' \
-                       WHERE blocks.chain = $1 AND blocks.canonical AND blocks.number > $2";
+                       WHERE inclusions.chain = blocks.chain AND inclusions.block_hash = blocks.hash \
+                       AND blocks.chain = $1 AND blocks.canonical AND blocks.number > $2";
     LIST = "SELECT * FROM deposits WHERE organization_id = $1 \
             AND (CAST($2 AS TEXT) IS NULL OR chain = $2) AND (CAST($3 AS TEXT) IS NULL OR symbol = $3) \
             AND created_us >= $4 AND created_us <= $5 AND (created_us, id) < ($6, $7) \
