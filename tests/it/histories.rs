@@ -125,13 +125,13 @@ async fn history(shelf: &Shelf, seed: u64, tally: &mut Tally) {
     let chain = SimChain::new(seed);
     chain.set_finality_depth(Some(FINALITY_DEPTH));
     let mut world = World::of(chain, shelf.take(0).await);
-    if seed % 3 == 0 {
+    if seed.is_multiple_of(3) {
         world.set_tiers(&TIERS);
         tally.with_tiers += 1;
     }
-    let lies = seed / 3 % 2 == 0;
+    let lies = (seed / 3).is_multiple_of(2);
     if lies {
-        world.pool.spread(if seed % 4 == 0 { 2 } else { 3 }, 2, seed);
+        world.pool.spread(if seed.is_multiple_of(4) { 2 } else { 3 }, 2, seed);
         tally.liars += 1;
     }
     let mut history = History {
