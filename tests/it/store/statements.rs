@@ -100,7 +100,7 @@ const HOT: [(&str, &str); 10] = [
     ("deposits::LIST", "INDEX deposits_newest"),
     ("deposits::SETTLEABLE_BY_TIER", "INDEX deposits_pending"),
     // From the newest blocks, not from every CONFIRMED deposit.
-    ("deposits::CONFIRMED_ABOVE", "INDEX blocks_canonical"),
+    ("deposits::CONFIRMED_ABOVE", "INDEX blocks_number"),
     ("deposits::CONFIRMED_OF", "INDEX deposits_tx"),
     ("cursors::PRUNE", "INDEX blocks_number"),
     ("cursors::CANONICAL_AT", "INDEX blocks_canonical"),
