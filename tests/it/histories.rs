@@ -118,6 +118,8 @@ struct History {
     /// The highest block that was ever final for a tier: what an operator's tiers risk is that it is taken back, and
     /// then a person decides (`finality.rs`).
     tier_floor: u64,
+    /// The highest number that a block ever had, also on a branch that is gone.
+    highest: u64,
     lies: bool,
 }
 
@@ -136,6 +138,7 @@ async fn history(shelf: &Shelf, seed: u64, tally: &mut Tally) {
     }
     let mut history = History {
         tier_floor: 0,
+        highest: 0,
         lies,
         rng: StdRng::seed_from_u64(seed ^ 0x5eed),
         mempool: Vec::new(),
@@ -206,6 +209,7 @@ impl History {
             73..78 if self.lies => self.lie(world),
             _ => tally.failed_ticks += u64::from(world.tick_or_fail_for_now().await.is_none()),
         }
+        self.highest = self.highest.max(world.chain.latest().number);
         let tiers = world.chain.tiers();
         self.tier_floor =
             tiers.into_iter().flatten().map(|block| block.number).max().max(Some(self.tier_floor)).unwrap_or(0);
@@ -253,7 +257,7 @@ impl History {
         if self.rng.random_bool(0.05) {
             world.chain.skip(self.rng.random_range(1..4));
         }
-        world.chain.mine(txs);
+        self.highest = self.highest.max(world.chain.mine(txs).number);
         tally.blocks += 1;
     }
 
@@ -317,7 +321,10 @@ impl History {
     async fn come_to_rest(&mut self, world: &mut World) {
         world.chain.behave();
         world.pool.lie(None, 0);
-        world.chain.mine_empty(2 * FINALITY_DEPTH + 2);
+        let highest = self.highest.max(world.chain.latest().number);
+        while world.chain.finalized().is_none_or(|finalized| finalized.number < highest) {
+            world.chain.mine_empty(1);
+        }
         world.catch_up().await;
         world.pass(FAILED_GRACE);
         world.chain.mine_empty(1);
