@@ -162,7 +162,7 @@ mod tests {
     fn a_chain_on_which_nothing_ever_becomes_final_is_told_too() {
         let mut alarms = Alarms::new(LIMIT);
         alarms.observe(&tip(1, None), minute(0));
-        alarms.observe(&tip(2, None), minute(1));
+        alarms.observe(&tip(2, None), minute(6));
         alarms.observe(&tip(3, None), minute(12));
         assert_eq!(alarms.texts(minute(12)), [format!("finality stalled: no block is final since {}", minute(0))]);
     }
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn too_few_endpoints_that_agree_are_an_alarm_after_ten_minutes() {
-        let mut alarms = Alarms::new(LIMIT);
+        let mut alarms = Alarms::new(LIMIT * 6);
         let waiting = |text: &str| Tip { waiting: Some(text.to_owned()), ..tip(100, Some(90)) };
         alarms.observe(&waiting("1 of 2 agree"), minute(0));
         alarms.observe(&waiting("0 of 2 agree"), minute(10));

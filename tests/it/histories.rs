@@ -6,6 +6,8 @@
 //! scan of the final chain into an empty store.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use landfall::deposit::DepositStatus;
@@ -27,6 +29,8 @@ const STEPS: u32 = 30;
 const WATCHED: [u8; 3] = [0xa1, 0xa2, 0xa3];
 const ADDED_LATER: [u8; 2] = [0xb1, 0xb2];
 const PAYERS: u8 = 4;
+/// Odd, so that each kind of history is scanned.
+const STRAIGHT_SCAN_EVERY: u64 = 5;
 
 /// How often each kind of thing happened, over all histories.
 #[derive(Default, Debug)]
@@ -43,6 +47,7 @@ struct Tally {
     crashes: u64,
     moved_while_read: u64,
     with_rival: u64,
+    straight_scans: u64,
     with_tiers: u64,
     liars: u64,
     /// How often each lie was told where the truth was another.
@@ -117,7 +122,7 @@ struct History {
     watched_from: BTreeMap<Address, u64>,
     /// The highest block that was ever final for a tier: what an operator's tiers risk is that it is taken back, and
     /// then a person decides (`finality.rs`).
-    tier_floor: u64,
+    tier_floor: Arc<AtomicU64>,
     /// The highest number that a block ever had, also on a branch that is gone.
     highest: u64,
     lies: bool,
@@ -137,7 +142,7 @@ async fn history(shelf: &Shelf, seed: u64, tally: &mut Tally) {
         tally.liars += 1;
     }
     let mut history = History {
-        tier_floor: 0,
+        tier_floor: Arc::default(),
         highest: 0,
         lies,
         rng: StdRng::seed_from_u64(seed ^ 0x5eed),
@@ -160,7 +165,11 @@ async fn history(shelf: &Shelf, seed: u64, tally: &mut Tally) {
         assert_ne!(deposit.status, DepositStatus::Pending, "seed {seed}: {} is settled", deposit.id);
     }
     assert_eq!(world.incidents().await, [], "seed {seed}: an endpoint's word halted the chain");
-    assert_ids_are_those_of_a_straight_scan(&world, shelf, &history.watched_from).await;
+    // The books derive every id anew from its leg, each time; that a second indexer says the same is costlier.
+    if seed.is_multiple_of(STRAIGHT_SCAN_EVERY) {
+        assert_ids_are_those_of_a_straight_scan(&world, shelf, &history.watched_from).await;
+        tally.straight_scans += 1;
+    }
     for (lie, count) in world.pool.told() {
         *tally.lies.entry(lie).or_default() += count;
     }
@@ -210,9 +219,9 @@ impl History {
             _ => tally.failed_ticks += u64::from(world.tick_or_fail_for_now().await.is_none()),
         }
         self.highest = self.highest.max(world.chain.latest().number);
-        let tiers = world.chain.tiers();
-        self.tier_floor =
-            tiers.into_iter().flatten().map(|block| block.number).max().max(Some(self.tier_floor)).unwrap_or(0);
+        if let Some(newest) = world.chain.tiers().into_iter().flatten().map(|block| block.number).max() {
+            self.tier_floor.fetch_max(newest, Ordering::Relaxed);
+        }
     }
 
     /// One endpoint begins to lie, or lies otherwise, or is honest again.
@@ -276,7 +285,7 @@ impl History {
         let latest = world.chain.latest().number;
         let final_number = world.chain.finalized().map_or(0, |finalized| finalized.number);
         let depth = self.rng.random_range(0..=REORG_DEPTH_MAX);
-        let keep = latest.saturating_sub(depth).max(final_number).max(self.tier_floor);
+        let keep = latest.saturating_sub(depth).max(final_number).max(self.tier_floor.load(Ordering::Relaxed));
         if keep < latest {
             self.mempool.extend(world.chain.fork_at(keep));
             tally.reorgs += 1;
@@ -302,11 +311,12 @@ impl History {
     /// At one of the next calls the chain loses its newest block and gets two others.
     fn move_while_read(&mut self, world: &World, tally: &mut Tally) {
         let mut calls_left: u32 = self.rng.random_range(1..5);
-        let tier_floor = self.tier_floor;
+        let tier_floor = Arc::clone(&self.tier_floor);
         world.chain.before_each_call(move |chain| {
             let is_due = calls_left == 1;
             calls_left = calls_left.saturating_sub(1);
             let latest = chain.latest().number;
+            let tier_floor = tier_floor.load(Ordering::Relaxed);
             let floor = chain.finalized().map_or(tier_floor, |finalized| finalized.number.max(tier_floor));
             if is_due && latest > floor {
                 let txs = chain.fork_at(latest - 1);
