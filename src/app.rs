@@ -286,6 +286,7 @@ fn settings(network: &Network, config: &ChainConfig) -> Settings {
         proof: config.proof,
         poll: Duration::from_millis(config.poll_ms.unwrap_or(usual)),
         failed_grace: Duration::from_secs(config.failed_grace_secs),
+        finality_stall: config.finality_stall_secs.map(Duration::from_secs),
     }
 }
 
@@ -327,6 +328,7 @@ mod tests {
             eip7708_from: Some(7),
             poll_ms: None,
             failed_grace_secs: 1,
+            finality_stall_secs: None,
             assets,
         };
         network(chain, &config).map_err(|error| error.to_string())

@@ -10,9 +10,11 @@ use std::time::Duration;
 use landfall_chain::Chain;
 use serde::Serialize;
 
+use crate::decision::Decision;
+use crate::incident::Incident;
 use crate::store::status::{self, ChainStatus, EndpointRow, QueueStatus};
 use crate::store::traces::{self, TraceStatus};
-use crate::store::{Db, StoreError};
+use crate::store::{Db, StoreError, incidents, overrides};
 use crate::time::Timestamp;
 
 pub use admin::{Started, router};
@@ -51,6 +53,10 @@ pub struct ChainReport {
     pub traces_alarm: String,
     #[serde(skip)]
     is_traced: bool,
+    /// What a person should look at: finality that stalls, endpoints that do not agree, open incidents.
+    pub alarms: Vec<String>,
+    /// Operators' words in place of a rule, while they count.
+    pub overrides: Vec<OverrideReport>,
     #[serde(skip)]
     silent_secs: u64,
 }
@@ -61,6 +67,14 @@ pub struct EndpointReport {
     pub state: String,
     pub reason: String,
     pub latest: Option<u64>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct OverrideReport {
+    pub kind: &'static str,
+    pub value: String,
+    pub reason: String,
+    pub until: String,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -75,21 +89,21 @@ impl Status {
     /// Reads the store.
     pub async fn read(db: &Db, now: Timestamp) -> Result<Self, StoreError> {
         let mut reader = db.read().await?;
-        let chains = status::chains(&mut reader).await?;
         let traces = traces::statuses(&mut reader).await?;
+        let incidents = incidents::open(&mut reader).await?;
+        let mut chains = Vec::new();
+        for chain in status::chains(&mut reader).await? {
+            let decisions = overrides::of_chain(&mut reader, chain.chain).await?;
+            let traces = traces.iter().find(|traces| traces.chain == chain.chain);
+            let report = ChainReport::of(chain, &incidents, decisions, now);
+            chains.push(match traces {
+                Some(traces) => report.traced(traces, now),
+                None => report,
+            });
+        }
         let QueueStatus { pending, oldest_at } = status::queue(&mut reader).await?;
         Ok(Status {
-            chains: chains
-                .into_iter()
-                .map(|chain| {
-                    let traces = traces.iter().find(|traces| traces.chain == chain.chain);
-                    let report = ChainReport::of(chain, now);
-                    match traces {
-                        Some(traces) => report.traced(traces, now),
-                        None => report,
-                    }
-                })
-                .collect(),
+            chains,
             events: EventsReport { pending, oldest_secs: oldest_at.map(|at| now.since(at).as_secs()) },
         })
     }
@@ -100,8 +114,9 @@ impl Status {
         for chain in expected {
             match self.chains.iter().find(|report| report.chain == chain.name()) {
                 Some(report) => {
-                    let found = report.complaint(lag_max).into_iter().chain(report.traces_complaint(lag_max));
-                    complaints.extend(found.map(|what| format!("{chain}: {what}")));
+                    let what = report.complaint(lag_max).into_iter().chain(report.traces_complaint(lag_max));
+                    let what = what.chain(report.alarms.iter().cloned());
+                    complaints.extend(what.map(|what| format!("{chain}: {what}")));
                 }
                 None => complaints.push(format!("{chain}: never watched; is `landfall run` running?")),
             }
@@ -111,8 +126,11 @@ impl Status {
 }
 
 impl ChainReport {
-    fn of(status: ChainStatus, now: Timestamp) -> Self {
+    fn of(status: ChainStatus, incidents: &[Incident], decisions: Vec<Decision>, now: Timestamp) -> Self {
         let ever_caught_up = status.caught_up_at != Timestamp::EPOCH;
+        let of_chain = incidents.iter().filter(|incident| incident.chain == status.chain).map(alarm);
+        let alarms = status.alarms.into_iter().chain(of_chain).collect();
+        let in_force = |decision: &Decision| decision.word.replaces_a_rule() && decision.until > now;
         ChainReport {
             chain: status.chain.name(),
             state: status.state,
@@ -129,6 +147,8 @@ impl ChainReport {
             traces_reason: String::new(),
             traces_alarm: String::new(),
             is_traced: false,
+            alarms,
+            overrides: decisions.into_iter().filter(in_force).map(OverrideReport::from).collect(),
             silent_secs: now.since(status.heartbeat_at).as_secs(),
         }
     }
@@ -172,6 +192,17 @@ impl ChainReport {
             Some(lag) if lag > lag_max.as_secs() => Some(format!("{lag} s behind{why}")),
             Some(_) => None,
         }
+    }
+}
+
+fn alarm(incident: &Incident) -> String {
+    let Incident { id, kind, opened_at, .. } = incident;
+    format!("incident {id}, {kind}, is open since {opened_at}; see `landfall incident show {id}`")
+}
+
+impl From<Decision> for OverrideReport {
+    fn from(Decision { word, reason, until, .. }: Decision) -> Self {
+        OverrideReport { kind: word.kind(), value: word.value(), reason, until: until.to_string() }
     }
 }
 

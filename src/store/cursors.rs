@@ -30,6 +30,11 @@ statements! {
     MOVE = "UPDATE cursors SET number = $1, hash = $2 WHERE chain = $3 AND hash = $4";
     FINALIZE = "UPDATE cursors SET final_number = $1, final_hash = $2 \
                 WHERE chain = $3 AND (final_number IS NULL OR final_number < $1)";
+    REFINALIZE = "UPDATE cursors SET final_number = $1, final_hash = $2 WHERE chain = $3 AND final_number > $1";
+    UNPLACE = "UPDATE cursors SET number = NULL, hash = NULL WHERE chain = $1 AND hash = $2 AND final_number IS NULL \
+               AND NOT EXISTS (SELECT 1 FROM blocks WHERE blocks.chain = $1 AND blocks.hash <> $2) \
+               AND NOT EXISTS (SELECT 1 FROM inclusions WHERE inclusions.chain = $1)";
+    FORGET_ANCHOR = "DELETE FROM blocks WHERE chain = $1 AND hash = $2";
     // One that is connected again is traced again: its legs to addresses that were added meanwhile would be missed.
     CONNECT = "INSERT INTO blocks (chain, hash, number, parent_hash, time_us, proof, canonical, traced) \
                VALUES ($1, $2, $3, $4, $5, $6, true, $7) \
@@ -82,6 +87,22 @@ impl Cursor {
     /// Records a newer final block; an older one changes nothing.
     pub async fn finalize(tx: &mut Tx, chain: Chain, at: &BlockRef) -> Result<(), StoreError> {
         execute!(tx, FINALIZE, int(at.number), &at.hash.0[..], chain.name()).map(drop)
+    }
+
+    /// Takes the newest final block back to an older one, which an accepted reorg left in place.
+    pub async fn refinalize(tx: &mut Tx, chain: Chain, at: &BlockRef) -> Result<(), StoreError> {
+        execute!(tx, REFINALIZE, int(at.number), &at.hash.0[..], chain.name()).map(drop)
+    }
+
+    /// Makes the chain one that was never watched again, when `at` is the block it was taken up at and nothing was ever
+    /// recorded above that; whether it was so.
+    pub async fn unplace(tx: &mut Tx, chain: Chain, at: &BlockRef) -> Result<bool, StoreError> {
+        if execute!(tx, UNPLACE, chain.name(), &at.hash.0[..])? == 0 {
+            return Ok(false);
+        }
+        let forgotten = execute!(tx, FORGET_ANCHOR, chain.name(), &at.hash.0[..])?;
+        expect_one("forget the block a chain was taken up at", forgotten)?;
+        Ok(true)
     }
 
     fn of(row: Option<CursorRow>) -> Result<Self, StoreError> {

@@ -32,6 +32,15 @@ pub struct Settleable {
     pub block: BlockRef,
 }
 
+/// Which deposits fit a tier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fits {
+    pub asset: AssetId,
+    /// In base units, both inclusive.
+    pub least: U256,
+    pub most: U256,
+}
+
 /// A PENDING deposit that is in no canonical block, although the height at which it was is final.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Missing {
@@ -65,6 +74,14 @@ statements! {
                   JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
                   WHERE deposits.chain = $1 AND deposits.status = 'PENDING' AND inclusions.lane = 'roots' \
                   AND blocks.canonical AND blocks.number <= $2 ORDER BY blocks.number, deposits.id LIMIT $3";
+    // A tier's: of one asset, from the least amount that fits to the highest, above what is final for all.
+    SETTLEABLE_BY_TIER = "SELECT deposits.*, blocks.number AS block_number, blocks.hash AS block_hash \
+                  FROM deposits JOIN inclusions ON inclusions.deposit_id = deposits.id \
+                  JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
+                  WHERE deposits.chain = $1 AND deposits.status = 'PENDING' AND deposits.asset = $2 \
+                  AND deposits.amount >= $3 AND deposits.amount <= $4 AND inclusions.lane = 'roots' \
+                  AND blocks.canonical AND blocks.number > $5 AND blocks.number <= $6 \
+                  ORDER BY blocks.number, deposits.id LIMIT $7";
     MISSING = "SELECT * FROM deposits WHERE chain = $1 AND status = 'PENDING' \
                AND (missing_number IS NULL OR missing_number < $2) AND (CAST($3 AS TEXT) IS NULL OR id = $3) AND $5 = EXISTS \
                (SELECT 1 FROM inclusions WHERE inclusions.deposit_id = deposits.id AND inclusions.lane = 'traces') AND NOT EXISTS \
@@ -83,9 +100,12 @@ statements! {
     SEEN_IN = "SELECT blocks.number, blocks.hash, inclusions.lane, blocks.canonical FROM inclusions \
                JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
                WHERE inclusions.deposit_id = $1 ORDER BY blocks.canonical DESC, blocks.number DESC LIMIT 1";
-    CONFIRMED_ABOVE = "SELECT COUNT(*) FROM deposits JOIN inclusions ON inclusions.deposit_id = deposits.id \
-                       JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
-                       WHERE deposits.chain = $1 AND deposits.status = 'CONFIRMED' AND blocks.canonical AND blocks.number > $2";
+    // Begins at the newest blocks: there are few above a fork point, and any number of CONFIRMED deposits. SQLite keeps
+    // the order of a CROSS JOIN.
+    CONFIRMED_ABOVE = "SELECT COUNT(DISTINCT deposits.id), MAX(blocks.number) FROM blocks CROSS JOIN inclusions \
+                       JOIN deposits ON deposits.id = inclusions.deposit_id AND deposits.status = 'CONFIRMED' \
+                       WHERE inclusions.chain = blocks.chain AND inclusions.block_hash = blocks.hash \
+                       AND blocks.chain = $1 AND blocks.canonical AND blocks.number > $2";
     LIST = "SELECT * FROM deposits WHERE organization_id = $1 \
             AND (CAST($2 AS TEXT) IS NULL OR chain = $2) AND (CAST($3 AS TEXT) IS NULL OR symbol = $3) \
             AND created_us >= $4 AND created_us <= $5 AND (created_us, id) < ($6, $7) \
@@ -117,6 +137,14 @@ pub(super) struct DepositRow {
     created_us: i64,
     confirmed_us: Option<i64>,
     missing_since_us: Option<i64>,
+}
+
+#[derive(FromRow)]
+struct SettleableRow {
+    #[sqlx(flatten)]
+    deposit: DepositRow,
+    block_number: i64,
+    block_hash: Vec<u8>,
 }
 
 /// Records a new deposit.
@@ -188,20 +216,33 @@ pub async fn settleable(
     through: u64,
     limit: u32,
 ) -> Result<Vec<Settleable>, StoreError> {
-    #[derive(FromRow)]
-    struct Row {
-        #[sqlx(flatten)]
-        deposit: DepositRow,
-        block_number: i64,
-        block_hash: Vec<u8>,
-    }
-    let rows = fetch_all!(connection, Row, SETTLEABLE, chain.name(), int(through), i64::from(limit))?;
-    let settleable = rows.into_iter().map(|row| {
-        let number = uint("block number", row.block_number)?;
-        let block = BlockRef { number, hash: BlockHash(hash("block hash", &row.block_hash)?) };
-        Ok(Settleable { deposit: row.deposit.try_into()?, block })
-    });
-    settleable.collect()
+    let rows = fetch_all!(connection, SettleableRow, SETTLEABLE, chain.name(), int(through), i64::from(limit))?;
+    rows.into_iter().map(Settleable::try_from).collect()
+}
+
+/// PENDING deposits that fit `tier`, in canonical blocks above `above` up to `through`, inclusive; at most `limit`,
+/// lowest blocks first.
+pub async fn settleable_by_tier(
+    connection: &mut impl Connection,
+    chain: Chain,
+    tier: &Fits,
+    (above, through): (u64, u64),
+    limit: u32,
+) -> Result<Vec<Settleable>, StoreError> {
+    let Fits { asset, least, most } = tier;
+    let rows = fetch_all!(
+        connection,
+        SettleableRow,
+        SETTLEABLE_BY_TIER,
+        chain.name(),
+        asset.to_bytes(),
+        amount_bytes(least),
+        amount_bytes(most),
+        int(above),
+        int(through),
+        i64::from(limit)
+    )?;
+    rows.into_iter().map(Settleable::try_from).collect()
 }
 
 /// PENDING deposits that are in no canonical block, were never seen above the final block `through` and not looked for
@@ -288,10 +329,15 @@ pub async fn seen_in(connection: &mut impl Connection, id: DepositId) -> Result<
     .transpose()
 }
 
-/// How many CONFIRMED deposits stand in canonical blocks above `number`.
-pub async fn confirmed_above(connection: &mut impl Connection, chain: Chain, number: u64) -> Result<u64, StoreError> {
-    let row = fetch_optional!(connection, (i64,), CONFIRMED_ABOVE, chain.name(), int(number))?;
-    uint("count", row.map_or(0, |(count,)| count))
+/// How many CONFIRMED deposits stand in canonical blocks above `number`, and the highest of these blocks.
+pub async fn confirmed_above(
+    connection: &mut impl Connection,
+    chain: Chain,
+    number: u64,
+) -> Result<(u64, Option<u64>), StoreError> {
+    let row = fetch_optional!(connection, (i64, Option<i64>), CONFIRMED_ABOVE, chain.name(), int(number))?;
+    let (count, highest) = row.unwrap_or_default();
+    Ok((uint("count", count)?, highest.map(|number| uint("block number", number)).transpose()?))
 }
 
 /// At most `limit` deposits of our organization, newest first.
@@ -359,6 +405,16 @@ impl TryFrom<DepositRow> for Deposit {
 fn lane(name: &str) -> Result<Lane, StoreError> {
     let known = [Lane::Roots, Lane::Traces].into_iter().find(|lane| lane.name() == name);
     known.ok_or_else(|| StoreError::inconsistent("lane", name))
+}
+
+impl TryFrom<SettleableRow> for Settleable {
+    type Error = StoreError;
+
+    fn try_from(row: SettleableRow) -> Result<Self, StoreError> {
+        let number = uint("block number", row.block_number)?;
+        let block = BlockRef { number, hash: BlockHash(hash("block hash", &row.block_hash)?) };
+        Ok(Settleable { deposit: row.deposit.try_into()?, block })
+    }
 }
 
 fn address(what: &'static str, bytes: &[u8]) -> Result<Address, StoreError> {

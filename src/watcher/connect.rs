@@ -36,44 +36,42 @@ pub(super) const FINAL_BLOCKS_KEPT: u64 = 1_024;
 const PRUNE_WINDOW: u64 = 4_096;
 
 impl<S: BlockSource> Watcher<S> {
-    /// Connects what comes after `at`, as far as the source has it and a tick goes; the block it ends at. When the
-    /// first block does not stand on `at`, that is a reorg: it is taken back, and the next tick goes on.
+    /// Connects what comes after `at`, as far as the source has it and a tick goes. When the first block does not stand
+    /// on `at`, that is a reorg, to be taken back.
     pub(super) async fn connect(
         &mut self,
         mut at: BlockRef,
         tip: &Tip,
         now: Timestamp,
         ticked: &mut Ticked,
-    ) -> Result<BlockRef, TickError> {
+    ) -> Result<Connected, TickError> {
         let Watcher { source, db, network, watch_list, read_width, settings, .. } = self;
-        let chain = network.chain;
         let mut books = Books { source, db, network, watch_list };
         let read = Read { proof: settings.proof, ..Read::FULL };
         let mut reads = stream::iter(ranges(at.number, tip.latest.number, *read_width))
             .map(|range| source.blocks(range, read))
             .buffered(READS_AHEAD_MAX);
-        let mut stale = false;
+        let mut is_stale = false;
         while let Some(read) = reads.next().await {
             *read_width = if read.is_ok() { (*read_width + 1).min(READ_BLOCKS_MAX) } else { (*read_width / 2).max(1) };
             let mut blocks = read?;
             let shown = blocks.len();
             blocks.truncate(linked(&at, &blocks).len());
-            stale = blocks.is_empty() && shown > 0;
+            is_stale = blocks.is_empty() && shown > 0;
             at = books.record(&at, &mut blocks, tip.finalized, now, ticked).await?;
             if blocks.len() < shown {
                 break;
             }
         }
-        drop(reads);
-        if stale {
-            at = self.disconnect(&at, tip, ticked).await?;
-        }
-        if at.number < tip.latest.number && ticked.connected + ticked.disconnected == 0 {
-            let what = format!("the newest block is {}, but no block on top of {at} is shown", tip.latest);
-            return Err(TickError::Contradiction { chain, what });
-        }
-        Ok(at)
+        Ok(Connected { at, is_stale })
     }
+}
+
+/// Where connecting ended.
+pub(super) struct Connected {
+    pub(super) at: BlockRef,
+    /// What the source shows next does not stand on it.
+    pub(super) is_stale: bool,
 }
 
 /// Where blocks are recorded, and what they are matched with.

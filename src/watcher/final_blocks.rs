@@ -14,6 +14,7 @@ use crate::store::cursors::{self, Cursor};
 use crate::store::deposits;
 use crate::time::Timestamp;
 use crate::watcher::connect::{READ_BLOCKS_MAX, READS_AHEAD_MAX, WatchedLeg, prove_signer, ranges};
+use crate::watcher::settle::OfBlock;
 use crate::watcher::{TickError, Ticked, Watcher, movements};
 
 /// How many blocks one search by logs spans.
@@ -138,7 +139,7 @@ impl<S: BlockSource> Watcher<S> {
         }
         tx.commit().await?;
         for (block, pending) in credited {
-            self.judge(block, pending, now, &mut ticked).await?;
+            self.judge(block, OfBlock::final_for_all(block.header.block, pending), now, &mut ticked).await?;
         }
         Ok(ticked)
     }

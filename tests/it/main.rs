@@ -13,6 +13,7 @@ mod crashes;
 mod delivery;
 mod explain;
 mod faults;
+mod finality;
 mod follower;
 mod histories;
 mod integrity;

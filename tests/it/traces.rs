@@ -50,6 +50,8 @@ async fn report(world: &World) -> landfall::health::ChainReport {
         caught_up_at: world.now(),
         heartbeat_at: world.now(),
         endpoints: Vec::new(),
+        finalized_at: Timestamp::EPOCH,
+        alarms: Vec::new(),
     };
     let mut tx = world.db().begin().await.unwrap();
     status::record(&mut tx, &word, &[]).await.unwrap();
@@ -493,6 +495,8 @@ async fn a_halted_chain_confirms_nothing_by_traces_either() {
         caught_up_at: Timestamp::EPOCH,
         heartbeat_at: Timestamp::EPOCH,
         endpoints: Vec::new(),
+        finalized_at: Timestamp::EPOCH,
+        alarms: Vec::new(),
     };
     for (state, confirmed) in [("halted", 0), ("following", 1)] {
         let mut tx = world.db().begin().await.unwrap();

@@ -10,15 +10,18 @@ use std::time::Duration;
 
 use landfall::account::{AccountType, NewAccount};
 use landfall::deposit::{Deposit, DepositStatus};
+use landfall::incident::Incident;
+use landfall::operator::Operator;
 use landfall::registry;
 use landfall::store::deposits::{self, DepositFilter};
-use landfall::store::{Db, StoreError};
-use landfall::time::{Clock, Timestamp};
+use landfall::store::{Db, StoreError, incidents};
+use landfall::time::{Clock, Pulse, Timestamp};
 use landfall::watcher::{Settings, Start, TickError, Ticked, TraceLane, Traced, Watcher};
 use landfall_chain::{
-    Address, Asset, AssetId, Chain, Endpoints, FinalityRule, Native, NativeSource, Network, ReadProof,
+    Address, Asset, AssetId, Chain, Endpoints, FinalityRule, Native, NativeSource, Network, ReadProof, Tier, U256,
 };
-use landfall_sim::SimChain;
+use landfall_sim::{SimChain, SimPool};
+use tokio_util::sync::CancellationToken;
 
 use crate::books;
 use crate::postgres::{Engine, TestStore};
@@ -36,11 +39,13 @@ pub(crate) struct World {
     pub(crate) chain: SimChain,
     pub(crate) store: TestStore,
     pub(crate) network: Network,
-    watcher: Watcher<SimChain>,
+    /// How the watchers see the chain: directly, unless a test spreads it over several views.
+    pub(crate) pool: SimPool,
+    watcher: Watcher<SimPool>,
     /// Where the network is traced.
-    lane: Option<TraceLane<SimChain>>,
+    lane: Option<TraceLane<SimPool>>,
     /// A second process on the same store.
-    rival: Watcher<SimChain>,
+    rival: Watcher<SimPool>,
     start: Start,
     proof: ReadProof,
     now: Arc<AtomicI64>,
@@ -73,22 +78,26 @@ impl World {
     pub(crate) async fn traced(engine: Engine, seed: u64) -> Self {
         let chain = SimChain::new(seed);
         chain.set_finality_depth(Some(FINALITY_DEPTH));
-        let native = Native { source: NativeSource::Trace, eip7708_from: None };
-        let network = Network { native, ..network() };
-        World::with(network, Start::Number(1), chain, TestStore::fresh(engine).await)
+        World::of_traced(chain, TestStore::fresh(engine).await)
     }
 
-    /// The same chain and network, with another store.
+    /// As [`World::of`], on a network that is traced.
+    pub(crate) fn of_traced(chain: SimChain, store: TestStore) -> Self {
+        let native = Native { source: NativeSource::Trace, eip7708_from: None };
+        World::with(Network { native, ..network() }, Start::Number(1), chain, store)
+    }
+
+    /// The same chain and network, with another store; seen directly.
     pub(crate) fn again(&self, store: TestStore) -> Self {
         World::with(self.network.clone(), self.start, self.chain.clone(), store)
     }
 
     fn with(network: Network, start: Start, chain: SimChain, store: TestStore) -> Self {
-        let proof = ReadProof::Full;
-        let [rival, watcher] = [(); 2].map(|()| watcher(&chain, &store.db, start, proof, network.clone()));
+        let (proof, pool) = (ReadProof::Full, SimPool::of(chain.clone()));
+        let [rival, watcher] = [(); 2].map(|()| watcher(&pool, &store.db, start, proof, network.clone()));
         let lane = watcher.trace_lane();
         let now = Arc::new(AtomicI64::new(1_800_000_000_000_000));
-        World { chain, store, network, watcher, lane, rival, start, proof, now, closed: false }
+        World { chain, store, network, pool, watcher, lane, rival, start, proof, now, closed: false }
     }
 
     /// As with `proof = "logs"`, from here on.
@@ -99,8 +108,21 @@ impl World {
     }
 
     /// A watcher of the same chain and store that nobody drives.
-    pub(crate) fn another_watcher(&self) -> Watcher<SimChain> {
-        watcher(&self.chain, &self.store.db, self.start, self.proof, self.network.clone())
+    pub(crate) fn another_watcher(&self) -> Watcher<SimPool> {
+        watcher(&self.pool, &self.store.db, self.start, self.proof, self.network.clone())
+    }
+
+    /// Restarts with these tiers: asset, amount, depth.
+    pub(crate) fn set_tiers(&mut self, tiers: &[(AssetId, u64, u64)]) {
+        self.chain.set_tier_depths(tiers.iter().map(|(.., depth)| Some(*depth)).collect());
+        let tier = |(asset, up_to, depth): &(AssetId, u64, u64)| Tier {
+            asset: *asset,
+            up_to: U256::from(*up_to),
+            rule: FinalityRule::confirmations(*depth),
+        };
+        self.network.finality.tiers = tiers.iter().map(tier).collect();
+        self.restart();
+        self.rival = self.another_watcher();
     }
 
     pub(crate) fn db(&self) -> &Db {
@@ -136,7 +158,7 @@ impl World {
     }
 
     /// Another worker of the lane of the traces, beside the world's own.
-    pub(crate) fn watcher_lane(&self) -> TraceLane<SimChain> {
+    pub(crate) fn watcher_lane(&self) -> TraceLane<SimPool> {
         self.watcher.trace_lane().expect("a world that is traced")
     }
 
@@ -166,6 +188,46 @@ impl World {
         for outcome in [ours, theirs] {
             outcome.inspect_err(|error| assert!(error.may_pass(), "{error}")).ok();
         }
+    }
+
+    /// A tick; while it is under way, what `meanwhile` does, and then a second process that follows it.
+    pub(crate) async fn tick_while_the_rival_follows(&mut self, meanwhile: impl Future<Output = ()>) {
+        let now = self.now();
+        let World { watcher, rival, .. } = self;
+        let follow = async {
+            meanwhile.await;
+            for _ in 0..3 {
+                rival.tick(now).await.unwrap();
+            }
+        };
+        let (ours, ()) = tokio::join!(watcher.tick(now), follow);
+        ours.unwrap();
+    }
+
+    /// What the watcher warns of.
+    pub(crate) fn alarms(&self) -> Vec<String> {
+        self.watcher.alarms(self.now())
+    }
+
+    /// A watcher as a process runs it, until `stop`: on the world's store, chain and clock.
+    pub(crate) fn run(&self, stop: CancellationToken) -> impl Future<Output = ()> + use<> {
+        self.run_with(Pulse::new(CHAIN, self.now()), stop)
+    }
+
+    /// As [`World::run`], with this pulse.
+    pub(crate) fn run_with(&self, pulse: Pulse, stop: CancellationToken) -> impl Future<Output = ()> + use<> {
+        let watcher = self.another_watcher();
+        watcher.run(self.clock(), || 0, pulse, stop)
+    }
+
+    /// Who decides in these tests, at this moment.
+    pub(crate) fn operator(&self) -> Operator<'static> {
+        Operator { actor: "olga", reason: "a test", now: self.now() }
+    }
+
+    /// The incidents of every kind, oldest first.
+    pub(crate) async fn incidents(&self) -> Vec<Incident> {
+        incidents::all(&mut self.db().read().await.unwrap()).await.unwrap()
     }
 
     /// One tick that must succeed.
@@ -210,7 +272,7 @@ impl World {
     /// Sees only what these assets list from here on, as after a change of the configuration.
     pub(crate) fn restart_listing(&mut self, assets: Vec<Asset>) {
         let network = Network { assets, ..self.network.clone() };
-        self.watcher = watcher(&self.chain, &self.store.db, self.start, self.proof, network);
+        self.watcher = watcher(&self.pool, &self.store.db, self.start, self.proof, network);
         self.lane = self.watcher.trace_lane();
     }
 
@@ -300,8 +362,10 @@ async fn cut_off<T: std::fmt::Debug>(tick: impl Future<Output = Result<T, TickEr
     .await
 }
 
-fn watcher(chain: &SimChain, db: &Db, start: Start, proof: ReadProof, network: Network) -> Watcher<SimChain> {
+fn watcher(pool: &SimPool, db: &Db, start: Start, proof: ReadProof, network: Network) -> Watcher<SimPool> {
     let poll = Duration::from_millis(10);
-    let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE };
-    Watcher::new(chain.clone(), Endpoints::new(["sim".to_owned()]), db.clone(), network, settings)
+    let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None };
+    let source = pool.clone();
+    Watcher::new(pool.clone(), Endpoints::new(["sim".to_owned()]), db.clone(), network, settings)
+        .with_agree(move |agree| source.override_agree(agree.and_then(|agree| usize::try_from(agree).ok())))
 }

@@ -177,18 +177,25 @@ pub enum SourceErrorKind {
 pub struct SourceError {
     /// Transient or permanent.
     pub kind: SourceErrorKind,
+    /// Whether only a newer version can read what was met; such a failure is permanent.
+    pub needs_upgrade: bool,
     cause: Box<dyn Error + Send + Sync>,
 }
 
 impl SourceError {
     /// A failure that may pass.
     pub fn transient(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        SourceError { kind: SourceErrorKind::Transient, cause: cause.into() }
+        SourceError { kind: SourceErrorKind::Transient, needs_upgrade: false, cause: cause.into() }
     }
 
     /// A failure that stays until a person acts.
     pub fn permanent(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        SourceError { kind: SourceErrorKind::Permanent, cause: cause.into() }
+        SourceError { kind: SourceErrorKind::Permanent, needs_upgrade: false, cause: cause.into() }
+    }
+
+    /// A failure that stays until a newer version runs.
+    pub fn upgrade_needed(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        SourceError { needs_upgrade: true, ..SourceError::permanent(cause) }
     }
 }
 

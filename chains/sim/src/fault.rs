@@ -13,6 +13,8 @@ pub enum Fault {
     Refuse,
     /// It answers after this time.
     Late(Duration),
+    /// It answers with blocks after this time, as they were before it.
+    Slow(Duration),
     /// It answers with nothing: no headers, no blocks, an unknown fate. A tip has no empty answer and fails.
     Empty,
     /// It answers as a node would that is so many blocks behind.

@@ -63,6 +63,10 @@ pub(crate) struct State {
     /// How far the newest final block is behind the newest; `None` while nothing becomes final.
     finality_depth: Option<u64>,
     finalized: Option<BlockRef>,
+    /// As `finality_depth`, for each tier.
+    tier_depths: Vec<Option<u64>>,
+    /// The branch that was dropped last.
+    pub(crate) dropped: Vec<SimBlock>,
     rng: StdRng,
     pub(crate) faults: VecDeque<Fault>,
     /// Of reads of traces.
@@ -130,6 +134,8 @@ impl SimChain {
             skip: 0,
             finality_depth: None,
             finalized: None,
+            tier_depths: Vec::new(),
+            dropped: Vec::new(),
             rng,
             faults: VecDeque::new(),
             trace_faults: VecDeque::new(),
@@ -169,7 +175,12 @@ impl SimChain {
     pub fn fork_at(&self, number: u64) -> Vec<SimTx> {
         let mut state = self.lock();
         let keep = state.blocks.partition_point(|block| block.header.block.number <= number).max(1);
-        state.blocks.split_off(keep).into_iter().flat_map(|block| block.txs).collect()
+        let dropped = state.blocks.split_off(keep);
+        let txs = dropped.iter().flat_map(|block| block.txs.clone()).collect();
+        if !dropped.is_empty() {
+            state.dropped = dropped;
+        }
+        txs
     }
 
     /// Makes these blocks the canonical ones: a branch that won after all, or another chain.
@@ -183,6 +194,17 @@ impl SimChain {
         let mut state = self.lock();
         state.finality_depth = depth;
         state.finalize();
+    }
+
+    /// From now on a block is final for tier i when it has `depths[i]` blocks on top; `None` stands for no such block.
+    pub fn set_tier_depths(&self, depths: Vec<Option<u64>>) {
+        self.lock().tier_depths = depths;
+    }
+
+    /// The newest block that is final for each tier.
+    pub fn tiers(&self) -> Vec<Option<BlockRef>> {
+        let state = self.lock();
+        state.tiers(&state.blocks)
     }
 
     /// Says from now on that `block` is final, whatever it is.
@@ -331,6 +353,15 @@ impl State {
 
     pub(crate) fn finalized(&self) -> Option<BlockRef> {
         self.finalized
+    }
+
+    /// What is final for each tier on the chain of these blocks.
+    pub(crate) fn tiers(&self, blocks: &[SimBlock]) -> Vec<Option<BlockRef>> {
+        let at_depth = |depth: &Option<u64>| {
+            let behind = usize::try_from((*depth)?).ok()?;
+            blocks.len().checked_sub(1 + behind).map(|at| blocks[at].header.block)
+        };
+        self.tier_depths.iter().map(at_depth).collect()
     }
 
     fn finalize(&mut self) {

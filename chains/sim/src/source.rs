@@ -23,7 +23,8 @@ impl BlockSource for SimChain {
         let latest = state.at_or_below(latest);
         // A node that lags knows less that is final, too.
         let finalized = state.finalized().filter(|finalized| finalized.number <= latest.number);
-        Ok(Tip { latest, finalized, tiers: Vec::new(), waiting: None })
+        let above = state.blocks.partition_point(|block| block.header.block.number <= latest.number);
+        Ok(Tip { latest, finalized, tiers: state.tiers(&state.blocks[..above]), waiting: None })
     }
 
     async fn headers(&self, range: RangeInclusive<u64>) -> Result<Vec<Header>, SourceError> {
@@ -37,8 +38,14 @@ impl BlockSource for SimChain {
             Lane::Roots => self.call().await?,
             Lane::Traces => self.call_for_traces().await?,
         };
-        let state = self.lock();
-        Ok(state.served(range, fault).iter().map(|block| state.read(block, read, fault)).collect())
+        let blocks = {
+            let state = self.lock();
+            state.served(range, fault).iter().map(|block| state.read(block, read, fault)).collect()
+        };
+        if let Some(Fault::Slow(time)) = fault {
+            tokio::time::sleep(time).await;
+        }
+        Ok(blocks)
     }
 
     async fn final_at(&self, number: u64) -> Result<Option<BlockRef>, SourceError> {

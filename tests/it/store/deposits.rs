@@ -251,9 +251,9 @@ async fn confirmed_deposits_above_a_block_are_counted(store: TestStore) {
     }
     let mut reader = store.db.read().await.unwrap();
     for (above, count) in [(0, 2), (1, 1), (2, 0)] {
-        assert_eq!(deposits::confirmed_above(&mut reader, CHAIN, above).await.unwrap(), count, "above {above}");
+        assert_eq!(deposits::confirmed_above(&mut reader, CHAIN, above).await.unwrap().0, count, "above {above}");
     }
-    assert_eq!(deposits::confirmed_above(&mut reader, OTHER_CHAIN, 0).await.unwrap(), 0);
+    assert_eq!(deposits::confirmed_above(&mut reader, OTHER_CHAIN, 0).await.unwrap(), (0, None));
 }
 
 async fn deposits_are_listed_by_each_filter_with_both_bounds_included(store: TestStore) {
