@@ -1,7 +1,35 @@
 //! What is a credit and what only looks like one: the rows E1 to E24 of our catalogue of failures, on a real node where
 //! a contract can show them.
 //!
-//! TODO-INDEX
+//! | row | test |
+//! |---|---|
+//! | E1 | `e1_a_payment_in_a_reverted_frame_is_no_credit` |
+//! | E2 | `e2_a_failed_transaction_is_no_credit`; no receipt: chains/evm/tests/it/reads.rs `e2_missing_receipts_are_an_error_that_names_all` |
+//! | E3 | `e3_a_listed_token_that_returns_false_and_logs_nothing_is_no_credit` |
+//! | E4 | `e4_a_copy_of_a_token_at_another_address_is_a_fake_token` |
+//! | E5 | `e5_a_fee_on_transfer_token_is_not_listed` |
+//! | E6 | `e6_zero_value_is_no_credit_and_no_poison` |
+//! | E7 | `e7_value_that_moves_inside_of_a_transaction_is_a_credit`, `e7_value_that_moves_in_every_way_of_one_transaction_is_credited_leg_by_leg` |
+//! | E8 | `e8_delegatecall_shows_a_value_that_did_not_move` |
+//! | E9 | `e9_a_balance_without_a_transaction_is_no_deposit`; withdrawals: chains/evm/tests/it/withdrawals.rs `e9_synthetic_withdrawals_are_credited_in_wei_one_leg_each` |
+//! | E10 | `e10_two_equal_payments_in_one_transaction_are_two_deposits` |
+//! | E11 | `e11_a_transfer_to_oneself_is_no_credit` |
+//! | E12 | `e12_a_mint_is_a_credit_from_the_zero_address` |
+//! | E13 | `e13_a_payment_through_a_router_is_a_credit_of_the_token` |
+//! | E14 | `e14_an_erc721_transfer_is_no_credit_though_its_contract_is_listed` |
+//! | E15 | `e15_the_source_is_the_tokens_sender_and_not_the_transactions` |
+//! | E16 | `e16_one_base_unit_and_the_greatest_amount_are_exact` |
+//! | E17 | chains/evm/tests/it/native.rs `e17_a_transfer_log_of_polygon_is_a_leg_once_and_replaces_the_transactions_own_value` |
+//! | E18 | chains/evm/tests/it/polygon.rs `e18_a_recorded_pseudo_transaction_is_set_aside_wherever_a_node_shows_it`, `e18_a_synthetic_state_sync_is_proved_by_its_encoding_and_pays_by_its_logs` |
+//! | E19 | chains/evm/tests/it/op.rs `e19_a_synthetic_deposit_that_fails_keeps_its_mint_and_moves_nothing` |
+//! | E20 | chains/evm/tests/it/native.rs `e20_eip7708_is_the_one_source_from_its_block_on_and_nothing_before` |
+//! | E21 | chains/evm/tests/it/explain.rs `e21_a_listed_contract_is_no_token_below_its_block`; chains/evm/src/networks.rs `e21_the_tokens_are_those_of_their_issuers` |
+//! | E22 | `e22_dust_is_recorded_and_credited` |
+//! | E23 | `e23_a_transfer_between_two_of_our_accounts_has_source_type_account` |
+//! | E24 | `e24_a_mixed_case_address_is_the_same_address` |
+//!
+//! A test that stands behind a file's name stands in that file; `payments` has what was sent. What anvil cannot
+//! show is shown by recorded and made answers, in chains/evm.
 
 use crate::contracts::{INSIDE, ROUTER};
 use crate::payments::{ALICE, CAROL, SHOP, STORE, played, told};
@@ -10,7 +38,38 @@ const NONE: [&str; 0] = [];
 
 /// So many wei in ETH, as the interface writes it.
 fn wei(amount: u64) -> String {
-    format!("0.{amount:018} ETH").replace("0 ETH", " ETH")
+    assert_ne!(amount % 10, 0, "the interface writes no zeros at the end");
+    format!("0.{amount:018} ETH")
+}
+
+/// The tests that this file's header names for a row, each with the text of the file that it stands in.
+fn tests_of(row: u8) -> Vec<(&'static str, String)> {
+    const THIS: &str = "tests/live/credits.rs";
+    let prefix = format!("//! | E{row} | ");
+    let text = |file: &str| std::fs::read_to_string(format!("{}/{file}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+    let named = include_str!("credits.rs").lines().find_map(|line| line.strip_prefix(&prefix)).unwrap_or_default();
+    let mut file = THIS;
+    let mut tests = Vec::new();
+    for word in named.split([' ', ',', ';']) {
+        if word.ends_with(".rs") {
+            file = word;
+        } else if let Some(name) = word.strip_prefix('`') {
+            tests.push((name.trim_end_matches('`'), text(file)));
+        }
+    }
+    tests
+}
+
+#[test]
+fn every_row_is_a_test_that_bears_its_number() {
+    for row in 1..=24 {
+        let tests = tests_of(row);
+        assert!(!tests.is_empty(), "E{row} has no test");
+        for (name, file) in tests {
+            assert!(name.starts_with(&format!("e{row}_")), "E{row}: {name}");
+            assert!(file.contains(&format!("fn {name}()")), "E{row}: {name} is not where the index says");
+        }
+    }
 }
 
 #[test]
@@ -88,13 +147,12 @@ fn e7_value_that_moves_in_every_way_of_one_transaction_is_credited_leg_by_leg() 
     let amounts = [5, 5, 6, 7, 9, 11, 12];
     let expected: Vec<String> = amounts.iter().map(|amount| format!("alice {}", wei(*amount))).collect();
     assert_eq!(told.credits(), expected);
-    let verdicts = told.verdicts(&ALICE);
-    let (credited, others): (Vec<_>, Vec<_>) = verdicts.iter().partition(|told| told.starts_with("credited"));
-    assert_eq!(credited, [5, 5, 7, 9, 6, 11, 12].map(|amount| format!("credited {amount}")).iter().collect::<Vec<_>>());
-    for other in ["reverted_frame 3", "zero_value 0"] {
-        assert!(others.iter().any(|told| *told == other), "{other}: {others:?}");
-    }
-    assert!(told.verdicts(&INSIDE).contains(&"credited 100".to_owned()) || !told.verdicts(&INSIDE).is_empty());
+    let credited = [5, 5, 7, 9, 6, 11, 12].map(|amount| format!("credited {amount}"));
+    let (verdicts, others): (Vec<String>, Vec<String>) =
+        told.verdicts(&ALICE).into_iter().partition(|told| told.starts_with("credited"));
+    assert_eq!(verdicts, credited, "in the order in which they ran");
+    assert_eq!(others, ["reverted_frame 3", "delegatecall 4", "zero_value 0"]);
+    assert_eq!(told.verdicts(&INSIDE)[0], "not_watched 100");
 }
 
 #[test]
@@ -106,7 +164,7 @@ fn e8_delegatecall_shows_a_value_that_did_not_move() {
 
 #[test]
 fn e9_a_balance_without_a_transaction_is_no_deposit() {
-    // As a producer's reward or a genesis would be. Withdrawals have a record of their own: chains/evm/tests/it/withdrawals.rs.
+    // Tips of the blocks that she is said to have made, and a balance that was set, as a genesis does.
     // That no deposit is of a transaction without a name is seen to while the payments are played.
     assert_eq!(played().of(&CAROL).count(), 0);
 }

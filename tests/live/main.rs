@@ -17,3 +17,4 @@ mod postgres;
 mod rebuild;
 mod reorgs;
 mod stage;
+mod traces;

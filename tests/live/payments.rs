@@ -16,7 +16,7 @@ use crate::contracts::{BIG_TOKEN, FAKE_USDC, FEE_TOKEN, INSIDE, ODD_TOKEN, ROUTE
 use crate::stage::{Engine, Stage};
 
 pub(crate) const ALICE: Address = Address::Evm([0xa1; 20]);
-/// Nobody pays her: her balance is set.
+/// Nobody pays her: she has what the payments tip, and what her balance is set to.
 pub(crate) const CAROL: Address = Address::Evm([0xca; 20]);
 /// Has letters, which EIP-55 writes in mixed case.
 pub(crate) const SHOP: Address = Address::Evm([0xfe; 20]);
@@ -107,6 +107,7 @@ async fn play() -> Played {
         let spec = format!("ETHEREUM_TESTNET={address}");
         stage.ok(&["account", "add", "--account", account, "--type", "OMNIBUS", "--address", &spec]);
     }
+    stage.node.rpc("anvil_setCoinbase", json!([CAROL.to_string()])).await.unwrap();
     let mut sender = Sender { stage: &stage, payer, bob, outsider, sent: Vec::new() };
     sender.pay_by_contracts().await;
     sender.pay_by_transactions().await;
@@ -114,9 +115,11 @@ async fn play() -> Played {
     sender.pay_for_others().await;
     sender.seem_to_pay().await;
     let sent = sender.sent;
-    let balance = json!([CAROL.to_string(), "0xde0b6b3a7640000"]);
-    stage.node.rpc("anvil_setBalance", balance).await.unwrap();
+    let tips = stage.node.balance(&CAROL).await.unwrap();
+    let more = json!([CAROL.to_string(), format!("{:#x}", tips + U256::from(1_000_000_000_000_000_000_u64))]);
+    stage.node.rpc("anvil_setBalance", more).await.unwrap();
     stage.node.mine(3).await.unwrap();
+    assert!(tips > U256::ZERO && stage.node.balance(&CAROL).await.unwrap() > tips);
 
     let service = stage.start();
     let deposits = settled(&stage).await;
@@ -136,7 +139,6 @@ async fn play() -> Played {
     assert_eq!(service.stop().0, Some(0));
     let known: usize = told.values().map(|told| told.deposits.len()).sum();
     assert_eq!(known, deposits.len(), "each deposit is of a transaction that was sent to be told of: {deposits:#?}");
-    assert!(stage.node.balance(&CAROL).await.unwrap() > U256::ZERO);
     Played { payer, bob, outsider, told }
 }
 
