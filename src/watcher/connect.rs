@@ -6,7 +6,6 @@
 //! recorded: candidates are never credited.
 
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
 use landfall_chain::{
@@ -18,7 +17,7 @@ use tracing::info;
 use crate::deposit::{Deposit, DepositStatus, Leg, LegHash};
 use crate::event::Event;
 use crate::store::cursors::{self, Cursor};
-use crate::store::{Db, StoreError, Tx, deposits, events};
+use crate::store::{Db, StoreError, Tx, accounts, deposits, events};
 use crate::time::Timestamp;
 use crate::watcher::watch_list::WatchList;
 use crate::watcher::{TickError, Ticked, Watcher, movements};
@@ -168,7 +167,7 @@ impl<S: BlockSource> Books<'_, S> {
 
 /// Whether a block that was read by its logs may hold what we would record.
 fn must_be_read_in_full(block: &Block, watch_list: &WatchList) -> bool {
-    let is_ours = |address: &Address| watch_list.account(address).is_some();
+    let is_ours = |address: &Address| watch_list.contains(address);
     block.proof == Proof::Bloom
         && (block.transfers.iter().any(|transfer| is_ours(&transfer.recipient) || is_ours(&transfer.sender))
             || block.fees.iter().any(|fee| is_ours(&fee.payer)))
@@ -201,20 +200,13 @@ pub(super) struct WatchedLeg<'a> {
     network: &'a Network,
     pub(super) transfer: &'a AssetTransfer,
     asset: &'a Asset,
-    account: Arc<str>,
-    source_account: Option<Arc<str>>,
 }
 
 impl<'a> WatchedLeg<'a> {
     /// The transfer, when it moves a listed asset to a watched address.
     pub(super) fn of(transfer: &'a AssetTransfer, network: &'a Network, watch_list: &WatchList) -> Option<Self> {
-        Some(WatchedLeg {
-            network,
-            transfer,
-            asset: network.asset(&transfer.asset)?,
-            account: watch_list.account(&transfer.recipient)?,
-            source_account: watch_list.account(&transfer.sender),
-        })
+        let asset = network.asset(&transfer.asset)?;
+        watch_list.contains(&transfer.recipient).then_some(WatchedLeg { network, transfer, asset })
     }
 
     /// Its identity.
@@ -243,7 +235,7 @@ impl<'a> WatchedLeg<'a> {
         let seen_in = block.header.block;
         let (deposit, became_pending) = match known {
             None => {
-                let deposit = self.new_deposit(leg_hash, block);
+                let deposit = self.new_deposit(tx, leg_hash, block).await?;
                 deposits::insert(tx, &deposit).await?;
                 (deposit, true)
             }
@@ -264,13 +256,19 @@ impl<'a> WatchedLeg<'a> {
         Ok(became_pending)
     }
 
-    fn new_deposit(&self, leg_hash: LegHash, block: &Block) -> Deposit {
-        let WatchedLeg { network, transfer, asset, account, source_account } = self;
-        Deposit {
+    /// Whose it is stands in the store only: the watch list is long, and a hit is rare.
+    async fn new_deposit(&self, tx: &mut Tx, leg_hash: LegHash, block: &Block) -> Result<Deposit, StoreError> {
+        let WatchedLeg { network, transfer, asset } = self;
+        let account_id = accounts::owner(tx, network.chain, &transfer.recipient).await?.ok_or_else(|| {
+            let reason = format!("{} is matched, and is nobody's", transfer.recipient);
+            StoreError::Inconsistent { what: "watch list", reason }
+        })?;
+        let source_account_id = accounts::owner(tx, network.chain, &transfer.sender).await?;
+        Ok(Deposit {
             id: leg_hash.deposit_id(),
             leg_hash,
-            account_id: account.as_ref().to_owned(),
-            source_account_id: source_account.as_deref().map(str::to_owned),
+            account_id,
+            source_account_id,
             chain: network.chain,
             tx: transfer.tx,
             asset: transfer.asset,
@@ -283,7 +281,7 @@ impl<'a> WatchedLeg<'a> {
             status: DepositStatus::Pending,
             created_at: Timestamp::from_secs(block.header.time_secs),
             confirmed_at: None,
-        }
+        })
     }
 }
 

@@ -156,7 +156,7 @@ impl<S: BlockSource> Watcher<S> {
 
     /// Whether a watched address that is `wanted` pays in the block.
     fn spends(&self, block: &Block, wanted: &(dyn Fn(&Address) -> bool + Sync)) -> bool {
-        let is_ours = |address: &Address| wanted(address) && self.watch_list.account(address).is_some();
+        let is_ours = |address: &Address| wanted(address) && self.watch_list.contains(address);
         block.transfers.iter().any(|transfer| is_ours(&transfer.sender))
             || block.fees.iter().any(|fee| is_ours(&fee.payer))
     }

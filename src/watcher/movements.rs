@@ -21,7 +21,7 @@ pub(super) async fn record(
 ) -> Result<(), TickError> {
     let (chain, at) = (network.chain, &block.header.block);
     for transfer in block.transfers.iter().filter(|transfer| network.asset(&transfer.asset).is_some()) {
-        if watch_list.account(&transfer.sender).is_none() {
+        if !watch_list.contains(&transfer.sender) {
             continue;
         }
         if lane == Lane::Traces {
@@ -33,7 +33,7 @@ pub(super) async fn record(
         prove_signer(&block.signers, &transfer.tx)?;
         movements::debit(tx, chain, at, lane, &leg_of(&network.chain_ref, transfer).hash(), transfer).await?;
     }
-    for fee in block.fees.iter().filter(|fee| watch_list.account(&fee.payer).is_some()) {
+    for fee in block.fees.iter().filter(|fee| watch_list.contains(&fee.payer)) {
         prove_signer(&block.signers, &fee.tx)?;
         movements::fee(tx, chain, at, fee).await?;
     }
