@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use landfall::deposit::{DepositStatus, Leg, LegHash};
 use landfall::event::EventId;
-use landfall::store::{Db, Engine};
-use landfall_chain::{AssetTransfer, U256};
+use landfall::store::{Connection, Db, Engine};
+use landfall_chain::{Address, AssetTransfer, U256};
 use serde_json::Value;
 
 use crate::world::{World, network};
@@ -23,6 +23,21 @@ pub(crate) struct EventRow {
     pub(crate) payload: String,
 }
 
+/// The first block in which the address is matched, as it was told to its owner.
+pub(crate) async fn watched_from(db: &Db, address: &Address) -> u64 {
+    let text = "SELECT from_number FROM watched_addresses WHERE address = $1";
+    let mut reader = db.read().await.unwrap();
+    let (number,): (i64,) = match reader.engine() {
+        Engine::Postgres(connection) => {
+            sqlx::query_as(text).bind(address.as_bytes()).fetch_one(connection).await.unwrap()
+        }
+        Engine::Sqlite(connection) => {
+            sqlx::query_as(text).bind(address.as_bytes()).fetch_one(connection).await.unwrap()
+        }
+    };
+    u64::try_from(number).unwrap()
+}
+
 /// A leg of a final block and the block's number.
 pub(crate) struct FinalLeg {
     pub(crate) transfer: AssetTransfer,
@@ -34,7 +49,6 @@ pub(crate) async fn events(db: &Db) -> Vec<EventRow> {
     let text =
         "SELECT aggregateid, position, id, status, nth_entry, payload FROM events ORDER BY aggregateid, position";
     let mut reader = db.read().await.unwrap();
-    use landfall::store::Connection;
     match reader.engine() {
         Engine::Postgres(connection) => sqlx::query_as(text).fetch_all(connection).await.unwrap(),
         Engine::Sqlite(connection) => sqlx::query_as(text).fetch_all(connection).await.unwrap(),
@@ -95,17 +109,15 @@ pub(crate) async fn assert_balanced(world: &World) {
 
 /// Asserts that everything final and watched is CONFIRMED, and nothing else is: for a world at rest.
 pub(crate) async fn assert_settled(world: &World, watched_from: &BTreeMap<landfall_chain::Address, u64>) {
-    let confirmed: BTreeSet<LegHash> = world
-        .deposits()
-        .await
-        .into_iter()
-        .filter(|deposit| deposit.status == DepositStatus::Confirmed)
-        .map(|deposit| deposit.leg_hash)
-        .collect();
+    let deposits = world.deposits().await;
+    let statuses: BTreeMap<LegHash, DepositStatus> =
+        deposits.into_iter().map(|deposit| (deposit.leg_hash, deposit.status)).collect();
     for (leg, FinalLeg { transfer, number }) in final_legs(world) {
         let recipient = transfer.recipient;
         if watched_from.get(&recipient).is_some_and(|from| number >= *from) {
-            assert!(confirmed.contains(&leg), "a leg to {recipient} in final block {number} is missed");
+            let status = statuses.get(&leg);
+            let confirmed = status == Some(&DepositStatus::Confirmed);
+            assert!(confirmed, "a leg to {recipient} in final block {number} is {status:?}");
         }
     }
 }

@@ -16,7 +16,7 @@ use landfall_sim::{Fault, Lie, SimChain, SimLeg, SimTx};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::books::{assert_settled, events};
+use crate::books::{assert_settled, events, watched_from};
 use crate::postgres::{Engine, TestStore};
 use crate::world::{FAILED_GRACE, TOKEN, World, address};
 
@@ -128,7 +128,19 @@ struct History {
     lies: bool,
 }
 
+/// Names the history that a failed assertion belongs to.
+struct Name(u64);
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("this was seed {}", self.0);
+        }
+    }
+}
+
 async fn history(shelf: &Shelf, seed: u64, tally: &mut Tally) {
+    let _name = Name(seed);
     let chain = SimChain::new(seed);
     chain.set_finality_depth(Some(FINALITY_DEPTH));
     let mut world = World::of(chain, shelf.take(0).await);
@@ -178,11 +190,9 @@ async fn history(shelf: &Shelf, seed: u64, tally: &mut Tally) {
 
 impl History {
     async fn add(&mut self, world: &World, who: u8) {
-        let mut reader = world.db().read().await.unwrap();
-        let cursor = landfall::store::cursors::Cursor::load(&mut reader, crate::world::CHAIN).await.unwrap();
-        drop(reader);
-        self.watched_from.insert(address(who), cursor.at.map_or(0, |at| at.number + 1));
+        // What it is told, and not where the cursor stood before: a commit that a crash left under way may still arrive.
         world.watch(&format!("account-{who:x}"), address(who)).await;
+        self.watched_from.insert(address(who), watched_from(world.db(), &address(who)).await);
     }
 
     async fn step(&mut self, world: &mut World, tally: &mut Tally) {
