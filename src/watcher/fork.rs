@@ -116,7 +116,8 @@ impl<S: BlockSource> Watcher<S> {
         Ok(())
     }
 
-    /// That a block of ours was replaced which counted as final must be agreed like what is final.
+    /// That a block of ours was replaced which counted as final must be agreed like what is final: by a block that is
+    /// agreed, is not ours, and hangs on the fork point by parent links that pass none of ours.
     async fn require_agreement(
         &self,
         guard: &Guard,
@@ -124,23 +125,46 @@ impl<S: BlockSource> Watcher<S> {
         at: &BlockRef,
         tip: &Tip,
     ) -> Result<(), TickError> {
-        if !self.agreed(fork_point.number + 1, at, tip).await?.is_empty() {
-            return Ok(());
-        }
         let number = match guard.replaced {
             Replaced::Final(finalized) => finalized.number,
             Replaced::Confirmed(number) => number,
         };
-        let ours = cursors::canonical_at(&mut self.db.read().await?, self.chain(), number).await?;
-        match self.source.final_at(number).await? {
-            Some(agreed) if ours.is_some_and(|ours| ours != agreed.hash) => Ok(()),
-            agreed => {
-                let agreed =
-                    agreed.map_or("no final block there is agreed yet".to_owned(), |_| "it is ours".to_owned());
-                let what = format!("a fork is shown below block {number}, which counted as final; {agreed}");
-                Err(TickError::Contradiction { chain: self.chain(), what })
+        let told = self.agreed(fork_point.number + 1, at, tip).await?.into_iter().map(|(block, _)| block);
+        let agreed = match told.min_by_key(|block| block.number) {
+            Some(block) => Some(block),
+            None => self.source.final_at(number).await?,
+        };
+        let what = match agreed {
+            Some(agreed) if self.leads_off(fork_point, &agreed).await? => return Ok(()),
+            Some(agreed) => {
+                format!("what leads from block {fork_point} to block {agreed}, which is agreed, is not shown")
+            }
+            None => "no final block there is agreed yet".to_owned(),
+        };
+        let what = format!("a fork is shown below block {number}, which counted as final; {what}");
+        Err(TickError::Contradiction { chain: self.chain(), what })
+    }
+
+    /// Whether the source's headers lead from the fork point to the block `to` without any block of ours.
+    async fn leads_off(&self, fork_point: &BlockRef, to: &BlockRef) -> Result<bool, TickError> {
+        let mut parent = *fork_point;
+        while parent.number < to.number {
+            let range = parent.number + 1..=to.number.min(parent.number + LOOK_BACK_MAX);
+            let headers = self.source.headers(range.clone()).await?;
+            let mut reader = self.db.read().await?;
+            let ours = cursors::canonical_in(&mut reader, self.chain(), *range.start(), *range.end()).await?;
+            drop(reader);
+            if headers.is_empty() || headers.iter().any(|header| ours.contains(&header.block)) {
+                return Ok(false);
+            }
+            for header in headers {
+                if header.parent != parent {
+                    return Ok(false);
+                }
+                parent = header.block;
             }
         }
+        Ok(parent == *to)
     }
 
     /// What `tip` tells as final from block `from` on and as far as our chain goes, each with the hash of our block there.
@@ -191,7 +215,10 @@ impl<S: BlockSource> Watcher<S> {
         let oldest = cursors::oldest_from(&mut reader, chain, finalized.saturating_sub(FINAL_BLOCKS_KEPT)).await?;
         let oldest = oldest.unwrap_or(at.number);
         drop(reader);
-        let mut highest = at.number.min(tip.latest.number);
+        // The newest block may come from an endpoint that lags behind what is final: that is no deeper fork.
+        let told = [Some(tip.latest), tip.finalized].into_iter().chain(tip.tiers.iter().copied()).flatten();
+        let newest = told.map(|block| block.number).max().unwrap_or(at.number);
+        let mut highest = at.number.min(newest);
         let mut width = LOOK_BACK;
         while highest >= oldest {
             let lowest = highest.saturating_sub(width - 1).max(oldest);

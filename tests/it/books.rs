@@ -27,6 +27,21 @@ pub(crate) struct EventRow {
     pub(crate) payload: String,
 }
 
+/// The first block in which the address is matched, as it was told to its owner.
+pub(crate) async fn watched_from(db: &Db, address: &Address) -> u64 {
+    let text = "SELECT from_number FROM watched_addresses WHERE address = $1";
+    let mut reader = db.read().await.unwrap();
+    let (number,): (i64,) = match reader.engine() {
+        Engine::Postgres(connection) => {
+            sqlx::query_as(text).bind(address.as_bytes()).fetch_one(connection).await.unwrap()
+        }
+        Engine::Sqlite(connection) => {
+            sqlx::query_as(text).bind(address.as_bytes()).fetch_one(connection).await.unwrap()
+        }
+    };
+    u64::try_from(number).unwrap()
+}
+
 /// A leg of a final block and the block's number.
 pub(crate) struct FinalLeg {
     pub(crate) transfer: AssetTransfer,
@@ -147,13 +162,9 @@ where
 
 /// Asserts that everything final and watched is CONFIRMED, and nothing else is: for a world at rest.
 pub(crate) async fn assert_settled(world: &World, watched_from: &BTreeMap<landfall_chain::Address, u64>) {
-    let confirmed: BTreeSet<LegHash> = world
-        .deposits()
-        .await
-        .into_iter()
-        .filter(|deposit| deposit.status == DepositStatus::Confirmed)
-        .map(|deposit| deposit.leg_hash)
-        .collect();
+    let deposits = world.deposits().await;
+    let statuses: BTreeMap<LegHash, DepositStatus> =
+        deposits.into_iter().map(|deposit| (deposit.leg_hash, deposit.status)).collect();
     for (leg, FinalLeg { transfer, number }) in final_legs(world) {
         let recipient = transfer.recipient;
         if watched_from.get(&recipient).is_some_and(|from| number >= *from) {

@@ -352,6 +352,29 @@ async fn an_endpoint_on_a_stale_fork_below_what_is_final_halts_nothing() {
 }
 
 #[tokio::test]
+async fn a_newest_block_that_lags_behind_what_is_final_is_no_deeper_fork() {
+    let mut world = tiered().await;
+    world.chain.set_finality_depth(None);
+    world.chain.mine_empty(3);
+    world.chain.mine(vec![token(0, 5)]);
+    world.chain.mine_empty(4);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Confirmed);
+    // We are one block on a wrong branch; the others call another block there final for a tier.
+    let fork_point = world.chain.latest().number - 1;
+    world.chain.fork_at(fork_point);
+    world.chain.mine_empty(6);
+    world.pool.spread(2, 2, 1);
+    world.chain.script([Fault::Lag(12)]);
+    let ticked = world.tick_or_fail_for_now().await;
+    assert!(ticked.is_none_or(|ticked| ticked.disconnected <= 1), "only the one is taken back");
+    world.catch_up().await;
+    assert_eq!(world.incidents().await, []);
+    world.chain.set_finality_depth(Some(FINALITY_DEPTH));
+    finish(world).await;
+}
+
+#[tokio::test]
 async fn a_final_block_that_is_not_ours_leads_off_the_fork_also_when_the_newest_block_is_ours() {
     let mut world = world().await;
     world.chain.set_finality_depth(None);

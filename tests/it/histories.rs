@@ -131,7 +131,19 @@ struct History {
     is_traced: bool,
 }
 
+/// Names the history that a failed assertion belongs to.
+struct Name(u64);
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("this was seed {}", self.0);
+        }
+    }
+}
+
 async fn history(shelf: &Shelf, seed: u64, tally: &mut Tally) {
+    let _name = Name(seed);
     let chain = SimChain::new(seed);
     chain.set_finality_depth(Some(FINALITY_DEPTH));
     // A part of them on a network that is traced.
