@@ -14,6 +14,7 @@
 
 mod endpoints;
 mod forge;
+mod fuzz;
 mod legs;
 mod mint;
 mod node;
