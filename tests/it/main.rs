@@ -9,6 +9,7 @@ mod books;
 mod cli;
 mod crashes;
 mod delivery;
+mod forms;
 mod histories;
 mod layers;
 mod postgres;

@@ -165,7 +165,8 @@ fn payouts(number: u64) -> (Value, Value) {
 }
 
 fn three_linked() -> Vec<(Value, Value)> {
-    let paying = |nonce| vec![Tx { nonce, value: 1 + nonce, logs: vec![transfer(USDC, ALICE, BOB, 5)], ..Tx::default() }];
+    let paying =
+        |nonce| vec![Tx { nonce, value: 1 + nonce, logs: vec![transfer(USDC, ALICE, BOB, 5)], ..Tx::default() }];
     mint::chain(20, vec![paying(0), vec![], paying(1)]).into_iter().map(with_true_senders).collect()
 }
 

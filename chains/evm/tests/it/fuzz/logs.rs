@@ -79,14 +79,16 @@ fn ran() -> impl Strategy<Value = Ran> {
     let status = prop_oneof![6 => Just(Status::Success), 1 => Just(Status::Failure), 1 => Just(Status::Absent)];
     let to = prop_oneof![5 => select(&PEOPLE).prop_map(Some), 1 => Just(None)];
     // A third of the transactions pay everything twice over.
-    let logs = (vec(a_log(), 0..6), 0..3).prop_map(|(logs, times)| if times == 0 { [logs.clone(), logs].concat() } else { logs });
+    let logs = (vec(a_log(), 0..6), 0..3)
+        .prop_map(|(logs, times)| if times == 0 { [logs.clone(), logs].concat() } else { logs });
     let parts = (select(&KINDS), to, 0..3_u64, status, logs, vec(any::<u8>(), 0..40));
     parts.prop_map(|(kind, to, value, status, logs, input)| Ran { kind, to, value, status, logs, input })
 }
 
 /// The block with the receipts of another time, and a header that says so.
 fn with_absent_statuses((block, mut receipts): (Value, Value), statuses: &[Status]) -> (Value, Value) {
-    for (receipt, _) in receipts.as_array_mut().unwrap().iter_mut().zip(statuses).filter(|(_, s)| **s == Status::Absent) {
+    for (receipt, _) in receipts.as_array_mut().unwrap().iter_mut().zip(statuses).filter(|(_, s)| **s == Status::Absent)
+    {
         receipt.as_object_mut().unwrap().remove("status");
         receipt["root"] = json!(B256::repeat_byte(7));
     }
@@ -116,7 +118,8 @@ fn exactly_the_logs_that_pay_are_legs() {
         prop_assert_eq!(&told, &expected);
         let logs: usize = txs.iter().map(|tx| tx.logs.len()).sum();
         let count = |what: &str, count: usize| vec![what.to_owned(); count];
-        Ok([count("legs", expected.legs.len()), count("logs", logs), count("with equal legs", repeated.into())].concat())
+        Ok([count("legs", expected.legs.len()), count("logs", logs), count("with equal legs", repeated.into())]
+            .concat())
     });
     assert!(tally["legs"] > 1_000 && tally["logs"] > 2 * tally["legs"] && tally["with equal legs"] > 100, "{tally:?}");
 }

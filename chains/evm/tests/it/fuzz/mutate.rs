@@ -70,11 +70,46 @@ const TEXTS: [&str; 12] = [
 const DEEP: &str = "deep";
 const DEPTH: usize = 100_000;
 const NAMES: [&str; 40] = [
-    "hash", "number", "timestamp", "baseFeePerGas", "withdrawalsRoot", "withdrawals", "blobGasUsed", "excessBlobGas",
-    "parentBeaconBlockRoot", "requestsHash", "blockAccessListHash", "slotNumber", "transactions", "receiptsRoot",
-    "transactionsRoot", "from", "to", "value", "nonce", "type", "chainId", "gasPrice", "accessList", "yParity", "v",
-    "r", "sourceHash", "mint", "isSystemTx", "authorizationList", "status", "root", "logs", "topics", "data",
-    "address", "logIndex", "depositNonce", "depositReceiptVersion", "blockHash",
+    "hash",
+    "number",
+    "timestamp",
+    "baseFeePerGas",
+    "withdrawalsRoot",
+    "withdrawals",
+    "blobGasUsed",
+    "excessBlobGas",
+    "parentBeaconBlockRoot",
+    "requestsHash",
+    "blockAccessListHash",
+    "slotNumber",
+    "transactions",
+    "receiptsRoot",
+    "transactionsRoot",
+    "from",
+    "to",
+    "value",
+    "nonce",
+    "type",
+    "chainId",
+    "gasPrice",
+    "accessList",
+    "yParity",
+    "v",
+    "r",
+    "sourceHash",
+    "mint",
+    "isSystemTx",
+    "authorizationList",
+    "status",
+    "root",
+    "logs",
+    "topics",
+    "data",
+    "address",
+    "logIndex",
+    "depositNonce",
+    "depositReceiptVersion",
+    "blockHash",
 ];
 
 impl Change {
@@ -210,7 +245,8 @@ fn change_number(dice: &mut Dice, value: &mut Value) {
     let digits = value.as_str().and_then(|text| text.strip_prefix("0x"));
     let Some(Ok(number)) = digits.map(|digits| U256::from_str_radix(digits, 16)) else { return };
     let one = U256::ONE;
-    let changed = [number.wrapping_add(one), number.wrapping_sub(one), number << 1, number >> 1, U256::ZERO, one, !number];
+    let changed =
+        [number.wrapping_add(one), number.wrapping_sub(one), number << 1, number >> 1, U256::ZERO, one, !number];
     *value = json!(format!("{:#x}", dice.of(&changed)));
 }
 

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use landfall_chain::Network;
 use landfall_evm::EvmSource;
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -27,8 +28,10 @@ pub(super) struct Table {
     /// The results of each method in the order of the calls; the last one stands for all further calls.
     results: HashMap<&'static str, Vec<String>>,
     spoil: Option<Spoil>,
-    /// Calls that were answered, those for the chain id apart.
+    /// Calls that were answered.
     served: HashMap<String, usize>,
+    /// The bodies as they were sent.
+    said: Vec<Vec<u8>>,
 }
 
 /// The node and its sources.
@@ -71,9 +74,8 @@ impl Door {
     ) -> T {
         for _ in 0..2 {
             let source = self.sources.remove(&network.chain_ref);
-            let source = source.unwrap_or_else(|| {
-                EvmSource::new(network.clone(), &[self.url.parse().unwrap()]).unwrap()
-            });
+            let source =
+                source.unwrap_or_else(|| EvmSource::new(network.clone(), &[self.url.parse().unwrap()]).unwrap());
             let mut table = lay();
             let id: u64 = network.chain_ref["eip155:".len()..].parse().unwrap();
             table.results.entry(CHAIN_ID).or_insert_with(|| vec![format!("\"{id:#x}\"")]);
@@ -86,6 +88,16 @@ impl Door {
             }
         }
         panic!("the source does not ask its node");
+    }
+
+    /// The results in the bodies that were sent last, as far as they are JSON.
+    pub(super) fn said(&self) -> Vec<Value> {
+        let bodies =
+            lock(&self.table).said.iter().map(|body| serde_json::from_slice(body).unwrap_or_default()).collect();
+        let bodies: Vec<Value> = bodies;
+        let entries =
+            bodies.into_iter().flat_map(|body| if let Value::Array(entries) = body { entries } else { vec![body] });
+        entries.map(|mut entry| entry.get_mut("result").map(Value::take).unwrap_or_default()).collect()
     }
 
     /// Whether a new source takes a node for one of `network` that answers `id` when asked for its chain id.
@@ -109,7 +121,8 @@ async fn serve(mut stream: TcpStream, table: Arc<Mutex<Table>>) {
         };
         let body = lock(&table).answer(&received[request.0..request.1]);
         received.drain(..request.1);
-        let head = format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
+        let head =
+            format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n", body.len());
         let _ = stream.write_all(&[head.as_bytes(), &body].concat()).await;
     }
 }
@@ -138,10 +151,12 @@ impl Table {
         };
         let answers: Vec<String> = calls.iter().map(|call| self.one(call)).collect();
         let body = if batch { format!("[{}]", answers.join(",")) } else { answers.concat() };
-        match &mut self.spoil {
+        let body = match &mut self.spoil {
             Some(spoil) if calls.iter().all(|call| call.method != CHAIN_ID) => spoil(body.into_bytes()),
             _ => body.into_bytes(),
-        }
+        };
+        self.said.push(body.clone());
+        body
     }
 
     fn one(&mut self, call: &Call<'_>) -> String {
@@ -150,7 +165,9 @@ impl Table {
         *before += 1;
         match result {
             Some(result) => format!(r#"{{"jsonrpc":"2.0","id":{},"result":{result}}}"#, call.id),
-            None => format!(r#"{{"jsonrpc":"2.0","id":{},"error":{{"code":-32601,"message":"no such method"}}}}"#, call.id),
+            None => {
+                format!(r#"{{"jsonrpc":"2.0","id":{},"error":{{"code":-32601,"message":"no such method"}}}}"#, call.id)
+            }
         }
     }
 }

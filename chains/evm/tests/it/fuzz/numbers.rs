@@ -6,9 +6,7 @@
 use std::cell::RefCell;
 
 use alloy::consensus::proofs::calculate_transaction_root;
-use alloy::consensus::{
-    Header, SignableTransaction, TxEip1559, TxEip2930, TxEip4844, TxEip7702, TxEnvelope, TxLegacy,
-};
+use alloy::consensus::{Header, SignableTransaction, TxEip1559, TxEip2930, TxEip4844, TxEip7702, TxEnvelope, TxLegacy};
 use alloy::eips::eip2930::{AccessList, AccessListItem};
 use alloy::eips::eip7702::{Authorization, SignedAuthorization};
 use alloy::primitives::{Address, B64, B256, Bytes, Signature, U256};
@@ -101,7 +99,8 @@ fn a_header_is_read_as_it_was_written() {
     });
 }
 
-type Parts = (u64, u64, u64, U256, Bytes, Address, Vec<(Address, Vec<B256>)>, Vec<B256>, Vec<(U256, Address, u64, U256)>);
+type Parts =
+    (u64, u64, u64, U256, Bytes, Address, Vec<(Address, Vec<B256>)>, Vec<B256>, Vec<(U256, Address, u64, U256)>);
 
 fn parts() -> impl Strategy<Value = Parts> {
     let access = vec((addresses(), vec(words(), 0..3)), 0..3);
@@ -212,7 +211,10 @@ fn respelled(text: String) -> impl Strategy<Value = String> {
     let digits = text[2..].to_owned();
     let miss = text.clone();
     prop_oneof![
-        (0..80_usize).prop_map({ let digits = digits.clone(); move |zeros| format!("0x{}{digits}", "0".repeat(zeros)) }),
+        (0..80_usize).prop_map({
+            let digits = digits.clone();
+            move |zeros| format!("0x{}{digits}", "0".repeat(zeros))
+        }),
         Just(format!("0x{}", digits.to_uppercase())),
         Just(format!("0x{}", digits.trim_start_matches('0'))),
         (any::<Index>(), "[0-9a-gA-GxX+_ \\-é\u{0}]{0,3}").prop_map(move |(at, put)| {

@@ -90,7 +90,8 @@ fn push(legs: &mut Vec<AssetTransfer>, tx: TxRef, asset: AssetId, from: Address,
         return;
     }
     let (sender, recipient) = (ChainAddress::Evm(from.into()), ChainAddress::Evm(to.into()));
-    let equal = |leg: &&AssetTransfer| (leg.tx.id, leg.asset, leg.recipient, leg.amount) == (tx.id, asset, recipient, amount);
+    let equal =
+        |leg: &&AssetTransfer| (leg.tx.id, leg.asset, leg.recipient, leg.amount) == (tx.id, asset, recipient, amount);
     let nth = u32::try_from(legs.iter().filter(equal).count()).unwrap();
     legs.push(AssetTransfer { tx, asset, sender, recipient, amount, nth });
 }
@@ -109,7 +110,8 @@ fn is_pseudo(network: &Network, block: &Value, tx: &Value) -> bool {
 }
 
 fn withdrawal_id(index: u64) -> TxId {
-    let text = [&13_u32.to_be_bytes(), b"withdrawal/v1".as_slice(), &8_u32.to_be_bytes(), &index.to_be_bytes()].concat();
+    let text =
+        [&13_u32.to_be_bytes(), b"withdrawal/v1".as_slice(), &8_u32.to_be_bytes(), &index.to_be_bytes()].concat();
     TxId::Evm(Sha256::digest(text).into())
 }
 

@@ -30,7 +30,8 @@ pub(super) fn fuzz<S: Strategy>(
     strategy: &S,
     check: impl Fn(S::Value) -> Result<Verdicts, TestCaseError>,
 ) -> Tally {
-    let (mode, cases) = if variable("LANDFALL_FULL") == Some(1) { ("full", counts.full) } else { ("bounded", counts.bounded) };
+    let (mode, cases) =
+        if variable("LANDFALL_FULL") == Some(1) { ("full", counts.full) } else { ("bounded", counts.bounded) };
     let drawn = || if mode == "full" { RandomState::new().build_hasher().finish() } else { 0 };
     let seed = variable("LANDFALL_SEED").unwrap_or_else(drawn);
     println!("{mode}: {cases} inputs of {what} with LANDFALL_SEED={seed}");

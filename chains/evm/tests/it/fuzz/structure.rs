@@ -46,7 +46,8 @@ fn a_changed_block_is_refused_or_has_exactly_its_legs() {
 
 #[test]
 fn a_changed_header_is_refused_or_true() {
-    let tally = run("changed headers", &Counts { bounded: 2_000, full: 100_000 }, &[Ask::Headers, Ask::Tip, Ask::FinalAt]);
+    let tally =
+        run("changed headers", &Counts { bounded: 2_000, full: 100_000 }, &[Ask::Headers, Ask::Tip, Ask::FinalAt]);
     for ask in [Ask::Headers, Ask::Tip, Ask::FinalAt] {
         assert!(tally[&format!("{ask:?} {TRUE}")] > 10, "{tally:?}");
     }
