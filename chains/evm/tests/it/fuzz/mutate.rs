@@ -4,7 +4,9 @@
 
 use std::fmt;
 
-use alloy::consensus::Header;
+use alloy::consensus::{Header, TxEnvelope};
+use alloy::eips::Encodable2718;
+use alloy::primitives::keccak256;
 use landfall_chain::U256;
 use serde_json::{Map, Value, json};
 
@@ -22,7 +24,7 @@ pub(super) struct Change {
 
 type Apply = fn(&mut Dice, &mut Vec<Answer>, &Corpus);
 
-pub(super) const CHANGES: [(&str, Apply); 24] = [
+pub(super) const CHANGES: [(&str, Apply); 27] = [
     ("digit", |dice, answers, _| on_node(dice, answers, digit)),
     ("number", |dice, answers, _| on_node(dice, answers, change_number)),
     ("spelling", |dice, answers, _| on_node(dice, answers, spelling)),
@@ -46,6 +48,9 @@ pub(super) const CHANGES: [(&str, Apply); 24] = [
     ("sender", sender),
     ("type", change_type),
     ("recipient or value", payment),
+    ("everywhere", everywhere),
+    ("hidden withdrawals", hide_withdrawals),
+    ("forged transaction", forge_tx),
     ("forged header", forge_header),
 ];
 
@@ -524,6 +529,46 @@ fn change_type(dice: &mut Dice, answers: &mut Vec<Answer>, _: &Corpus) {
             receipt["type"] = kind.clone();
         }
     }
+}
+
+/// A text becomes another one wherever it stands: a hash, say, in its transaction, its receipt and its logs.
+fn everywhere(dice: &mut Dice, answers: &mut Vec<Answer>, _: &Corpus) {
+    let Some(old) = any_node(dice, answers).as_str().map(str::to_owned) else { return };
+    let mut new = json!(old);
+    digit(dice, &mut new);
+    answers.iter_mut().for_each(|(_, answer)| put_everywhere(answer, &json!(old), &new));
+}
+
+fn put_everywhere(value: &mut Value, old: &Value, new: &Value) {
+    match value {
+        Value::Object(fields) => fields.values_mut().for_each(|child| put_everywhere(child, old, new)),
+        Value::Array(items) => items.iter_mut().for_each(|child| put_everywhere(child, old, new)),
+        leaf if leaf == old => *leaf = new.clone(),
+        _ => {}
+    }
+}
+
+/// Their root stands under the name of a later field, where it hashes alike.
+fn hide_withdrawals(dice: &mut Dice, answers: &mut Vec<Answer>, _: &Corpus) {
+    let Some((_, Value::Object(block))) = answers.iter_mut().find(|(method, _)| *method == BLOCK) else { return };
+    block.remove("withdrawals");
+    if let Some(root) = block.remove("withdrawalsRoot") {
+        let later = dice.of(&["parentBeaconBlockRoot", "requestsHash", "blockAccessListHash"]);
+        block.insert((*later).to_owned(), root);
+    }
+}
+
+/// A transaction with other content hashes to itself again, and its receipt says that it is of it.
+fn forge_tx(dice: &mut Dice, answers: &mut Vec<Answer>, _: &Corpus) {
+    let Some(tx) = a_tx(dice, answers) else { return };
+    let (name, put) =
+        *dice.of(&[("value", "0xffff"), ("nonce", "0x9"), ("to", "0x9999999999999999999999999999999999999999")]);
+    tx.insert(name.to_owned(), json!(put));
+    let Ok(envelope) = serde_json::from_value::<TxEnvelope>(Value::Object(tx.clone())) else { return };
+    // alloy takes the hash that stands there for its hash.
+    let hash = json!(keccak256(envelope.encoded_2718()));
+    let Some(old) = tx.insert("hash".to_owned(), hash.clone()) else { return };
+    answers.iter_mut().for_each(|(_, answer)| put_everywhere(answer, &old, &hash));
 }
 
 /// What was changed before gets a header that hashes to itself, and receipts that say they are of it.
