@@ -112,6 +112,8 @@ impl<'c> Case<'c> {
             let told = Told { header: block.header, txs: block.txs.clone(), legs: block.transfers.clone() };
             prop_assert_eq!(told, self.truth(index, block.header.block.hash, said));
         }
+        let headers: Vec<Header> = blocks.iter().map(|block| block.header).collect();
+        prop_assert!(are_linked(&headers), "{:?}", headers);
         Ok(if blocks.is_empty() { NOTHING } else { TRUE })
     }
 
@@ -151,6 +153,7 @@ impl<'c> Case<'c> {
             prop_assert_eq!(header.block.number, number);
             prop_assert!(self.is_true(header.block, |known| *known == *header), "{:?}", header);
         }
+        prop_assert!(are_linked(&headers), "{:?}", headers);
         Ok(if headers.is_empty() { NOTHING } else { TRUE })
     }
 
@@ -178,6 +181,10 @@ impl<'c> Case<'c> {
         let text = block.hash.to_string();
         self.shown.iter().any(|(_, shown)| shown["hash"] == text.as_str() && is_it(&reference::header(shown)))
     }
+}
+
+fn are_linked(headers: &[Header]) -> bool {
+    headers.windows(2).all(|pair| pair[0].block == pair[1].parent)
 }
 
 fn some_tx() -> TxRef {

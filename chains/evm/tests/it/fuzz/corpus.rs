@@ -95,7 +95,9 @@ impl Corpus {
         let mut fixtures = vec![
             Fixture::made("every type", Chain::EthereumMainnet, vec![every_type(5)]),
             Fixture::made("another at its height", Chain::EthereumMainnet, vec![payouts(5)]),
-            Fixture::made("three linked", Chain::EthereumMainnet, three_linked()),
+            Fixture::made("three linked", Chain::EthereumMainnet, three_linked(1)),
+            Fixture::made("another branch", Chain::EthereumMainnet, three_linked(2)),
+            Fixture::made("payments on Polygon", Chain::PolygonMainnet, vec![payouts(16)]),
             Fixture::made("withdrawals", Chain::EthereumMainnet, vec![withdrawals()]),
             Fixture::made("deposits of the OP stack", Chain::BaseMainnet, vec![deposits()]),
             state_sync(),
@@ -164,9 +166,8 @@ fn payouts(number: u64) -> (Value, Value) {
     with_true_senders(mint::block(number, B256::repeat_byte(2), &txs))
 }
 
-fn three_linked() -> Vec<(Value, Value)> {
-    let paying =
-        |nonce| vec![Tx { nonce, value: 1 + nonce, logs: vec![transfer(USDC, ALICE, BOB, 5)], ..Tx::default() }];
+fn three_linked(amount: u64) -> Vec<(Value, Value)> {
+    let paying = |nonce| vec![Tx { nonce, value: amount, logs: vec![transfer(USDC, ALICE, BOB, 5)], ..Tx::default() }];
     mint::chain(20, vec![paying(0), vec![], paying(1)]).into_iter().map(with_true_senders).collect()
 }
 

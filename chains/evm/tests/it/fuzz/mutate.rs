@@ -6,11 +6,11 @@ use std::fmt;
 
 use alloy::consensus::{Header, TxEnvelope};
 use alloy::eips::Encodable2718;
-use alloy::primitives::keccak256;
+use alloy::primitives::{Bytes, keccak256};
 use landfall_chain::U256;
 use serde_json::{Map, Value, json};
 
-use super::corpus::{Answer, BLOCK, Corpus, RECEIPTS};
+use super::corpus::{Answer, BLOCK, Corpus, RAW_TX, RECEIPTS};
 
 /// Dice that fall the same for the same number (splitmix64).
 pub(super) struct Dice(u64);
@@ -24,7 +24,7 @@ pub(super) struct Change {
 
 type Apply = fn(&mut Dice, &mut Vec<Answer>, &Corpus);
 
-pub(super) const CHANGES: [(&str, Apply); 27] = [
+pub(super) const CHANGES: [(&str, Apply); 28] = [
     ("digit", |dice, answers, _| on_node(dice, answers, digit)),
     ("number", |dice, answers, _| on_node(dice, answers, change_number)),
     ("spelling", |dice, answers, _| on_node(dice, answers, spelling)),
@@ -37,8 +37,8 @@ pub(super) const CHANGES: [(&str, Apply); 27] = [
     ("insert", |dice, answers, _| on_container(dice, answers, insert)),
     ("rename", |dice, answers, _| on_container(dice, answers, rename)),
     ("copy", copy),
-    ("graft", graft),
-    ("other answer", other_answer),
+    ("graft", |dice, answers, corpus| graft(dice, answers, corpus)),
+    ("other answer", |dice, answers, corpus| other_answer(dice, answers, corpus)),
     ("other block", other_block),
     ("move log", |dice, answers, _| move_log(dice, answers, true)),
     ("copy log", |dice, answers, _| move_log(dice, answers, false)),
@@ -51,6 +51,7 @@ pub(super) const CHANGES: [(&str, Apply); 27] = [
     ("everywhere", everywhere),
     ("hidden withdrawals", hide_withdrawals),
     ("forged transaction", forge_tx),
+    ("hidden transaction", hide_tx),
     ("forged header", forge_header),
 ];
 
@@ -372,7 +373,7 @@ fn copy(dice: &mut Dice, answers: &mut Vec<Answer>, _: &Corpus) {
 }
 
 /// Something of another block at the same place.
-fn graft(dice: &mut Dice, answers: &mut Vec<Answer>, corpus: &Corpus) {
+fn graft(dice: &mut Dice, answers: &mut [Answer], corpus: &Corpus) {
     let index = dice.below(answers.len());
     let (method, value) = &mut answers[index];
     let donor = donor(dice, corpus);
@@ -401,7 +402,7 @@ fn donor(dice: &mut Dice, corpus: &Corpus) -> Vec<Answer> {
     dice.of(&corpus.fixtures[..corpus.small]).answers()
 }
 
-fn other_answer(dice: &mut Dice, answers: &mut Vec<Answer>, corpus: &Corpus) {
+fn other_answer(dice: &mut Dice, answers: &mut [Answer], corpus: &Corpus) {
     let index = dice.below(answers.len());
     let donor = donor(dice, corpus);
     if let Some((_, other)) = donor.into_iter().find(|(method, _)| *method == answers[index].0) {
@@ -569,6 +570,15 @@ fn forge_tx(dice: &mut Dice, answers: &mut Vec<Answer>, _: &Corpus) {
     let hash = json!(keccak256(envelope.encoded_2718()));
     let Some(old) = tx.insert("hash".to_owned(), hash.clone()) else { return };
     answers.iter_mut().for_each(|(_, answer)| put_everywhere(answer, &old, &hash));
+}
+
+/// A transaction is called a state-sync of Polygon, whose content only its encoding tells.
+fn hide_tx(dice: &mut Dice, answers: &mut Vec<Answer>, _: &Corpus) {
+    let Some(tx) = a_tx(dice, answers) else { return };
+    let Ok(envelope) = serde_json::from_value::<TxEnvelope>(Value::Object(tx.clone())) else { return };
+    tx.insert("type".to_owned(), json!("0x7f"));
+    answers.retain(|(method, _)| *method != RAW_TX);
+    answers.push((RAW_TX, json!(Bytes::from(envelope.encoded_2718()))));
 }
 
 /// What was changed before gets a header that hashes to itself, and receipts that say they are of it.
