@@ -182,8 +182,10 @@ fn deposits() -> (Value, Value) {
     let failed = Entry { success: false, ..Deposit { mint: Some(6), value: 6, ..Deposit::default() }.entry() };
     let logging = Entry { logs: vec![transfer(USDC_BASE, ALICE, BOB, 5)], ..Deposit::default().entry() };
     let before_canyon = Entry { version: None, ..Deposit { value: 2, ..Deposit::default() }.entry() };
+    // Nothing proves its nonce, and so not the contract either.
+    let creating_early = Entry { version: None, ..creating.entry() };
     let system = Deposit { system: true, ..Deposit::default() };
-    let entries = [minting.entry(), creating.entry(), failed, logging, before_canyon, system.entry()];
+    let entries = [minting.entry(), creating.entry(), failed, logging, before_canyon, creating_early, system.entry()];
     forge::block(&entries, &[])
 }
 

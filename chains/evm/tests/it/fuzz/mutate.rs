@@ -10,7 +10,7 @@ use alloy::primitives::{Bytes, keccak256};
 use landfall_chain::U256;
 use serde_json::{Map, Value, json};
 
-use super::corpus::{Answer, BLOCK, Corpus, RAW_TX, RECEIPTS};
+use super::corpus::{Answer, BLOCK, Corpus, Fixture, RAW_TX, RECEIPTS};
 
 /// Dice that fall the same for the same number (splitmix64).
 pub(super) struct Dice(u64);
@@ -24,7 +24,7 @@ pub(super) struct Change {
 
 type Apply = fn(&mut Dice, &mut Vec<Answer>, &Corpus);
 
-pub(super) const CHANGES: [(&str, Apply); 28] = [
+pub(super) const CHANGES: [(&str, Apply); 29] = [
     ("digit", |dice, answers, _| on_node(dice, answers, digit)),
     ("number", |dice, answers, _| on_node(dice, answers, change_number)),
     ("spelling", |dice, answers, _| on_node(dice, answers, spelling)),
@@ -40,6 +40,7 @@ pub(super) const CHANGES: [(&str, Apply); 28] = [
     ("graft", |dice, answers, corpus| graft(dice, answers, corpus)),
     ("other answer", |dice, answers, corpus| other_answer(dice, answers, corpus)),
     ("other block", other_block),
+    ("mixed branches", mix_branches),
     ("move log", |dice, answers, _| move_log(dice, answers, true)),
     ("copy log", |dice, answers, _| move_log(dice, answers, false)),
     ("drop log", drop_log),
@@ -414,6 +415,21 @@ fn other_block(dice: &mut Dice, answers: &mut Vec<Answer>, corpus: &Corpus) {
     *answers = donor(dice, corpus);
 }
 
+/// Some answers are those of another branch at the same height, as from a node that changes its mind.
+fn mix_branches(dice: &mut Dice, answers: &mut Vec<Answer>, corpus: &Corpus) {
+    let Some(height) = answers.first().and_then(|(_, block)| block.get("number")) else { return };
+    let small = &corpus.fixtures[..corpus.small];
+    let branches: Vec<&Fixture> = small.iter().filter(|fixture| fixture.blocks[0].0["number"] == *height).collect();
+    if branches.is_empty() {
+        return;
+    }
+    for (answer, other) in answers.iter_mut().zip(dice.of(&branches).answers()) {
+        if answer.0 == other.0 && dice.one_in(2) {
+            answer.1 = other.1;
+        }
+    }
+}
+
 /// The first receipts among the answers.
 fn receipts(answers: &mut [Answer]) -> Option<&mut Vec<Value>> {
     let found = answers.iter_mut().find(|(method, _)| *method == RECEIPTS)?;
@@ -511,10 +527,13 @@ fn sender(dice: &mut Dice, answers: &mut Vec<Answer>, _: &Corpus) {
 }
 
 fn payment(dice: &mut Dice, answers: &mut Vec<Answer>, _: &Corpus) {
-    if let Some(tx) = a_tx(dice, answers) {
-        let address = an_address(dice, tx);
-        let (name, put) = if dice.one_in(2) { ("to", address) } else { ("value", json!("0x7")) };
-        tx.insert(name.to_owned(), put);
+    let Some(tx) = a_tx(dice, answers) else { return };
+    let (address, which) = (an_address(dice, tx), dice.below(3));
+    if which != 0 {
+        tx.insert("to".to_owned(), address);
+    }
+    if which != 1 {
+        tx.insert("value".to_owned(), json!("0x7"));
     }
 }
 

@@ -217,6 +217,11 @@ fn respelled(text: String) -> impl Strategy<Value = String> {
         }),
         Just(format!("0x{}", digits.to_uppercase())),
         Just(format!("0x{}", digits.trim_start_matches('0'))),
+        Just(digits.clone()),
+        Just(format!("0X{digits}")),
+        // What a number would be that is cut to 64 or 256 bits.
+        Just(format!("0x1{digits:0>16}")),
+        Just(format!("0x1{digits:0>64}")),
         (any::<Index>(), "[0-9a-gA-GxX+_ \\-é\u{0}]{0,3}").prop_map(move |(at, put)| {
             let mut text = miss.clone();
             text.insert_str(at.index(text.len()), &put);
