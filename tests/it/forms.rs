@@ -1,7 +1,8 @@
 //! Amounts as text, ids and addresses as bytes and text: what is accepted is written back as it was, and noise is an
 //! error and never a panic.
 //!
-//! Random inputs from a fixed seed; with `LANDFALL_FULL=1` a hundred times as many from one that is drawn and printed.
+//! Random inputs from a fixed seed; with `LANDFALL_FULL=1` a hundred times as many from one that is drawn and printed,
+//! and that `LANDFALL_SEED` repeats.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -18,15 +19,18 @@ use crate::histories::full;
 const BOUNDED: u32 = 4_000;
 const FULL: u32 = 400_000;
 
-/// Puts inputs to `check`, which says what became of each: in how many words inputs end, is asserted by the caller.
+/// Puts inputs to `check`, which says what became of each, and counts that.
 fn fuzz<S: Strategy>(
     what: &str,
     strategy: &S,
     check: impl Fn(S::Value) -> Result<&'static str, TestCaseError>,
 ) -> BTreeMap<&'static str, u64> {
     let (mode, cases) = if full() { ("full", FULL) } else { ("bounded", BOUNDED) };
-    let seed = if full() { RandomState::new().build_hasher().finish() } else { 0 };
-    println!("{mode}: {cases} inputs of {what} with seed {seed}");
+    #[expect(clippy::disallowed_methods, reason = "the test's own environment")]
+    let given = std::env::var("LANDFALL_SEED").ok().map(|seed| seed.parse().unwrap());
+    let drawn = || if full() { RandomState::new().build_hasher().finish() } else { 0 };
+    let seed = given.unwrap_or_else(drawn);
+    println!("{mode}: {cases} inputs of {what} with LANDFALL_SEED={seed}");
     let config = Config { cases, failure_persistence: None, rng_seed: RngSeed::Fixed(seed), ..Config::default() };
     let tally = RefCell::new(BTreeMap::new());
     let ran = TestRunner::new(config).run(strategy, |input| {
@@ -35,7 +39,7 @@ fn fuzz<S: Strategy>(
         Ok(())
     });
     if let Err(failure) = ran {
-        panic!("{what}, seed {seed}: {failure}");
+        panic!("{what}, LANDFALL_SEED={seed}: {failure}");
     }
     let tally = tally.into_inner();
     println!("{mode}: {cases} inputs of {what}: {tally:?}");
