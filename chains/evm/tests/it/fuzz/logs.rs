@@ -14,7 +14,7 @@ use proptest::sample::select;
 use serde_json::{Value, json};
 
 use super::corpus::{BLOCK, RECEIPTS, USDC, listing, with_true_senders};
-use super::mutate::name_block;
+use super::lies::name_block;
 use super::node::{Door, Table};
 use super::reference::{self, Told};
 use super::run::{Counts, fuzz};

@@ -185,7 +185,7 @@ fn block_of(envelopes: &[TxEnvelope]) -> (Value, Value) {
         receipts[index]["transactionHash"] = json!(envelope.tx_hash());
     }
     let block = mint::with_header(block, |header| header.transactions_root = root);
-    super::mutate::name_block(receipts.as_array_mut().unwrap(), &block["hash"]);
+    super::lies::name_block(receipts.as_array_mut().unwrap(), &block["hash"]);
     (block, receipts)
 }
 
