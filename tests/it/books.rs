@@ -27,21 +27,6 @@ pub(crate) struct EventRow {
     pub(crate) payload: String,
 }
 
-/// The first block in which the address is matched, as it was told to its owner.
-pub(crate) async fn watched_from(db: &Db, address: &Address) -> u64 {
-    let text = "SELECT from_number FROM watched_addresses WHERE address = $1";
-    let mut reader = db.read().await.unwrap();
-    let (number,): (i64,) = match reader.engine() {
-        Engine::Postgres(connection) => {
-            sqlx::query_as(text).bind(address.as_bytes()).fetch_one(connection).await.unwrap()
-        }
-        Engine::Sqlite(connection) => {
-            sqlx::query_as(text).bind(address.as_bytes()).fetch_one(connection).await.unwrap()
-        }
-    };
-    u64::try_from(number).unwrap()
-}
-
 /// A leg of a final block and the block's number.
 pub(crate) struct FinalLeg {
     pub(crate) transfer: AssetTransfer,

@@ -108,7 +108,7 @@ async fn random_histories_on_postgresql_too() {
     println!("{mode}: {count} histories on PostgreSQL: {tally:?}");
 }
 
-fn full() -> bool {
+pub(crate) fn full() -> bool {
     #[expect(clippy::disallowed_methods, reason = "the test's own environment")]
     let full = std::env::var("LANDFALL_FULL");
     full.is_ok_and(|value| value == "1")

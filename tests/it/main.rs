@@ -15,6 +15,7 @@ mod explain;
 mod faults;
 mod finality;
 mod follower;
+mod forms;
 mod histories;
 mod integrity;
 mod layers;
