@@ -3,8 +3,11 @@
 //! - [`mod@networks`]: the facts of each network, embedded from `networks/*.toml`
 //! - [`source`]: [`EvmSource`], the crate's `BlockSource`
 //! - `tip`, `headers`, `read`, `fate`: its calls, each against one endpoint
-//! - `pool`: which endpoint is asked, its chain id, its state
-//! - `rpc`: JSON-RPC batches over HTTP, and what of a failure may be told
+//! - `pool`: which endpoint is asked, and which other when it fails
+//! - `agree`: what endpoints agree on as final
+//! - `endpoint`: one endpoint, its own head, its state; `learnt`, `limits`: what it serves, and how it says no
+//! - `wake`: connections that say when to look, and nothing else
+//! - `rpc`, `answer`: JSON-RPC batches over HTTP, and what of a failure may be told
 //! - `wire`, `hex`: the answers as borrowed structs that hold only what is needed
 //! - `proof`, `encode`, `rlp`: header hash, transactions root and receipts root, recomputed
 //! - `stack`, `polygon`: what a network is beside an EVM chain, and what Polygon puts into answers
@@ -18,11 +21,16 @@ pub mod error;
 pub mod networks;
 pub mod source;
 
+mod agree;
+mod answer;
 mod encode;
+mod endpoint;
 mod fate;
 mod headers;
 mod hex;
+mod learnt;
 mod legs;
+mod limits;
 mod polygon;
 mod pool;
 mod proof;
@@ -31,9 +39,10 @@ mod rlp;
 mod rpc;
 mod stack;
 mod tip;
+mod wake;
 mod wire;
 mod withdrawals;
 
 pub use error::EvmError;
 pub use networks::{network, networks};
-pub use source::EvmSource;
+pub use source::{EndpointUrl, EvmSource};

@@ -7,24 +7,25 @@ use std::ops::RangeInclusive;
 
 use landfall_chain::{Block, BlockHash, BlockRef, Header, Proof, Signers, TxId};
 use serde_json::json;
-use serde_json::value::RawValue;
 
+use crate::answer::Raw;
+use crate::endpoint::Endpoint;
 use crate::error::EvmError;
-use crate::headers::{BATCH_MAX, BY_NUMBER, by_number, proved_header, refused};
+use crate::headers::{BY_NUMBER, by_number, proved_header, refused};
 use crate::hex::Data;
 use crate::legs::{self, Listed};
+use crate::learnt::BATCH_MAX;
 use crate::polygon;
-use crate::pool::Endpoint;
 use crate::proof;
 use crate::rpc::Call;
 use crate::stack::Stack;
 use crate::wire::{Kind, WireBlock, WireReceipt, WireTx, WireTypes};
 use crate::withdrawals;
 
-const RECEIPTS: &str = "eth_getBlockReceipts";
+pub(crate) const RECEIPTS: &str = "eth_getBlockReceipts";
 const RAW_TX: &str = "eth_getRawTransactionByBlockHashAndIndex";
 /// A block may need two more calls: its receipts, and on Polygon the encoding of a transaction.
-const BLOCKS_MAX: usize = BATCH_MAX / 2;
+pub(crate) const BLOCKS_MAX: usize = BATCH_MAX / 2;
 
 type FullBlock<'a> = WireBlock<'a, Vec<WireTx<'a>>>;
 
@@ -52,7 +53,7 @@ impl Reader {
         }
         let calls: Vec<Call> = linked.iter().flat_map(|(header, block)| self.content(header, block)).collect();
         let answers = endpoint.ask_all(&calls).await?;
-        let mut answers = answers.iter().map(|answer| &**answer);
+        let mut answers = answers.iter();
         let mut blocks = Vec::with_capacity(linked.len());
         for (header, block) in &linked {
             let answers = self.content(header, block).into_iter().zip(answers.by_ref());
@@ -79,7 +80,7 @@ impl Reader {
         endpoint: &Endpoint,
         header: Header,
         block: &FullBlock<'_>,
-        answers: impl Iterator<Item = (Call, &'a RawValue)>,
+        answers: impl Iterator<Item = (Call, &'a Raw)>,
     ) -> Result<Block, EvmError> {
         let (mut receipts, mut raw): (Option<Vec<WireReceipt<'_>>>, Option<Data<'_>>) = (None, None);
         for (call, answer) in answers {
@@ -112,7 +113,7 @@ impl Reader {
     }
 }
 
-fn full_block<'a>(endpoint: &Endpoint, stack: Stack, answer: &'a RawValue) -> Result<Option<FullBlock<'a>>, EvmError> {
+fn full_block<'a>(endpoint: &Endpoint, stack: Stack, answer: &'a Raw) -> Result<Option<FullBlock<'a>>, EvmError> {
     endpoint.parse(BY_NUMBER, answer).map_err(|error| {
         // A type of the future may lack what every type has today: then it is no malformed answer.
         let Ok(types) = endpoint.parse::<WireTypes>(BY_NUMBER, answer) else { return error };

@@ -1,54 +1,139 @@
 //! Reads an EVM chain: tip, headers, blocks with their content, the fate of a transaction.
 //!
-//! Each call goes to an endpoint of the pool, which judges it by how the call ends.
-//! Deliberately not here: retries, and memory of what was read.
+//! Each call goes to the pool, which knows whom to ask and asks another when one fails.
+//! Deliberately not here: memory of what was read.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
+use futures_util::future::join_all;
 use landfall_chain::{
-    Block, BlockRef, BlockSource, Endpoints, Family, Fate, Finality, Header, Network, Read, SourceError, Tip, TxRef,
+    Block, BlockRef, BlockSource, Endpoints, Family, Fate, Finality, FinalityRule, Header, Network, Read, SourceError,
+    Tag, Tip, TxRef,
 };
+use reqwest::header::HeaderMap;
+use tokio::sync::Notify;
+use tokio::time::Instant;
 use url::Url;
 
+use crate::agree::Agreement;
+use crate::endpoint::Endpoint;
 use crate::error::EvmError;
 use crate::fate::read_fate;
-use crate::headers::read_headers;
+use crate::headers::{HEADERS_MAX, read_headers};
 use crate::legs::Listed;
 use crate::networks;
-use crate::pool::Pool;
-use crate::read::Reader;
-use crate::tip::{read_final_at, read_tip};
+use crate::pool::{Need, Pool};
+use crate::read::{BLOCKS_MAX, RECEIPTS, Reader};
+use crate::rpc::{Rpc, header_map, http_client};
+use crate::stack::Stack;
+use crate::tip::L1_BLOCKS_MAX;
+use crate::wake::WakeUp;
+
+/// How many endpoints must agree on what is final, where as many are configured and nothing else is.
+const AGREE_DEFAULT: usize = 2;
+
+/// Where an endpoint is, and what is sent along.
+#[derive(Clone)]
+pub struct EndpointUrl {
+    /// `http` and `https` are read from; `ws` and `wss` only wake up.
+    pub url: Url,
+    /// Names and values; both may be secrets.
+    pub headers: Vec<(String, String)>,
+}
 
 /// One EVM network, read over JSON-RPC.
 #[derive(Debug)]
 pub struct EvmSource {
-    finality: Finality,
     reader: Reader,
     pool: Pool,
+    statuses: Endpoints,
+    wake_ups: Vec<WakeUp>,
+    wake_up: Arc<Notify>,
 }
 
 impl EvmSource {
-    /// A source over `rpc_urls`, of which the first is asked first. Touches no network.
+    /// A source over `urls`. Touches no network.
     ///
     /// # Errors
-    /// A network of another family, and a URL that cannot be used.
-    pub fn new(network: Network, rpc_urls: &[Url]) -> Result<Self, EvmError> {
+    /// A network of another family, a rule of finality that its chain cannot follow, and a URL that cannot be used.
+    pub fn new<U: Clone + Into<EndpointUrl>>(network: Network, urls: &[U]) -> Result<Self, EvmError> {
         let chain = network.chain;
         if chain.family() != Family::Evm {
             return Err(EvmError::NotEvm { chain });
         }
         let chain_id = network.chain_ref.strip_prefix("eip155:").and_then(|id| id.parse().ok());
         let chain_id = chain_id.ok_or_else(|| EvmError::ChainRef { chain, chain_ref: network.chain_ref.clone() })?;
+        let stack = networks::stack(chain);
+        let rules = rules(&network.finality);
+        if rules.iter().any(|rule| !can_follow(rule, stack)) {
+            return Err(EvmError::L1Blocks { chain });
+        }
+        let mut places: Vec<Place> = Vec::with_capacity(urls.len());
+        for (index, url) in urls.iter().enumerate() {
+            let place = Place::of(url.clone().into(), &places);
+            places.push(place.map_err(|reason| match reason {
+                Some(reason) => EvmError::Url { chain, position: index + 1, reason },
+                None => EvmError::Header { chain, position: index + 1 },
+            })?);
+        }
+        let statuses = Endpoints::new(places.iter().map(|place| place.id.clone()));
+        // A builder's error cannot hold a URL: it has seen none.
+        let http = http_client().map_err(|error| EvmError::Client { chain, reason: error.to_string() })?;
+        let (mut endpoints, mut wake_ups, wake_up) = (Vec::new(), Vec::new(), Arc::new(Notify::new()));
+        for (index, Place { id, url, headers, wakes }) in places.into_iter().enumerate() {
+            let (statuses, notify) = (statuses.clone(), Arc::clone(&wake_up));
+            if wakes {
+                wake_ups.push(WakeUp { index, url, headers, statuses, notify });
+            } else {
+                let rpc = Rpc::new(http.clone(), &url, headers);
+                endpoints.push(Endpoint::new(chain, index, id, rpc, statuses));
+            }
+        }
+        if endpoints.is_empty() {
+            return Err(EvmError::NoUrl { chain });
+        }
+        statuses.set_agree(AGREE_DEFAULT.min(endpoints.len()));
         Ok(EvmSource {
-            reader: Reader { stack: networks::stack(chain), listed: Listed::of(&network) },
-            finality: network.finality,
-            pool: Pool::new(chain, chain_id, rpc_urls)?,
+            reader: Reader { stack, listed: Listed::of(&network) },
+            pool: Pool::new(chain, chain_id, endpoints, statuses.clone(), Agreement::new(rules)),
+            statuses,
+            wake_ups,
+            wake_up,
         })
+    }
+
+    /// Sets how many endpoints must agree on what is final; two, or one where there is one, if this is not called.
+    /// While the source is at work a person may override it: [`Endpoints::override_agree`].
+    ///
+    /// # Errors
+    /// More than are configured, and none.
+    pub fn set_agree(&self, agree: usize) -> Result<(), EvmError> {
+        let endpoints = self.pool.size();
+        if !(1..=endpoints).contains(&agree) {
+            return Err(EvmError::Agree { chain: self.pool.chain(), agree, endpoints });
+        }
+        self.statuses.set_agree(agree);
+        Ok(())
     }
 
     /// The states of the endpoints; clones share them.
     pub fn endpoints(&self) -> Endpoints {
-        self.pool.statuses()
+        self.statuses.clone()
+    }
+
+    /// Told when there may be a new block, as far as `ws` URLs say so while [`EvmSource::listen`] runs.
+    pub fn wake_up(&self) -> Arc<Notify> {
+        Arc::clone(&self.wake_up)
+    }
+
+    /// Listens for wake-ups, for ever. Without a `ws` URL there is nothing to hear.
+    pub fn listen(&self) -> impl Future<Output = ()> + Send + 'static {
+        let listeners: Vec<_> = self.wake_ups.iter().cloned().map(WakeUp::listen).collect();
+        async move {
+            join_all(listeners).await;
+            std::future::pending().await
+        }
     }
 
     /// For the start: asks every endpoint for its chain id that has not told it yet.
@@ -62,32 +147,103 @@ impl EvmSource {
 
 impl BlockSource for EvmSource {
     async fn tip(&self) -> Result<Tip, SourceError> {
-        let endpoint = self.pool.pick().await?;
-        let tip = read_tip(endpoint, &self.finality).await;
-        self.pool.settle(endpoint, tip, |tip| Some(tip.latest.number))
+        Ok(self.pool.tip().await?)
     }
 
     async fn headers(&self, range: RangeInclusive<u64>) -> Result<Vec<Header>, SourceError> {
-        let endpoint = self.pool.pick().await?;
-        let headers = read_headers(endpoint, range).await;
-        self.pool.settle(endpoint, headers, |_| None)
+        let need = Need { first: *range.start(), last: *range.end(), methods: &[] };
+        let read = |endpoint| -> BoxRead<'_, _> { Box::pin(read_headers(endpoint, range.clone())) };
+        Ok(self.pool.call_range(need, HEADERS_MAX, read).await?)
     }
 
     async fn blocks(&self, range: RangeInclusive<u64>, _read: Read) -> Result<Vec<Block>, SourceError> {
-        let endpoint = self.pool.pick().await?;
-        let blocks = self.reader.blocks(endpoint, range).await;
-        self.pool.settle(endpoint, blocks, |_| None)
+        let need = Need { first: *range.start(), last: *range.end(), methods: &[RECEIPTS] };
+        let read = |endpoint| -> BoxRead<'_, _> { Box::pin(self.reader.blocks(endpoint, range.clone())) };
+        Ok(self.pool.call_range(need, BLOCKS_MAX, read).await?)
     }
 
     async fn final_at(&self, number: u64) -> Result<Option<BlockRef>, SourceError> {
-        let endpoint = self.pool.pick().await?;
-        let block = read_final_at(endpoint, &self.finality, number).await;
-        self.pool.settle(endpoint, block, |_| None)
+        Ok(self.pool.final_at(number).await?)
     }
 
+    /// That a transaction can never land is believed of as many endpoints as must agree.
     async fn fate(&self, tx: &TxRef, at: &BlockRef) -> Result<Fate, SourceError> {
-        let endpoint = self.pool.pick().await?;
-        let fate = read_fate(endpoint, tx, at).await;
-        self.pool.settle(endpoint, fate, |_| None)
+        let need = Need { first: at.number, last: at.number, methods: &[] };
+        let (mut superseded, mut last) = (0, None);
+        for endpoint in self.pool.candidates(need).await {
+            let begun = Instant::now();
+            match read_fate(endpoint, tx, at).await {
+                Ok(fate) => {
+                    endpoint.answered(begun, None);
+                    superseded += usize::from(matches!(fate, Fate::Superseded(_)));
+                    match fate {
+                        Fate::Superseded(_) if superseded < self.pool.must_agree() => last = Some(Ok(Fate::Unknown)),
+                        fate => return Ok(fate),
+                    }
+                }
+                Err(error) if error.is_permanent() => return Err(error.into()),
+                Err(error) => {
+                    endpoint.failed(&error);
+                    last = Some(last.and_then(Result::ok).map_or(Err(error), Ok));
+                }
+            }
+        }
+        Ok(last.unwrap_or_else(|| Err(self.pool.nobody()))?)
     }
+}
+
+type BoxRead<'a, T> = futures_util::future::BoxFuture<'a, Result<T, EvmError>>;
+
+impl From<Url> for EndpointUrl {
+    fn from(url: Url) -> Self {
+        EndpointUrl { url, headers: Vec::new() }
+    }
+}
+
+impl std::fmt::Debug for EndpointUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EndpointUrl").field("host", &self.url.host_str()).finish_non_exhaustive()
+    }
+}
+
+/// A URL that can be used, and what may be shown of it.
+struct Place {
+    id: String,
+    url: Url,
+    headers: HeaderMap,
+    wakes: bool,
+}
+
+impl Place {
+    /// `None` is a header that cannot be sent.
+    fn of(EndpointUrl { url, headers }: EndpointUrl, before: &[Place]) -> Result<Self, Option<&'static str>> {
+        let wakes = match url.scheme() {
+            "http" | "https" => false,
+            "ws" | "wss" => true,
+            _ => return Err(Some("is neither http nor https nor wss")),
+        };
+        let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
+            return Err(Some("has no host"));
+        };
+        let host = format!("{host}:{port}");
+        let is_same = |place: &&Place| place.wakes == wakes && place.id.split(['#', ' ']).next() == Some(&host);
+        let number = match before.iter().filter(is_same).count() {
+            0 => String::new(),
+            taken => format!("#{}", taken + 1),
+        };
+        let id = format!("{host}{number}{}", if wakes { " (wake-ups)" } else { "" });
+        let headers = header_map(&headers).ok_or(None)?;
+        Ok(Place { id, url, headers, wakes })
+    }
+}
+
+/// The rule of the network, then those of its tiers.
+fn rules(finality: &Finality) -> Vec<FinalityRule> {
+    std::iter::once(finality.rule).chain(finality.tiers.iter().map(|tier| tier.rule)).collect()
+}
+
+/// L1 blocks are counted from when a block was called safe, which says that it is on L1.
+fn can_follow(rule: &FinalityRule, stack: Stack) -> bool {
+    rule.l1_blocks == 0
+        || stack == Stack::Op && rule.tag == Some(Tag::Safe) && rule.l1_blocks < L1_BLOCKS_MAX
 }

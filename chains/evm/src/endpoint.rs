@@ -1,0 +1,364 @@
+//! One endpoint: its calls, its own head, and whether it is of use now.
+//!
+//! Promises: it is asked for blocks only after it told the network's chain id; a failed proof and a wrong chain put it
+//! into quarantine, which only a proved header of the agreed chain ends; a failure makes it rest for a growing while.
+//! Who is asked when is `pool`'s.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use landfall_chain::{Chain, EndpointState, Endpoints, Retry};
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use crate::answer::{Answer, Raw};
+use crate::error::EvmError;
+use crate::learnt::Learnt;
+use crate::limits::Limit;
+use crate::rpc::{Call, Failure, NodeError, Rpc};
+use crate::tip::{Covered, Word};
+
+/// How long an endpoint rests after a failure, at first and at most.
+const REST_FIRST: Duration = Duration::from_millis(200);
+const REST_MAX: Duration = Duration::from_secs(10);
+/// How long a quarantine lasts before it is looked at again, at first and at most.
+const QUARANTINE_FIRST: Duration = Duration::from_secs(1);
+const QUARANTINE_MAX: Duration = Duration::from_secs(60);
+/// After as long without a failure, rests begin small again.
+const CALM: Duration = Duration::from_secs(60);
+const CALM_AFTER_QUARANTINE: Duration = Duration::from_secs(600);
+
+/// One endpoint and its place in the statuses.
+pub(crate) struct Endpoint {
+    pub(crate) chain: Chain,
+    /// Its place in the configuration and in the statuses.
+    pub(crate) index: usize,
+    /// Host and port; `#2` where two share them.
+    pub(crate) id: String,
+    pub(crate) learnt: Learnt,
+    rpc: Rpc,
+    statuses: Endpoints,
+    standing: Mutex<Standing>,
+}
+
+/// What is known of an endpoint now.
+struct Standing {
+    /// What it told as its chain id, once asked.
+    served: Option<u64>,
+    word: Option<Word>,
+    covered: Covered,
+    trouble: Option<Trouble>,
+    rests: Retry,
+    quarantines: Retry,
+    failed_at: Option<Instant>,
+    /// A poll is under way.
+    polled: bool,
+    /// How many polls it has answered.
+    answers: u64,
+    /// Its last poll came within the time that others wait for it.
+    prompt: bool,
+    /// Moving average of a request; `None` before the first.
+    latency_ms: Option<u64>,
+    /// What to know of it while it is healthy.
+    note: String,
+}
+
+/// Why an endpoint is not asked.
+#[derive(Clone, Copy)]
+struct Trouble {
+    quarantined: bool,
+    wrong_chain: bool,
+    since: Instant,
+    until: Instant,
+}
+
+/// Of how much use an endpoint is now, the best first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Use {
+    /// Healthy.
+    Good,
+    /// It failed, and has rested.
+    Again,
+    /// It failed a moment ago.
+    Resting,
+    /// It said that it must be left alone, or has not told its chain id, or is in quarantine.
+    None,
+}
+
+impl Endpoint {
+    pub(crate) fn new(chain: Chain, index: usize, id: String, rpc: Rpc, statuses: Endpoints) -> Self {
+        let standing = Mutex::new(Standing {
+            served: None,
+            word: None,
+            covered: Covered::default(),
+            trouble: None,
+            rests: Retry::new(REST_FIRST, REST_MAX),
+            quarantines: Retry::new(QUARANTINE_FIRST, QUARANTINE_MAX),
+            failed_at: None,
+            polled: false,
+            answers: 0,
+            prompt: true,
+            latency_ms: None,
+            note: String::new(),
+        });
+        Endpoint { chain, index, id, learnt: Learnt::default(), rpc, statuses, standing }
+    }
+
+    /// Sends all calls, in one request where the node serves as many; the answers stand in their order. What is too
+    /// much for the node at once is asked for in parts.
+    pub(crate) async fn ask(&self, calls: &[Call]) -> Result<Vec<Answer>, EvmError> {
+        let mut answers = Vec::with_capacity(calls.len());
+        let mut width = self.learnt.batch();
+        while let Some(next) = calls.get(answers.len()) {
+            let rest = &calls[answers.len()..];
+            let part = &rest[..rest.len().min(width)];
+            match self.exchange(part).await {
+                Ok(more) => answers.extend(more),
+                Err(Failure { limit: Some(Limit::BatchTooLarge { .. }), .. }) if part.len() > 1 => {
+                    width = self.learnt.batch().min(part.len() / 2).max(1);
+                }
+                // Of these blocks so many are too much: that says nothing of others.
+                Err(Failure { limit: Some(Limit::TooManyResults { .. }), .. }) if part.len() > 1 => {
+                    width = part.len() / 2;
+                }
+                Err(failure) => return Err(self.call_error(next.method, failure.reason)),
+            }
+        }
+        Ok(answers)
+    }
+
+    /// The answers, when the node refused none of the calls.
+    pub(crate) async fn ask_all(&self, calls: &[Call]) -> Result<Vec<Raw>, EvmError> {
+        let answers = self.ask(calls).await?.into_iter().zip(calls);
+        answers.map(|(answer, call)| answer.map_err(|error| self.refused(call.method, &error))).collect()
+    }
+
+    pub(crate) fn parse<'a, T: Deserialize<'a>>(&self, method: &'static str, answer: &'a Raw) -> Result<T, EvmError> {
+        serde_json::from_str(answer.get()).map_err(|error| self.unusable(method, &error.to_string()))
+    }
+
+    /// The node said no to a call.
+    pub(crate) fn refused(&self, method: &'static str, error: &NodeError) -> EvmError {
+        self.call_error(method, error.to_string())
+    }
+
+    /// The node answered, but not with what was asked for.
+    pub(crate) fn unusable(&self, method: &'static str, reason: &str) -> EvmError {
+        EvmError::Answer { chain: self.chain, endpoint: self.id.clone(), method, reason: self.rpc.clean(reason) }
+    }
+
+    /// How many blocks one `eth_getLogs` to this endpoint may cover.
+    pub(crate) fn range_width(&self) -> u64 {
+        self.learnt.range_width()
+    }
+
+    fn call_error(&self, method: &'static str, reason: String) -> EvmError {
+        EvmError::Call { chain: self.chain, endpoint: self.id.clone(), method, reason }
+    }
+
+    /// One request. What it says of limits is learnt, and a part that was too large for the batch fails the whole.
+    async fn exchange(&self, calls: &[Call]) -> Result<Vec<Answer>, Failure> {
+        let begun = Instant::now();
+        let outcome = self.rpc.batch(calls).await;
+        let now = Instant::now();
+        let method = calls.first().map_or("", |call| call.method);
+        let answers = match outcome {
+            Ok(answers) => answers,
+            Err(failure) => {
+                if let Some(limit) = failure.limit {
+                    self.learnt.refused(limit, method, calls.len(), now);
+                }
+                return Err(failure);
+            }
+        };
+        self.standing().note_latency(now - begun);
+        for (answer, call) in answers.iter().zip(calls) {
+            let Err(error @ NodeError { limit: Some(limit), .. }) = answer else { continue };
+            self.learnt.refused(*limit, call.method, calls.len(), now);
+            if calls.len() > 1 && matches!(limit, Limit::BatchTooLarge { .. } | Limit::TooManyResults { .. }) {
+                return Err(Failure { reason: error.to_string(), limit: Some(*limit) });
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Its own newest block, as far as it told it.
+    pub(crate) fn head(&self) -> Option<u64> {
+        self.standing().word.as_ref().map(|word| word.latest.number)
+    }
+
+    pub(crate) fn latency_ms(&self) -> Option<u64> {
+        self.standing().latency_ms
+    }
+
+    /// Of how much use it is for a call on the chain with this id.
+    pub(crate) fn standing_for(&self, chain_id: u64, now: Instant) -> Use {
+        let standing = self.standing();
+        if standing.served != Some(chain_id) || self.learnt.rest(now).is_some() {
+            return Use::None;
+        }
+        match standing.trouble {
+            None => Use::Good,
+            Some(trouble) if trouble.quarantined => Use::None,
+            Some(trouble) if trouble.until <= now => Use::Again,
+            Some(_) => Use::Resting,
+        }
+    }
+
+    pub(crate) fn is_of_wrong_chain(&self) -> bool {
+        self.standing().trouble.is_some_and(|trouble| trouble.wrong_chain)
+    }
+
+    /// What it said in its last poll, and what was covered since when, while it is healthy.
+    pub(crate) fn voice<T>(&self, chain_id: u64, now: Instant, read: impl FnOnce(&Word, &Covered) -> T) -> Option<T> {
+        (self.standing_for(chain_id, now) == Use::Good).then_some(())?;
+        let standing = self.standing();
+        standing.word.as_ref().map(|word| read(word, &standing.covered))
+    }
+
+    /// Takes the right to poll it, when it is due: one poll at a time, none while it rests unless `pressing`.
+    pub(crate) fn begin_poll(&self, pressing: bool, now: Instant) -> bool {
+        let mut standing = self.standing();
+        let due = match standing.trouble {
+            None => true,
+            Some(trouble) => trouble.until <= now || pressing && !trouble.quarantined,
+        };
+        let begins = due && !standing.polled && self.learnt.rest(now).is_none();
+        standing.polled |= begins;
+        begins
+    }
+
+    pub(crate) fn end_poll(&self) {
+        self.standing().polled = false;
+    }
+
+    pub(crate) fn is_polled(&self) -> bool {
+        self.standing().polled
+    }
+
+    pub(crate) fn is_prompt(&self) -> bool {
+        self.standing().prompt
+    }
+
+    pub(crate) fn set_prompt(&self, prompt: bool) {
+        self.standing().prompt = prompt;
+    }
+
+    pub(crate) fn answers(&self) -> u64 {
+        self.standing().answers
+    }
+
+    /// Whether its next poll asks for its chain id: before the first answer, and in quarantine.
+    pub(crate) fn must_prove_its_chain(&self) -> bool {
+        let standing = self.standing();
+        standing.served.is_none() || standing.trouble.is_some_and(|trouble| trouble.quarantined)
+    }
+
+    pub(crate) fn is_quarantined(&self) -> bool {
+        self.standing().trouble.is_some_and(|trouble| trouble.quarantined)
+    }
+
+    /// A poll that began at `begun` told this. It ends a quarantine: who calls has seen that the word is proved.
+    pub(crate) fn told(&self, word: Word, served: Option<u64>, begun: Instant) {
+        let latest = word.latest.number;
+        let mut standing = self.standing();
+        standing.served = served.or(standing.served);
+        standing.covered.note(&word);
+        standing.word = Some(word);
+        standing.answers += 1;
+        if let Some(Trouble { quarantined: true, .. }) = standing.trouble {
+            standing.trouble = None;
+            let reason = self.reason();
+            standing.note = format!("back from quarantine with a proved header and the right chain id; it was: {reason}");
+        }
+        drop(standing);
+        self.answered(begun, Some(latest));
+    }
+
+    /// It answered to what was asked at `begun`. An answer to an earlier question takes back no later failure.
+    pub(crate) fn answered(&self, begun: Instant, latest: Option<u64>) {
+        let mut standing = self.standing();
+        match standing.trouble {
+            Some(trouble) if trouble.quarantined || begun < trouble.since => return,
+            Some(_) | None => standing.trouble = None,
+        }
+        if standing.failed_at.is_none_or(|failed_at| begun.duration_since(failed_at) > CALM) {
+            standing.rests.reset();
+        }
+        if standing.failed_at.is_none_or(|failed_at| begun.duration_since(failed_at) > CALM_AFTER_QUARANTINE) {
+            standing.quarantines.reset();
+        }
+        let (latency_ms, note) = (standing.latency_ms, standing.note.clone());
+        drop(standing);
+        self.statuses.healthy(self.index, latest, latency_ms, &note);
+    }
+
+    /// It did not serve. A failed proof and a wrong chain put it into quarantine.
+    pub(crate) fn failed(&self, error: &EvmError) {
+        let wrong_chain = matches!(error, EvmError::WrongChain { .. });
+        let quarantined = wrong_chain || matches!(error, EvmError::ProofFailed { .. } | EvmError::Contradicts { .. });
+        let now = Instant::now();
+        let mut standing = self.standing();
+        if standing.trouble.is_some_and(|trouble| trouble.quarantined) && !quarantined {
+            return;
+        }
+        let random = self.spread(now);
+        let rest = if quarantined { &mut standing.quarantines } else { &mut standing.rests }.next_delay(random);
+        standing.trouble = Some(Trouble { quarantined, wrong_chain, since: now, until: now + rest });
+        standing.failed_at = Some(now);
+        standing.note.clear();
+        drop(standing);
+        let state = if quarantined { EndpointState::Quarantined } else { EndpointState::Failing };
+        self.statuses.failed(self.index, state, &error.to_string());
+    }
+
+    /// A quarantined endpoint could not show that it is sound again.
+    pub(crate) fn stays_out(&self) {
+        let now = Instant::now();
+        let random = self.spread(now);
+        let mut standing = self.standing();
+        let rest = standing.quarantines.next_delay(random);
+        if let Some(trouble) = &mut standing.trouble {
+            trouble.until = now + rest;
+        }
+    }
+
+    /// What its status says.
+    pub(crate) fn reason(&self) -> String {
+        self.statuses.snapshot().get(self.index).map(|status| status.reason.clone()).unwrap_or_default()
+    }
+
+    pub(crate) fn note(&self, note: &str) {
+        let mut standing = self.standing();
+        if standing.note.is_empty() {
+            note.clone_into(&mut standing.note);
+        }
+    }
+
+    /// Spreads the rests of endpoints, so that they are not all asked again at once. No secret hangs on it.
+    fn spread(&self, now: Instant) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.index, &self.id, now.into_std()).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn standing(&self) -> MutexGuard<'_, Standing> {
+        // Each write leaves it whole: a panic elsewhere says nothing of it.
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Standing {
+    fn note_latency(&mut self, took: Duration) {
+        let took = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        self.latency_ms = Some(self.latency_ms.map_or(took, |before| (before * 7 + took) / 8));
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").field("chain", &self.chain).field("id", &self.id).finish_non_exhaustive()
+    }
+}
