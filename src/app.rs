@@ -9,10 +9,13 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::try_join_all;
 use landfall_chain::address::AddressError;
-use landfall_chain::{Address, Asset, AssetId, Chain, Family, Network, Retry, SourceError, SourceErrorKind};
-use landfall_evm::EvmSource;
+use landfall_chain::{
+    Address, Asset, AssetId, Chain, Family, Finality, Network, Retry, SourceError, SourceErrorKind, Tier,
+};
+use landfall_evm::{EndpointUrl, EvmSource};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -89,11 +92,7 @@ impl App {
         let mut sources = Vec::new();
         for (chain, settings) in &config.chains {
             let network = network(*chain, settings)?;
-            sources.push((
-                EvmSource::new(network.clone(), &settings.rpc).map_err(|error| StartError::Source(error.into()))?,
-                network,
-                settings,
-            ));
+            sources.push((source(&network, settings)?, network, settings));
         }
         let started = Arc::new(OnceLock::new());
         let (mut workers, stop) = (Workers::default(), CancellationToken::new());
@@ -113,7 +112,10 @@ impl App {
             let chain = network.chain;
             let pulse = Pulse::new(chain, clock.now());
             let endpoints = source.endpoints();
+            let (listen, wake_up) = (source.listen(), source.wake_up());
             let watcher = Watcher::new(source, endpoints, db.clone(), network.clone(), settings(&network, config));
+            let watcher = watcher.woken_by(wake_up);
+            workers.spawn("wake-ups", stop.clone().run_until_cancelled_owned(listen).map(drop));
             workers.spawn(chain.name(), watcher.run(clock.clone(), random::number, pulse.clone(), stop.clone()));
             pulses.push(pulse);
         }
@@ -240,8 +242,30 @@ pub fn network(chain: Chain, config: &ChainConfig) -> Result<Network, StartError
         }
         network.assets.push(asset);
     }
-    network.finality = config.finality.clone().unwrap_or(network.finality);
+    if let Some(rule) = config.finality {
+        network.finality = Finality::from(rule);
+    }
+    if !config.tiers.is_empty() {
+        network.finality.tiers = config
+            .tiers
+            .iter()
+            .map(|tier| {
+                let unknown = || fault(format!("tier of {:?}: no such asset is listed", tier.symbol));
+                let asset = network.assets.iter().find(|asset| asset.symbol == tier.symbol).ok_or_else(unknown)?;
+                Ok(Tier { asset: asset.id, up_to: tier.up_to, rule: tier.rule })
+            })
+            .collect::<Result<_, StartError>>()?;
+    }
     Ok(network)
+}
+
+/// What reads the chain; touches no network yet.
+fn source(network: &Network, config: &ChainConfig) -> Result<EvmSource, StartError> {
+    let refused = |error: landfall_evm::EvmError| StartError::Source(error.into());
+    let urls = config.rpc.iter().map(|rpc| EndpointUrl { url: rpc.url.clone(), headers: rpc.headers.clone() });
+    let source = EvmSource::at(network.clone(), urls.collect()).map_err(refused)?;
+    config.agree.map_or(Ok(()), |agree| source.set_agree(agree)).map_err(refused)?;
+    Ok(source)
 }
 
 fn settings(network: &Network, config: &ChainConfig) -> Settings {
@@ -271,10 +295,10 @@ async fn listen(address: SocketAddr, key: &'static str) -> Result<TcpListener, S
 
 #[cfg(test)]
 mod tests {
-    use landfall_chain::FinalityRule;
+    use landfall_chain::{FinalityRule, U256};
 
     use super::*;
-    use crate::config::AssetConfig;
+    use crate::config::{AssetConfig, TierConfig};
     use crate::watcher::Start;
 
     const EURC: &str = "0x08210F9170F89Ab7658F0B5E3fF39b0E03C594D4";
@@ -283,10 +307,13 @@ mod tests {
         let asset = AssetConfig { symbol: symbol.to_owned(), contract: contract.to_owned(), decimals: 6 };
         let (rpc, assets) = (Vec::new(), vec![asset]);
         let start = Start::Finalized;
+        let tier = TierConfig { symbol: symbol.to_owned(), up_to: U256::from(7), rule: FinalityRule::confirmations(1) };
         let config = ChainConfig {
             rpc,
+            agree: None,
             start,
-            finality: Some(FinalityRule::SAFE.into()),
+            finality: Some(FinalityRule::SAFE),
+            tiers: vec![tier],
             poll_ms: None,
             failed_grace_secs: 1,
             assets,
@@ -299,7 +326,9 @@ mod tests {
         let network = with_asset(Chain::EthereumTestnet, "EURC", EURC).unwrap();
         let symbols: Vec<&str> = network.assets.iter().map(|asset| asset.symbol.as_str()).collect();
         assert_eq!(symbols, ["ETH", "USDC", "EURC"]);
-        assert_eq!(network.finality, FinalityRule::SAFE.into());
+        assert_eq!(network.finality.rule, FinalityRule::SAFE);
+        let tier = Tier { asset: network.assets[2].id, up_to: U256::from(7), rule: FinalityRule::confirmations(1) };
+        assert_eq!(network.finality.tiers, [tier]);
     }
 
     #[test]

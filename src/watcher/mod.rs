@@ -14,9 +14,11 @@ mod report;
 mod settle;
 mod watch_list;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_chain::{BlockRef, BlockSource, Chain, Endpoints, Network, Tip};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -56,6 +58,7 @@ pub struct Watcher<S> {
     network: Network,
     settings: Settings,
     watch_list: WatchList,
+    wake_up: Arc<Notify>,
     /// How many blocks a read asks for now.
     read_width: u64,
 }
@@ -79,7 +82,14 @@ pub struct Ticked {
 impl<S: BlockSource> Watcher<S> {
     pub fn new(source: S, endpoints: Endpoints, db: Db, network: Network, settings: Settings) -> Self {
         let watch_list = WatchList::new(network.chain);
-        Watcher { source, endpoints, db, network, settings, watch_list, read_width: connect::READ_BLOCKS_MAX }
+        let wake_up = Arc::default();
+        Watcher { source, endpoints, db, network, settings, watch_list, wake_up, read_width: connect::READ_BLOCKS_MAX }
+    }
+
+    /// With something that tells when to look before the next poll is due.
+    pub fn woken_by(mut self, wake_up: Arc<Notify>) -> Self {
+        self.wake_up = wake_up;
+        self
     }
 
     /// One bounded step: tip, fork point, connect, settle.
@@ -111,6 +121,7 @@ impl<S: BlockSource> Watcher<S> {
             pulse.beat(clock.now());
             let outcome = self.tick(clock.now()).await;
             reporter.log(&outcome);
+            let succeeded = outcome.is_ok();
             let pause = match &outcome {
                 Ok(ticked) => {
                     retry.reset();
@@ -131,6 +142,8 @@ impl<S: BlockSource> Watcher<S> {
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = tokio::time::sleep(pause) => {}
+                // After an error the growing pause holds, whoever says that there is something new.
+                () = self.wake_up.notified(), if succeeded => {}
             }
         }
     }

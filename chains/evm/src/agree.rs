@@ -103,7 +103,9 @@ impl Agreement {
     fn why_waiting(&self, voices: &[Voice], must: usize, others: &str) -> Option<String> {
         if voices.len() < must {
             let asked = voices.len();
-            return Some(format!("{asked} of the {must} endpoints that must agree on what is final can be asked; {others}"));
+            return Some(format!(
+                "{asked} of the {must} endpoints that must agree on what is final can be asked; {others}"
+            ));
         }
         let naming = voices.iter().filter(|voice| voice.finals.first().is_some_and(Option::is_some)).count();
         if naming < must {
@@ -125,10 +127,7 @@ impl Agreement {
         })?;
         let (agreeing, count) = (largest_group(says(*disputed).map(|(hash, _)| *hash)), voices.len());
         let said: Vec<String> = says(*disputed).map(|(hash, id)| format!("{id} shows {hash}")).collect();
-        Some(format!(
-            "{agreeing} of {count} endpoints agree on block {disputed}, and {must} must: {}",
-            said.join(", ")
-        ))
+        Some(format!("{agreeing} of {count} endpoints agree on block {disputed}, and {must} must: {}", said.join(", ")))
     }
 }
 
@@ -141,7 +140,8 @@ fn target(voices: &[Voice], rule: usize, must: usize) -> Option<u64> {
 
 fn newest_agreed(voices: &[Voice], rule: usize, must: usize) -> Option<BlockRef> {
     let highest = target(voices, rule, must)?;
-    let numbers: BTreeSet<u64> = voices.iter().flat_map(|voice| voice.hashes.range(..=highest).map(|(n, _)| *n)).collect();
+    let numbers: BTreeSet<u64> =
+        voices.iter().flat_map(|voice| voice.hashes.range(..=highest).map(|(n, _)| *n)).collect();
     numbers.into_iter().rev().find_map(|number| agreed_at(voices, rule, number, must))
 }
 
@@ -244,17 +244,19 @@ mod tests {
     #[test]
     fn a_slow_endpoint_agrees_in_the_end_however_fast_the_others_move() {
         let mut agreement = agreement();
-        let asked: Vec<u64> = (0..40).scan(BTreeSet::new(), |seen, step| {
-            let fast = 100 + step;
-            // The slow one answers each fourth poll, to what was wanted when it was asked.
-            if step % 4 == 0 {
-                *seen = agreement.wanted();
-            }
-            let told: Vec<(u64, u8)> = seen.iter().map(|number| (*number, 1)).collect();
-            let wanted: Vec<(u64, u8)> = agreement.wanted().iter().map(|number| (*number, 1)).collect();
-            agreement.hear(&[voice(0, fast, &wanted), voice(1, fast - step % 4 - 4, &told)], 2, "");
-            Some(number(&agreement).unwrap_or_default())
-        }).collect();
+        let asked: Vec<u64> = (0..40)
+            .scan(BTreeSet::new(), |seen, step| {
+                let fast = 100 + step;
+                // The slow one answers each fourth poll, to what was wanted when it was asked.
+                if step % 4 == 0 {
+                    *seen = agreement.wanted();
+                }
+                let told: Vec<(u64, u8)> = seen.iter().map(|number| (*number, 1)).collect();
+                let wanted: Vec<(u64, u8)> = agreement.wanted().iter().map(|number| (*number, 1)).collect();
+                agreement.hear(&[voice(0, fast, &wanted), voice(1, fast - step % 4 - 4, &told)], 2, "");
+                Some(number(&agreement).unwrap_or_default())
+            })
+            .collect();
         assert!(asked.windows(2).all(|pair| pair[0] <= pair[1]));
         assert!(asked[39] > 125, "{asked:?}");
     }

@@ -196,7 +196,7 @@ mod tests {
                 r#"[{"id":7,"error":{"code":-32600,"message":"batch too large"}}]"#,
                 "refused: the node says \"batch too large\" (code -32600)",
             ),
-            (r#"[{"id":7,"result":1},"#, "the answer is no JSON-RPC: EOF while parsing a value at line 1 column 22"),
+            (r#"[{"id":7,"result":1},"#, "the answer is no JSON-RPC: EOF while parsing a value at line 1 column 21"),
         ];
         for (body, expected) in cases {
             assert_eq!(read(body, 2).unwrap_err(), expected, "{body}");

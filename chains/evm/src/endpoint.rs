@@ -45,8 +45,8 @@ pub(crate) struct Endpoint {
 
 /// What is known of an endpoint now.
 struct Standing {
-    /// What it told as its chain id, once asked.
-    served: Option<u64>,
+    /// It told the chain id of the network.
+    is_of_this_chain: bool,
     word: Option<Word>,
     covered: Covered,
     trouble: Option<Trouble>,
@@ -90,7 +90,7 @@ pub(crate) enum Use {
 impl Endpoint {
     pub(crate) fn new(chain: Chain, index: usize, id: String, rpc: Rpc, statuses: Endpoints) -> Self {
         let standing = Mutex::new(Standing {
-            served: None,
+            is_of_this_chain: false,
             word: None,
             covered: Covered::default(),
             trouble: None,
@@ -150,6 +150,7 @@ impl Endpoint {
     }
 
     /// How many blocks one `eth_getLogs` to this endpoint may cover.
+    #[expect(dead_code, reason = "for reads of logs by range")]
     pub(crate) fn range_width(&self) -> u64 {
         self.learnt.range_width()
     }
@@ -173,7 +174,7 @@ impl Endpoint {
                 return Err(failure);
             }
         };
-        self.standing().note_latency(now - begun);
+        self.lock().note_latency(now - begun);
         for (answer, call) in answers.iter().zip(calls) {
             let Err(error @ NodeError { limit: Some(limit), .. }) = answer else { continue };
             self.learnt.refused(*limit, call.method, calls.len(), now);
@@ -186,17 +187,17 @@ impl Endpoint {
 
     /// Its own newest block, as far as it told it.
     pub(crate) fn head(&self) -> Option<u64> {
-        self.standing().word.as_ref().map(|word| word.latest.number)
+        self.lock().word.as_ref().map(|word| word.latest.number)
     }
 
     pub(crate) fn latency_ms(&self) -> Option<u64> {
-        self.standing().latency_ms
+        self.lock().latency_ms
     }
 
-    /// Of how much use it is for a call on the chain with this id.
-    pub(crate) fn standing_for(&self, chain_id: u64, now: Instant) -> Use {
-        let standing = self.standing();
-        if standing.served != Some(chain_id) || self.learnt.rest(now).is_some() {
+    /// Of how much use it is.
+    pub(crate) fn standing(&self, now: Instant) -> Use {
+        let standing = self.lock();
+        if !standing.is_of_this_chain || self.learnt.rest(now).is_some() {
             return Use::None;
         }
         match standing.trouble {
@@ -208,19 +209,19 @@ impl Endpoint {
     }
 
     pub(crate) fn is_of_wrong_chain(&self) -> bool {
-        self.standing().trouble.is_some_and(|trouble| trouble.wrong_chain)
+        self.lock().trouble.is_some_and(|trouble| trouble.wrong_chain)
     }
 
     /// What it said in its last poll, and what was covered since when, while it is healthy.
-    pub(crate) fn voice<T>(&self, chain_id: u64, now: Instant, read: impl FnOnce(&Word, &Covered) -> T) -> Option<T> {
-        (self.standing_for(chain_id, now) == Use::Good).then_some(())?;
-        let standing = self.standing();
+    pub(crate) fn voice<T>(&self, now: Instant, read: impl FnOnce(&Word, &Covered) -> T) -> Option<T> {
+        (self.standing(now) == Use::Good).then_some(())?;
+        let standing = self.lock();
         standing.word.as_ref().map(|word| read(word, &standing.covered))
     }
 
     /// Takes the right to poll it, when it is due: one poll at a time, none while it rests unless `pressing`.
     pub(crate) fn begin_poll(&self, pressing: bool, now: Instant) -> bool {
-        let mut standing = self.standing();
+        let mut standing = self.lock();
         let due = match standing.trouble {
             None => true,
             Some(trouble) => trouble.until <= now || pressing && !trouble.quarantined,
@@ -231,47 +232,49 @@ impl Endpoint {
     }
 
     pub(crate) fn end_poll(&self) {
-        self.standing().polled = false;
+        self.lock().polled = false;
     }
 
     pub(crate) fn is_polled(&self) -> bool {
-        self.standing().polled
+        self.lock().polled
     }
 
     pub(crate) fn is_prompt(&self) -> bool {
-        self.standing().prompt
+        self.lock().prompt
     }
 
     pub(crate) fn set_prompt(&self, prompt: bool) {
-        self.standing().prompt = prompt;
+        self.lock().prompt = prompt;
     }
 
     pub(crate) fn answers(&self) -> u64 {
-        self.standing().answers
+        self.lock().answers
     }
 
     /// Whether its next poll asks for its chain id: before the first answer, and in quarantine.
     pub(crate) fn must_prove_its_chain(&self) -> bool {
-        let standing = self.standing();
-        standing.served.is_none() || standing.trouble.is_some_and(|trouble| trouble.quarantined)
+        let standing = self.lock();
+        !standing.is_of_this_chain || standing.trouble.is_some_and(|trouble| trouble.quarantined)
     }
 
     pub(crate) fn is_quarantined(&self) -> bool {
-        self.standing().trouble.is_some_and(|trouble| trouble.quarantined)
+        self.lock().trouble.is_some_and(|trouble| trouble.quarantined)
     }
 
-    /// A poll that began at `begun` told this. It ends a quarantine: who calls has seen that the word is proved.
-    pub(crate) fn told(&self, word: Word, served: Option<u64>, begun: Instant) {
+    /// A poll that began at `begun` told this, the chain id first if that was not known. It ends a quarantine: who
+    /// calls has seen that the word is proved.
+    pub(crate) fn told(&self, word: Word, begun: Instant) {
         let latest = word.latest.number;
-        let mut standing = self.standing();
-        standing.served = served.or(standing.served);
+        let mut standing = self.lock();
+        standing.is_of_this_chain = true;
         standing.covered.note(&word);
         standing.word = Some(word);
         standing.answers += 1;
         if let Some(Trouble { quarantined: true, .. }) = standing.trouble {
             standing.trouble = None;
             let reason = self.reason();
-            standing.note = format!("back from quarantine with a proved header and the right chain id; it was: {reason}");
+            standing.note =
+                format!("back from quarantine with a proved header and the right chain id; it was: {reason}");
         }
         drop(standing);
         self.answered(begun, Some(latest));
@@ -279,7 +282,7 @@ impl Endpoint {
 
     /// It answered to what was asked at `begun`. An answer to an earlier question takes back no later failure.
     pub(crate) fn answered(&self, begun: Instant, latest: Option<u64>) {
-        let mut standing = self.standing();
+        let mut standing = self.lock();
         match standing.trouble {
             Some(trouble) if trouble.quarantined || begun < trouble.since => return,
             Some(_) | None => standing.trouble = None,
@@ -300,7 +303,7 @@ impl Endpoint {
         let wrong_chain = matches!(error, EvmError::WrongChain { .. });
         let quarantined = wrong_chain || matches!(error, EvmError::ProofFailed { .. } | EvmError::Contradicts { .. });
         let now = Instant::now();
-        let mut standing = self.standing();
+        let mut standing = self.lock();
         if standing.trouble.is_some_and(|trouble| trouble.quarantined) && !quarantined {
             return;
         }
@@ -318,7 +321,7 @@ impl Endpoint {
     pub(crate) fn stays_out(&self) {
         let now = Instant::now();
         let random = self.spread(now);
-        let mut standing = self.standing();
+        let mut standing = self.lock();
         let rest = standing.quarantines.next_delay(random);
         if let Some(trouble) = &mut standing.trouble {
             trouble.until = now + rest;
@@ -331,7 +334,7 @@ impl Endpoint {
     }
 
     pub(crate) fn note(&self, note: &str) {
-        let mut standing = self.standing();
+        let mut standing = self.lock();
         if standing.note.is_empty() {
             note.clone_into(&mut standing.note);
         }
@@ -344,7 +347,7 @@ impl Endpoint {
         hasher.finish()
     }
 
-    fn standing(&self) -> MutexGuard<'_, Standing> {
+    fn lock(&self) -> MutexGuard<'_, Standing> {
         // Each write leaves it whole: a panic elsewhere says nothing of it.
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }

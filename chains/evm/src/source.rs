@@ -57,7 +57,15 @@ impl EvmSource {
     ///
     /// # Errors
     /// A network of another family, a rule of finality that its chain cannot follow, and a URL that cannot be used.
-    pub fn new<U: Clone + Into<EndpointUrl>>(network: Network, urls: &[U]) -> Result<Self, EvmError> {
+    pub fn new(network: Network, urls: &[Url]) -> Result<Self, EvmError> {
+        EvmSource::at(network, urls.iter().cloned().map(EndpointUrl::from).collect())
+    }
+
+    /// As [`EvmSource::new`], with headers.
+    ///
+    /// # Errors
+    /// As [`EvmSource::new`], and a header that cannot be sent.
+    pub fn at(network: Network, urls: Vec<EndpointUrl>) -> Result<Self, EvmError> {
         let chain = network.chain;
         if chain.family() != Family::Evm {
             return Err(EvmError::NotEvm { chain });
@@ -70,8 +78,8 @@ impl EvmSource {
             return Err(EvmError::L1Blocks { chain });
         }
         let mut places: Vec<Place> = Vec::with_capacity(urls.len());
-        for (index, url) in urls.iter().enumerate() {
-            let place = Place::of(url.clone().into(), &places);
+        for (index, url) in urls.into_iter().enumerate() {
+            let place = Place::of(url, &places);
             places.push(place.map_err(|reason| match reason {
                 Some(reason) => EvmError::Url { chain, position: index + 1, reason },
                 None => EvmError::Header { chain, position: index + 1 },
@@ -244,6 +252,5 @@ fn rules(finality: &Finality) -> Vec<FinalityRule> {
 
 /// L1 blocks are counted from when a block was called safe, which says that it is on L1.
 fn can_follow(rule: &FinalityRule, stack: Stack) -> bool {
-    rule.l1_blocks == 0
-        || stack == Stack::Op && rule.tag == Some(Tag::Safe) && rule.l1_blocks < L1_BLOCKS_MAX
+    rule.l1_blocks == 0 || stack == Stack::Op && rule.tag == Some(Tag::Safe) && rule.l1_blocks < L1_BLOCKS_MAX
 }

@@ -28,7 +28,8 @@ pub(crate) const L1_BLOCKS_MAX: u64 = 1_000;
 /// What a poll asks for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Question {
-    pub(crate) chain_id: bool,
+    /// The chain id that it must tell, where it is asked.
+    pub(crate) chain_id: Option<u64>,
     pub(crate) tags: Vec<Tag>,
     pub(crate) l1_number: bool,
     /// Of these blocks the hash.
@@ -64,11 +65,11 @@ impl Question {
     }
 }
 
-/// Asks `endpoint`; with it the chain id, where it was asked for.
-pub(crate) async fn read_word(endpoint: &Endpoint, question: &Question) -> Result<(Word, Option<u64>), EvmError> {
+/// Asks `endpoint`.
+pub(crate) async fn read_word(endpoint: &Endpoint, question: &Question) -> Result<Word, EvmError> {
     let tagged = |tag| Call { method: BY_NUMBER, params: json!([tag, false]) };
     let mut calls = Vec::with_capacity(question.tags.len() + question.numbers.len() + 3);
-    calls.extend(question.chain_id.then(|| Call { method: CHAIN_ID, params: json!([]) }));
+    calls.extend(question.chain_id.map(|_| Call { method: CHAIN_ID, params: json!([]) }));
     calls.push(tagged("latest"));
     calls.extend(question.tags.iter().map(|tag| tagged(name(*tag))));
     calls.extend(question.l1_number.then(|| {
@@ -79,7 +80,9 @@ pub(crate) async fn read_word(endpoint: &Endpoint, question: &Question) -> Resul
     let mut answers = endpoint.ask(&calls).await?.into_iter();
     let mut next = || answers.next().ok_or_else(|| endpoint.unusable(BY_NUMBER, "no answer"));
 
-    let served = if question.chain_id { Some(chain_id(endpoint, next()?)?) } else { None };
+    if let Some(expected) = question.chain_id {
+        serves(endpoint, expected, next()?)?;
+    }
     let latest = next()?.map_err(|error| endpoint.refused(BY_NUMBER, &error))?;
     let latest = header_of(endpoint, &latest)?.ok_or_else(|| endpoint.unusable(BY_NUMBER, "no latest block"))?.block;
     let mut word =
@@ -95,7 +98,8 @@ pub(crate) async fn read_word(endpoint: &Endpoint, question: &Question) -> Resul
     }
     if question.l1_number {
         // A node that cannot tell has no say in what is final; all else that it says still counts.
-        word.l1_number = next()?.ok().and_then(|answer| endpoint.parse::<Amount>(CALL, &answer).ok()?.0.try_into().ok());
+        word.l1_number =
+            next()?.ok().and_then(|answer| endpoint.parse::<Amount>(CALL, &answer).ok()?.0.try_into().ok());
     }
     for number in &question.numbers {
         // Not there, or no longer: then it has no say about this block.
@@ -104,7 +108,7 @@ pub(crate) async fn read_word(endpoint: &Endpoint, question: &Question) -> Resul
         let block = proved_header(endpoint, *number, &block)?.block;
         word.hashes.insert(block.number, block.hash);
     }
-    Ok((word, served))
+    Ok(word)
 }
 
 impl Word {
@@ -113,7 +117,8 @@ impl Word {
         let confirmed = self.latest.number.checked_sub(rule.confirmations)?;
         let Some(tag) = rule.tag else { return Some(confirmed) };
         let tagged = self.tagged(tag)?.number;
-        let tagged = if rule.l1_blocks > 0 { covered.since(self.l1_number?, rule.l1_blocks)?.min(tagged) } else { tagged };
+        let tagged =
+            if rule.l1_blocks > 0 { covered.since(self.l1_number?, rule.l1_blocks)?.min(tagged) } else { tagged };
         Some(tagged.min(confirmed))
     }
 
@@ -164,9 +169,14 @@ fn called(tag: Tag) -> &'static str {
     }
 }
 
-fn chain_id(endpoint: &Endpoint, answer: Answer) -> Result<u64, EvmError> {
+/// That the endpoint serves the chain with the id `expected`.
+fn serves(endpoint: &Endpoint, expected: u64, answer: Answer) -> Result<(), EvmError> {
     let answer = answer.map_err(|error| endpoint.refused(CHAIN_ID, &error))?;
-    Ok(endpoint.parse::<Quantity>(CHAIN_ID, &answer)?.0)
+    let served = endpoint.parse::<Quantity>(CHAIN_ID, &answer)?.0;
+    if served == expected {
+        return Ok(());
+    }
+    Err(EvmError::WrongChain { chain: endpoint.chain, endpoint: endpoint.id.clone(), served, expected })
 }
 
 /// The block that a tag names. Nodes say `null` or "finalized block not found" while there is none.

@@ -81,8 +81,9 @@ impl WakeUp {
     async fn follow(&self, heads: &mut u64) -> String {
         let Ok(mut request) = self.url.as_str().into_client_request() else { return "the URL is unusable".to_owned() };
         request.headers_mut().extend(self.headers.clone());
-        let config =
-            WebSocketConfig::default().max_message_size(Some(MESSAGE_BYTES_MAX)).max_frame_size(Some(MESSAGE_BYTES_MAX));
+        let config = WebSocketConfig::default()
+            .max_message_size(Some(MESSAGE_BYTES_MAX))
+            .max_frame_size(Some(MESSAGE_BYTES_MAX));
         let connect = tokio_tungstenite::connect_async_with_config(request, Some(config), false);
         let mut socket = match tokio::time::timeout(CONNECT_TIMEOUT, connect).await {
             Ok(Ok((socket, _))) => socket,

@@ -9,9 +9,14 @@
 //! - `op`, `polygon`, `withdrawals`: what comes from outside of a chain
 //! - `reads`: tip, headers, blocks, fate, and what an absent answer means
 //! - `endpoints`: secrets, wrong chains, failures
+//! - `pool`: several endpoints: whose word counts, who is asked next, who is left out and comes back
+//! - `agreeing`: what is final, by each rule, and when endpoints disagree
+//! - `transport`: HTTP and JSON-RPC that go wrong
+//! - `wake`: what wakes up, and what does not
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+mod agreeing;
 mod endpoints;
 mod forge;
 mod legs;
@@ -19,7 +24,10 @@ mod mint;
 mod node;
 mod op;
 mod polygon;
+mod pool;
 mod proof;
 mod reads;
 mod recorded;
+mod transport;
+mod wake;
 mod withdrawals;
