@@ -505,6 +505,29 @@ mod tests {
                 "config key chains.ETHEREUM_TESTNET.proof: \"logs\" is not supported by this version; expected \"receipts\"",
             ),
             (
+                with("[store]\nurl = \"mysql://x\""),
+                "config key store.url: expected sqlite:PATH or postgres://USER@HOST/DATABASE",
+            ),
+            (with("[store]\nurl = \"${NOPE}\""), "config key store.url: environment variable NOPE is not set"),
+            (
+                "[chains]".to_owned(),
+                "config key chains: no chain is configured; add a section such as [chains.BASE_MAINNET]",
+            ),
+            (String::new(), "config landfall.toml: missing field `chains`"),
+            ("[chains\n".to_owned(), "config landfall.toml: line 1: unclosed table, expected `]`"),
+        ];
+        for (text, expected) in cases {
+            let error = parse(&text).unwrap_err();
+            assert_eq!(error, expected);
+            assert!(!error.contains("canary"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_bad_endpoint_or_rule_of_finality_is_one_line_that_names_the_key() {
+        let with = |line: &str| format!("{CHAIN}{line}\n");
+        let cases = [
+            (
                 with("finality = \"confirmations\""),
                 "config key chains.ETHEREUM_TESTNET.confirmations: finality = \"confirmations\" needs this number",
             ),
@@ -566,19 +589,9 @@ mod tests {
                 "config key chains.BASE_MAINNET.rpc[0]: expected a URL or a table with url and headers",
             ),
             (
-                with("[store]\nurl = \"mysql://x\""),
-                "config key store.url: expected sqlite:PATH or postgres://USER@HOST/DATABASE",
-            ),
-            (with("[store]\nurl = \"${NOPE}\""), "config key store.url: environment variable NOPE is not set"),
-            (
                 "[chains.ETHEREUM]\nrpc = [\"http://x\"]".to_owned(),
                 "config key chains.ETHEREUM: unknown chain \"ETHEREUM\"; the chains are ETHEREUM_MAINNET, POLYGON_MAINNET, ETHEREUM_TESTNET, OPTIMISM_SEPOLIA, BASE_MAINNET, BASE_SEPOLIA, OPTIMISM_MAINNET, POLYGON_AMOY, SOLANA_MAINNET, SOLANA_DEVNET",
             ),
-            (
-                "[chains]".to_owned(),
-                "config key chains: no chain is configured; add a section such as [chains.BASE_MAINNET]",
-            ),
-            (String::new(), "config landfall.toml: missing field `chains`"),
             (
                 "[chains.BASE_MAINNET]\nrpc = \"https://node/${KEY}\"".to_owned(),
                 "config key chains.BASE_MAINNET.rpc: expected a sequence, found string",
@@ -595,7 +608,6 @@ mod tests {
                 "[chains.BASE_MAINNET]\nrpc = [\"wss://node/${KEY}\"]".to_owned(),
                 "config key chains.BASE_MAINNET.rpc: at least one http or https URL is needed; ws and wss only wake up",
             ),
-            ("[chains\n".to_owned(), "config landfall.toml: line 1: unclosed table, expected `]`"),
         ];
         for (text, expected) in cases {
             let error = parse(&text).unwrap_err();

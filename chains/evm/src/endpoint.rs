@@ -1,8 +1,8 @@
-//! One endpoint: its calls, its own head, and whether it is of use now.
+//! One endpoint: its own head, and whether it is of use now.
 //!
 //! Promises: it is asked for blocks only after it told the network's chain id; a failed proof and a wrong chain put it
 //! into quarantine, which only a proved header of the agreed chain ends; a failure makes it rest for a growing while.
-//! Who is asked when is `pool`'s.
+//! Who is asked when is `pool`'s, what it is asked `calls`'s.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,14 +10,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use landfall_chain::{Chain, EndpointState, Endpoints, Retry};
-use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::answer::{Answer, Raw};
 use crate::error::EvmError;
 use crate::learnt::Learnt;
-use crate::limits::Limit;
-use crate::rpc::{Call, Failure, NodeError, Rpc};
+use crate::rpc::Rpc;
 use crate::tip::{Covered, Word};
 
 /// How long an endpoint rests after a failure, at first and at most.
@@ -38,7 +35,7 @@ pub(crate) struct Endpoint {
     /// Host and port; `#2` where two share them.
     pub(crate) id: String,
     pub(crate) learnt: Learnt,
-    rpc: Rpc,
+    pub(crate) rpc: Rpc,
     statuses: Endpoints,
     standing: Mutex<Standing>,
 }
@@ -106,88 +103,16 @@ impl Endpoint {
         Endpoint { chain, index, id, learnt: Learnt::default(), rpc, statuses, standing }
     }
 
-    /// Sends all calls, in one request where the node serves as many; the answers stand in their order. What is too
-    /// much for the node at once is asked for in parts.
-    pub(crate) async fn ask(&self, calls: &[Call]) -> Result<Vec<Answer>, EvmError> {
-        let mut answers = Vec::with_capacity(calls.len());
-        let mut width = self.learnt.batch();
-        while let Some(next) = calls.get(answers.len()) {
-            let rest = &calls[answers.len()..];
-            let part = &rest[..rest.len().min(width)];
-            match self.exchange(part).await {
-                Ok(more) => answers.extend(more),
-                Err(Failure { limit: Some(Limit::BatchTooLarge { .. }), .. }) if part.len() > 1 => {
-                    width = self.learnt.batch().min(part.len() / 2).max(1);
-                }
-                // Of these blocks so many are too much: that says nothing of others.
-                Err(Failure { limit: Some(Limit::TooManyResults { .. }), .. }) if part.len() > 1 => {
-                    width = part.len() / 2;
-                }
-                Err(failure) => return Err(self.call_error(next.method, failure.reason)),
-            }
-        }
-        Ok(answers)
-    }
-
-    /// The answers, when the node refused none of the calls.
-    pub(crate) async fn ask_all(&self, calls: &[Call]) -> Result<Vec<Raw>, EvmError> {
-        let answers = self.ask(calls).await?.into_iter().zip(calls);
-        answers.map(|(answer, call)| answer.map_err(|error| self.refused(call.method, &error))).collect()
-    }
-
-    pub(crate) fn parse<'a, T: Deserialize<'a>>(&self, method: &'static str, answer: &'a Raw) -> Result<T, EvmError> {
-        serde_json::from_str(answer.get()).map_err(|error| self.unusable(method, &error.to_string()))
-    }
-
-    /// The node said no to a call.
-    pub(crate) fn refused(&self, method: &'static str, error: &NodeError) -> EvmError {
-        self.call_error(method, error.to_string())
-    }
-
-    /// The node answered, but not with what was asked for.
-    pub(crate) fn unusable(&self, method: &'static str, reason: &str) -> EvmError {
-        EvmError::Answer { chain: self.chain, endpoint: self.id.clone(), method, reason: self.rpc.clean(reason) }
-    }
-
-    /// How many blocks one `eth_getLogs` to this endpoint may cover.
-    #[expect(dead_code, reason = "for reads of logs by range")]
-    pub(crate) fn range_width(&self) -> u64 {
-        self.learnt.range_width()
-    }
-
-    fn call_error(&self, method: &'static str, reason: String) -> EvmError {
-        EvmError::Call { chain: self.chain, endpoint: self.id.clone(), method, reason }
-    }
-
-    /// One request. What it says of limits is learnt, and a part that was too large for the batch fails the whole.
-    async fn exchange(&self, calls: &[Call]) -> Result<Vec<Answer>, Failure> {
-        let begun = Instant::now();
-        let outcome = self.rpc.batch(calls).await;
-        let now = Instant::now();
-        let method = calls.first().map_or("", |call| call.method);
-        let answers = match outcome {
-            Ok(answers) => answers,
-            Err(failure) => {
-                if let Some(limit) = failure.limit {
-                    self.learnt.refused(limit, method, calls.len(), now);
-                }
-                return Err(failure);
-            }
-        };
-        self.lock().note_latency(now - begun);
-        for (answer, call) in answers.iter().zip(calls) {
-            let Err(error @ NodeError { limit: Some(limit), .. }) = answer else { continue };
-            self.learnt.refused(*limit, call.method, calls.len(), now);
-            if calls.len() > 1 && matches!(limit, Limit::BatchTooLarge { .. } | Limit::TooManyResults { .. }) {
-                return Err(Failure { reason: error.to_string(), limit: Some(*limit) });
-            }
-        }
-        Ok(answers)
-    }
-
     /// Its own newest block, as far as it told it.
     pub(crate) fn head(&self) -> Option<u64> {
         self.lock().word.as_ref().map(|word| word.latest.number)
+    }
+
+    /// A request took so long.
+    pub(crate) fn took(&self, took: Duration) {
+        let took = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        let mut standing = self.lock();
+        standing.latency_ms = Some(standing.latency_ms.map_or(took, |before| (before * 7 + took) / 8));
     }
 
     pub(crate) fn latency_ms(&self) -> Option<u64> {
@@ -350,13 +275,6 @@ impl Endpoint {
     fn lock(&self) -> MutexGuard<'_, Standing> {
         // Each write leaves it whole: a panic elsewhere says nothing of it.
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Standing {
-    fn note_latency(&mut self, took: Duration) {
-        let took = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-        self.latency_ms = Some(self.latency_ms.map_or(took, |before| (before * 7 + took) / 8));
     }
 }
 

@@ -4,8 +4,9 @@
 //! - [`source`]: [`EvmSource`], the crate's `BlockSource`
 //! - `tip`, `headers`, `read`, `fate`: its calls, each against one endpoint
 //! - `pool`: which endpoint is asked, and which other when it fails
+//! - `poll`, `outcome`: how one poll and one read went
 //! - `agree`: what endpoints agree on as final
-//! - `endpoint`: one endpoint, its own head, its state; `learnt`, `limits`: what it serves, and how it says no
+//! - `endpoint`, `calls`: one endpoint, its own head, its state, and what it is asked; `learnt`, `limits`: what it serves, and how it says no
 //! - `wake`: connections that say when to look, and nothing else
 //! - `rpc`, `answer`: JSON-RPC batches over HTTP, and what of a failure may be told
 //! - `wire`, `hex`: the answers as borrowed structs that hold only what is needed
@@ -23,6 +24,7 @@ pub mod source;
 
 mod agree;
 mod answer;
+mod calls;
 mod encode;
 mod endpoint;
 mod fate;
@@ -31,6 +33,8 @@ mod hex;
 mod learnt;
 mod legs;
 mod limits;
+mod outcome;
+mod poll;
 mod polygon;
 mod pool;
 mod proof;

@@ -7,7 +7,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use landfall_chain::{BlockRef, Chain, Endpoints, Tip};
@@ -16,12 +15,13 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::agree::{Agreement, Voice};
-use crate::endpoint::{Endpoint, Use};
+use crate::endpoint::Use;
 use crate::error::EvmError;
-use crate::tip::{Question, read_word};
+use crate::outcome::Outcome;
+use crate::poll::{GRACE, Polling};
+use crate::tip::Question;
 
-/// How long the first good answer waits for those of other endpoints that are usually as fast.
-const GRACE: Duration = Duration::from_millis(300);
+pub(crate) use crate::endpoint::Endpoint;
 
 /// The endpoints of one network.
 #[derive(Debug)]
@@ -54,12 +54,6 @@ enum Wait {
     /// The first good one, and a little for others.
     Grace,
     All,
-}
-
-/// Ends a poll, however it ends.
-struct Polling {
-    endpoint: Arc<Endpoint>,
-    news: Arc<Notify>,
 }
 
 impl Pool {
@@ -321,7 +315,7 @@ impl Pool {
     }
 
     /// How many endpoints could tell about a block: all but those of another chain.
-    fn of_this_chain(&self) -> usize {
+    pub(crate) fn of_this_chain(&self) -> usize {
         self.endpoints.iter().filter(|endpoint| !endpoint.is_of_wrong_chain()).count()
     }
 
@@ -347,102 +341,5 @@ impl Pool {
 
     fn leader(&self) -> MutexGuard<'_, Option<usize>> {
         self.leader.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// How a read went at the endpoints that were asked so far.
-struct Outcome<'a> {
-    pool: &'a Pool,
-    last: Option<EvmError>,
-    /// Who says that this version is too old for a block.
-    too_new: Vec<(&'a Endpoint, BlockRef, EvmError)>,
-}
-
-impl<'a> Outcome<'a> {
-    fn new(pool: &'a Pool) -> Self {
-        Outcome { pool, last: None, too_new: Vec::new() }
-    }
-
-    /// # Errors
-    /// What no other endpoint can answer either.
-    fn failed(&mut self, endpoint: &'a Endpoint, error: EvmError) -> Result<(), EvmError> {
-        match error {
-            EvmError::UpgradeNeeded { block, .. } => self.too_new.push((endpoint, block, error)),
-            error if error.is_permanent() => return Err(error),
-            error => {
-                endpoint.failed(&error);
-                self.last = Some(error);
-            }
-        }
-        Ok(())
-    }
-
-    /// Another endpoint's answer was understood: then who showed something newer is wrong.
-    fn one_understands(&mut self) {
-        for (endpoint, _, error) in self.too_new.drain(..) {
-            endpoint.failed(&endpoint.alone(&error));
-        }
-    }
-
-    /// Why the read came to nothing. That an upgrade is needed counts when no endpoint says otherwise, and two say so
-    /// where there are two.
-    fn error(mut self) -> EvmError {
-        let Some((_, block, _)) = self.too_new.first() else {
-            return self.last.unwrap_or_else(|| self.pool.nobody());
-        };
-        let alike = self.too_new.iter().filter(|(_, other, _)| other == block).count();
-        let is_sure = self.last.is_none() && alike == self.too_new.len() && alike >= self.pool.of_this_chain().min(2);
-        let (endpoint, _, error) = self.too_new.remove(0);
-        if is_sure {
-            return error;
-        }
-        let alone = endpoint.alone(&error);
-        self.one_understands();
-        endpoint.failed(&alone);
-        alone
-    }
-}
-
-impl Endpoint {
-    /// It showed less than its own newest block says it has.
-    fn shows_too_little(&self, need: Need, shown: usize) -> EvmError {
-        let (first, last) = (need.first, need.last);
-        let head = self.head().unwrap_or_default();
-        let reason = format!("shows {shown} of the blocks {first} to {last}, although its newest block is {head}");
-        self.unusable("eth_getBlockByNumber", &reason)
-    }
-
-    /// What it says of a block is no other endpoint's word.
-    fn alone(&self, error: &EvmError) -> EvmError {
-        self.unusable("eth_getBlockByNumber", &format!("no other endpoint says so: {error}"))
-    }
-}
-
-impl Polling {
-    async fn run(self, question: Question, anchor: Option<BlockRef>) {
-        let endpoint = &*self.endpoint;
-        let begun = Instant::now();
-        let is_quarantined = endpoint.is_quarantined();
-        match read_word(endpoint, &question).await {
-            Ok(word) => {
-                let shows = |anchor: BlockRef| word.hashes.get(&anchor.number) == Some(&anchor.hash);
-                if is_quarantined && !anchor.is_none_or(shows) {
-                    endpoint.stays_out();
-                } else {
-                    endpoint.told(word, begun);
-                }
-                endpoint.set_prompt(begun.elapsed() <= GRACE);
-            }
-            Err(error @ (EvmError::ProofFailed { .. } | EvmError::WrongChain { .. })) => endpoint.failed(&error),
-            Err(_) if is_quarantined => endpoint.stays_out(),
-            Err(error) => endpoint.failed(&error),
-        }
-    }
-}
-
-impl Drop for Polling {
-    fn drop(&mut self) {
-        self.endpoint.end_poll();
-        self.news.notify_waiters();
     }
 }

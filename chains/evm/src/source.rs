@@ -192,7 +192,7 @@ impl BlockSource for EvmSource {
                 Err(error) if error.is_permanent() => return Err(error.into()),
                 Err(error) => {
                     endpoint.failed(&error);
-                    last = Some(last.and_then(Result::ok).map_or(Err(error), Ok));
+                    last = Some(last.and_then(Result::ok).ok_or(error));
                 }
             }
         }
