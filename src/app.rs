@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use crate::config::{ChainConfig, Config};
+use crate::config::{AssetConfig, ChainConfig, Config};
 use crate::delivery::Delivery;
 use crate::health::Started;
 use crate::store::{Db, OpenError, StoreUrl};
@@ -219,6 +219,20 @@ pub async fn open_once(url: &StoreUrl, migrate: Migrate) -> Result<Db, OpenError
     Ok(db)
 }
 
+/// A watcher of one chain that nobody drives yet, for commands that read past blocks.
+///
+/// # Errors
+/// When the chain is not configured or cannot be read at all.
+pub async fn watcher(config: &Config, chain: Chain, db: Db) -> Result<Watcher<EvmSource>, StartError> {
+    let not_there = || StartError::Chain { chain, what: format!("not configured; add a section [chains.{chain}]") };
+    let settings_of = config.chains.get(&chain).ok_or_else(not_there)?;
+    let network = network(chain, settings_of)?;
+    let source = source(&network, settings_of)?;
+    check(&source, chain).await?;
+    let (endpoints, settings) = (source.endpoints(), settings(&network, settings_of));
+    Ok(Watcher::new(source, endpoints, db, network, settings))
+}
+
 /// A network's facts with what the configuration adds to them.
 ///
 /// # Errors
@@ -233,7 +247,12 @@ pub fn network(chain: Chain, config: &ChainConfig) -> Result<Network, StartError
     for asset in &config.assets {
         let contract = Address::parse(chain.family(), &asset.contract)
             .map_err(|error| StartError::AssetAddress { chain, error })?;
-        let asset = Asset { id: AssetId::Token(contract), symbol: asset.symbol.clone(), decimals: asset.decimals };
+        let AssetConfig { symbol, decimals, from, .. } = asset.clone();
+        let asset = Asset { id: AssetId::Token(contract), symbol, decimals, from_block: from };
+        // What was added by hand may be built in since.
+        if network.assets.contains(&asset) {
+            continue;
+        }
         if let Some(known) = network.assets.iter().find(|known| known.id == asset.id || known.symbol == asset.symbol) {
             return Err(fault(format!(
                 "asset {} ({}) is there already; assets are added, never changed",
@@ -256,6 +275,8 @@ pub fn network(chain: Chain, config: &ChainConfig) -> Result<Network, StartError
             })
             .collect::<Result<_, StartError>>()?;
     }
+    network.native.source = config.native.unwrap_or(network.native.source);
+    network.native.eip7708_from = config.eip7708_from.or(network.native.eip7708_from);
     Ok(network)
 }
 
@@ -272,6 +293,7 @@ fn settings(network: &Network, config: &ChainConfig) -> Settings {
     let usual = (network.block_time_ms / POLLS_PER_BLOCK).clamp(POLL_MS_MIN, POLL_MS_MAX);
     Settings {
         start: config.start,
+        proof: config.proof,
         poll: Duration::from_millis(config.poll_ms.unwrap_or(usual)),
         failed_grace: Duration::from_secs(config.failed_grace_secs),
     }
@@ -295,16 +317,16 @@ async fn listen(address: SocketAddr, key: &'static str) -> Result<TcpListener, S
 
 #[cfg(test)]
 mod tests {
-    use landfall_chain::{FinalityRule, U256};
+    use landfall_chain::{FinalityRule, Native, NativeSource, ReadProof, U256};
 
     use super::*;
     use crate::config::{AssetConfig, TierConfig};
     use crate::watcher::Start;
 
-    const EURC: &str = "0x08210F9170F89Ab7658F0B5E3fF39b0E03C594D4";
+    const MINE: &str = "0x5fd84259d66Cd46123540766Be93DFE6D43130D7";
 
     fn with_asset(chain: Chain, symbol: &str, contract: &str) -> Result<Network, String> {
-        let asset = AssetConfig { symbol: symbol.to_owned(), contract: contract.to_owned(), decimals: 6 };
+        let asset = AssetConfig { symbol: symbol.to_owned(), contract: contract.to_owned(), decimals: 6, from: 0 };
         let (rpc, assets) = (Vec::new(), vec![asset]);
         let start = Start::Finalized;
         let tier = TierConfig { symbol: symbol.to_owned(), up_to: U256::from(7), rule: FinalityRule::confirmations(1) };
@@ -312,8 +334,11 @@ mod tests {
             rpc,
             agree: None,
             start,
+            proof: ReadProof::Full,
             finality: Some(FinalityRule::SAFE),
             tiers: vec![tier],
+            native: Some(NativeSource::TopLevel),
+            eip7708_from: Some(7),
             poll_ms: None,
             failed_grace_secs: 1,
             assets,
@@ -322,13 +347,21 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_adds_assets_and_sets_the_finality() {
-        let network = with_asset(Chain::EthereumTestnet, "EURC", EURC).unwrap();
+    fn the_configuration_adds_assets_and_sets_the_finality_and_the_native_source() {
+        let network = with_asset(Chain::EthereumTestnet, "MINE", MINE).unwrap();
         let symbols: Vec<&str> = network.assets.iter().map(|asset| asset.symbol.as_str()).collect();
-        assert_eq!(symbols, ["ETH", "USDC", "EURC"]);
+        assert_eq!(symbols, ["ETH", "USDC", "EURC", "MINE"]);
         assert_eq!(network.finality.rule, FinalityRule::SAFE);
-        let tier = Tier { asset: network.assets[2].id, up_to: U256::from(7), rule: FinalityRule::confirmations(1) };
+        let tier = Tier { asset: network.assets[3].id, up_to: U256::from(7), rule: FinalityRule::confirmations(1) };
         assert_eq!(network.finality.tiers, [tier]);
+        assert_eq!(network.native, Native { source: NativeSource::TopLevel, eip7708_from: Some(7) });
+    }
+
+    #[test]
+    fn an_asset_that_has_been_built_in_since_it_was_added_changes_nothing() {
+        let built_in = landfall_evm::network(Chain::EthereumTestnet).unwrap().assets;
+        let eurc = "0x08210F9170F89Ab7658F0B5E3fF39b0E03C594D4";
+        assert_eq!(with_asset(Chain::EthereumTestnet, "EURC", eurc).unwrap().assets, built_in);
     }
 
     #[test]
@@ -336,9 +369,9 @@ mod tests {
         let usdc = "0x1c7D4B196Cb0C7B01d743Fbc6116a902379C7238";
         let there = "config key chains.ETHEREUM_TESTNET: asset USDC (0x1c7D4B196Cb0C7B01d743Fbc6116a902379C7238) is there already; \
                      assets are added, never changed";
-        assert_eq!(with_asset(Chain::EthereumTestnet, "USDC", EURC).unwrap_err(), there);
+        assert_eq!(with_asset(Chain::EthereumTestnet, "USDC", MINE).unwrap_err(), there);
         assert_eq!(with_asset(Chain::EthereumTestnet, "OTHER", usdc).unwrap_err(), there);
-        let malformed = with_asset(Chain::EthereumTestnet, "EURC", "0x1").unwrap_err();
+        let malformed = with_asset(Chain::EthereumTestnet, "MINE", "0x1").unwrap_err();
         assert_eq!(
             malformed,
             "config key chains.ETHEREUM_TESTNET.assets: malformed EVM address \"0x1\": expected 0x and 40 hexadecimal digits"
@@ -347,7 +380,7 @@ mod tests {
 
     #[test]
     fn a_chain_of_a_family_that_is_not_built_in_is_refused() {
-        let refused = with_asset(Chain::SolanaMainnet, "X", EURC).unwrap_err();
+        let refused = with_asset(Chain::SolanaMainnet, "X", MINE).unwrap_err();
         assert_eq!(refused, "config key chains.SOLANA_MAINNET: this version does not follow this chain");
     }
 }

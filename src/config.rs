@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use landfall_chain::{Chain, FinalityRule, RuleName, U256};
+use landfall_chain::{Chain, FinalityRule, NativeSource, ReadProof, RuleName, U256};
 use reqwest::header::{HeaderName, HeaderValue};
 use serde::{Deserialize, Deserializer};
 use url::Url;
@@ -37,9 +37,14 @@ pub struct ChainConfig {
     /// How many endpoints must agree on what is final; `None` leaves it to the adapter.
     pub agree: Option<usize>,
     pub start: Start,
+    /// How strongly a block is proved before it is connected.
+    pub proof: ReadProof,
     /// `None` leaves it to the network's facts, tiers and all.
     pub finality: Option<FinalityRule>,
     pub tiers: Vec<TierConfig>,
+    /// `None` leaves each to the network's facts.
+    pub native: Option<NativeSource>,
+    pub eip7708_from: Option<u64>,
     /// `None` leaves it to the network's block time.
     pub poll_ms: Option<u64>,
     pub failed_grace_secs: u64,
@@ -70,6 +75,9 @@ pub struct AssetConfig {
     pub symbol: String,
     pub contract: String,
     pub decimals: u8,
+    /// The first block in which the contract is this asset.
+    #[serde(default)]
+    pub from: u64,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -124,7 +132,9 @@ struct ChainSection {
     #[serde(default)]
     proof: Option<String>,
     #[serde(default)]
-    native: Option<String>,
+    native: Option<NativeName>,
+    #[serde(default)]
+    eip7708_from: Option<u64>,
     #[serde(default)]
     finality: Option<RuleName>,
     #[serde(default)]
@@ -186,6 +196,14 @@ impl std::fmt::Debug for RpcConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RpcConfig").field("host", &self.url.host_str()).finish_non_exhaustive()
     }
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "snake_case")]
+enum NativeName {
+    TopLevel,
+    Trace,
+    LogTransfer,
 }
 
 impl Default for StoreSection {
@@ -275,8 +293,6 @@ impl ChainSection {
             let what = format!("expected 1 to {readable}: so many http or https endpoints are configured");
             return Err(key(&format!("{at}.agree"), what));
         }
-        only_known(&format!("{at}.proof"), self.proof.as_deref(), "receipts")?;
-        only_known(&format!("{at}.native"), self.native.as_deref(), "top_level")?;
         let poll_ms = self.poll_ms.unwrap_or(POLL_MS_MIN);
         if !(POLL_MS_MIN..=POLL_MS_MAX).contains(&poll_ms) {
             return Err(key(&format!("{at}.poll_ms"), "expected 20 to 60000"));
@@ -285,8 +301,15 @@ impl ChainSection {
             rpc,
             start: self.start.unwrap_or(Start::Finalized),
             agree: self.agree,
+            proof: proof(at, self.proof.as_deref())?,
             finality: finality(at, self.finality, self.confirmations, self.l1_blocks)?,
             tiers: tiers(at, self.tiers)?,
+            native: self.native.map(|name| match name {
+                NativeName::TopLevel => NativeSource::TopLevel,
+                NativeName::Trace => NativeSource::Trace,
+                NativeName::LogTransfer => NativeSource::LogTransfer,
+            }),
+            eip7708_from: self.eip7708_from,
             poll_ms: self.poll_ms,
             failed_grace_secs: self.failed_grace_secs.unwrap_or(FAILED_GRACE_SECS_DEFAULT),
             assets: self.assets,
@@ -353,12 +376,11 @@ fn rpc_url(at: &str, text: &str) -> Result<Url, ConfigError> {
     }
 }
 
-/// Keys whose other values come with later versions.
-fn only_known(at: &str, value: Option<&str>, known: &str) -> Result<(), ConfigError> {
-    match value {
-        None => Ok(()),
-        Some(value) if value == known => Ok(()),
-        Some(value) => Err(key(at, format!("{value:?} is not supported by this version; expected {known:?}"))),
+fn proof(at: &str, name: Option<&str>) -> Result<ReadProof, ConfigError> {
+    match name {
+        None | Some("receipts") => Ok(ReadProof::Full),
+        Some("logs") => Ok(ReadProof::Listed),
+        Some(name) => Err(key(&format!("{at}.proof"), format!("{name:?}; expected \"receipts\" or \"logs\""))),
     }
 }
 
@@ -447,6 +469,7 @@ mod tests {
         assert_eq!(config.environment, Environment::Live);
         let chain = &config.chains[&Chain::EthereumTestnet];
         assert_eq!((chain.start, &chain.finality, chain.failed_grace_secs), (Start::Finalized, &None, 3_600));
+        assert_eq!((chain.native, chain.eip7708_from), (None, None));
     }
 
     #[test]
@@ -455,8 +478,8 @@ mod tests {
             "[store]\nurl = \"postgres://me:pass@db/landfall\"\n[api]\nlisten = \"0.0.0.0:1\"\nenvironment = \"test\"\n\
              [admin]\nlisten = \"127.0.0.1:2\"\n[chains.BASE_MAINNET]\nrpc = [\"https://node/${KEY}\", \"wss://other\", \
              { url = \"http://third\", headers = { Authorization = \"Bearer ${KEY}\" } }]\nagree = 2\n\
-             start = 100\nproof = \"receipts\"\nnative = \"top_level\"\nfinality = \"confirmations\"\nconfirmations = 12\n\
-             poll_ms = 250\nfailed_grace_secs = 5\n[[chains.BASE_MAINNET.assets]]\nsymbol = \"EURC\"\ncontract = \"0x1\"\ndecimals = 6\n",
+             start = 100\nproof = \"logs\"\nnative = \"log_transfer\"\neip7708_from = 7\nfinality = \"confirmations\"\nconfirmations = 12\n\
+             poll_ms = 250\nfailed_grace_secs = 5\n[[chains.BASE_MAINNET.assets]]\nsymbol = \"EURC\"\ncontract = \"0x1\"\ndecimals = 6\nfrom = 9\n",
         );
         let config = config.unwrap();
         assert_eq!(config.store.to_string(), "postgres://db:5432/landfall");
@@ -465,8 +488,10 @@ mod tests {
         let header = ("Authorization".to_owned(), "Bearer canary".to_owned());
         assert_eq!((chain.agree, &chain.rpc[2].headers), (Some(2), &vec![header]));
         assert!(!format!("{chain:?}").contains("canary"));
+        assert_eq!(chain.proof, ReadProof::Listed);
         assert_eq!((chain.start, &chain.finality), (Start::Number(100), &Some(FinalityRule::confirmations(12))));
-        assert_eq!((chain.poll_ms, chain.failed_grace_secs, chain.assets.len()), (Some(250), 5, 1));
+        assert_eq!((chain.poll_ms, chain.failed_grace_secs, chain.assets[0].from), (Some(250), 5, 9));
+        assert_eq!((chain.native, chain.eip7708_from), (Some(NativeSource::LogTransfer), Some(7)));
     }
 
     #[test]
@@ -488,7 +513,7 @@ mod tests {
         let cases = [
             (
                 with("confirmatons = 3"),
-                "config key chains.ETHEREUM_TESTNET.confirmatons: unknown field `confirmatons`, expected one of `rpc`, `agree`, `start`, `proof`, `native`, `finality`, `confirmations`, `l1_blocks`, `tiers`, `poll_ms`, `failed_grace_secs`, `assets`",
+                "config key chains.ETHEREUM_TESTNET.confirmatons: unknown field `confirmatons`, expected one of `rpc`, `agree`, `start`, `proof`, `native`, `eip7708_from`, `finality`, `confirmations`, `l1_blocks`, `tiers`, `poll_ms`, `failed_grace_secs`, `assets`",
             ),
             (
                 with("[stor]"),
@@ -501,8 +526,12 @@ mod tests {
                 "config key chains.ETHEREUM_TESTNET.start: expected a block number or \"finalized\"",
             ),
             (
-                with("proof = \"logs\""),
-                "config key chains.ETHEREUM_TESTNET.proof: \"logs\" is not supported by this version; expected \"receipts\"",
+                with("proof = \"headers\""),
+                "config key chains.ETHEREUM_TESTNET.proof: \"headers\"; expected \"receipts\" or \"logs\"",
+            ),
+            (
+                with("native = \"logs\""),
+                "config key chains.ETHEREUM_TESTNET.native: unknown variant `logs`, expected one of `top_level`, `trace`, `log_transfer`",
             ),
             (
                 with("[store]\nurl = \"mysql://x\""),

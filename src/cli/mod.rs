@@ -6,6 +6,7 @@
 mod account;
 mod deposit;
 mod key;
+mod past;
 mod run;
 mod sandbox;
 mod status;
@@ -56,6 +57,10 @@ enum Verb {
     /// The deposits that were found.
     #[command(subcommand)]
     Deposit(deposit::Deposit),
+    /// Read past final blocks again for deposits from before an address or asset was there; beside `run`, or without.
+    Backfill(past::BackfillArgs),
+    /// Read past final blocks again and tell where the record differs: exit 0 nowhere, 1 somewhere.
+    Rescan(past::RescanArgs),
     /// Print the API's OpenAPI document.
     Openapi,
     /// Show the main job on a private chain, from the first deposit to the signed webhook.
@@ -68,6 +73,7 @@ impl Cli {
         match self.verb {
             // The screen is the show's.
             Verb::Sandbox(_) => "error",
+            Verb::Backfill(_) | Verb::Rescan(_) => "warn",
             // sqlx tells of every slow statement and hyper of every connection at info.
             _ => "info,sqlx=warn,hyper=warn",
         }
@@ -88,6 +94,8 @@ impl Cli {
             Verb::Key(key) => key.run(&config).await?,
             Verb::Webhook(webhook) => webhook.run(&open(&config).await?).await?,
             Verb::Deposit(deposit) => deposit.run(&existing(&config).await?).await?,
+            Verb::Backfill(backfill) => return backfill.run(&config).await,
+            Verb::Rescan(rescan) => return rescan.run(&config).await,
             Verb::Openapi => print!("{}", crate::api::openapi_json()),
             Verb::Sandbox(sandbox) => return sandbox.run().await,
         }

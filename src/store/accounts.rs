@@ -55,6 +55,8 @@ statements! {
     OWNER = "SELECT account_id FROM watched_addresses WHERE chain = $1 AND address = $2";
     INSERT_ADDRESS = "INSERT INTO watched_addresses (chain, address, account_id, seq, from_number) VALUES ($1, $2, $3, $4, $5)";
     WATCHED_SINCE = "SELECT seq, address, account_id FROM watched_addresses WHERE chain = $1 AND seq > $2 ORDER BY seq LIMIT $3";
+    ADDRESSES_OF = "SELECT address FROM watched_addresses WHERE chain = $1 AND account_id = $2 ORDER BY address";
+    WATCHED_FROM = "SELECT from_number FROM watched_addresses WHERE chain = $1 AND address = $2";
     RAISE_FROM = "UPDATE watched_addresses SET from_number = $1 WHERE chain = $2 AND from_number < $1";
     ACCOUNTS = "SELECT id, identity_id, type FROM accounts WHERE organization_id = $1 ORDER BY id";
     ADDRESSES = "SELECT account_id, chain, address, from_number FROM watched_addresses ORDER BY account_id, chain, address";
@@ -140,6 +142,29 @@ pub async fn watched_since(
         Ok(WatchedAddress { seq: uint("seq", seq)?, address, account_id })
     });
     watched.collect()
+}
+
+/// The addresses of an account on a chain.
+pub async fn addresses_of(
+    connection: &mut impl Connection,
+    chain: Chain,
+    account_id: &str,
+) -> Result<Vec<Address>, StoreError> {
+    let rows = fetch_all!(connection, (Vec<u8>,), ADDRESSES_OF, chain.name(), account_id)?;
+    let address = |(bytes,): (Vec<u8>,)| {
+        Address::from_bytes(&bytes).map_err(|error| StoreError::inconsistent("watched address", error))
+    };
+    rows.into_iter().map(address).collect()
+}
+
+/// The first block that is matched against an address; `None` when it is not watched.
+pub async fn watched_from(
+    connection: &mut impl Connection,
+    chain: Chain,
+    address: &Address,
+) -> Result<Option<u64>, StoreError> {
+    let row = fetch_optional!(connection, (i64,), WATCHED_FROM, chain.name(), address.as_bytes())?;
+    row.map(|(from,)| uint("from_number", from)).transpose()
 }
 
 /// The chain is read from block `number` on: what was added before is matched from there.

@@ -62,6 +62,8 @@ statements! {
                (SELECT 1 FROM inclusions JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
                 WHERE inclusions.deposit_id = deposits.id AND (blocks.canonical OR blocks.number > $2)) \
                ORDER BY COALESCE(missing_number, -1), COALESCE(missing_since_us, 0), id LIMIT $4";
+    IN_BLOCK = "SELECT deposits.* FROM inclusions JOIN deposits ON deposits.id = inclusions.deposit_id \
+                WHERE inclusions.chain = $1 AND inclusions.block_hash = $2 AND inclusions.lane = 'roots' ORDER BY deposits.id";
     CONFIRMED_OF = "SELECT amount FROM deposits \
                     WHERE chain = $1 AND tx_id = $2 AND asset = $3 AND recipient = $4 AND status = 'CONFIRMED'";
     CONFIRMED_ABOVE = "SELECT COUNT(*) FROM deposits JOIN inclusions ON inclusions.deposit_id = deposits.id \
@@ -215,6 +217,16 @@ async fn missing_rows(
         Ok(Missing { deposit: row.try_into()?, since })
     });
     missing.collect()
+}
+
+/// The deposits that the roots of a block showed.
+pub async fn in_block(
+    connection: &mut impl Connection,
+    chain: Chain,
+    block: &BlockHash,
+) -> Result<Vec<Deposit>, StoreError> {
+    let rows = fetch_all!(connection, DepositRow, IN_BLOCK, chain.name(), &block.0[..])?;
+    rows.into_iter().map(Deposit::try_from).collect()
 }
 
 /// The amounts already CONFIRMED of what `deposit`'s transaction paid to its recipient in its asset.

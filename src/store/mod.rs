@@ -4,6 +4,7 @@
 //! repeats the old state in its WHERE and its caller is told how many rows it touched. No rule lives here.
 
 pub mod accounts;
+pub mod backfills;
 pub mod cursors;
 mod db;
 pub mod deliveries;
@@ -26,6 +27,7 @@ pub const ORGANIZATION: &str = "default";
 pub fn statements() -> impl Iterator<Item = Sql> {
     [
         accounts::STATEMENTS,
+        backfills::STATEMENTS,
         cursors::STATEMENTS,
         db::STATEMENTS,
         deliveries::STATEMENTS,

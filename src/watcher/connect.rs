@@ -2,11 +2,13 @@
 //! transaction for each read.
 //!
 //! What a source left out or tore apart shows in the parent links; the cursor then stays where the links hold.
+//! Where blocks are read by their logs only, one that may concern a watched address is read again in full before it is
+//! recorded: candidates are never credited.
 
 use std::ops::RangeInclusive;
 
 use futures_util::{StreamExt, stream};
-use landfall_chain::{Asset, AssetTransfer, Block, BlockRef, BlockSource, Network, Read, Tip};
+use landfall_chain::{Address, Asset, AssetTransfer, Block, BlockRef, BlockSource, Network, Proof, Read, Tip, TxId};
 use tracing::info;
 
 use crate::deposit::{Deposit, DepositStatus, Leg, LegHash};
@@ -21,7 +23,7 @@ use crate::watcher::{TickError, Ticked, Watcher};
 /// after each that did not, one more: what is too much for a node at once is asked for in parts.
 pub(super) const READ_BLOCKS_MAX: u64 = 20;
 /// How many reads are under way at once; with the above it bounds what is in memory.
-const READS_AHEAD_MAX: usize = 4;
+pub(super) const READS_AHEAD_MAX: usize = 4;
 /// How many blocks a tick connects at most.
 const TICK_BLOCKS_MAX: u64 = 100;
 /// How many final blocks stay on record below the newest final one, for finding fork points.
@@ -39,22 +41,22 @@ impl<S: BlockSource> Watcher<S> {
         now: Timestamp,
         ticked: &mut Ticked,
     ) -> Result<BlockRef, TickError> {
-        let Watcher { source, db, network, watch_list, read_width, .. } = self;
+        let Watcher { source, db, network, watch_list, read_width, settings, .. } = self;
         let chain = network.chain;
-        let mut books = Books { db, network, watch_list };
+        let mut books = Books { source, db, network, watch_list };
+        let read = Read { proof: settings.proof, ..Read::FULL };
         let mut reads = stream::iter(ranges(at.number, tip.latest.number, *read_width))
-            .map(|range| source.blocks(range, Read::FULL))
+            .map(|range| source.blocks(range, read))
             .buffered(READS_AHEAD_MAX);
         let mut stale = false;
         while let Some(read) = reads.next().await {
             *read_width = if read.is_ok() { (*read_width + 1).min(READ_BLOCKS_MAX) } else { (*read_width / 2).max(1) };
-            let blocks = read?;
-            let linked = linked(&at, &blocks);
-            if !linked.is_empty() {
-                at = books.record(&at, linked, tip.finalized, now, ticked).await?;
-            }
-            if linked.len() < blocks.len() {
-                stale = linked.is_empty();
+            let mut blocks = read?;
+            let shown = blocks.len();
+            blocks.truncate(linked(&at, &blocks).len());
+            stale = blocks.is_empty() && shown > 0;
+            at = books.record(&at, &mut blocks, tip.finalized, now, ticked).await?;
+            if blocks.len() < shown {
                 break;
             }
         }
@@ -71,23 +73,46 @@ impl<S: BlockSource> Watcher<S> {
 }
 
 /// Where blocks are recorded, and what they are matched with.
-struct Books<'w> {
+struct Books<'w, S> {
+    source: &'w S,
     db: &'w Db,
     network: &'w Network,
     watch_list: &'w mut WatchList,
 }
 
-impl Books<'_> {
+impl<S: BlockSource> Books<'_, S> {
     /// Records blocks that stand on `at`, what they credit, and the cursor, in one transaction; the last of them.
+    /// Of `blocks` those stay that were recorded.
     async fn record(
+        &mut self,
+        at: &BlockRef,
+        blocks: &mut Vec<Block>,
+        finalized: Option<BlockRef>,
+        now: Timestamp,
+        ticked: &mut Ticked,
+    ) -> Result<BlockRef, TickError> {
+        // Each turn but the last has read one more block in full.
+        loop {
+            self.read_hits(blocks).await?;
+            if blocks.is_empty() {
+                return Ok(*at);
+            }
+            if let Some(last) = self.try_record(at, blocks, finalized, now, ticked).await? {
+                return Ok(last);
+            }
+        }
+    }
+
+    /// `None` when an address that was added meanwhile asks for a block to be read in full.
+    async fn try_record(
         &mut self,
         at: &BlockRef,
         blocks: &[Block],
         finalized: Option<BlockRef>,
         now: Timestamp,
         ticked: &mut Ticked,
-    ) -> Result<BlockRef, TickError> {
-        let Books { db, network, watch_list } = self;
+    ) -> Result<Option<BlockRef>, TickError> {
+        let Books { db, network, watch_list, .. } = self;
         let chain = network.chain;
         let mut tx = db.begin().await?;
         let cursor = Cursor::lock(&mut tx, chain).await?;
@@ -96,6 +121,9 @@ impl Books<'_> {
         }
         if !watch_list.is_current(cursor.watch_seq) {
             watch_list.follow(&mut tx).await?;
+            if blocks.iter().any(|block| must_be_read_in_full(block, watch_list)) {
+                return Ok(None);
+            }
         }
         let (mut last, mut pending) = (*at, 0);
         for block in blocks {
@@ -113,12 +141,37 @@ impl Books<'_> {
         tx.commit().await?;
         ticked.connected += u64::try_from(blocks.len()).unwrap_or(u64::MAX);
         ticked.pending += pending;
-        Ok(last)
+        Ok(Some(last))
+    }
+
+    /// Puts full blocks in the place of those that may concern a watched address. Where the source shows another
+    /// block by now, that one and what stands on it are left for later.
+    async fn read_hits(&self, blocks: &mut Vec<Block>) -> Result<(), TickError> {
+        for index in 0..blocks.len() {
+            if must_be_read_in_full(&blocks[index], self.watch_list) {
+                let number = blocks[index].header.block.number;
+                let full = self.source.blocks(number..=number, Read::FULL).await?.into_iter().next();
+                let Some(full) = full.filter(|full| full.header == blocks[index].header) else {
+                    blocks.truncate(index);
+                    break;
+                };
+                blocks[index] = full;
+            }
+        }
+        Ok(())
     }
 }
 
+/// Whether a block that was read by its logs may hold what we would record.
+fn must_be_read_in_full(block: &Block, watch_list: &WatchList) -> bool {
+    let is_ours = |address: &Address| watch_list.account(address).is_some();
+    block.proof == Proof::Bloom
+        && (block.transfers.iter().any(|transfer| is_ours(&transfer.recipient) || is_ours(&transfer.sender))
+            || block.fees.iter().any(|fee| is_ours(&fee.payer)))
+}
+
 /// The reads of one tick: blocks `at + 1 ..= latest`, cut to what a tick connects, `width` blocks each.
-fn ranges(at: u64, latest: u64, width: u64) -> impl Iterator<Item = RangeInclusive<u64>> {
+pub(super) fn ranges(at: u64, latest: u64, width: u64) -> impl Iterator<Item = RangeInclusive<u64>> {
     let last = latest.min(at.saturating_add(TICK_BLOCKS_MAX));
     let mut first = at + 1;
     std::iter::from_fn(move || {
@@ -140,7 +193,7 @@ fn linked<'b>(at: &BlockRef, blocks: &'b [Block]) -> &'b [Block] {
 }
 
 /// A leg to a watched address, about to be recorded.
-struct WatchedLeg<'a> {
+pub(super) struct WatchedLeg<'a> {
     network: &'a Network,
     transfer: &'a AssetTransfer,
     asset: &'a Asset,
@@ -150,7 +203,7 @@ struct WatchedLeg<'a> {
 
 impl<'a> WatchedLeg<'a> {
     /// The transfer, when it moves a listed asset to a watched address.
-    fn of(transfer: &'a AssetTransfer, network: &'a Network, watch_list: &'a WatchList) -> Option<Self> {
+    pub(super) fn of(transfer: &'a AssetTransfer, network: &'a Network, watch_list: &'a WatchList) -> Option<Self> {
         Some(WatchedLeg {
             network,
             transfer,
@@ -160,9 +213,22 @@ impl<'a> WatchedLeg<'a> {
         })
     }
 
+    /// Its identity.
+    pub(super) fn hash(&self) -> LegHash {
+        leg_of(&self.network.chain_ref, self.transfer).hash()
+    }
+
+    pub(super) fn tx(&self) -> TxId {
+        self.transfer.tx.id
+    }
+
+    pub(super) fn recipient(&self) -> &Address {
+        &self.transfer.recipient
+    }
+
     /// Records the leg as seen in `block`; whether the deposit became PENDING by it.
-    async fn record(&self, tx: &mut Tx, block: &Block, now: Timestamp) -> Result<bool, TickError> {
-        let leg_hash = leg_of(&self.network.chain_ref, self.transfer).hash();
+    pub(super) async fn record(&self, tx: &mut Tx, block: &Block, now: Timestamp) -> Result<bool, TickError> {
+        let leg_hash = self.hash();
         let known = deposits::by_leg(tx, &leg_hash).await?;
         let seen_in = block.header.block;
         let (deposit, became_pending) = match known {

@@ -1,6 +1,6 @@
 //! How a tick fails, and whether the next one may succeed.
 
-use landfall_chain::{BlockRef, Chain, SourceError, SourceErrorKind, TxId};
+use landfall_chain::{BlockHash, BlockRef, Chain, SourceError, SourceErrorKind, TxId};
 
 use crate::deposit::{DepositId, InvalidTransition};
 use crate::store::StoreError;
@@ -37,6 +37,11 @@ pub enum TickError {
          put it back and restart"
     )]
     ReadOtherwise { chain: Chain, block: BlockRef, deposit: DepositId },
+    #[error(
+        "{chain}: block {finalized} is final, but our record has {ours} at its number; nothing was recorded. Compare with \
+         an independent node: either this one is not on the chain, or a block that was final was replaced"
+    )]
+    OtherOnRecord { chain: Chain, finalized: BlockRef, ours: BlockHash },
     #[error(transparent)]
     Transition(#[from] InvalidTransition),
 }
@@ -52,6 +57,7 @@ impl TickError {
             | TickError::PostFinalityReorg { .. }
             | TickError::OverCredited { .. }
             | TickError::ReadOtherwise { .. }
+            | TickError::OtherOnRecord { .. }
             | TickError::Transition(_) => false,
         }
     }

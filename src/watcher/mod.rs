@@ -7,17 +7,21 @@
 //!
 //! A tick is bounded, may be dropped at any await, and starts from what is on record. Live and catch-up are one path.
 
+mod backfill;
 mod connect;
 mod error;
+mod final_blocks;
 mod fork;
+mod pace;
 mod report;
+mod rescan;
 mod settle;
 mod watch_list;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_chain::{BlockRef, BlockSource, Chain, Endpoints, Network, Tip};
+use landfall_chain::{BlockRef, BlockSource, Chain, Endpoints, Network, ReadProof, Tip};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -26,7 +30,10 @@ use crate::store::cursors::{self, Cursor};
 use crate::store::{Db, StoreError, accounts};
 use crate::time::{Clock, Pulse, Timestamp};
 
+pub use backfill::{Backfill, BackfillError, Job, Progress, Scope};
 pub use error::TickError;
+pub use pace::Pace;
+pub use rescan::{Difference, Rescan};
 use watch_list::WatchList;
 
 /// How a chain is followed, beyond what its network fixes.
@@ -34,6 +41,8 @@ use watch_list::WatchList;
 pub struct Settings {
     /// The first block to read, while no cursor is on record.
     pub start: Start,
+    /// How strongly a block is proved before it is connected. One that credits is proved in full all the same.
+    pub proof: ReadProof,
     /// How long a tick that found nothing new waits for the next.
     pub poll: Duration,
     /// How long a deposit may be in no block, after its height became final, before it is FAILED.
@@ -72,6 +81,8 @@ pub struct Ticked {
     pub pending: u64,
     pub confirmed: u64,
     pub failed: u64,
+    /// How many blocks are left to the newest one.
+    pub behind: u64,
     /// The cursor stands at the newest block.
     pub caught_up: bool,
     /// More is final than one tick settles.
@@ -109,18 +120,19 @@ impl<S: BlockSource> Watcher<S> {
         }
         at = self.connect(at, &tip, now, &mut ticked).await?;
         self.settle(&at, &tip, now, &mut ticked).await?;
-        ticked.caught_up = at.number >= tip.latest.number;
+        ticked.behind = tip.latest.number.saturating_sub(at.number);
+        ticked.caught_up = ticked.behind == 0;
         Ok(ticked)
     }
 
     /// Ticks until `stop`. After a permanent error the chain is halted: it says so and waits for a person.
     pub async fn run(mut self, clock: Clock, random: fn() -> u64, pulse: Pulse, stop: CancellationToken) {
-        let mut reporter = report::Reporter::new(self.chain());
+        let mut reporter = report::Reporter::new(self.chain(), self.settings.proof);
         let mut retry = landfall_chain::Retry::new(self.settings.poll, RETRY_MAX);
         while !stop.is_cancelled() {
             pulse.beat(clock.now());
             let outcome = self.tick(clock.now()).await;
-            reporter.log(&outcome);
+            reporter.log(&outcome, clock.now());
             let succeeded = outcome.is_ok();
             let pause = match &outcome {
                 Ok(ticked) => {

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use landfall_chain::{Chain, Endpoints, Proof};
+use landfall_chain::{Chain, Endpoints, Proof, ReadProof};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::store::status::{self, ChainStatus};
 use crate::store::{Db, StoreError};
 use crate::time::{Clock, Pulse, Timestamp};
-use crate::watcher::{HEARTBEAT, TickError, Ticked};
+use crate::watcher::{HEARTBEAT, Pace, TickError, Ticked};
 
 /// How often an unchanged state is recorded.
 const RECORD_EVERY: Duration = Duration::from_secs(1);
@@ -31,6 +31,8 @@ enum State {
 pub(super) struct Reporter {
     state: State,
     status: ChainStatus,
+    /// While catching up.
+    pace: Option<Pace>,
 }
 
 impl State {
@@ -46,12 +48,16 @@ impl State {
 }
 
 impl Reporter {
-    pub(super) fn new(chain: Chain) -> Self {
+    pub(super) fn new(chain: Chain, read: ReadProof) -> Self {
+        let proof = match read {
+            ReadProof::Full => Proof::Roots,
+            ReadProof::Listed => Proof::Bloom,
+        };
         let status = ChainStatus {
             chain,
             state: State::Starting.name().to_owned(),
             reason: String::new(),
-            proof: Proof::Roots.name().to_owned(),
+            proof: proof.name().to_owned(),
             latest: None,
             finalized: None,
             cursor: None,
@@ -59,16 +65,27 @@ impl Reporter {
             heartbeat_at: Timestamp::EPOCH,
             endpoints: Vec::new(),
         };
-        Reporter { state: State::Starting, status }
+        Reporter { state: State::Starting, status, pace: None }
     }
 
     pub(super) fn is_halted(&self) -> bool {
         self.state == State::Halted
     }
 
-    /// Logs how a tick ended, where that is news.
-    pub(super) fn log(&mut self, outcome: &Result<Ticked, TickError>) {
+    /// Logs how a tick ended, where that is news, and every while how far catching up has come.
+    pub(super) fn log(&mut self, outcome: &Result<Ticked, TickError>, now: Timestamp) {
         let chain = self.status.chain;
+        match outcome {
+            Ok(ticked) if ticked.caught_up => self.pace = None,
+            Ok(ticked) => {
+                let pace = self.pace.get_or_insert_with(|| Pace::new(now));
+                pace.add(ticked.connected);
+                if let Some(line) = pace.line(ticked.behind, now) {
+                    info!(%chain, "{chain} catches up: {line}");
+                }
+            }
+            Err(_) => {}
+        }
         let (state, reason) = match outcome {
             Ok(ticked) if ticked.caught_up => (State::Following, String::new()),
             Ok(_) => (State::CatchingUp, String::new()),

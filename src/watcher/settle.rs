@@ -105,7 +105,7 @@ impl<S: BlockSource> Watcher<S> {
 
     /// Confirms the deposits of a final block, in one transaction. It is the very block that they were seen in, so a
     /// leg that is not in it now can only mean that we read it otherwise than then: no reason to fail a deposit.
-    async fn judge(
+    pub(super) async fn judge(
         &self,
         evidence: &Block,
         deposits: Vec<Deposit>,
@@ -210,7 +210,7 @@ impl<S: BlockSource> Watcher<S> {
         Ok(())
     }
 
-    fn has_leg(&self, block: &Block, deposit: &Deposit) -> bool {
+    pub(super) fn has_leg(&self, block: &Block, deposit: &Deposit) -> bool {
         let chain_ref = &self.network.chain_ref;
         let is_listed = self.network.asset(&deposit.asset).is_some();
         let mut of_tx = block.transfers.iter().filter(|transfer| is_listed && transfer.tx.id == deposit.tx.id);

@@ -285,3 +285,35 @@ fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").unwrap().uid() == 0
 }
+
+#[test]
+fn a_backfill_of_bad_input_is_one_clear_line() {
+    let desk = Desk::new(CONFIG);
+    let range = ["--from", "1", "--to", "2"];
+    let line = |verb: &str, chain: &str, more: &[&str]| {
+        desk.refused(&[&[verb, "--chain", chain], range.as_slice(), more].concat())
+    };
+    let chain = "ETHEREUM_TESTNET";
+    for verb in ["backfill", "rescan"] {
+        assert!(line(verb, "ETHEREUM", &[]).starts_with("landfall: unknown chain \"ETHEREUM\"; the chains are "));
+        assert_eq!(
+            line(verb, chain, &[]),
+            "landfall: there is no store at landfall.db yet: `landfall run` or `landfall migrate` makes it"
+        );
+    }
+    desk.ok(&add("alice", "SEGREGATED", &format!("{chain}={ADDRESS}")));
+    let unconfigured = "landfall: config key chains.BASE_MAINNET: not configured; add a section [chains.BASE_MAINNET]";
+    assert_eq!(line("backfill", "BASE_MAINNET", &[]), unconfigured);
+    assert_eq!(line("rescan", "BASE_MAINNET", &[]), unconfigured);
+    let proof = line("backfill", chain, &["--proof", "headers"]);
+    assert_eq!(proof, "landfall: unknown proof \"headers\": expected receipts or logs");
+    let address = line("backfill", chain, &["--address", "0x1"]);
+    assert_eq!(address, "landfall: malformed EVM address \"0x1\": expected 0x and 40 hexadecimal digits");
+    let both = line("backfill", chain, &["--address", ADDRESS, "--account", "alice"]);
+    assert!(both.contains("cannot be used with"), "{both}");
+    let silent = line("backfill", chain, &[]);
+    assert!(
+        silent.lines().last().unwrap().starts_with("landfall: ETHEREUM_TESTNET: endpoint 127.0.0.1:9 failed"),
+        "{silent}"
+    );
+}

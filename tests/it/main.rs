@@ -5,14 +5,20 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 
 mod api;
+mod backfill;
 mod books;
+mod by_logs;
 mod cli;
 mod crashes;
 mod delivery;
+mod faults;
+mod follower;
 mod histories;
+mod integrity;
 mod layers;
 mod postgres;
 mod reorgs;
+mod rescan;
 mod store;
 mod vectors;
 mod watching;

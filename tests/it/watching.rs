@@ -11,7 +11,7 @@ use landfall::store::cursors::Cursor;
 use landfall::store::deposits;
 use landfall::time::{Pulse, Timestamp};
 use landfall::watcher::{Settings, Start, TickError, Watcher};
-use landfall_chain::{Address, AssetId, Endpoints, U256};
+use landfall_chain::{Address, AssetId, Endpoints, ReadProof, U256};
 use landfall_sim::{Fault, SimChain, SimLeg, SimTx};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -445,6 +445,7 @@ async fn a_deposit_whose_block_was_read_while_its_asset_was_not_listed_is_found_
 async fn a_wake_up_ends_the_wait_for_the_next_poll() {
     let world = World::new(61).await;
     let settings = Settings {
+        proof: ReadProof::Full,
         start: Start::Number(1),
         poll: Duration::from_secs(3_600),
         failed_grace: Duration::from_secs(3_600),

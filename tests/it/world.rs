@@ -15,7 +15,7 @@ use landfall::store::deposits::{self, DepositFilter};
 use landfall::store::{Db, StoreError};
 use landfall::time::{Clock, Timestamp};
 use landfall::watcher::{Settings, Start, TickError, Ticked, Watcher};
-use landfall_chain::{Address, Asset, AssetId, Chain, Endpoints, FinalityRule, Native, Network};
+use landfall_chain::{Address, Asset, AssetId, Chain, Endpoints, FinalityRule, Native, Network, ReadProof};
 use landfall_sim::SimChain;
 
 use crate::books;
@@ -37,6 +37,7 @@ pub(crate) struct World {
     /// A second process on the same store.
     rival: Watcher<SimChain>,
     start: Start,
+    proof: ReadProof,
     now: Arc<AtomicI64>,
     closed: bool,
 }
@@ -60,9 +61,23 @@ impl World {
 
     /// As [`World::of`], taken up elsewhere.
     pub(crate) fn from(start: Start, chain: SimChain, store: TestStore) -> Self {
-        let (rival, watcher) = (watcher(&chain, &store.db, start), watcher(&chain, &store.db, start));
+        let proof = ReadProof::Full;
+        let of_world = || watcher(&chain, &store.db, start, proof, network());
+        let (rival, watcher) = (of_world(), of_world());
         let now = Arc::new(AtomicI64::new(1_800_000_000_000_000));
-        World { chain, store, watcher, rival, start, now, closed: false }
+        World { chain, store, watcher, rival, start, proof, now, closed: false }
+    }
+
+    /// As with `proof = "logs"`, from here on.
+    pub(crate) fn read_by_logs(&mut self) {
+        self.proof = ReadProof::Listed;
+        self.rival = self.another_watcher();
+        self.restart();
+    }
+
+    /// A watcher of the same chain and store that nobody drives.
+    pub(crate) fn another_watcher(&self) -> Watcher<SimChain> {
+        watcher(&self.chain, &self.store.db, self.start, self.proof, network())
     }
 
     pub(crate) fn db(&self) -> &Db {
@@ -154,12 +169,12 @@ impl World {
     /// Sees only what these assets list from here on, as after a change of the configuration.
     pub(crate) fn restart_listing(&mut self, assets: Vec<Asset>) {
         let network = Network { assets, ..network() };
-        self.watcher = watcher_of(&self.chain, &self.store.db, self.start, network);
+        self.watcher = watcher(&self.chain, &self.store.db, self.start, self.proof, network);
     }
 
     /// A new watcher on the same store: all it knows is what is on record.
     pub(crate) fn restart(&mut self) {
-        self.watcher = watcher(&self.chain, &self.store.db, self.start);
+        self.watcher = self.another_watcher();
     }
 
     /// Every deposit on record.
@@ -212,8 +227,8 @@ pub(crate) fn unlisted_token() -> AssetId {
 }
 
 pub(crate) fn network() -> Network {
-    let native = Asset { id: AssetId::Native, symbol: "ETH".to_owned(), decimals: 18 };
-    let token = Asset { id: TOKEN, symbol: "USDC".to_owned(), decimals: 6 };
+    let native = Asset { id: AssetId::Native, symbol: "ETH".to_owned(), decimals: 18, from_block: 0 };
+    let token = Asset { id: TOKEN, symbol: "USDC".to_owned(), decimals: 6, from_block: 0 };
     Network {
         chain: CHAIN,
         chain_ref: "eip155:11155111".to_owned(),
@@ -224,11 +239,8 @@ pub(crate) fn network() -> Network {
     }
 }
 
-fn watcher(chain: &SimChain, db: &Db, start: Start) -> Watcher<SimChain> {
-    watcher_of(chain, db, start, network())
-}
-
-fn watcher_of(chain: &SimChain, db: &Db, start: Start, network: Network) -> Watcher<SimChain> {
-    let settings = Settings { start, poll: Duration::from_millis(10), failed_grace: FAILED_GRACE };
+fn watcher(chain: &SimChain, db: &Db, start: Start, proof: ReadProof, network: Network) -> Watcher<SimChain> {
+    let poll = Duration::from_millis(10);
+    let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE };
     Watcher::new(chain.clone(), Endpoints::new(["sim".to_owned()]), db.clone(), network, settings)
 }

@@ -4,6 +4,7 @@
 //! the tests that need it; none is skipped. `stage` is the harness.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 
+mod backfill;
 mod contracts;
 mod first_deposit;
 mod kills;

@@ -34,6 +34,8 @@ pub use network::{Asset, Chain, Family, Native, NativeSource, Network};
 pub use retry::Retry;
 pub use ruint::aliases::U256;
 pub use signers::Signers;
-pub use source::{AddressSource, BlockSource, Fate, Lane, Legs, Read, ReadProof, SourceError, SourceErrorKind};
+pub use source::{
+    AddressSource, BlockSource, Candidates, Fate, Lane, Legs, Read, ReadProof, SourceError, SourceErrorKind,
+};
 pub use tx::{TxId, TxLife, TxRef};
 pub use verdict::Verdict;

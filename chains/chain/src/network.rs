@@ -136,6 +136,8 @@ pub struct Asset {
     pub symbol: String,
     /// How many decimals the major unit has: 18 means that 10^18 base units are one.
     pub decimals: u8,
+    /// The block from which it is credited, inclusive: what moved below was not this asset yet. 0 is always.
+    pub from_block: u64,
 }
 
 /// The facts of one network.

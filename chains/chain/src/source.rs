@@ -35,6 +35,14 @@ pub trait BlockSource: Send + Sync + 'static {
 
 /// What single addresses need of a chain.
 pub trait AddressSource: Send + Sync + 'static {
+    /// Where in `range`, a range of final blocks, to look for movements to or from addresses that are `watched`.
+    /// Both ends are inclusive. It says where to look and proves no movement; what it leaves out holds none.
+    fn candidates(
+        &self,
+        range: RangeInclusive<u64>,
+        watched: &(dyn Fn(&Address) -> bool + Sync),
+    ) -> impl Future<Output = Result<Candidates, SourceError>> + Send;
+
     /// What each address owned of the native currency after `at`, in base units, proved by the block's own state
     /// root. In the order of `addresses`.
     fn balances(
@@ -42,6 +50,15 @@ pub trait AddressSource: Send + Sync + 'static {
         addresses: &[Address],
         at: &BlockRef,
     ) -> impl Future<Output = Result<Vec<U256>, SourceError>> + Send;
+}
+
+/// Where to look in a range of blocks.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Candidates {
+    /// The headers from the first number of the range on, hanging together; fewer when the source does not have them.
+    pub headers: Vec<Header>,
+    /// The blocks of these that must be read, ascending.
+    pub hits: Vec<BlockRef>,
 }
 
 /// What is read of a block.

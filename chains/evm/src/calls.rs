@@ -57,9 +57,18 @@ impl Endpoint {
     }
 
     /// How many blocks one `eth_getLogs` to this endpoint may cover.
-    #[expect(dead_code, reason = "for reads of logs by range")]
     pub(crate) fn range_width(&self) -> u64 {
         self.learnt.range_width()
+    }
+
+    /// A range of `width` blocks was too much; whether a narrower one is worth a try.
+    pub(crate) fn range_refused(&self, limit: Limit, width: u64) -> bool {
+        self.learnt.range_refused(limit, width)
+    }
+
+    /// A range of `width` blocks was served.
+    pub(crate) fn range_served(&self, width: u64) {
+        self.learnt.range_served(width);
     }
 
     fn call_error(&self, method: &'static str, reason: String) -> EvmError {

@@ -3,7 +3,8 @@
 //! Promises: every error names its chain, and endpoint and block where there are any; transient or permanent is
 //! decided in [`EvmError::is_permanent`] and nowhere else; no text holds more of a URL than host and port.
 
-use landfall_chain::{BlockRef, Chain, SourceError};
+use alloy::primitives::B256;
+use landfall_chain::{Address, BlockRef, Chain, SourceError, TxId};
 
 /// A failure of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +46,29 @@ pub enum EvmError {
          an upgrade is needed"
     )]
     UpgradeNeeded { chain: Chain, block: BlockRef, what: &'static str, kind: u64 },
+    #[error(
+        "{chain}: transaction {index} of block {block} pays, but the chain wrote no log of it: this block's native \
+         source is another one; check chains.{chain}.native and chains.{chain}.eip7708_from, or upgrade"
+    )]
+    Unlogged { chain: Chain, block: BlockRef, index: usize },
+    #[error("{chain}: native source log_transfer is Polygon's alone; check chains.{chain}.native")]
+    NoTransferLogs { chain: Chain },
+    #[error(
+        "{chain}: {contract} cannot be listed as a token: there the chain itself logs movements of its native \
+         currency; check chains.{chain}.assets"
+    )]
+    NoToken { chain: Chain, contract: Address },
+    #[error("{chain}: transaction {tx} is not in block {block}")]
+    NotInBlock { chain: Chain, tx: TxId, block: BlockRef },
+    /// One of the two lies, and nothing but a third can tell which.
+    #[error("{chain}: endpoints {endpoints} tell different traces of transaction {tx} in block {block}")]
+    TracesDiffer { chain: Chain, endpoints: String, block: BlockRef, tx: B256 },
+    #[error(
+        "{chain}: no endpoint knows debug_traceBlockByHash or trace_block ({endpoints} asked), so value that moved \
+         inside of transactions is not seen; add an endpoint that traces to chains.{chain}.rpc, or declare that it \
+         is not seen with chains.{chain}.native = \"top_level\""
+    )]
+    NoTraces { chain: Chain, endpoints: String },
     #[error("{chain}: {what} is not of an EVM chain")]
     Foreign { chain: Chain, what: String },
 }
@@ -69,8 +93,14 @@ pub enum Check {
     LogPlace(usize),
     #[error("the receipts do not make up the header's receiptsRoot")]
     ReceiptsRoot,
+    #[error("the header's logsBloom excludes a log that was shown")]
+    Bloom,
     #[error("the withdrawals do not make up the header's withdrawalsRoot")]
     WithdrawalsRoot,
+    #[error("transaction {0} was not signed by its stated sender")]
+    Signer(usize),
+    #[error("the account proof of {0} does not lead from the header's stateRoot to what is claimed")]
+    Account(Address),
 }
 
 impl EvmError {
@@ -87,12 +117,18 @@ impl EvmError {
             | EvmError::Agree { .. }
             | EvmError::L1Blocks { .. }
             | EvmError::UpgradeNeeded { .. }
+            | EvmError::Unlogged { .. }
+            | EvmError::NoTransferLogs { .. }
+            | EvmError::NoToken { .. }
+            | EvmError::NotInBlock { .. }
             | EvmError::Foreign { .. } => true,
             EvmError::NoEndpoint { permanent, .. } => *permanent,
             EvmError::Call { .. }
             | EvmError::Answer { .. }
             | EvmError::ProofFailed { .. }
-            | EvmError::Contradicts { .. } => false,
+            | EvmError::Contradicts { .. }
+            | EvmError::TracesDiffer { .. }
+            | EvmError::NoTraces { .. } => false,
         }
     }
 }

@@ -46,6 +46,7 @@ pub(crate) fn refused(endpoint: &Endpoint, block: BlockRef, method: &'static str
     let chain = endpoint.chain;
     match *refusal {
         Refusal::Unproved(check) => EvmError::ProofFailed { chain, endpoint: endpoint.id.clone(), block, check },
+        Refusal::Unlogged { index } => EvmError::Unlogged { chain, block, index },
         Refusal::Unknown { what, kind } => EvmError::UpgradeNeeded { chain, block, what, kind },
         Refusal::Incomplete { what, index, missing } => {
             endpoint.unusable(method, &format!("block {block}, {what} at index {index}: {missing}"))

@@ -90,7 +90,6 @@ impl Learnt {
     }
 
     /// A range of `width` blocks was too much; whether a narrower one is worth a try.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for reads of logs by range"))]
     pub(crate) fn range_refused(&self, limit: Limit, width: u64) -> bool {
         let mut facts = self.facts();
         let suggested = match limit {
@@ -112,7 +111,6 @@ impl Learnt {
     }
 
     /// A range of `width` blocks was served: the next may be a little wider.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for reads of logs by range"))]
     pub(crate) fn range_served(&self, width: u64) {
         let mut facts = self.facts();
         if width >= facts.range {

@@ -1,32 +1,77 @@
-//! The creditable movements of a proved block.
+//! What a proved block says to have moved, and which of it is a credit.
 //!
-//! Tokens: `Transfer` with three topics and 32 bytes of data, from a listed contract. Native: the value of a
-//! successful top-level transaction, what an OP-stack deposit mints, beacon withdrawals behind all transactions. An
-//! amount of zero, a payment to oneself, a receipt without status (before Byzantium) and a status other than 1 never
-//! make a leg, but a mint stays when its deposit fails. Calldata is never looked at.
-//! Promises: the roots cover every field that makes a leg. A signed transaction's `from`, which they do not cover,
-//! names a sender, unmakes a payment to oneself, and names the contract that it creates.
-//! Deliberately not here yet: value moved inside a transaction, POL that a state-sync moved.
+//! Tokens: `Transfer` with three topics and 32 bytes of data, from a listed contract. Native: see `native`; besides,
+//! with every source, what an OP-stack deposit mints, and beacon withdrawals behind all transactions. An amount of
+//! zero, a payment to oneself, a receipt without status (before Byzantium) and a status other than 1 never make a leg,
+//! but a mint stays when its deposit fails. Calldata is never looked at.
+//! Each movement is judged once: it is a leg, or it has a verdict, which is told to who asks to have it explained.
+//! Promises: the roots cover every field that makes a leg, and a signature proves `from` where it decides one.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use alloy::primitives::{B256, b256};
-use landfall_chain::{Address, AssetId, AssetTransfer, Network, TxId, TxLife, TxRef, U256, number_equal_legs};
+use landfall_chain::{
+    Address, AssetId, AssetTransfer, Legs, Native, NativeSource, Network, Rejected, TxId, TxLife, TxRef, U256, Verdict,
+    number_equal_legs,
+};
 
-use crate::encode::created_contract;
+use crate::error::EvmError;
+use crate::native::{self, Source};
+use crate::networks;
+use crate::proof::Refusal;
 use crate::stack::Stack;
 use crate::wire::{Kind, WireBlock, WireLog, WireReceipt, WireTx};
 use crate::withdrawals;
 
 /// keccak256("Transfer(address,address,uint256)"); ERC-721 has the same, with a fourth topic.
-const TRANSFER: B256 = b256!("ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef");
+pub(crate) const TRANSFER: B256 = b256!("ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef");
 
 /// Who pays what comes from outside of the chain.
 const NOBODY: [u8; 20] = [0; 20];
 
-/// The contracts whose logs are believed.
+/// What decides about legs on one network.
 #[derive(Debug)]
-pub(crate) struct Listed(HashSet<[u8; 20]>);
+pub(crate) struct Rules {
+    pub(crate) stack: Stack,
+    pub(crate) listed: Listed,
+    pub(crate) native: Native,
+}
+
+/// The contracts whose logs are believed, and from which block on.
+#[derive(Debug)]
+pub(crate) struct Listed(HashMap<[u8; 20], u64>);
+
+/// What a block's content comes to.
+#[derive(Debug)]
+pub(crate) struct Judged {
+    pub(crate) transfers: Vec<AssetTransfer>,
+    /// Only where it was asked for.
+    pub(crate) rejected: Vec<Rejected>,
+}
+
+/// Value that a transaction claims to have moved.
+pub(crate) struct Movement {
+    pub(crate) asset: AssetId,
+    pub(crate) sender: [u8; 20],
+    pub(crate) recipient: [u8; 20],
+    pub(crate) amount: U256,
+}
+
+impl Rules {
+    /// # Errors
+    /// Facts that cannot be: another chain's native source; a token where the chain itself logs native movements.
+    pub(crate) fn of(network: &Network) -> Result<Self, EvmError> {
+        let (chain, stack, native) = (network.chain, networks::stack(network.chain), network.native);
+        if native.source == NativeSource::LogTransfer && stack != Stack::Polygon {
+            return Err(EvmError::NoTransferLogs { chain });
+        }
+        let listed = Listed::of(network);
+        match native::CHAIN_LOGS.into_iter().find(|contract| listed.0.contains_key(&contract.into_array())) {
+            Some(contract) => Err(EvmError::NoToken { chain, contract: Address::Evm(contract.into()) }),
+            None => Ok(Rules { stack, listed, native }),
+        }
+    }
+}
 
 impl Listed {
     pub(crate) fn of(network: &Network) -> Self {
@@ -34,35 +79,145 @@ impl Listed {
             AssetId::Token(Address::Evm(contract)) => Some(*contract),
             AssetId::Token(Address::Solana(_)) | AssetId::Native => None,
         };
-        Listed(network.assets.iter().filter_map(|asset| contract(&asset.id)).collect())
+        Listed(network.assets.iter().filter_map(|asset| Some((contract(&asset.id)?, asset.from_block))).collect())
+    }
+
+    /// Whether `contract` is believed in block `number`.
+    pub(crate) fn holds(&self, contract: &[u8; 20], number: u64) -> bool {
+        self.0.get(contract).is_some_and(|from| number >= *from)
     }
 }
 
-/// Every creditable leg of the block, in execution order, numbered.
-pub(crate) fn of_block(
-    stack: Stack,
-    block: &WireBlock<'_, Vec<WireTx<'_>>>,
-    receipts: &[WireReceipt<'_>],
-    listed: &Listed,
-) -> Vec<AssetTransfer> {
-    let mut transfers = Vec::new();
-    for (wire, receipt) in block.transactions.iter().zip(receipts) {
-        // A block with another type was refused before.
-        let Ok(kind) = Kind::parse(wire.kind, stack) else { continue };
-        let tx = reference(kind, wire);
-        transfers.extend(minted(kind, tx, wire));
-        // No status and a failed transaction are the same here: not known to have succeeded.
-        if receipt.status.is_some_and(|status| status.0 == 1) {
-            transfers.extend(native(kind, tx, wire, receipt));
-            transfers.extend(receipt.logs.iter().filter_map(|log| token(tx, log, listed)));
+impl Movement {
+    pub(crate) fn native(sender: [u8; 20], recipient: [u8; 20], amount: U256) -> Self {
+        Movement { asset: AssetId::Native, sender, recipient, amount }
+    }
+
+    /// Why it is no leg, whatever became of its transaction.
+    pub(crate) fn defect(&self) -> Option<Verdict> {
+        match self {
+            Movement { amount, .. } if amount.is_zero() => Some(Verdict::ZeroValue),
+            Movement { sender, recipient, .. } if sender == recipient => Some(Verdict::SelfTransfer),
+            Movement { .. } => None,
         }
     }
-    transfers.extend(withdrawals::of_block(stack, block).iter().filter_map(withdrawals::leg));
-    number_equal_legs(&mut transfers);
-    transfers
+
+    /// `nth` is for who knows the other ones.
+    pub(crate) fn transfer(&self, tx: TxRef) -> AssetTransfer {
+        let Movement { asset, amount, .. } = *self;
+        let (sender, recipient) = (Address::Evm(self.sender), Address::Evm(self.recipient));
+        AssetTransfer { tx, asset, sender, recipient, amount, nth: 0 }
+    }
 }
 
-fn reference(kind: Kind, wire: &WireTx<'_>) -> TxRef {
+/// Every movement of the block, in execution order; legs are numbered. `pseudo` is the receipt that Polygon's nodes
+/// put behind those of the block, which nothing proves.
+///
+/// # Errors
+/// A payment that the network's native source should tell, and does not.
+pub(crate) fn of_block(
+    rules: &Rules,
+    block: &WireBlock<'_, Vec<WireTx<'_>>>,
+    receipts: &[WireReceipt<'_>],
+    pseudo: Option<&WireReceipt<'_>>,
+    asked: Legs,
+) -> Result<Judged, Refusal> {
+    let number = block.number.0;
+    let judged = Judged { transfers: Vec::new(), rejected: Vec::new() };
+    let mut judge = Judge { listed: &rules.listed, number, source: Source::of(rules.native, number), asked, judged };
+    for (index, (wire, receipt)) in block.transactions.iter().zip(receipts).enumerate() {
+        // A block with another type was refused before.
+        let Ok(kind) = Kind::parse(wire.kind, rules.stack) else { continue };
+        let tx = reference(kind, wire);
+        if let Some(minted) = minted(kind, wire) {
+            judge.movement(tx, &minted, None);
+        }
+        if let Some(own) = native::own_value(kind, wire, receipt) {
+            judge.own_value(tx, &own, receipt).map_err(|Unlogged| Refusal::Unlogged { index })?;
+        }
+        judge.logs(tx, receipt, failure(receipt));
+    }
+    if let Some(pseudo) = pseudo {
+        let tx = TxRef { id: TxId::Evm(pseudo.transaction_hash.0), life: TxLife::Block };
+        judge.logs(tx, pseudo, Some(Verdict::Unproved));
+    }
+    let mut judged = judge.judged;
+    judged.transfers.extend(withdrawals::of_block(rules.stack, block).iter().filter_map(withdrawals::leg));
+    number_equal_legs(&mut judged.transfers);
+    Ok(judged)
+}
+
+/// The movements of one block, judged one after the other.
+struct Judge<'r> {
+    listed: &'r Listed,
+    number: u64,
+    source: Source,
+    asked: Legs,
+    judged: Judged,
+}
+
+/// A payment that the chain's logs do not tell.
+struct Unlogged;
+
+impl Judge<'_> {
+    /// Takes a movement in: as a leg, unless `doubt` or its own shape says that it is none.
+    fn movement(&mut self, tx: TxRef, movement: &Movement, doubt: Option<Verdict>) {
+        let transfer = movement.transfer(tx);
+        match doubt.or_else(|| movement.defect()) {
+            None => self.judged.transfers.push(transfer),
+            Some(verdict) if self.asked == Legs::Explained => self.judged.rejected.push(Rejected { transfer, verdict }),
+            Some(_) => {}
+        }
+    }
+
+    fn own_value(&mut self, tx: TxRef, own: &Movement, receipt: &WireReceipt<'_>) -> Result<(), Unlogged> {
+        let doubt = failure(receipt);
+        if doubt.is_none() && self.source.lacks(own, receipt) {
+            return Err(Unlogged);
+        }
+        let is_logged = match self.source {
+            Source::OwnValues => false,
+            Source::LogTransfers => doubt.is_none(),
+            // EIP-7708 logs no payment to oneself.
+            Source::SystemLogs => doubt.is_none() && own.sender != own.recipient,
+        };
+        // A call that moves nothing claims nothing, unless it is all that there is to tell of a transaction.
+        let claims = if own.amount.is_zero() { receipt.logs.is_empty() } else { !is_logged };
+        if claims {
+            self.movement(tx, own, doubt);
+        }
+        Ok(())
+    }
+
+    fn logs(&mut self, tx: TxRef, receipt: &WireReceipt<'_>, doubt: Option<Verdict>) {
+        for log in &receipt.logs {
+            if let Some(movement) = self.source.movement(log) {
+                self.movement(tx, &movement, doubt);
+            } else if self.listed.holds(&log.address.into(), self.number)
+                && let Some(movement) = token(log)
+            {
+                self.movement(tx, &movement, doubt);
+            } else if self.asked == Legs::Explained
+                && let Some(movement) = token(log).or_else(|| collectible(log))
+            {
+                self.movement(tx, &movement, Some(Verdict::FakeToken));
+            }
+        }
+    }
+}
+
+/// Why nothing in a transaction is a credit, if so. No status and a failure are the same for money: the transaction
+/// is not known to have succeeded.
+fn failure(receipt: &WireReceipt<'_>) -> Option<Verdict> {
+    match receipt.status {
+        Some(status) if status.0 == 1 => None,
+        Some(_) => Some(Verdict::RevertedTx),
+        None => Some(Verdict::NoStatus),
+    }
+}
+
+/// The transaction, with the signer that the node names.
+pub(crate) fn reference(kind: Kind, wire: &WireTx<'_>) -> TxRef {
     let life = match kind {
         Kind::Legacy | Kind::AccessList | Kind::DynamicFee | Kind::Blob | Kind::SetCode => {
             TxLife::Nonce { signer: Address::Evm(wire.from.into()), nonce: wire.nonce.0 }
@@ -75,46 +230,31 @@ fn reference(kind: Kind, wire: &WireTx<'_>) -> TxRef {
 
 /// What a deposit of the OP stack mints for its sender. "This is unconditional, and does not revert on deposit
 /// failure" (specs/protocol/deposits.md), and comes before everything else.
-fn minted(kind: Kind, tx: TxRef, wire: &WireTx<'_>) -> Option<AssetTransfer> {
-    let mint = wire.mint.filter(|_| kind == Kind::Deposit)?;
-    leg(tx, AssetId::Native, NOBODY, wire.from.into(), mint.0)
+pub(crate) fn minted(kind: Kind, wire: &WireTx<'_>) -> Option<Movement> {
+    let mint = wire.mint.filter(|mint| kind == Kind::Deposit && !mint.0.is_zero())?;
+    Some(Movement::native(NOBODY, wire.from.into(), mint.0))
 }
 
-fn native(kind: Kind, tx: TxRef, wire: &WireTx<'_>, receipt: &WireReceipt<'_>) -> Option<AssetTransfer> {
-    // The receipt's `contractAddress` is in no root; the address follows from the signer and a proved nonce.
-    let nonce = match kind {
-        Kind::Legacy | Kind::AccessList | Kind::DynamicFee | Kind::Blob | Kind::SetCode => Some(wire.nonce),
-        // Proved since Canyon. Before, value sent with a creation is not credited: nobody watches such an address.
-        Kind::Deposit => receipt.deposit_receipt_version.and(receipt.deposit_nonce),
-        // Its value is in no root and has no meaning.
-        Kind::StateSync => return None,
-    };
-    let recipient = match wire.to {
-        Some(to) => to.into(),
-        None => created_contract(&wire.from, nonce?.0),
-    };
-    leg(tx, AssetId::Native, wire.from.into(), recipient, wire.value.0)
-}
-
-fn token(tx: TxRef, log: &WireLog<'_>, listed: &Listed) -> Option<AssetTransfer> {
-    let contract: [u8; 20] = log.address.into();
+/// What an ERC-20 `Transfer` tells, whoever logged it.
+pub(crate) fn token(log: &WireLog<'_>) -> Option<Movement> {
     let [TRANSFER, sender, recipient] = log.topics.as_slice() else { return None };
-    if !listed.0.contains(&contract) {
-        return None;
-    }
     let amount = U256::from_be_bytes(log.data.to_array::<32>()?);
-    leg(tx, AssetId::Token(Address::Evm(contract)), address(sender)?, address(recipient)?, amount)
+    moved(log, sender, recipient, amount)
 }
 
-fn leg(tx: TxRef, asset: AssetId, sender: [u8; 20], recipient: [u8; 20], amount: U256) -> Option<AssetTransfer> {
-    if amount.is_zero() || sender == recipient {
-        return None;
-    }
-    Some(AssetTransfer { tx, asset, sender: Address::Evm(sender), recipient: Address::Evm(recipient), amount, nth: 0 })
+/// What an ERC-721 `Transfer` tells: one piece, whose number is the fourth topic. Never a credit.
+fn collectible(log: &WireLog<'_>) -> Option<Movement> {
+    let [TRANSFER, sender, recipient, _] = log.topics.as_slice() else { return None };
+    moved(log, sender, recipient, U256::ONE)
+}
+
+fn moved(log: &WireLog<'_>, sender: &B256, recipient: &B256, amount: U256) -> Option<Movement> {
+    let asset = AssetId::Token(Address::Evm(log.address.into()));
+    Some(Movement { asset, sender: address_of(sender)?, recipient: address_of(recipient)?, amount })
 }
 
 /// The address in a topic; `None` where the upper 12 bytes say that it is none.
-fn address(topic: &B256) -> Option<[u8; 20]> {
+pub(crate) fn address_of(topic: &B256) -> Option<[u8; 20]> {
     let (upper, address) = topic.0.split_first_chunk::<12>()?;
     if *upper == [0; 12] { address.try_into().ok() } else { None }
 }

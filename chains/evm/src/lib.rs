@@ -3,6 +3,8 @@
 //! - [`mod@networks`]: the facts of each network, embedded from `networks/*.toml`
 //! - [`source`]: [`EvmSource`], the crate's `BlockSource`
 //! - `tip`, `headers`, `read`, `fate`: its calls, each against one endpoint
+//! - `logs`, `bloom`: blocks by the logs of listed contracts, compared with the header's bloom
+//! - `scan`, `seen`: where in a range of blocks to look
 //! - `pool`: which endpoint is asked, and which other when it fails
 //! - `poll`, `outcome`: how one poll and one read went
 //! - `agree`: what endpoints agree on as final
@@ -12,7 +14,10 @@
 //! - `wire`, `hex`: the answers as borrowed structs that hold only what is needed
 //! - `proof`, `encode`, `rlp`: header hash, transactions root and receipts root, recomputed
 //! - `stack`, `polygon`: what a network is beside an EVM chain, and what Polygon puts into answers
-//! - `legs`, `withdrawals`: the creditable movements of a proved block
+//! - `legs`, `native`, `withdrawals`: the movements of a proved block, and which of them are credits
+//! - `fees`, `signer`: what transactions cost, and who signed them
+//! - `traces`, `frames`, `call_tracer`, `trace_block`: what moved inside of its transactions
+//! - `balances`: what addresses own, proved by the state root
 //! - [`error`]: what can go wrong; transient or permanent is decided there and nowhere else
 //!
 //! Promises: no block leaves this crate unproved; no secret of a URL leaves it at all; bad input never panics.
@@ -24,15 +29,22 @@ pub mod source;
 
 mod agree;
 mod answer;
+mod balances;
+mod bloom;
+mod call_tracer;
 mod calls;
 mod encode;
 mod endpoint;
 mod fate;
+mod fees;
+mod frames;
 mod headers;
 mod hex;
 mod learnt;
 mod legs;
 mod limits;
+mod logs;
+mod native;
 mod outcome;
 mod poll;
 mod polygon;
@@ -41,8 +53,13 @@ mod proof;
 mod read;
 mod rlp;
 mod rpc;
+mod scan;
+mod seen;
+mod signer;
 mod stack;
 mod tip;
+mod trace_block;
+mod traces;
 mod wake;
 mod wire;
 mod withdrawals;

@@ -5,7 +5,8 @@
 //! A new token of Circle's, or a new network of the interface, is a change to these files and to no code.
 
 use landfall_chain::{
-    Address, Asset, AssetId, Chain, Family, Finality, FinalityRule, Native, Network, RuleError, RuleName, Tier, U256,
+    Address, Asset, AssetId, Chain, Family, Finality, FinalityRule, Native, NativeSource, Network, RuleError, RuleName,
+    Tier, U256,
 };
 use serde::Deserialize;
 
@@ -75,6 +76,16 @@ struct TierKeys {
 struct Currency {
     symbol: String,
     decimals: u8,
+    source: Source,
+    eip7708_from: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Source {
+    TopLevel,
+    Trace,
+    LogTransfer,
 }
 
 #[derive(Deserialize)]
@@ -83,6 +94,19 @@ struct Token {
     symbol: String,
     contract: String,
     decimals: u8,
+    /// The first block in which the contract is this asset.
+    #[serde(default)]
+    from: u64,
+}
+
+impl From<Source> for NativeSource {
+    fn from(source: Source) -> Self {
+        match source {
+            Source::TopLevel => NativeSource::TopLevel,
+            Source::Trace => NativeSource::Trace,
+            Source::LogTransfer => NativeSource::LogTransfer,
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -100,10 +124,10 @@ enum FileError {
 fn parse(text: &str) -> Result<(Network, Stack), FileError> {
     let file: File = toml::from_str(text)?;
     let rule = FinalityRule::of_keys(file.finality, file.confirmations, file.l1_blocks)?;
-    let native = Asset { id: AssetId::Native, symbol: file.native.symbol, decimals: file.native.decimals };
-    let mut assets = vec![native];
-    for token in file.assets {
-        assets.push(Asset { id: contract(&token.contract)?, symbol: token.symbol, decimals: token.decimals });
+    let Currency { symbol, decimals, source, eip7708_from } = file.native;
+    let mut assets = vec![Asset { id: AssetId::Native, symbol, decimals, from_block: 0 }];
+    for Token { symbol, contract: text, decimals, from } in file.assets {
+        assets.push(Asset { id: contract(&text)?, symbol, decimals, from_block: from });
     }
     let tiers = file.tiers.into_iter().map(|keys| tier(keys, &assets)).collect::<Result<_, _>>()?;
     let network = Network {
@@ -111,7 +135,7 @@ fn parse(text: &str) -> Result<(Network, Stack), FileError> {
         chain_ref: format!("eip155:{}", file.chain_id),
         block_time_ms: file.block_time_ms,
         finality: Finality { rule, tiers },
-        native: Native::TOP_LEVEL,
+        native: Native { source: source.into(), eip7708_from },
         assets,
     };
     Ok((network, file.stack))
@@ -161,7 +185,7 @@ mod tests {
             let symbols: HashSet<_> = network.assets.iter().map(|asset| &asset.symbol).collect();
             let ids: HashSet<_> = network.assets.iter().map(|asset| asset.id).collect();
             assert_eq!((symbols.len(), ids.len()), (network.assets.len(), network.assets.len()), "{name}");
-            assert!(network.assets.iter().any(|asset| asset.symbol == "USDC" && asset.decimals == 6), "{name}");
+            assert!(network.assets[1..].iter().all(|token| token.decimals == 6), "{name}");
         }
     }
 
@@ -180,6 +204,63 @@ mod tests {
         let ids = [1, 137, 11_155_111, 11_155_420, 8453, 84_532, 10, 80_002];
         assert_eq!(refs, ids.map(|id| format!("eip155:{id}")));
         assert_eq!(network(Chain::SolanaDevnet), None);
+    }
+
+    #[test]
+    fn the_tokens_are_those_of_their_issuers() {
+        let listed = |chain| {
+            let tokens = network(chain).unwrap().assets.into_iter().skip(1);
+            tokens.map(|token| format!("{} {}", token.symbol, token.id)).collect::<Vec<_>>()
+        };
+        let cases: [(Chain, &[&str]); 8] = [
+            (
+                Chain::EthereumMainnet,
+                &[
+                    "USDC 0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48",
+                    "USDT 0xdAC17F958D2ee523a2206206994597C13D831ec7",
+                    "EURC 0x1aBaEA1f7C830bD89Acc67eC4af516284b1bC33c",
+                ],
+            ),
+            (Chain::PolygonMainnet, &["USDC 0x3c499c542cEF5E3811e1192ce70d8cC03d5c3359"]),
+            (
+                Chain::EthereumTestnet,
+                &["USDC 0x1c7D4B196Cb0C7B01d743Fbc6116a902379C7238", "EURC 0x08210F9170F89Ab7658F0B5E3fF39b0E03C594D4"],
+            ),
+            (Chain::OptimismSepolia, &["USDC 0x5fd84259d66Cd46123540766Be93DFE6D43130D7"]),
+            (
+                Chain::BaseMainnet,
+                &["USDC 0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", "EURC 0x60a3E35Cc302bFA44Cb288Bc5a4F316Fdb1adb42"],
+            ),
+            (
+                Chain::BaseSepolia,
+                &["USDC 0x036CbD53842c5426634e7929541eC2318f3dCF7e", "EURC 0x808456652fdb597867f38412077A9182bf77359F"],
+            ),
+            (Chain::OptimismMainnet, &["USDC 0x0b2C639c533813f4Aa9D7837CAf62653d097Ff85"]),
+            (Chain::PolygonAmoy, &["USDC 0x41E94Eb019C0762f9Bfcf9Fb1E58725BfB0e7582"]),
+        ];
+        for (chain, expected) in cases {
+            assert_eq!(listed(chain), expected, "{chain}");
+        }
+    }
+
+    #[test]
+    fn native_movements_are_seen_by_logs_on_polygon_and_by_traces_elsewhere() {
+        for network in networks() {
+            let logs = stack(network.chain) == Stack::Polygon;
+            let source = if logs { NativeSource::LogTransfer } else { NativeSource::Trace };
+            assert_eq!(network.native, Native { source, eip7708_from: None }, "{}", network.chain);
+        }
+        let later = FILES[0].replace("source = \"trace\"", "source = \"top_level\"\neip7708_from = 7");
+        let (later, _) = parse(&later).unwrap();
+        assert_eq!(later.native, Native { source: NativeSource::TopLevel, eip7708_from: Some(7) });
+        assert!(parse(&FILES[0].replace("\"trace\"", "\"traces\"")).is_err());
+    }
+
+    #[test]
+    fn a_token_may_begin_at_a_block() {
+        let text = FILES[0].replacen("decimals = 6", "decimals = 6\nfrom = 6082465", 1);
+        let from = parse(&text).unwrap().0.assets.into_iter().map(|asset| asset.from_block);
+        assert_eq!(from.collect::<Vec<_>>(), [0, 6_082_465, 0, 0]);
     }
 
     #[test]

@@ -5,12 +5,20 @@
 //! Before, they were in no root. Some nodes nevertheless add a pseudo transaction and a pseudo receipt to their
 //! answers (bor `internal/ethapi/api.go`, with `types.NewBorTransaction` and `GetDerivedBorTxHash`). These are set
 //! aside before anything is proved, and never credited: nothing in the header tells whether they are true or whole.
+//! The receipt is handed out for who wants to explain what it claims.
 
 use alloy::primitives::{Address, B256, keccak256};
+use serde_json::json;
 
+use crate::answer::Raw;
+use crate::endpoint::Endpoint;
+use crate::error::EvmError;
+use crate::rpc::Call;
 use crate::stack::Stack;
 use crate::wire::{Kind, WireBlock, WireReceipt, WireTx};
 
+/// Of all nodes; of those that serve no other.
+const RAW_BY_HASH: [&str; 2] = ["eth_getRawTransactionByHash", "debug_getRawTransaction"];
 const PSEUDO_PREFIX: &[u8] = b"matic-bor-receipt-";
 
 /// Takes the pseudo transaction out of a block as a node returned it.
@@ -26,16 +34,33 @@ pub(crate) fn set_aside_tx(stack: Stack, block: &mut WireBlock<'_, Vec<WireTx<'_
 }
 
 /// Takes the pseudo receipt out of the receipts of `block`. Nodes may show it with or without the transaction.
-pub(crate) fn set_aside_receipt<T>(stack: Stack, block: &WireBlock<'_, T>, receipts: &mut Vec<WireReceipt<'_>>) {
+pub(crate) fn set_aside_receipt<'a, T>(
+    stack: Stack,
+    block: &WireBlock<'_, T>,
+    receipts: &mut Vec<WireReceipt<'a>>,
+) -> Option<WireReceipt<'a>> {
     let pseudo = || pseudo_hash(block.number.0, &block.hash);
-    if stack == Stack::Polygon && receipts.last().is_some_and(|last| last.transaction_hash == pseudo()) {
-        receipts.pop();
-    }
+    receipts.pop_if(|last| stack == Stack::Polygon && last.transaction_hash == pseudo())
 }
 
 /// The index of the 0x7f transaction, whose encoding must be asked for.
 pub(crate) fn state_sync(stack: Stack, block: &WireBlock<'_, Vec<WireTx<'_>>>) -> Option<usize> {
     block.transactions.iter().position(|tx| Kind::parse(tx.kind, stack) == Ok(Kind::StateSync))
+}
+
+/// The encoding of the transaction `hash`, from a node that does not give it by its place in the block. Whatever
+/// comes back is judged by the hash.
+pub(crate) async fn encoding(endpoint: &Endpoint, hash: &B256) -> Result<Raw, EvmError> {
+    let mut error = None;
+    for method in RAW_BY_HASH {
+        let call = Call { method, params: json!([hash]) };
+        match endpoint.ask(&[call]).await?.pop() {
+            Some(Ok(answer)) if answer.get() != "null" => return Ok(answer),
+            Some(Ok(_)) | None => error = error.or_else(|| Some(endpoint.unusable(method, "no such transaction"))),
+            Some(Err(refusal)) => error = error.or_else(|| Some(endpoint.refused(method, &refusal))),
+        }
+    }
+    Err(error.unwrap_or_else(|| endpoint.unusable(RAW_BY_HASH[0], "no answer")))
 }
 
 /// No transaction of the chain can have this hash: it holds the hash of the block that would hold the transaction.

@@ -15,13 +15,11 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::agree::{Agreement, Voice};
-use crate::endpoint::Use;
+use crate::endpoint::{Endpoint, Use};
 use crate::error::EvmError;
 use crate::outcome::Outcome;
 use crate::poll::{GRACE, Polling};
 use crate::tip::Question;
-
-pub(crate) use crate::endpoint::Endpoint;
 
 /// The endpoints of one network.
 #[derive(Debug)]
@@ -118,7 +116,6 @@ impl Pool {
     }
 
     /// Reads from the best endpoint for `need`, and from the next when it fails.
-    #[expect(dead_code, reason = "what is read today is a list or asks several; balances and traces are one thing")]
     pub(crate) async fn call<'a, T>(
         &'a self,
         need: Need,
@@ -175,26 +172,40 @@ impl Pool {
         longest.ok_or_else(|| outcome.error())
     }
 
-    /// The endpoints for a read, the best first. Asks for their heads first while none has told one.
+    /// The endpoints for a read, the best first.
     pub(crate) async fn candidates(&self, need: Need) -> Vec<&Endpoint> {
+        let (mut candidates, now) = (self.of_use(need).await, Instant::now());
+        // Who failed a moment ago is asked only when there is nobody else.
+        if candidates.iter().any(|endpoint| endpoint.standing(now) < Use::Resting) {
+            candidates.retain(|endpoint| endpoint.standing(now) < Use::Resting);
+        }
+        candidates
+    }
+
+    /// The same with those behind that failed a moment ago, for who needs a second witness. Asks for their heads first
+    /// while none has told one.
+    pub(crate) async fn of_use(&self, need: Need) -> Vec<&Endpoint> {
         if self.good().next().is_none() {
             self.poll(&BTreeSet::new(), Wait::Grace, || false).await;
         }
         let (now, leader) = (Instant::now(), *self.leader());
         let of_use = |endpoint: &&Arc<Endpoint>| endpoint.standing(now) < Use::None;
-        let mut candidates: Vec<&Endpoint> = self.endpoints.iter().filter(of_use).map(|endpoint| &**endpoint).collect();
-        // Who failed a moment ago is asked only when there is nobody else.
-        if candidates.iter().any(|endpoint| endpoint.standing(now) < Use::Resting) {
-            candidates.retain(|endpoint| endpoint.standing(now) < Use::Resting);
-        }
-        candidates.sort_by_cached_key(|endpoint| {
+        let mut endpoints: Vec<&Endpoint> = self.endpoints.iter().filter(of_use).map(|endpoint| &**endpoint).collect();
+        endpoints.sort_by_cached_key(|endpoint| {
             let serves = need.methods.iter().all(|method| endpoint.learnt.is_served(method));
             let head = endpoint.head().unwrap_or_default();
             let missing = need.last.saturating_sub(head);
             let leads = leader == Some(endpoint.index);
             (!serves, endpoint.standing(now), missing, !leads, endpoint.latency_ms(), endpoint.index)
         });
-        candidates
+        endpoints
+    }
+
+    /// Records that an answer of the endpoint named `id` was found to be a lie, after the call had ended well.
+    pub(crate) fn disprove(&self, id: &str, error: &EvmError) {
+        if let Some(endpoint) = self.endpoints.iter().find(|endpoint| endpoint.id == id) {
+            endpoint.failed(error);
+        }
     }
 
     /// How many endpoints must say the same before it counts.

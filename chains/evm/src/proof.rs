@@ -4,10 +4,12 @@
 //! receipts root; the withdrawals root. So number, parent, time, every transaction's recipient, value and nonce,
 //! every receipt's status and logs, and every withdrawal are what the chain committed to. Checked besides: receipts
 //! stand at their transactions, logs in their block, log indexes without a gap.
-//! Not proved: that the block is canonical (parent links and the tip tell), and a transaction's `from`, which is in
-//! no root but only in the signature. It is used for a leg's sender, to skip payments to oneself, and for the
-//! nonce's owner; recovering it would cost an elliptic-curve operation for every transaction. Of a 0x7e transaction
-//! `from` is proved and the nonce is not; of a 0x7f one nothing is but its hash.
+//! A transaction's `from` is in no root but only in the signature, which costs an elliptic-curve operation to recover:
+//! it is proved here where it decides whether there is a leg and whose (a payment to oneself, a creation), and for
+//! every other transaction on demand (`signer`), for who is about to believe a leg's sender or a nonce's owner.
+//! Not proved: that the block is canonical (parent links and the tip tell), and what stands in receipts beside
+//! status, gas and logs (`fees` says what that means). Of a 0x7e transaction `from` is proved and the nonce is not; of
+//! a 0x7f one nothing is but its hash.
 
 use alloy::consensus::proofs::ordered_trie_root_with_encoder;
 use alloy::primitives::{B256, keccak256};
@@ -16,6 +18,7 @@ use landfall_chain::{BlockHash, BlockRef, Header};
 use crate::encode::{self, Missing};
 use crate::error::Check;
 use crate::hex::Data;
+use crate::signer;
 use crate::stack::Stack;
 use crate::wire::{Kind, WireBlock, WireReceipt, WireTx};
 use crate::withdrawals;
@@ -27,6 +30,8 @@ pub(crate) enum Refusal {
     Unproved(Check),
     /// It holds something newer than this version.
     Unknown { what: &'static str, kind: u64 },
+    /// It pays, and the chain wrote no log of it, although the network's facts say that it does.
+    Unlogged { index: usize },
     /// An entry cannot be encoded.
     Incomplete { what: &'static str, index: usize, missing: Missing },
 }
@@ -63,12 +68,13 @@ fn has_gap<T>(block: &WireBlock<'_, T>) -> bool {
     present.windows(2).any(|pair| !pair[0] && pair[1])
 }
 
-/// The transactions of a block whose header is proved. `raw` is the encoding of the 0x7f one, where there is one.
+/// The transactions of a block whose header is proved, as they are encoded. `raw` is the encoding of the 0x7f one,
+/// where there is one.
 pub(crate) fn transactions(
     stack: Stack,
     block: &WireBlock<'_, Vec<WireTx<'_>>>,
     raw: Option<&Data<'_>>,
-) -> Result<(), Refusal> {
+) -> Result<Leaves, Refusal> {
     let encode = |kind, tx: &WireTx<'_>, out: &mut Vec<u8>| encode::transaction(kind, tx, raw, out);
     let kind = |tx: &WireTx<'_>| Kind::parse(tx.kind, stack);
     let leaves = Leaves::encode("a transaction", &block.transactions, kind, encode)?;
@@ -79,7 +85,8 @@ pub(crate) fn transactions(
     if leaves.root() != block.transactions_root {
         return Err(Refusal::Unproved(Check::TransactionsRoot));
     }
-    Ok(())
+    signer::prove_where_it_decides(stack, block, &leaves)?;
+    Ok(leaves)
 }
 
 /// The receipts of a block whose transactions are proved.
@@ -127,7 +134,7 @@ fn places(block: &WireBlock<'_, Vec<WireTx<'_>>>, receipts: &[WireReceipt<'_>]) 
 }
 
 /// The leaves of one trie, encoded into one buffer.
-struct Leaves {
+pub(crate) struct Leaves {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
@@ -148,9 +155,14 @@ impl Leaves {
         Ok(leaves)
     }
 
-    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts.zip(&self.ends).map(|(start, end)| &self.bytes[start..*end])
+    }
+
+    /// Gives back what was reserved for more, for who keeps it.
+    pub(crate) fn shrink(&mut self) {
+        self.bytes.shrink_to_fit();
     }
 
     fn root(&self) -> B256 {

@@ -2,115 +2,252 @@
 //!
 //! Promises: everything is fetched by hash or proved to be at its number; a batch hangs together by parent links, and
 //! ends where it does not; an empty or missing answer is an error or the end of a prefix, never an empty block.
+//! One request asks for blocks and receipts by number: their roots prove that they belong together. Where they do not
+//! (a reorg or another node between two calls of the batch), the receipts are asked for again, by hash.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
-use landfall_chain::{Block, BlockHash, BlockRef, Header, Proof, Signers, TxId};
+use landfall_chain::{Block, BlockHash, BlockRef, Header, Legs, Proof, TxId};
 use serde_json::json;
 
-use crate::answer::Raw;
+use crate::answer::{Answer, Raw};
 use crate::endpoint::Endpoint;
 use crate::error::EvmError;
+use crate::fees;
+use crate::frames::ProvedTx;
 use crate::headers::{BY_NUMBER, by_number, proved_header, refused};
 use crate::hex::Data;
 use crate::learnt::BATCH_MAX;
-use crate::legs::{self, Listed};
+use crate::legs::{self, Rules};
+use crate::logs::Sources;
 use crate::polygon;
+use crate::pool::Pool;
 use crate::proof;
 use crate::rpc::Call;
+use crate::signer;
 use crate::stack::Stack;
 use crate::wire::{Kind, WireBlock, WireReceipt, WireTx, WireTypes};
 use crate::withdrawals;
 
 pub(crate) const RECEIPTS: &str = "eth_getBlockReceipts";
 const RAW_TX: &str = "eth_getRawTransactionByBlockHashAndIndex";
-/// A block may need two more calls: its receipts, and on Polygon the encoding of a transaction.
+/// Each block is two calls of a batch, or two of the next: its receipts, and on Polygon the encoding of a transaction.
 pub(crate) const BLOCKS_MAX: usize = BATCH_MAX / 2;
 
-type FullBlock<'a> = WireBlock<'a, Vec<WireTx<'a>>>;
+pub(crate) type FullBlock<'a> = WireBlock<'a, Vec<WireTx<'a>>>;
 
 /// Reads blocks of one network.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    pub(crate) stack: Stack,
-    pub(crate) listed: Listed,
+    pub(crate) rules: Rules,
+    pub(crate) sources: Sources,
+    pub(crate) pool: Arc<Pool>,
+}
+
+/// A block whose header is proved.
+pub(crate) struct Found<'a> {
+    pub(crate) header: Header,
+    pub(crate) block: FullBlock<'a>,
+    /// When they are of this block; whether they are true is for the root to say.
+    receipts: Option<Receipts<'a>>,
+}
+
+/// The receipts of a block, and the one that Polygon's nodes may put behind them, which nothing proves.
+#[derive(Default)]
+struct Receipts<'a> {
+    all: Vec<WireReceipt<'a>>,
+    pseudo: Option<WireReceipt<'a>>,
 }
 
 impl Reader {
-    pub(crate) async fn blocks(&self, endpoint: &Endpoint, range: RangeInclusive<u64>) -> Result<Vec<Block>, EvmError> {
-        let calls = by_number(range.clone().take(BLOCKS_MAX), true);
-        let answers = endpoint.ask_all(&calls).await?;
-        let mut linked: Vec<(Header, FullBlock<'_>)> = Vec::with_capacity(answers.len());
-        for (number, answer) in range.zip(&answers) {
-            let Some(mut block) = full_block(endpoint, self.stack, answer)? else { break };
-            let header = proved_header(endpoint, number, &block)?;
-            // The node changed its mind between two answers: what is up to here holds, the rest is read again.
-            if linked.last().is_some_and(|(parent, _)| parent.block != header.parent) {
-                break;
-            }
-            polygon::set_aside_tx(self.stack, &mut block);
-            linked.push((header, block));
+    pub(crate) async fn blocks(
+        &self,
+        endpoint: &Endpoint,
+        range: RangeInclusive<u64>,
+        legs: Legs,
+    ) -> Result<Vec<Block>, EvmError> {
+        let blocks = self.read(endpoint, range, legs, |_, _| ()).await?;
+        Ok(blocks.into_iter().map(|(block, ())| block).collect())
+    }
+
+    /// The blocks, each with what is proved of its transactions.
+    pub(crate) async fn blocks_and_txs(
+        &self,
+        endpoint: &Endpoint,
+        range: RangeInclusive<u64>,
+    ) -> Result<Vec<(Block, Vec<ProvedTx>)>, EvmError> {
+        let stack = self.rules.stack;
+        self.read(endpoint, range, Legs::Creditable, |block, receipts| ProvedTx::of_block(stack, block, receipts)).await
+    }
+
+    /// `more` sees the content of each block after it was proved.
+    async fn read<T>(
+        &self,
+        endpoint: &Endpoint,
+        range: RangeInclusive<u64>,
+        legs: Legs,
+        more: impl Fn(&FullBlock<'_>, &[WireReceipt<'_>]) -> T,
+    ) -> Result<Vec<(Block, T)>, EvmError> {
+        let numbers = || range.clone().take(BLOCKS_MAX);
+        let receipts = numbers().map(|number| receipts_of(&format!("{number:#x}")));
+        let calls: Vec<Call> =
+            by_number(numbers(), true).into_iter().zip(receipts).flat_map(<[Call; 2]>::from).collect();
+        let answers = endpoint.ask(&calls).await?;
+        let mut linked: Vec<Found<'_>> = Vec::with_capacity(answers.len() / 2);
+        for (number, answers) in range.clone().zip(answers.chunks_exact(2)) {
+            let block = answers[0].as_ref().map_err(|error| endpoint.refused(BY_NUMBER, error))?;
+            let Some(mut found) = self.next(endpoint, number, block, linked.last())? else { break };
+            found.receipts = self.fitting(endpoint, &found.block, &answers[1])?;
+            linked.push(found);
         }
-        let calls: Vec<Call> = linked.iter().flat_map(|(header, block)| self.content(header, block)).collect();
-        let answers = endpoint.ask_all(&calls).await?;
+        let calls: Vec<Call> = linked.iter().flat_map(|found| self.content(found)).collect();
+        let answers = self.contents(endpoint, &calls, &linked).await?;
         let mut answers = answers.iter();
         let mut blocks = Vec::with_capacity(linked.len());
-        for (header, block) in &linked {
-            let answers = self.content(header, block).into_iter().zip(answers.by_ref());
-            blocks.push(self.block(endpoint, *header, block, answers)?);
+        for found in linked {
+            let answers = self.content(&found).into_iter().zip(answers.by_ref());
+            blocks.push(self.prove(endpoint, found, answers, legs, &more)?);
             // Proving is work for the processor: others may have a turn between two blocks.
             tokio::task::yield_now().await;
         }
         Ok(blocks)
     }
 
-    /// What must be asked to prove the content of a block. By hash: of the block that was read, not of its successor
-    /// at the same number. A block without transactions has no receipts to ask for, and its receipts root says so.
-    fn content(&self, header: &Header, block: &FullBlock<'_>) -> Vec<Call> {
-        let hash = header.block.hash.to_string();
-        let raw = polygon::state_sync(self.stack, block);
+    /// The block at `number`, when it is there and stands on `parent`. When it does not, the node changed its mind
+    /// between two answers: what is up to here holds, the rest is read again.
+    pub(crate) fn next<'a>(
+        &self,
+        endpoint: &Endpoint,
+        number: u64,
+        answer: &'a Raw,
+        parent: Option<&Found<'_>>,
+    ) -> Result<Option<Found<'a>>, EvmError> {
+        let Some(mut block) = full_block(endpoint, self.rules.stack, answer)? else { return Ok(None) };
+        let header = proved_header(endpoint, number, &block)?;
+        if parent.is_some_and(|parent| parent.header.block != header.parent) {
+            return Ok(None);
+        }
+        polygon::set_aside_tx(self.rules.stack, &mut block);
+        Ok(Some(Found { header, block, receipts: None }))
+    }
+
+    /// The receipts that a node told for the block's number, when they are of this block. A block without
+    /// transactions has none, and its receipts root says so.
+    fn fitting<'a>(
+        &self,
+        endpoint: &Endpoint,
+        block: &FullBlock<'_>,
+        answer: &'a Answer,
+    ) -> Result<Option<Receipts<'a>>, EvmError> {
+        // Refused: the node that was asked for the receipts may not have the block yet.
+        let Ok(answer) = answer else { return Ok(block.transactions.is_empty().then(Receipts::default)) };
+        let receipts = self.set_aside(block, endpoint.parse(RECEIPTS, answer)?);
+        let is_of_block = |receipt: &WireReceipt<'_>| receipt.block_hash == block.hash;
+        let fit = receipts.all.len() == block.transactions.len() && receipts.all.iter().all(is_of_block);
+        Ok(if fit { Some(receipts) } else { block.transactions.is_empty().then(Receipts::default) })
+    }
+
+    fn set_aside<'a>(&self, block: &FullBlock<'_>, receipts: Option<Vec<WireReceipt<'a>>>) -> Receipts<'a> {
+        let mut all = receipts.unwrap_or_default();
+        let pseudo = polygon::set_aside_receipt(self.rules.stack, block, &mut all);
+        Receipts { all, pseudo }
+    }
+
+    /// What must still be asked to prove the content of a block. By hash: of the block that was read, not of its
+    /// successor at the same number.
+    pub(crate) fn content(&self, found: &Found<'_>) -> Vec<Call> {
+        let hash = found.header.block.hash.to_string();
+        let raw = polygon::state_sync(self.rules.stack, &found.block);
         let raw = raw.map(|index| Call { method: RAW_TX, params: json!([hash, format!("{index:#x}")]) });
-        let receipts = (!block.transactions.is_empty()).then(|| Call { method: RECEIPTS, params: json!([hash]) });
+        let has_receipts = found.receipts.is_some() || found.block.transactions.is_empty();
+        let receipts = (!has_receipts).then(|| receipts_of(&hash));
         receipts.into_iter().chain(raw).collect()
     }
 
-    /// The block with its legs, when its content is proved too.
-    fn block<'a>(
+    /// The answers to `calls`, which are those of `found`. What a node does not give of a state-sync by its place, it
+    /// may give by its hash.
+    async fn contents(&self, endpoint: &Endpoint, calls: &[Call], found: &[Found<'_>]) -> Result<Vec<Raw>, EvmError> {
+        let mut syncs = found.iter().filter_map(|Found { block, .. }| {
+            let index = polygon::state_sync(self.rules.stack, block)?;
+            Some(&block.transactions.get(index)?.hash)
+        });
+        let mut answers = Vec::with_capacity(calls.len());
+        for (call, answer) in calls.iter().zip(endpoint.ask(calls).await?) {
+            let sync = if call.method == RAW_TX { syncs.next() } else { None };
+            answers.push(match (answer, sync) {
+                (Ok(answer), Some(hash)) if answer.get() == "null" => polygon::encoding(endpoint, hash).await?,
+                (Err(_), Some(hash)) => polygon::encoding(endpoint, hash).await?,
+                (Ok(answer), _) => answer,
+                (Err(error), None) => return Err(endpoint.refused(call.method, &error)),
+            });
+        }
+        Ok(answers)
+    }
+
+    /// Reads what a block lacks to be proved, and proves it.
+    pub(crate) async fn with_receipts(&self, endpoint: &Endpoint, found: Found<'_>) -> Result<Block, EvmError> {
+        let calls = self.content(&found);
+        let answers = self.contents(endpoint, &calls, std::slice::from_ref(&found)).await?;
+        let answers = calls.into_iter().zip(answers.iter());
+        let (block, ()) = self.prove(endpoint, found, answers, Legs::Creditable, |_, _| ())?;
+        Ok(block)
+    }
+
+    /// The block with its legs, when its content is proved too. `answers` are those to [`Reader::content`].
+    fn prove<'a, T>(
         &self,
         endpoint: &Endpoint,
-        header: Header,
-        block: &FullBlock<'_>,
+        found: Found<'a>,
         answers: impl Iterator<Item = (Call, &'a Raw)>,
-    ) -> Result<Block, EvmError> {
-        let (mut receipts, mut raw): (Option<Vec<WireReceipt<'_>>>, Option<Data<'_>>) = (None, None);
+        legs: Legs,
+        more: impl Fn(&FullBlock<'_>, &[WireReceipt<'_>]) -> T,
+    ) -> Result<(Block, T), EvmError> {
+        let Found { header, block, mut receipts } = found;
+        let mut raw: Option<Data<'_>> = None;
         for (call, answer) in answers {
             match call.method {
-                RECEIPTS => receipts = endpoint.parse(RECEIPTS, answer)?,
+                RECEIPTS => receipts = Some(self.set_aside(&block, endpoint.parse(RECEIPTS, answer)?)),
                 _ => raw = endpoint.parse(RAW_TX, answer)?,
             }
         }
-        let mut receipts = receipts.unwrap_or_default();
-        polygon::set_aside_receipt(self.stack, block, &mut receipts);
+        let Receipts { all: receipts, pseudo } = receipts.unwrap_or_default();
         if receipts.is_empty() && !block.transactions.is_empty() {
             let count = block.transactions.len();
             let reason = format!("no receipts for block {} with {count} transactions", header.block);
             return Err(endpoint.unusable(RECEIPTS, &reason));
         }
         let refused = |method| move |refusal| refused(endpoint, header.block, method, &refusal);
-        proof::transactions(self.stack, block, raw.as_ref()).map_err(refused(BY_NUMBER))?;
-        proof::withdrawals(self.stack, block).map_err(refused(BY_NUMBER))?;
-        proof::receipts(self.stack, block, &receipts).map_err(refused(RECEIPTS))?;
-        let withdrawals = withdrawals::of_block(self.stack, block).iter().map(withdrawals::id);
-        Ok(Block {
+        let stack = self.rules.stack;
+        let leaves = proof::transactions(stack, &block, raw.as_ref()).map_err(refused(BY_NUMBER))?;
+        proof::withdrawals(stack, &block).map_err(refused(BY_NUMBER))?;
+        proof::receipts(stack, &block, &receipts).map_err(refused(RECEIPTS))?;
+        let judged =
+            legs::of_block(&self.rules, &block, &receipts, pseudo.as_ref(), legs).map_err(refused(RECEIPTS))?;
+        let txs = txs(stack, &block);
+        let signers = signer::on_demand(&self.pool, endpoint, stack, header.block, &txs, leaves);
+        let proved = Block {
             header,
-            txs: block.transactions.iter().map(|tx| TxId::Evm(tx.hash.0)).chain(withdrawals).collect(),
-            transfers: legs::of_block(self.stack, block, &receipts, &self.listed),
-            fees: Vec::new(),
-            rejected: Vec::new(),
+            transfers: judged.transfers,
+            fees: fees::of_block(stack, &block, &receipts),
+            rejected: judged.rejected,
             proof: Proof::Roots,
-            signers: Signers::default(),
-        })
+            signers,
+            txs,
+        };
+        Ok((proved, more(&block, &receipts)))
     }
+}
+
+/// Every transaction of a block, and what stands for those that withdrawals have not.
+pub(crate) fn txs(stack: Stack, block: &FullBlock<'_>) -> Vec<TxId> {
+    let withdrawals = withdrawals::of_block(stack, block).iter().map(withdrawals::id);
+    block.transactions.iter().map(|tx| TxId::Evm(tx.hash.0)).chain(withdrawals).collect()
+}
+
+/// `block` is a number or a hash.
+fn receipts_of(block: &str) -> Call {
+    Call { method: RECEIPTS, params: json!([block]) }
 }
 
 fn full_block<'a>(endpoint: &Endpoint, stack: Stack, answer: &'a Raw) -> Result<Option<FullBlock<'a>>, EvmError> {

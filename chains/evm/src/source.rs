@@ -1,15 +1,15 @@
 //! Reads an EVM chain: tip, headers, blocks with their content, the fate of a transaction.
 //!
 //! Each call goes to the pool, which knows whom to ask and asks another when one fails.
-//! Deliberately not here: memory of what was read.
+//! Deliberately not here: memory of what was read but the newest block's hash.
 
 use std::ops::RangeInclusive;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::join_all;
 use landfall_chain::{
-    Block, BlockRef, BlockSource, Endpoints, Family, Fate, Finality, FinalityRule, Header, Network, Read, SourceError,
-    Tag, Tip, TxRef,
+    Address, AddressSource, Block, BlockRef, BlockSource, Candidates, Endpoints, Family, Fate, Finality, FinalityRule,
+    Header, Lane, Network, Read, ReadProof, SourceError, Tag, Tip, TxRef, U256,
 };
 use reqwest::header::HeaderMap;
 use tokio::sync::Notify;
@@ -17,17 +17,20 @@ use tokio::time::Instant;
 use url::Url;
 
 use crate::agree::Agreement;
+use crate::balances::{PROOF, read_balances};
 use crate::endpoint::Endpoint;
 use crate::error::EvmError;
 use crate::fate::read_fate;
 use crate::headers::{HEADERS_MAX, read_headers};
-use crate::legs::Listed;
+use crate::legs::Rules;
+use crate::logs::{LOGS, Sources};
 use crate::networks;
 use crate::pool::{Need, Pool};
 use crate::read::{BLOCKS_MAX, RECEIPTS, Reader};
 use crate::rpc::{Rpc, header_map, http_client};
 use crate::stack::Stack;
 use crate::tip::L1_BLOCKS_MAX;
+use crate::traces::Tracer;
 use crate::wake::WakeUp;
 
 /// How many endpoints must agree on what is final, where as many are configured and nothing else is.
@@ -46,17 +49,21 @@ pub struct EndpointUrl {
 #[derive(Debug)]
 pub struct EvmSource {
     reader: Reader,
-    pool: Pool,
+    tracer: Tracer,
+    pool: Arc<Pool>,
     statuses: Endpoints,
     wake_ups: Vec<WakeUp>,
     wake_up: Arc<Notify>,
+    /// The newest block that a tip named: it can be asked for by hash.
+    told: Mutex<Option<BlockRef>>,
 }
 
 impl EvmSource {
     /// A source over `urls`. Touches no network.
     ///
     /// # Errors
-    /// A network of another family, a rule of finality that its chain cannot follow, and a URL that cannot be used.
+    /// A network of another family or with facts that cannot be, a rule of finality that its chain cannot follow, and a
+    /// URL that cannot be used.
     pub fn new(network: Network, urls: &[Url]) -> Result<Self, EvmError> {
         EvmSource::at(network, urls.iter().cloned().map(EndpointUrl::from).collect())
     }
@@ -102,12 +109,15 @@ impl EvmSource {
             return Err(EvmError::NoUrl { chain });
         }
         statuses.set_agree(AGREE_DEFAULT.min(endpoints.len()));
+        let pool = Arc::new(Pool::new(chain, chain_id, endpoints, statuses.clone(), Agreement::new(rules)));
         Ok(EvmSource {
-            reader: Reader { stack, listed: Listed::of(&network) },
-            pool: Pool::new(chain, chain_id, endpoints, statuses.clone(), Agreement::new(rules)),
+            reader: Reader { rules: Rules::of(&network)?, sources: Sources::of(&network), pool: Arc::clone(&pool) },
+            tracer: Tracer::new(network.native),
+            pool,
             statuses,
             wake_ups,
             wake_up,
+            told: Mutex::new(None),
         })
     }
 
@@ -155,7 +165,9 @@ impl EvmSource {
 
 impl BlockSource for EvmSource {
     async fn tip(&self) -> Result<Tip, SourceError> {
-        Ok(self.pool.tip().await?)
+        let tip = self.pool.tip().await?;
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(tip.latest);
+        Ok(tip)
     }
 
     async fn headers(&self, range: RangeInclusive<u64>) -> Result<Vec<Header>, SourceError> {
@@ -164,10 +176,27 @@ impl BlockSource for EvmSource {
         Ok(self.pool.call_range(need, HEADERS_MAX, read).await?)
     }
 
-    async fn blocks(&self, range: RangeInclusive<u64>, _read: Read) -> Result<Vec<Block>, SourceError> {
-        let need = Need { first: *range.start(), last: *range.end(), methods: &[RECEIPTS] };
-        let read = |endpoint| -> BoxRead<'_, _> { Box::pin(self.reader.blocks(endpoint, range.clone())) };
-        Ok(self.pool.call_range(need, BLOCKS_MAX, read).await?)
+    async fn blocks(&self, range: RangeInclusive<u64>, read: Read) -> Result<Vec<Block>, SourceError> {
+        if read.lane == Lane::Traces {
+            return Ok(self.traced(self.tracer.narrow(range), read).await?);
+        }
+        let (first, last) = (*range.start(), *range.end());
+        let blocks = match read.proof {
+            ReadProof::Full => {
+                let need = Need { first, last, methods: &[RECEIPTS] };
+                let full =
+                    |endpoint| -> BoxRead<'_, _> { Box::pin(self.reader.blocks(endpoint, range.clone(), read.legs)) };
+                self.pool.call_range(need, BLOCKS_MAX, full).await
+            }
+            ReadProof::Listed => {
+                let need = Need { first, last, methods: &[LOGS] };
+                let told = *self.told.lock().unwrap_or_else(PoisonError::into_inner);
+                let listed =
+                    |endpoint| -> BoxRead<'_, _> { Box::pin(self.reader.listed(endpoint, range.clone(), told)) };
+                self.pool.call_range(need, BLOCKS_MAX, listed).await
+            }
+        };
+        Ok(blocks?)
     }
 
     async fn final_at(&self, number: u64) -> Result<Option<BlockRef>, SourceError> {
@@ -197,6 +226,49 @@ impl BlockSource for EvmSource {
             }
         }
         Ok(last.unwrap_or_else(|| Err(self.pool.nobody()))?)
+    }
+}
+
+impl AddressSource for EvmSource {
+    async fn candidates(
+        &self,
+        range: RangeInclusive<u64>,
+        watched: &(dyn Fn(&Address) -> bool + Sync),
+    ) -> Result<Candidates, SourceError> {
+        let need = Need { first: *range.start(), last: *range.end(), methods: &[LOGS] };
+        let scan = |endpoint| -> BoxRead<'_, _> { Box::pin(self.scanned(endpoint, need, watched)) };
+        Ok(self.pool.call(need, scan).await?)
+    }
+
+    async fn balances(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<U256>, SourceError> {
+        let need = Need { first: at.number, last: at.number, methods: &[PROOF] };
+        let read = |endpoint| -> BoxRead<'_, _> { Box::pin(read_balances(endpoint, addresses, at)) };
+        Ok(self.pool.call(need, read).await?)
+    }
+}
+
+impl EvmSource {
+    /// The lane of traces. Blocks and traces may come from different endpoints: the blocks are proved, and a trace that
+    /// contradicts them is not believed.
+    async fn traced(&self, range: RangeInclusive<u64>, read: Read) -> Result<Vec<Block>, EvmError> {
+        let need = Need { first: *range.start(), last: *range.end(), methods: &[RECEIPTS] };
+        let proved = |endpoint| -> BoxRead<'_, _> { Box::pin(self.reader.blocks_and_txs(endpoint, range.clone())) };
+        let blocks = self.pool.call_range(need, BLOCKS_MAX, proved).await?;
+        self.tracer.blocks(&self.pool, blocks, read).await
+    }
+
+    /// What `endpoint` finds in the range; nothing, when its own newest block says that it has more, is a failure.
+    async fn scanned(
+        &self,
+        endpoint: &Endpoint,
+        need: Need,
+        watched: &(dyn Fn(&Address) -> bool + Sync),
+    ) -> Result<Candidates, EvmError> {
+        let candidates = self.reader.candidates(endpoint, need.first..=need.last, watched).await?;
+        if candidates.headers.is_empty() && endpoint.head().is_some_and(|head| head >= need.first) {
+            return Err(endpoint.shows_too_little(need, 0));
+        }
+        Ok(candidates)
     }
 }
 

@@ -143,6 +143,14 @@ pub(crate) struct WireReceipt<'a> {
     pub(crate) deposit_nonce: Option<Quantity>,
     /// Since Canyon: that both stand in the receipts root.
     pub(crate) deposit_receipt_version: Option<Quantity>,
+    /// Of a blob transaction. These and what follows are in no root; only fees are made of them.
+    pub(crate) blob_gas_used: Option<Quantity>,
+    pub(crate) blob_gas_price: Option<Amount>,
+    /// Of a signed transaction on the OP stack: what L1 cost it.
+    pub(crate) l1_fee: Option<Amount>,
+    /// Since Isthmus, unless both are zero.
+    pub(crate) operator_fee_scalar: Option<Amount>,
+    pub(crate) operator_fee_constant: Option<Amount>,
 }
 
 #[derive(Deserialize)]

@@ -226,6 +226,20 @@ impl SimBlock {
     }
 }
 
+impl SimBlock {
+    /// The block as a source hands it over that read its logs only: who is named is true, what they got is not. Who
+    /// records a candidate gets other ids and amounts than the chain has.
+    pub(crate) fn to_candidates(&self) -> Block {
+        let mut block = self.to_block();
+        for transfer in &mut block.transfers {
+            transfer.amount = transfer.amount.saturating_add(U256::from(1));
+            transfer.nth = 0;
+            transfer.tx.life = TxLife::Block;
+        }
+        Block { proof: Proof::Bloom, ..block }
+    }
+}
+
 impl State {
     pub(crate) fn latest(&self) -> &SimBlock {
         self.blocks.last().expect("block 0 is never dropped")

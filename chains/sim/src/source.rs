@@ -2,7 +2,10 @@
 
 use std::ops::RangeInclusive;
 
-use landfall_chain::{Block, BlockRef, BlockSource, Fate, Header, Read, SourceError, Tip, TxLife, TxRef};
+use landfall_chain::{
+    Address, AddressSource, Block, BlockRef, BlockSource, Candidates, Fate, Header, Read, ReadProof, SourceError, Tip,
+    TxLife, TxRef, U256,
+};
 
 use crate::ledger::{SimBlock, State};
 use crate::{Fault, SimChain};
@@ -29,10 +32,14 @@ impl BlockSource for SimChain {
         Ok(state.served(range, fault).iter().map(|block| block.header).collect())
     }
 
-    async fn blocks(&self, range: RangeInclusive<u64>, _read: Read) -> Result<Vec<Block>, SourceError> {
+    async fn blocks(&self, range: RangeInclusive<u64>, read: Read) -> Result<Vec<Block>, SourceError> {
         let fault = self.call().await?;
         let state = self.lock();
-        Ok(state.served(range, fault).iter().map(SimBlock::to_block).collect())
+        let to_block = match read.proof {
+            ReadProof::Full => SimBlock::to_block,
+            ReadProof::Listed => SimBlock::to_candidates,
+        };
+        Ok(state.served(range, fault).iter().map(to_block).collect())
     }
 
     async fn final_at(&self, number: u64) -> Result<Option<BlockRef>, SourceError> {
@@ -57,6 +64,32 @@ impl BlockSource for SimChain {
             })
         });
         Ok(if used_up { Fate::Superseded(*at) } else { Fate::Unknown })
+    }
+}
+
+impl AddressSource for SimChain {
+    async fn candidates(
+        &self,
+        range: RangeInclusive<u64>,
+        watched: &(dyn Fn(&Address) -> bool + Sync),
+    ) -> Result<Candidates, SourceError> {
+        let fault = self.call().await?;
+        let state = self.lock();
+        let served = state.served(range, fault);
+        let is_hit = |block: &&SimBlock| {
+            let mut legs = block.txs.iter().flat_map(|tx| &tx.legs);
+            // Every seventh block is a false alarm, as blooms give them.
+            block.header.block.number.is_multiple_of(7)
+                || legs.any(|leg| watched(&leg.recipient) || watched(&leg.sender))
+        };
+        Ok(Candidates {
+            headers: served.iter().map(|block| block.header).collect(),
+            hits: served.iter().filter(is_hit).map(|block| block.header.block).collect(),
+        })
+    }
+
+    async fn balances(&self, _: &[Address], _: &BlockRef) -> Result<Vec<U256>, SourceError> {
+        Err(SourceError::permanent("the sim keeps no balances"))
     }
 }
 

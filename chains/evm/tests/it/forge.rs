@@ -6,7 +6,9 @@ use alloy::consensus::{EMPTY_ROOT_HASH, Header};
 use alloy::eips::eip4895::Withdrawal;
 use alloy::primitives::{Address, B256, Bytes, Log, U256, keccak256, logs_bloom};
 use alloy::rlp::{Encodable, encode_list};
-use landfall_chain::{Address as ChainAddress, AssetId, AssetTransfer, Block, BlockSource, Chain, Read, SourceError};
+use landfall_chain::{
+    Address as ChainAddress, AssetId, AssetTransfer, Block, BlockSource, Chain, Network, Read, SourceError,
+};
 use landfall_evm::network;
 use serde_json::{Value, json};
 
@@ -22,6 +24,13 @@ pub(crate) struct Entry {
     pub(crate) deposit_nonce: Option<u64>,
     /// Stands in the receipt's JSON, and brings itself and the nonce into the root.
     pub(crate) version: Option<u64>,
+}
+
+impl Entry {
+    /// The type; a legacy transaction begins with its list.
+    fn kind(&self) -> u8 {
+        if self.leaf[0] < 0xc0 { self.leaf[0] } else { 0 }
+    }
 }
 
 /// What an OP-stack deposit is made of.
@@ -70,6 +79,7 @@ pub(crate) fn block(entries: &[Entry], withdrawals: &[Withdrawal]) -> (Value, Va
         timestamp: 1_700_000_000,
         transactions_root: root(entries.iter().map(|entry| entry.leaf.clone()).collect()),
         receipts_root: root(receipts),
+        logs_bloom: logs_bloom(entries.iter().flat_map(|entry| &entry.logs)),
         base_fee_per_gas: Some(7),
         withdrawals_root: Some(calculate_withdrawals_root(withdrawals)),
         ..Header::default()
@@ -100,6 +110,15 @@ pub(crate) async fn read_with_raw(chain: Chain, block: (Value, Value), raw: Valu
     })
     .await;
     let blocks = node.source(network(chain).unwrap()).blocks(number..=number, Read::FULL).await;
+    blocks.map(|mut blocks| blocks.remove(0))
+}
+
+/// The block as a source with these facts reads it.
+pub(crate) async fn read_as(network: Network, block: (Value, Value), read: Read) -> Result<Block, SourceError> {
+    let ledger = Ledger { chain_id: chain_id(network.chain), ..Ledger::of([block]) };
+    let number = *ledger.blocks.keys().next().unwrap();
+    let node = Node::start(move |method, params| ledger.answer(method, params)).await;
+    let blocks = node.source(network).blocks(number..=number, read).await;
     blocks.map(|mut blocks| blocks.remove(0))
 }
 
@@ -135,7 +154,8 @@ fn receipt_leaf(entry: &Entry, index: u64) -> Vec<u8> {
         fields.extend(entry.deposit_nonce.as_ref().map(|nonce| nonce as &dyn Encodable));
         fields.push(version);
     }
-    typed(entry.leaf[0], &fields)
+    let leaf = typed(entry.kind(), &fields);
+    if entry.kind() == 0 { leaf[1..].to_vec() } else { leaf }
 }
 
 fn tx_json(entry: &Entry) -> Value {
@@ -156,7 +176,7 @@ fn receipt_json(entry: &Entry, index: u64, block: B256, next_log: &mut u64) -> V
     let logs: Vec<Value> = entry.logs.iter().map(log).collect();
     let mut json = json!({
         "transactionHash": keccak256(&entry.leaf), "transactionIndex": hex(index), "blockHash": block,
-        "type": format!("{:#x}", entry.leaf[0]), "status": hex(u64::from(entry.success)),
+        "type": format!("{:#x}", entry.kind()), "status": hex(u64::from(entry.success)),
         "cumulativeGasUsed": hex((index + 1) * 21_000), "logsBloom": logs_bloom(&entry.logs), "logs": logs,
     });
     for (name, value) in [("depositNonce", entry.deposit_nonce), ("depositReceiptVersion", entry.version)] {

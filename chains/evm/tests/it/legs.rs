@@ -77,7 +77,8 @@ async fn a_failed_transaction_moves_nothing() {
 #[tokio::test]
 async fn the_value_of_a_transaction_is_a_leg() {
     let paid = Tx { value: 7, to: Some(BOB), input: vec![1, 2, 3].into(), ..Tx::default() };
-    let to_oneself = Tx { value: 7, to: Some(SIGNER), nonce: 1, ..Tx::default() };
+    let oneself = mint::signer(1);
+    let to_oneself = Tx { from: oneself, value: 7, to: Some(oneself), nonce: 1, ..Tx::default() };
     let nothing = Tx { value: 0, to: Some(BOB), nonce: 2, ..Tx::default() };
     let legs = legs(vec![paid, to_oneself, nothing]).await;
     assert_eq!(legs.len(), 1);
@@ -89,11 +90,9 @@ async fn the_value_of_a_transaction_is_a_leg() {
 
 #[tokio::test]
 async fn value_sent_with_a_creation_goes_to_the_created_contract() {
-    // Foundry's second contract of its first account: anvil shows the same address.
-    let first = address!("f39Fd6e51aad88F6F4ce6aB8827279cffFb92266");
-    let created = address!("Cf7Ed3AccA5a467e9e704C703E8D87F634fB0Fc9");
-    let tx = Tx { from: first, to: None, nonce: 3, value: 7, ..Tx::default() };
-    assert_eq!(short(vec![tx]).await, [('N', first, created, 7, 0)]);
+    let signer = mint::signer(1);
+    let tx = Tx { from: signer, to: None, nonce: 3, value: 7, ..Tx::default() };
+    assert_eq!(short(vec![tx]).await, [('N', signer, signer.create(3), 7, 0)]);
 }
 
 #[tokio::test]
@@ -125,4 +124,24 @@ async fn the_greatest_amount_is_exact() {
     let most = log(USDC, &[TRANSFER, ALICE.into_word(), BOB.into_word()], &[0xff; 32]);
     let legs = legs(vec![with_logs(vec![most])]).await;
     assert_eq!(legs[0].amount, U256::MAX);
+}
+
+#[tokio::test]
+async fn a_nodes_way_to_write_addresses_makes_no_difference() {
+    // [E24] In capitals, in small letters, in EIP-55: bytes are compared.
+    let recipient = address!("f39Fd6e51aad88F6F4ce6aB8827279cffFb92266");
+    let (block, receipts) =
+        mint::block(5, B256::repeat_byte(1), &[with_logs(vec![transfer(USDC, ALICE, recipient, 5)])]);
+    for contract in [USDC.to_string(), format!("{USDC:#x}"), format!("0x{}", alloy::hex::encode_upper(USDC))] {
+        let mut receipts = receipts.clone();
+        receipts[0]["logs"][0]["address"] = serde_json::json!(contract);
+        let topic = format!("0x{}", alloy::hex::encode_upper(recipient.into_word()));
+        receipts[0]["logs"][0]["topics"][2] = serde_json::json!(topic);
+        let ledger = Ledger::of([(block.clone(), receipts)]);
+        let node = Node::start(move |method, params| ledger.answer(method, params)).await;
+        let legs = node.source(mainnet()).blocks(5..=5, Read::FULL).await.unwrap().remove(0).transfers;
+        assert_eq!(legs.len(), 1, "{contract}");
+        assert_eq!(legs[0].recipient, ChainAddress::Evm(recipient.into()), "{contract}");
+        assert_eq!(legs[0].recipient.to_string(), recipient.to_string());
+    }
 }

@@ -6,8 +6,18 @@
 //! - `proof`: made blocks prove, tampered ones do not
 //! - `recorded`: blocks of mainnet, Base, Optimism, Polygon and anvil prove, with the legs that they should have
 //! - `legs`: what is a creditable leg and what is not
+//! - `native`: native currency told by the chain's own logs
+//! - `explain`: what is no leg, and why
+//! - `fees`, `signers`: what transactions cost, and who signed them
 //! - `op`, `polygon`, `withdrawals`: what comes from outside of a chain
+//! - `trace`: traces made to measure, in both forms that nodes tell them in
+//! - `traces`: what moves inside of a transaction and what only looks like it; traces that cannot be true
+//! - `tracers`: who is asked for traces, how, and what it means when they differ or fail
+//! - `traced`: real traces, and anvil's, with the legs that they should have
+//! - `balances`: what is owned, proved by the state root
 //! - `reads`: tip, headers, blocks, fate, and what an absent answer means
+//! - `torn`: blocks and receipts that do not belong together
+//! - `logs`, `scan`: blocks by their logs, and where in a range to look
 //! - `endpoints`: secrets, wrong chains, failures
 //! - `pool`: several endpoints: whose word counts, who is asked next, who is left out and comes back
 //! - `agreeing`: what is final, by each rule, and when endpoints disagree
@@ -17,10 +27,15 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod agreeing;
+mod balances;
 mod endpoints;
+mod explain;
+mod fees;
 mod forge;
 mod legs;
+mod logs;
 mod mint;
+mod native;
 mod node;
 mod op;
 mod polygon;
@@ -28,6 +43,13 @@ mod pool;
 mod proof;
 mod reads;
 mod recorded;
+mod scan;
+mod signers;
+mod torn;
+mod trace;
+mod traced;
+mod tracers;
+mod traces;
 mod transport;
 mod wake;
 mod withdrawals;

@@ -1,15 +1,29 @@
 //! Blocks made to measure. Everything is encoded and hashed by alloy's own types, none of it by the crate's code:
 //! a made block that proves shows that both encode alike.
+//! Who has a key here signs truly; everybody else's signature is the same made-up one.
 
 use alloy::consensus::proofs::{calculate_receipt_root, calculate_transaction_root};
 use alloy::consensus::{
-    EMPTY_ROOT_HASH, Header, Receipt, ReceiptEnvelope, SignableTransaction, TxEip1559, TxEip2930, TxEip4844, TxEip7702,
-    TxEnvelope, TxLegacy, TxReceipt, TxType,
+    EMPTY_ROOT_HASH, Header, Receipt, ReceiptEnvelope, SignableTransaction, Signed, TxEip1559, TxEip2930, TxEip4844,
+    TxEip7702, TxEnvelope, TxLegacy, TxReceipt, TxType,
 };
 use alloy::eips::eip2930::{AccessList, AccessListItem};
 use alloy::eips::eip7702::{Authorization, SignedAuthorization};
-use alloy::primitives::{Address, B256, Bytes, Log, LogData, Signature, TxKind, U256, b256, keccak256};
+use alloy::primitives::{Address, B256, Bytes, Log, LogData, Signature, TxKind, U256, b256, keccak256, logs_bloom};
+use alloy::signers::k256::ecdsa::SigningKey;
 use serde_json::{Value, json};
+
+/// Somebody who signs truly: the account of the key `[seed; 32]`.
+pub(crate) fn signer(seed: u8) -> Address {
+    Address::from_private_key(&key(seed))
+}
+
+fn key(seed: u8) -> SigningKey {
+    SigningKey::from_slice(&[seed; 32]).unwrap()
+}
+
+/// Keys in use.
+const SEEDS: std::ops::RangeInclusive<u8> = 1..=3;
 
 pub(crate) const TRANSFER: B256 = b256!("ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef");
 
@@ -72,6 +86,7 @@ pub(crate) fn block(number: u64, parent: B256, txs: &[Tx]) -> (Value, Value) {
         timestamp: 1_700_000_000 + number,
         transactions_root: calculate_transaction_root(&envelopes),
         receipts_root: calculate_receipt_root(&receipts),
+        logs_bloom: logs_bloom(txs.iter().flat_map(|tx| &tx.logs)),
         extra_data: Bytes::from_static(b"landfall"),
         base_fee_per_gas: Some(7),
         withdrawals_root: Some(EMPTY_ROOT_HASH),
@@ -95,26 +110,26 @@ pub(crate) fn block(number: u64, parent: B256, txs: &[Tx]) -> (Value, Value) {
 }
 
 fn envelope(tx: &Tx) -> TxEnvelope {
+    let from = tx.from;
     let (nonce, value, input) = (tx.nonce, U256::from(tx.value), tx.input.clone());
     let (to, call) = (tx.to.map_or(TxKind::Create, TxKind::Call), tx.to.unwrap_or_default());
     let access_list = AccessList(vec![
         AccessListItem { address: Address::repeat_byte(5), storage_keys: vec![B256::repeat_byte(6), B256::ZERO] },
         AccessListItem::default(),
     ]);
-    let signature = Signature::test_signature();
     match tx.kind {
         TxType::Legacy => {
             let chain_id = tx.nonce.is_multiple_of(2).then_some(1);
             let legacy = TxLegacy { chain_id, nonce, gas_price: 9, gas_limit: 21_000, to, value, input };
-            legacy.into_signed(signature).into()
+            signed(from, legacy).into()
         }
         TxType::Eip2930 => {
             let tx = TxEip2930 { chain_id: 1, nonce, gas_price: 9, gas_limit: 21_000, to, value, access_list, input };
-            tx.into_signed(signature).into()
+            signed(from, tx).into()
         }
         TxType::Eip1559 => {
             let tx = TxEip1559 { chain_id: 1, nonce, max_fee_per_gas: 9, to, value, access_list, input, ..fees() };
-            tx.into_signed(signature).into()
+            signed(from, tx).into()
         }
         TxType::Eip4844 => {
             let blob_versioned_hashes = vec![B256::repeat_byte(1), B256::repeat_byte(2)];
@@ -131,10 +146,10 @@ fn envelope(tx: &Tx) -> TxEnvelope {
                 max_fee_per_blob_gas: 1_000_000,
                 input,
             };
-            tx.into_signed(signature).into()
+            signed(from, tx).into()
         }
         TxType::Eip7702 => {
-            let signed = |nonce, parity| {
+            let granted = |nonce, parity| {
                 let inner = Authorization { chain_id: U256::from(1), address: Address::repeat_byte(8), nonce };
                 SignedAuthorization::new_unchecked(inner, parity, U256::from(3), U256::MAX)
             };
@@ -147,12 +162,20 @@ fn envelope(tx: &Tx) -> TxEnvelope {
                 to: call,
                 value,
                 access_list,
-                authorization_list: vec![signed(0, 0), signed(u64::MAX, 1)],
+                authorization_list: vec![granted(0, 0), granted(u64::MAX, 1)],
                 input,
             };
-            tx.into_signed(signature).into()
+            signed(from, tx).into()
         }
     }
+}
+
+fn signed<T: SignableTransaction<Signature>>(from: Address, tx: T) -> Signed<T> {
+    let Some(seed) = SEEDS.into_iter().find(|seed| signer(*seed) == from) else {
+        return tx.into_signed(Signature::test_signature());
+    };
+    let (signature, recovery) = key(seed).sign_prehash_recoverable(tx.signature_hash().as_slice()).unwrap();
+    tx.into_signed(Signature::from((signature, recovery)))
 }
 
 fn fees() -> TxEip1559 {

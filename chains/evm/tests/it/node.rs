@@ -36,9 +36,19 @@ impl Node {
         status: StatusCode,
         answer: impl Fn(&str, &Value) -> Answer + Send + Sync + 'static,
     ) -> Node {
-        let answer = Arc::new(answer);
+        Node::start_rewritten(status, |reply| reply, answer).await
+    }
+
+    /// `rewrite` has the last word about a reply's text: what a `Value` cannot hold, or not as deep.
+    pub(crate) async fn start_rewritten(
+        status: StatusCode,
+        rewrite: impl Fn(String) -> String + Send + Sync + 'static,
+        answer: impl Fn(&str, &Value) -> Answer + Send + Sync + 'static,
+    ) -> Node {
+        let told = Arc::new((rewrite, answer));
         Node::start_raw(move |_, body| {
-            let reply = reply(&body, answer.as_ref());
+            let (rewrite, answer) = told.as_ref();
+            let reply = rewrite(reply(&body, answer));
             async move { (status, [("content-type", "application/json")], reply).into_response() }
         })
         .await
@@ -190,7 +200,11 @@ impl Ledger {
         match method {
             "eth_chainId" => Ok(json!(format!("{:#x}", self.chain_id))),
             "eth_getBlockByNumber" => Ok(self.block(params[0].as_str().unwrap())),
+            "eth_getBlockByHash" => {
+                Ok(self.by_hash(params[0].as_str().unwrap()).map_or(Value::Null, |found| found.0.clone()))
+            }
             "eth_getBlockReceipts" => Ok(self.receipts(params[0].as_str().unwrap())),
+            "eth_getLogs" => Ok(self.logs(&params[0])),
             method => Err((-32601, format!("the method {method} does not exist"))),
         }
     }
@@ -206,9 +220,42 @@ impl Ledger {
         block.map_or(Value::Null, |(block, _)| block.clone())
     }
 
-    fn receipts(&self, hash: &str) -> Value {
-        let found = self.blocks.values().find(|(block, _)| block["hash"] == hash);
+    /// By hash, or by number.
+    fn receipts(&self, block: &str) -> Value {
+        let by_number = || self.blocks.get(&u64::from_str_radix(block.strip_prefix("0x")?, 16).ok()?);
+        let found = self.by_hash(block).or_else(by_number);
         found.map_or(Value::Null, |(_, receipts)| receipts.clone())
+    }
+
+    fn by_hash(&self, hash: &str) -> Option<&(Value, Value)> {
+        self.blocks.values().find(|(block, _)| block["hash"] == hash)
+    }
+
+    /// The logs of a block by hash, or of a range, with these contracts and these first topics.
+    fn logs(&self, filter: &Value) -> Value {
+        let number =
+            |name: &str| u64::from_str_radix(filter[name].as_str().unwrap().strip_prefix("0x").unwrap(), 16).unwrap();
+        let found: Vec<&(Value, Value)> = match filter["blockHash"].as_str() {
+            Some(hash) => self.by_hash(hash).into_iter().collect(),
+            None => self.blocks.range(number("fromBlock")..=number("toBlock")).map(|(_, found)| found).collect(),
+        };
+        let holds = |list: &Value, item: &Value| list.as_array().unwrap().contains(item);
+        let mut logs = Vec::new();
+        for (block, receipts) in found {
+            for receipt in receipts.as_array().unwrap() {
+                for log in receipt["logs"].as_array().unwrap() {
+                    if holds(&filter["address"], &log["address"]) && holds(&filter["topics"][0], &log["topics"][0]) {
+                        let mut log = log.clone();
+                        log["blockNumber"] = block["number"].clone();
+                        log["transactionHash"] = receipt["transactionHash"].clone();
+                        log["transactionIndex"] = receipt["transactionIndex"].clone();
+                        log["removed"] = json!(false);
+                        logs.push(log);
+                    }
+                }
+            }
+        }
+        json!(logs)
     }
 }
 

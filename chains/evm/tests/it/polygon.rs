@@ -65,7 +65,7 @@ async fn a_synthetic_state_sync_without_its_true_encoding_is_refused() {
     *changed.last_mut().unwrap() ^= 1;
     let hash = "transaction 0 does not hash to its stated hash";
     for (raw, expected) in [
-        (Value::Null, "a transaction at index 0: its encoding is missing"),
+        (Value::Null, "failed eth_getRawTransactionByHash"),
         (json!("0x"), "the 0x7f in front of its encoding is missing"),
         (json!("0x02c0"), "the 0x7f in front of its encoding is missing"),
         (json!(Bytes::from(changed)), hash),
@@ -176,4 +176,62 @@ async fn a_synthetic_block_with_nothing_but_a_pseudo_transaction_is_empty() {
     block["transactions"] = json!([tx]);
     let read = forge::read(Chain::PolygonMainnet, (block, json!([receipt]))).await.unwrap();
     assert_eq!((read.txs.len(), read.transfers.len()), (0, 0));
+}
+
+/// A node that gives the encoding in answer to `known` only, and says no to the other ways to ask.
+async fn read_by(
+    known: &'static str,
+    answer: Value,
+) -> Result<(landfall_chain::Block, usize), landfall_chain::SourceError> {
+    let entry = state_sync();
+    let (hash, raw) = (json!(keccak256(&entry.leaf)), raw(&entry));
+    let ledger = Ledger { chain_id: chain_id(Chain::PolygonMainnet), ..Ledger::of([forge::block(&[entry], &[])]) };
+    let node = Node::start(move |method, params| match method {
+        method if method == known => {
+            assert!(params[0] == hash || params[1] == "0x0", "{params}");
+            Ok(raw.clone())
+        }
+        // What geth says to a place that it does not know, or what nodes say that have no such method.
+        "eth_getRawTransactionByBlockHashAndIndex" if answer.is_null() => Ok(Value::Null),
+        _ => ledger.answer(method, params),
+    })
+    .await;
+    let source = node.source(network(Chain::PolygonMainnet).unwrap());
+    source.check().await.unwrap();
+    node.take_requests();
+    let block = source.blocks(16..=16, Read::FULL).await?.remove(0);
+    Ok((block, node.take_requests()))
+}
+
+#[tokio::test]
+async fn the_encoding_of_a_synthetic_state_sync_is_asked_for_in_other_ways_where_the_first_is_not_there() {
+    let ways = [
+        ("eth_getRawTransactionByBlockHashAndIndex", 2),
+        ("eth_getRawTransactionByHash", 3),
+        ("debug_getRawTransaction", 4),
+    ];
+    for (method, requests) in ways {
+        for answer in [Value::Null, json!("unknown method")] {
+            let (block, asked) = read_by(method, answer).await.unwrap();
+            assert_eq!(block.transfers.iter().map(short).collect::<Vec<_>>(), [('T', Address::ZERO, BOB, 5, 0)]);
+            assert_eq!(asked, requests, "{method}");
+        }
+    }
+    let error = read_by("none of them", json!("unknown method")).await.unwrap_err();
+    assert_eq!(error.kind, SourceErrorKind::Transient);
+    assert!(error.to_string().contains("failed eth_getRawTransactionByHash"), "{error}");
+}
+
+#[tokio::test]
+async fn a_synthetic_state_sync_pays_in_pol_by_its_transfer_logs() {
+    // [E18] POL over the bridge: the contract at 0x1010 pays it out.
+    let pol = address!("0000000000000000000000000000000000001010");
+    let topic = keccak256("LogTransfer(address,address,address,uint256,uint256,uint256,uint256,uint256)");
+    let words = [7_u64, 100, 0, 93, 7].map(|word| alloy::primitives::U256::from(word).to_be_bytes::<32>()).concat();
+    let paid = crate::mint::log(pol, &[topic, pol.into_word(), pol.into_word(), BOB.into_word()], &words);
+    let entry = Entry { logs: vec![paid], ..state_sync() };
+    let raw = raw(&entry);
+    let block = forge::read_with_raw(Chain::PolygonMainnet, forge::block(&[entry], &[]), raw).await.unwrap();
+    assert_eq!(block.transfers.iter().map(short).collect::<Vec<_>>(), [('N', pol, BOB, 7, 0)]);
+    assert_eq!((block.transfers[0].tx.life, block.fees.len()), (TxLife::Block, 0));
 }

@@ -15,6 +15,7 @@ fn all_types() -> (Value, Value) {
     let txs: Vec<Tx> = (0..200_u64)
         .zip(kinds.into_iter().cycle())
         .map(|(nonce, kind)| Tx {
+            from: mint::signer(1),
             kind,
             nonce,
             value: nonce * 1_000,
@@ -22,7 +23,6 @@ fn all_types() -> (Value, Value) {
             input: Bytes::from(vec![u8::try_from(nonce).unwrap(); usize::try_from(nonce % 60).unwrap()]),
             success: nonce % 3 != 0,
             logs: (0..nonce % 4).map(|amount| mint::transfer(to, to, Address::ZERO, amount)).collect(),
-            ..Tx::default()
         })
         .collect();
     mint::block(5, alloy::primitives::B256::repeat_byte(1), &txs)

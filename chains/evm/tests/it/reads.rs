@@ -25,14 +25,17 @@ fn with_finality(finality: FinalityRule) -> Network {
 }
 
 #[tokio::test]
-async fn any_number_of_blocks_costs_two_requests() {
+async fn any_number_of_blocks_costs_one_request() {
     let ledger = ledger();
     let node = Node::start(move |method, params| ledger.answer(method, params)).await;
     let source = node.source(mainnet());
     source.check().await.unwrap();
     node.take_requests();
     let blocks = source.blocks(5..=9, Read::FULL).await.unwrap();
-    assert_eq!(node.take_requests(), 2);
+    assert_eq!(node.take_requests(), 1);
+    assert_eq!(source.tip().await.unwrap().latest.number, 9);
+    assert_eq!(source.blocks(9..=9, Read::FULL).await.unwrap().len(), 1);
+    assert_eq!(node.take_requests(), 2, "a live block, the tip included");
     assert_eq!(blocks.iter().map(|block| block.header.block.number).collect::<Vec<_>>(), [5, 6, 7, 8, 9]);
     assert!(blocks.windows(2).all(|pair| pair[0].header.block == pair[1].header.parent));
     let headers = source.headers(5..=9).await.unwrap();

@@ -33,7 +33,8 @@ fn listing(chain: Chain, contracts: &[(&str, &str)]) -> Network {
     let mut network = network(chain).unwrap();
     for (symbol, contract) in contracts {
         let contract = ChainAddress::parse(Family::Evm, contract).unwrap();
-        network.assets.push(Asset { id: AssetId::Token(contract), symbol: (*symbol).to_owned(), decimals: 18 });
+        let id = AssetId::Token(contract);
+        network.assets.push(Asset { id, symbol: (*symbol).to_owned(), decimals: 18, from_block: 0 });
     }
     network
 }
@@ -68,15 +69,15 @@ fn line(network: &Network, transfer: &AssetTransfer) -> String {
 #[tokio::test]
 async fn recorded_blocks_prove() {
     use Chain::{BaseMainnet, EthereumMainnet, OptimismMainnet, PolygonMainnet};
-    // Chain, number, transactions in the roots, legs with Circle's USDC listed (counted by a script over the JSON,
-    // not by this crate).
+    // Chain, number, transactions in the roots, legs (counted by a script over the JSON, not by this crate): native
+    // ones, then Circle's and Tether's tokens.
     let cases = [
         (EthereumMainnet, 468_179, 1, 0),
         (EthereumMainnet, 4_370_006, 64, 7),
         (EthereumMainnet, 4_404_763, 95, 42),
         (EthereumMainnet, 7_280_016, 91, 43),
-        (EthereumMainnet, 11_098_450, 185, 52 + 6),
-        (EthereumMainnet, 16_899_757, 147, 73 + 11),
+        (EthereumMainnet, 11_098_450, 185, 52 + 6 + 43),
+        (EthereumMainnet, 16_899_757, 147, 73 + 11 + 12),
         (BaseMainnet, 100, 1, 0),
         (BaseMainnet, 77_976, 2, 1),
         (OptimismMainnet, 10_000, 1, 1),
@@ -84,8 +85,8 @@ async fn recorded_blocks_prove() {
         (OptimismMainnet, 109_860_869, 8, 1),
         (PolygonMainnet, 1_000_000, 0, 0),
         (PolygonMainnet, 10_000_000, 5, 0),
-        (PolygonMainnet, 38_102_393, 65, 5),
-        (PolygonMainnet, 43_200_000, 67, 8),
+        (PolygonMainnet, 38_102_393, 65, 16),
+        (PolygonMainnet, 43_200_000, 67, 19),
     ];
     for (chain, number, txs, legs) in cases {
         let prefix = NAMES.iter().find(|(name, _)| *name == chain).unwrap().1;
@@ -172,6 +173,31 @@ async fn a_block_of_polygon_has_the_legs_written_down_by_hand() {
         7f9a797d DAI cdcdb5e59e14ca5d3291dd6d8aa7c122d15b9a76 bf79ce2fbd819e5abc2327563d02a200255b7cb3 62500000000000000000\n";
     let listed = [WETH_POLYGON, USDC_E_POLYGON, DAI_POLYGON, BRIDGED_POLYGON];
     assert_eq!(legs(Chain::PolygonMainnet, 10_000_000, &listed).await, expected);
+}
+
+#[tokio::test]
+async fn native_legs_of_polygon_are_those_of_its_transfer_logs() {
+    // [E17] Read off the logs of 0x1010 with the topic LogTransfer. The first transaction's own value is one of them,
+    // once; the second has no value of its own, and moves some five times inside. The block's 65 fees are logged at the
+    // same address, and make no leg.
+    let expected = "\
+        77aa9d4d native 67ce2ecbf88c58592968a0314934d1b0412a79ab e27d8cfa2ccc821a9b9f1f15e4e570045ad2c725 9563000000000000\n\
+        654bc104 native 0d500b1d8e8ef31e21c99d1db9a6444d3adf1270 f2280f5c0284cf52c0cb2244fb7803f6df42436e 189190000000000000000\n\
+        654bc104 native f2280f5c0284cf52c0cb2244fb7803f6df42436e a63d57042b2d462b8dcf1570f8288dba405cc909 189190000000000000000\n\
+        654bc104 native a63d57042b2d462b8dcf1570f8288dba405cc909 d4013b79867c03d3fb5196899193efc8f29d54a4 189190000000000000000\n\
+        654bc104 native d4013b79867c03d3fb5196899193efc8f29d54a4 7199d57efddf2731933bbde8ab0dd0245ba032f4 188811620000000000000\n\
+        654bc104 native d4013b79867c03d3fb5196899193efc8f29d54a4 fe94035585cf6695446204682c4e3cb09dc74041 378380000000000000\n\
+        27a5cba8 native 2265c22d39e9da0ab8d0c81cbcb703c597f3c574 6a13904a3fb14ffc9d82384ece9bd846f354e1d8 1000000000000000000\n\
+        27a5cba8 native 6a13904a3fb14ffc9d82384ece9bd846f354e1d8 a1aac672766302d3722eac432dc7b49c0c41eaaf 1000000000000000000\n\
+        b0774a96 native d18bf1c327132060454f41dc354fa6cfb1665205 5268ba85beada5891203aa7f836269741127e31d 40000000000000000\n\
+        b0774a96 native 5268ba85beada5891203aa7f836269741127e31d 47c3988f10aa680ee4c4ae38d7a22e0eef5724c5 1800000000000000\n\
+        b0774a96 native 5268ba85beada5891203aa7f836269741127e31d f4e5a4fa21c91494e913d1619757d11bebc16d93 38200000000000000\n\
+        4b071a98 native f80c025c8575f2a427e3d95e6ca27d80b82609dd 19c53b843e3072acf0e2860b6758e87df5dbeb80 102000000000000000000\n\
+        ed3ffd66 native 6b8cc7730dd18c8c1a7a74d229f030493f5056d4 535a8a4a0d1eb5e9541227ebfb13d98c67c0fbf1 7300000000000000000\n\
+        ed3ffd66 native 535a8a4a0d1eb5e9541227ebfb13d98c67c0fbf1 309b186792b74cc81497a113555b333ad79ac78c 7300000000000000000\n\
+        ed3ffd66 native 309b186792b74cc81497a113555b333ad79ac78c 4b7ac2d3fd354239f2e6be00918387d978bdfc46 6789000000000000000\n\
+        ed3ffd66 native 309b186792b74cc81497a113555b333ad79ac78c d0caf45a4769e7fe1e142838d23fbc0be98464ab 511000000000000000\n";
+    assert_eq!(legs(Chain::PolygonMainnet, 38_102_393, &[]).await, expected);
 }
 
 #[tokio::test]

@@ -1,0 +1,260 @@
+//! What a trace's frames say, whether it agrees with the block that was proved, and which value moved.
+//!
+//! A transaction's outermost call is the root frame: the roots prove its value, and tell it. Only the frames inside of
+//! it are judged here. Value moves by a call, a creation or a self-destruction of which neither it nor any frame
+//! around it failed, in a transaction whose proved receipt says success. Borrowed code (DELEGATECALL, CALLCODE)
+//! moves nothing to whom it is borrowed from, although nodes write a value beside it.
+//! Promises: a trace that contradicts what is proved of its transaction is refused, whole; no recursion. It cannot
+//! tell a trace that is wrong inside: no root covers that.
+
+use alloy::primitives::{Address as Plain, B256};
+use landfall_chain::{Address, AssetId, AssetTransfer, Rejected, TxId, TxRef, U256, Verdict};
+
+use crate::encode::created_contract;
+use crate::legs;
+use crate::stack::Stack;
+use crate::wire::{Kind, WireBlock, WireReceipt, WireTx};
+
+/// A trace that is not what was asked for, in words.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Malformed(pub(crate) String);
+
+/// What one transaction did.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Trace {
+    /// Old nodes leave it out.
+    pub(crate) tx: Option<B256>,
+    /// In execution order, each behind the frame around it: the root frame first. None where the node said why not.
+    pub(crate) frames: Vec<Frame>,
+    /// Why the node has no frames.
+    pub(crate) error: Option<String>,
+}
+
+/// One call.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Frame {
+    /// The index of the frame around it; only the root frame has none.
+    pub(crate) parent: Option<usize>,
+    pub(crate) act: Act,
+    pub(crate) from: Plain,
+    /// A creation that failed has none.
+    pub(crate) to: Option<Plain>,
+    pub(crate) value: U256,
+    pub(crate) failed: bool,
+}
+
+/// What a frame does with its value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Act {
+    Call,
+    Create,
+    /// SELFDESTRUCT: the whole balance goes to the beneficiary.
+    Destroy,
+    /// DELEGATECALL and CALLCODE: the value is the caller's own.
+    Borrow,
+    /// STATICCALL has no value.
+    Look,
+}
+
+/// What is proved of a transaction, and its frames must agree with.
+#[derive(Debug)]
+pub(crate) struct ProvedTx {
+    tx: TxRef,
+    hash: B256,
+    root: Option<ProvedRoot>,
+    outcome: Outcome,
+}
+
+/// Its outermost call.
+#[derive(Debug)]
+struct ProvedRoot {
+    act: Act,
+    from: Plain,
+    /// The address of a creation may not follow from what is proved.
+    to: Option<Plain>,
+    value: U256,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Outcome {
+    Success,
+    Failure,
+    /// Before Byzantium.
+    Untold,
+}
+
+/// What moved inside of a block's transactions, and what only looked like it.
+#[derive(Default, Debug)]
+pub(crate) struct Moved {
+    pub(crate) legs: Vec<AssetTransfer>,
+    pub(crate) rejected: Vec<Rejected>,
+}
+
+impl ProvedTx {
+    /// The transactions of a block whose content is proved.
+    pub(crate) fn of_block(
+        stack: Stack,
+        block: &WireBlock<'_, Vec<WireTx<'_>>>,
+        receipts: &[WireReceipt<'_>],
+    ) -> Vec<ProvedTx> {
+        let proved = |(wire, receipt): (&WireTx<'_>, &WireReceipt<'_>)| {
+            // A block with another type was refused before.
+            let kind = Kind::parse(wire.kind, stack).ok()?;
+            Some(ProvedTx {
+                tx: legs::reference(kind, wire),
+                hash: wire.hash,
+                root: ProvedRoot::of(kind, wire, receipt),
+                outcome: match receipt.status.map(|status| status.0) {
+                    Some(1) => Outcome::Success,
+                    Some(_) => Outcome::Failure,
+                    None => Outcome::Untold,
+                },
+            })
+        };
+        block.transactions.iter().zip(receipts).filter_map(proved).collect()
+    }
+
+    /// That `trace` can be of this transaction.
+    fn check(&self, trace: &Trace) -> Result<(), Malformed> {
+        let refused = |what: String| Err(Malformed(format!("transaction {}: {what}", self.hash)));
+        if let Some(other) = trace.tx.filter(|tx| *tx != self.hash) {
+            return refused(format!("the trace at its place is of {other}"));
+        }
+        let Some(root) = trace.frames.first() else {
+            // The receipt proves that a failed one moved nothing: nobody needs its trace. op-geth has none of a
+            // deposit that failed before it began.
+            let why = trace.error.as_deref().unwrap_or("nothing is traced");
+            return if self.outcome == Outcome::Failure { Ok(()) } else { refused(why.to_owned()) };
+        };
+        if root.parent.is_some() || trace.frames.iter().skip(1).any(|frame| frame.parent.is_none()) {
+            return refused("its trace has not one root frame".to_owned());
+        }
+        if let Some(proved) = &self.root {
+            proved.check(root).or_else(|what| refused(what.to_owned()))?;
+        }
+        match (self.outcome, root.failed) {
+            (Outcome::Success, true) => refused("its trace failed, but its receipt says success".to_owned()),
+            (Outcome::Failure, false) => refused("its trace succeeded, but its receipt says failure".to_owned()),
+            (Outcome::Success, false) | (Outcome::Failure, true) | (Outcome::Untold, _) => Ok(()),
+        }
+    }
+
+    fn judge(&self, trace: &Trace, moved: &mut Moved) {
+        let mut failed: Vec<bool> = Vec::with_capacity(trace.frames.len());
+        for frame in &trace.frames {
+            // The frame around it stands before it.
+            let around = frame.parent.and_then(|parent| failed.get(parent));
+            failed.push(frame.failed || around == Some(&true));
+            let (Some(_), Some(to)) = (frame.parent, frame.to) else { continue };
+            let transfer = AssetTransfer {
+                tx: self.tx,
+                asset: AssetId::Native,
+                sender: Address::Evm(frame.from.into()),
+                recipient: Address::Evm(to.into()),
+                amount: frame.value,
+                nth: 0,
+            };
+            match self.verdict(frame, to, failed.last() == Some(&true)) {
+                Judged::Leg => moved.legs.push(transfer),
+                Judged::No(verdict) => moved.rejected.push(Rejected { transfer, verdict }),
+                Judged::ClaimsNothing => {}
+            }
+        }
+    }
+
+    /// What would be no credit in any transaction is told as that, and only what would be one as failed.
+    fn verdict(&self, frame: &Frame, to: Plain, failed: bool) -> Judged {
+        match frame.act {
+            Act::Look => return Judged::ClaimsNothing,
+            Act::Borrow if frame.value.is_zero() => return Judged::ClaimsNothing,
+            Act::Borrow => return Judged::No(Verdict::Delegatecall),
+            Act::Call | Act::Create | Act::Destroy => {}
+        }
+        if frame.value.is_zero() {
+            return Judged::No(Verdict::ZeroValue);
+        }
+        if frame.from == to {
+            return Judged::No(Verdict::SelfTransfer);
+        }
+        match self.outcome {
+            Outcome::Failure => Judged::No(Verdict::RevertedTx),
+            Outcome::Untold => Judged::No(Verdict::NoStatus),
+            Outcome::Success if failed => Judged::No(Verdict::RevertedFrame),
+            Outcome::Success => Judged::Leg,
+        }
+    }
+}
+
+enum Judged {
+    Leg,
+    No(Verdict),
+    ClaimsNothing,
+}
+
+impl ProvedRoot {
+    fn of(kind: Kind, wire: &WireTx<'_>, receipt: &WireReceipt<'_>) -> Option<Self> {
+        let nonce = match kind {
+            Kind::Legacy | Kind::AccessList | Kind::DynamicFee | Kind::Blob | Kind::SetCode => Some(wire.nonce),
+            // Proved since Canyon.
+            Kind::Deposit => receipt.deposit_receipt_version.and(receipt.deposit_nonce),
+            // Nothing of it is proved but its hash.
+            Kind::StateSync => return None,
+        };
+        let created = || nonce.map(|nonce| Plain::from(created_contract(&wire.from, nonce.0)));
+        let act = if wire.to.is_some() { Act::Call } else { Act::Create };
+        Some(ProvedRoot { act, from: wire.from, to: wire.to.or_else(created), value: wire.value.0 })
+    }
+
+    fn check(&self, root: &Frame) -> Result<(), &'static str> {
+        if root.act != self.act {
+            Err("its root frame is of another type")
+        } else if root.from != self.from {
+            Err("its root frame has another sender")
+        } else if root.to.zip(self.to).is_some_and(|(to, proved)| to != proved) {
+            Err("its root frame has another recipient")
+        } else if root.value != self.value {
+            Err("its root frame has another value")
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Frame {
+    /// A frame of which a node told so much. What can move value must have one, and somebody to move it to.
+    pub(crate) fn new(
+        parent: Option<usize>,
+        act: Act,
+        [from, to]: [Option<Plain>; 2],
+        value: Option<U256>,
+        failed: bool,
+    ) -> Result<Self, Malformed> {
+        let missing = |what: &str| Malformed(format!("a frame has no {what}"));
+        let value = match act {
+            Act::Call | Act::Create | Act::Destroy => value.ok_or_else(|| missing("value"))?,
+            Act::Borrow | Act::Look => value.unwrap_or_default(),
+        };
+        if to.is_none() && !failed {
+            return Err(missing("recipient"));
+        }
+        Ok(Frame { parent, act, from: from.ok_or_else(|| missing("sender"))?, to, value, failed })
+    }
+}
+
+/// What moved inside of `txs`, all of a block, when `traces` can be theirs.
+pub(crate) fn moved(txs: &[ProvedTx], traces: &[Trace]) -> Result<Moved, Malformed> {
+    if txs.len() != traces.len() {
+        return Err(Malformed(format!("{} traces for {} transactions", traces.len(), txs.len())));
+    }
+    let mut moved = Moved::default();
+    for (tx, trace) in txs.iter().zip(traces) {
+        tx.check(trace)?;
+        tx.judge(trace, &mut moved);
+    }
+    Ok(moved)
+}
+
+/// Of the transactions `ids`, the hash of the one that stands first in the block.
+pub(crate) fn first_of(txs: &[ProvedTx], ids: &[TxId]) -> Option<B256> {
+    txs.iter().find(|tx| ids.contains(&tx.tx.id)).map(|tx| tx.hash)
+}

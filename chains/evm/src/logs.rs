@@ -1,0 +1,349 @@
+//! Blocks read by their logs (`proof = "logs"`): header and transactions are proved, the logs of listed contracts are
+//! compared with the header's bloom.
+//!
+//! Promises: what comes back are candidates, to be read again in full before anything is recorded. A contract that
+//! the bloom may hold and that shows no log, a bloom that says nothing, and what a header cannot vouch for (Polygon's
+//! state-syncs, which were in no bloom before Madhugiri) are read with receipts at once. False alarms cost a read.
+//! Not promised: that each log of a contract is there, when some are. Only receipts prove that.
+
+use std::ops::RangeInclusive;
+
+use alloy::primitives::{Address as Contract, B256};
+use landfall_chain::{
+    Address, Asset, AssetId, AssetTransfer, Block, BlockRef, Fee, Native, NativeSource, Network, Proof, Signers, U256,
+    number_equal_legs,
+};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::answer::Raw;
+use crate::bloom::{Bits, Bloom};
+use crate::encode::created_contract;
+use crate::endpoint::Endpoint;
+use crate::error::{Check, EvmError};
+use crate::headers::{BY_NUMBER, by_number, refused};
+use crate::hex::{Data, Quantity};
+use crate::legs::{self, Movement, TRANSFER};
+use crate::native::{self, LOG_TRANSFER, POLYGON_POL, SYSTEM};
+use crate::polygon;
+use crate::proof::{self, Refusal};
+use crate::read::{BLOCKS_MAX, Found, Reader, txs};
+use crate::rpc::Call;
+use crate::stack::Stack;
+use crate::wire::{Kind, WireBlock, WireLog, WireTx};
+use crate::withdrawals;
+
+pub(crate) const LOGS: &str = "eth_getLogs";
+const BY_HASH: &str = "eth_getBlockByHash";
+
+/// Before Madhugiri, state-syncs ran behind every sixteenth block of Polygon and were in no bloom.
+const SPRINT_BLOCKS: u64 = 16;
+
+/// Every contract whose logs may be credits, and the topic that says so.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    sources: Vec<Source>,
+    native: Native,
+}
+
+/// A contract and the first topic of its logs that count.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) contract: Contract,
+    pub(crate) topic: B256,
+    /// The first block in which it counts.
+    from: u64,
+    bits: [Bits; 2],
+}
+
+/// A log as `eth_getLogs` shows it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ListedLog<'a> {
+    pub(crate) address: Contract,
+    pub(crate) topics: Vec<B256>,
+    #[serde(borrow)]
+    pub(crate) data: Data<'a>,
+    pub(crate) block_hash: B256,
+    pub(crate) block_number: Quantity,
+    transaction_hash: B256,
+    transaction_index: Quantity,
+    log_index: Quantity,
+    pub(crate) removed: Option<bool>,
+}
+
+/// What must be asked beside a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Beside {
+    /// Its bloom holds none of the listed contracts.
+    Nothing,
+    Logs,
+    Receipts,
+}
+
+impl Sources {
+    pub(crate) fn of(network: &Network) -> Self {
+        let source = |contract: Contract, topic: B256, from| {
+            let bits = [Bits::of(contract.as_slice()), Bits::of(topic.as_slice())];
+            Source { contract, topic, from, bits }
+        };
+        let token = |asset: &Asset| match asset.id {
+            AssetId::Token(Address::Evm(contract)) => Some(source(contract.into(), TRANSFER, asset.from_block)),
+            AssetId::Token(Address::Solana(_)) | AssetId::Native => None,
+        };
+        let mut sources: Vec<Source> = network.assets.iter().filter_map(token).collect();
+        if network.native.source == NativeSource::LogTransfer {
+            sources.push(source(POLYGON_POL, LOG_TRANSFER, 0));
+        }
+        sources.extend(network.native.eip7708_from.map(|from| source(SYSTEM, TRANSFER, from)));
+        Sources { sources, native: network.native }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// Those that count in block `number`, with their places.
+    pub(crate) fn at(&self, number: u64) -> impl Iterator<Item = (usize, &Source)> {
+        self.sources.iter().enumerate().filter(move |(_, source)| source.from <= number)
+    }
+
+    /// The place of the source of a log.
+    pub(crate) fn position(&self, contract: &Contract, topic: &B256) -> Option<usize> {
+        self.sources.iter().position(|source| source.contract == *contract && source.topic == *topic)
+    }
+
+    /// Whether a log of this contract with this topic is an answer to the question.
+    pub(crate) fn asked_for(&self, contract: &Contract, topic: &B256) -> bool {
+        let sources = &self.sources;
+        sources.iter().any(|it| it.contract == *contract) && sources.iter().any(|it| it.topic == *topic)
+    }
+
+    /// Whether native movements of block `number` are logged, all of them.
+    pub(crate) fn log_native(&self, number: u64) -> bool {
+        self.native.source == NativeSource::LogTransfer || self.native.eip7708_from.is_some_and(|from| from <= number)
+    }
+
+    /// The call for the logs of some blocks; `None` when no contract is listed.
+    pub(crate) fn call(&self, mut filter: serde_json::Value) -> Option<Call> {
+        let mut topics: Vec<B256> = self.sources.iter().map(|source| source.topic).collect();
+        topics.sort_unstable();
+        topics.dedup();
+        filter["address"] = self.sources.iter().map(|source| json!(source.contract)).collect();
+        filter["topics"] = json!([topics]);
+        (!self.sources.is_empty()).then(|| Call { method: LOGS, params: json!([filter]) })
+    }
+}
+
+impl Source {
+    pub(crate) fn may_be_in(&self, bloom: &Bloom) -> bool {
+        self.bits.into_iter().all(|bits| bloom.may_hold(bits))
+    }
+}
+
+/// Whether the bloom of a block cannot be asked what is in it: it is empty though something happened, or what Polygon
+/// executed behind the block may be missing in it.
+pub(crate) fn bloom_is_mute<T>(stack: Stack, block: &WireBlock<'_, T>, is_empty: bool, bloom: &Bloom) -> bool {
+    bloom.is_zero() && !is_empty || stack == Stack::Polygon && block.number.0.is_multiple_of(SPRINT_BLOCKS)
+}
+
+impl Reader {
+    /// The blocks of `range` by their logs. `told` is the newest block that a tip named: it is asked for by hash,
+    /// together with its logs, which saves a request at the live head.
+    pub(crate) async fn listed(
+        &self,
+        endpoint: &Endpoint,
+        range: RangeInclusive<u64>,
+        told: Option<BlockRef>,
+    ) -> Result<Vec<Block>, EvmError> {
+        if let Some(tip) = told.filter(|tip| range == (tip.number..=tip.number))
+            && let Some(block) = self.listed_tip(endpoint, tip).await?
+        {
+            return Ok(vec![block]);
+        }
+        let answers = endpoint.ask_all(&by_number(range.clone().take(BLOCKS_MAX), true)).await?;
+        let mut linked: Vec<Found<'_>> = Vec::with_capacity(answers.len());
+        for (number, answer) in range.zip(&answers) {
+            let Some(found) = self.next(endpoint, number, answer, linked.last())? else { break };
+            linked.push(found);
+        }
+        let calls = linked.iter().map(|found| self.calls_beside(endpoint, found)).collect::<Result<Vec<_>, _>>()?;
+        let counts: Vec<usize> = calls.iter().map(Vec::len).collect();
+        let answers = endpoint.ask_all(&calls.into_iter().flatten().collect::<Vec<_>>()).await?;
+        let (mut answers, mut blocks) = (answers.iter(), Vec::with_capacity(linked.len()));
+        for (found, count) in linked.into_iter().zip(counts) {
+            let answers: Vec<&Raw> = answers.by_ref().take(count).collect();
+            blocks.push(self.judged(endpoint, found, &answers).await?);
+            tokio::task::yield_now().await;
+        }
+        Ok(blocks)
+    }
+
+    /// The newest block; `None` when this endpoint does not have it.
+    async fn listed_tip(&self, endpoint: &Endpoint, tip: BlockRef) -> Result<Option<Block>, EvmError> {
+        let hash = tip.hash.to_string();
+        let block = Call { method: BY_HASH, params: json!([hash, true]) };
+        let calls: Vec<Call> = std::iter::once(block).chain(self.logs_of(&tip)).collect();
+        let mut answers = endpoint.ask(&calls).await?.into_iter();
+        let block = answers.next().ok_or_else(|| endpoint.unusable(BY_HASH, "no answer"))?;
+        let Ok(block) = block else { return Ok(None) };
+        let Some(found) = self.next(endpoint, tip.number, &block, None)? else { return Ok(None) };
+        if found.header.block != tip {
+            return Err(endpoint.unusable(BY_HASH, &format!("asked for block {tip}, but got {}", found.header.block)));
+        }
+        let logs = match (self.beside(endpoint, &found)?, answers.next()) {
+            (Beside::Logs, Some(Ok(logs))) => Some(logs),
+            (Beside::Logs, Some(Err(error))) => return Err(endpoint.refused(LOGS, &error)),
+            (Beside::Nothing | Beside::Logs | Beside::Receipts, _) => None,
+        };
+        if self.beside(endpoint, &found)? == Beside::Receipts {
+            return self.with_receipts(endpoint, found).await.map(Some);
+        }
+        let logs: Vec<&Raw> = logs.iter().collect();
+        self.judged(endpoint, found, &logs).await.map(Some)
+    }
+
+    /// The block from the answers to [`Reader::calls_beside`]; read with receipts when its bloom contradicts its logs.
+    async fn judged(&self, endpoint: &Endpoint, found: Found<'_>, answers: &[&Raw]) -> Result<Block, EvmError> {
+        if self.beside(endpoint, &found)? == Beside::Receipts {
+            return self.with_receipts(endpoint, found).await;
+        }
+        match self.candidates_of(endpoint, &found, answers.first().copied())? {
+            Some(block) => Ok(block),
+            None => self.with_receipts(endpoint, found).await,
+        }
+    }
+
+    fn calls_beside(&self, endpoint: &Endpoint, found: &Found<'_>) -> Result<Vec<Call>, EvmError> {
+        Ok(match self.beside(endpoint, found)? {
+            Beside::Nothing | Beside::Receipts => Vec::new(),
+            Beside::Logs => self.logs_of(&found.header.block).into_iter().collect(),
+        })
+    }
+
+    fn beside(&self, endpoint: &Endpoint, found: &Found<'_>) -> Result<Beside, EvmError> {
+        let Found { header, block, .. } = found;
+        let bloom = bloom(endpoint, block)?;
+        let is_empty = block.transactions.is_empty();
+        let is_mute = bloom_is_mute(self.rules.stack, block, is_empty, &bloom);
+        // A state-sync is proved by an encoding that is asked for beside the receipts.
+        if is_mute && !is_empty || polygon::state_sync(self.rules.stack, block).is_some() {
+            return Ok(Beside::Receipts);
+        }
+        let is_held = self.sources.at(header.block.number).any(|(_, source)| source.may_be_in(&bloom));
+        Ok(if is_held { Beside::Logs } else { Beside::Nothing })
+    }
+
+    fn logs_of(&self, block: &BlockRef) -> Option<Call> {
+        self.sources.call(json!({ "blockHash": block.hash.to_string() }))
+    }
+
+    /// The block with what its transactions and logs may credit; `None` when its bloom contradicts the logs.
+    fn candidates_of(
+        &self,
+        endpoint: &Endpoint,
+        found: &Found<'_>,
+        logs: Option<&Raw>,
+    ) -> Result<Option<Block>, EvmError> {
+        let Found { header, block, .. } = found;
+        let refused = |method| move |refusal| refused(endpoint, header.block, method, &refusal);
+        proof::transactions(self.rules.stack, block, None).map_err(refused(BY_NUMBER))?;
+        proof::withdrawals(self.rules.stack, block).map_err(refused(BY_NUMBER))?;
+        let mut logs: Vec<ListedLog<'_>> = match logs {
+            Some(answer) => endpoint.parse(LOGS, answer)?,
+            None => Vec::new(),
+        };
+        logs.retain(|log| log.removed != Some(true));
+        self.check_places(endpoint, found, &logs)?;
+        let bloom = bloom(endpoint, block)?;
+        for (place, source) in self.sources.at(header.block.number) {
+            let is_shown = logs.iter().any(|log| self.place(log) == Some(place));
+            match (source.may_be_in(&bloom), is_shown) {
+                (true, false) => return Ok(None),
+                (false, true) => return Err(refused(LOGS)(Refusal::Unproved(Check::Bloom))),
+                (true, true) | (false, false) => {}
+            }
+        }
+        Ok(Some(Block {
+            header: *header,
+            txs: txs(self.rules.stack, block),
+            transfers: self.transfers(found, &logs),
+            fees: self.fees(found),
+            rejected: Vec::new(),
+            proof: Proof::Bloom,
+            signers: Signers::default(),
+        }))
+    }
+
+    /// That each log is of this block, at a transaction of it, in order, and one that was asked for.
+    fn check_places(&self, endpoint: &Endpoint, found: &Found<'_>, logs: &[ListedLog<'_>]) -> Result<(), EvmError> {
+        let Found { header, block, .. } = found;
+        let mut next_log = 0;
+        for log in logs {
+            let tx = usize::try_from(log.transaction_index.0).ok().and_then(|index| block.transactions.get(index));
+            let is_ours = log.block_hash == block.hash
+                && log.block_number == block.number
+                && log.topics.first().is_some_and(|topic| self.sources.asked_for(&log.address, topic));
+            if !is_ours || log.log_index.0 < next_log || tx.is_none_or(|tx| tx.hash != log.transaction_hash) {
+                let reason = format!("a log of another block, transaction or place than asked for: {}", header.block);
+                return Err(endpoint.unusable(LOGS, &reason));
+            }
+            next_log = log.log_index.0 + 1;
+        }
+        Ok(())
+    }
+
+    fn place(&self, log: &ListedLog<'_>) -> Option<usize> {
+        self.sources.position(&log.address, log.topics.first()?)
+    }
+
+    /// What may be a credit: each transaction's own value whether or not it succeeded (unless the chain logs native
+    /// movements), mints, withdrawals, logs.
+    fn transfers(&self, found: &Found<'_>, logs: &[ListedLog<'_>]) -> Vec<AssetTransfer> {
+        let number = found.header.block.number;
+        let source = native::Source::of(self.rules.native, number);
+        let mut transfers = Vec::new();
+        for (index, wire) in (0_u64..).zip(&found.block.transactions) {
+            let Ok(kind) = Kind::parse(wire.kind, self.rules.stack) else { continue };
+            let own = (source == native::Source::OwnValues).then(|| {
+                let recipient = wire.to.map_or_else(|| created_contract(&wire.from, wire.nonce.0), Into::into);
+                Movement::native(wire.from.into(), recipient, wire.value.0)
+            });
+            let of_tx = logs.iter().filter(|log| log.transaction_index.0 == index).map(ListedLog::wire);
+            let logged = of_tx.filter_map(|log| source.movement(&log).or_else(|| self.token(&log, number)));
+            let movements = legs::minted(kind, wire).into_iter().chain(own).chain(logged);
+            let tx = legs::reference(kind, wire);
+            transfers.extend(movements.filter(|it| it.defect().is_none()).map(|it| it.transfer(tx)));
+        }
+        transfers.extend(withdrawals::of_block(self.rules.stack, &found.block).iter().filter_map(withdrawals::leg));
+        number_equal_legs(&mut transfers);
+        transfers
+    }
+
+    fn token(&self, log: &WireLog<'_>, number: u64) -> Option<Movement> {
+        legs::token(log).filter(|_| self.rules.listed.holds(&log.address.into(), number))
+    }
+
+    /// Who paid for each transaction, and what it could have cost at most.
+    fn fees(&self, found: &Found<'_>) -> Vec<Fee> {
+        let fee = |wire: &WireTx<'_>| {
+            let kind = Kind::parse(wire.kind, self.rules.stack).ok()?;
+            let price = wire.max_fee_per_gas.or(wire.gas_price)?.0;
+            let amount = price.saturating_mul(U256::from(wire.gas.0));
+            Some(Fee { tx: legs::reference(kind, wire), payer: Address::Evm(wire.from.into()), amount })
+        };
+        found.block.transactions.iter().filter_map(fee).collect()
+    }
+}
+
+pub(crate) fn bloom<T>(endpoint: &Endpoint, block: &WireBlock<'_, T>) -> Result<Bloom, EvmError> {
+    Bloom::read(block.logs_bloom).ok_or_else(|| endpoint.unusable(BY_NUMBER, "a logsBloom of another length than 256"))
+}
+
+impl<'a> ListedLog<'a> {
+    /// As a receipt would show it.
+    fn wire(&self) -> WireLog<'a> {
+        let ListedLog { address, data, block_hash, log_index, .. } = *self;
+        WireLog { address, topics: self.topics.clone(), data, block_hash, log_index }
+    }
+}

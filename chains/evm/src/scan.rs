@@ -1,0 +1,208 @@
+//! Where in a range of final blocks to look: the logs of listed contracts by ranges, compared with every header.
+//!
+//! Promises: every block of the range has its header proved and linked to its parent. A block is told when a log of it
+//! names a watched address, when its bloom contradicts the logs that were shown, when its bloom says nothing, and,
+//! where native movements are not logged, when a proved transaction or withdrawal names one. So a block that is not
+//! told holds nothing of ours, but for logs that a node left out while it showed others of the same contract and
+//! block: only receipts prove more.
+//! How many blocks one call asks for is learnt of each endpoint: fewer when it refuses or answers too much, else more.
+
+use std::ops::RangeInclusive;
+
+use alloy::consensus::EMPTY_ROOT_HASH;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use landfall_chain::{Address, Candidates, Header};
+use serde_json::json;
+
+use crate::encode::created_contract;
+use crate::endpoint::Endpoint;
+use crate::error::{Check, EvmError};
+use crate::headers::{BY_NUMBER, HeaderOnly, by_number, proved_header, refused};
+use crate::limits::Limit;
+use crate::logs::{LOGS, bloom, bloom_is_mute};
+use crate::polygon;
+use crate::proof::{self, Refusal};
+use crate::read::{FullBlock, Reader};
+use crate::seen::Seen;
+use crate::wire::WireBlock;
+use crate::withdrawals;
+
+/// Answers above this size make the next ranges narrower: they stand in memory whole.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+/// How many ranges are read at once; with the above it bounds what is in memory.
+const RANGES_AHEAD_MAX: usize = 3;
+/// How many blocks one request asks for: headers, or blocks with their transactions.
+const HEADERS_MAX: usize = 200;
+const FULL_MAX: usize = 20;
+
+impl Reader {
+    /// The headers of `range` as far as they hang together, and the blocks that must be read.
+    pub(crate) async fn candidates(
+        &self,
+        endpoint: &Endpoint,
+        range: RangeInclusive<u64>,
+        watched: &(dyn Fn(&Address) -> bool + Sync),
+    ) -> Result<Candidates, EvmError> {
+        let ranges = stream::iter(ranges(endpoint, range));
+        let mut scans = ranges.map(|range| self.range(endpoint, range, watched)).buffered(RANGES_AHEAD_MAX);
+        let mut all = Candidates::default();
+        while let Some(part) = scans.try_next().await? {
+            let (asked, part) = part;
+            let is_linked = match (all.headers.last(), part.headers.first()) {
+                (Some(parent), Some(first)) => first.parent == parent.block,
+                (None, _) | (_, None) => true,
+            };
+            let is_whole = part.headers.last().is_some_and(|last| last.block.number == *asked.end());
+            if is_linked {
+                all.headers.extend(part.headers);
+                all.hits.extend(part.hits);
+            }
+            if !is_linked || !is_whole {
+                break;
+            }
+        }
+        Ok(all)
+    }
+
+    async fn range(
+        &self,
+        endpoint: &Endpoint,
+        range: RangeInclusive<u64>,
+        watched: &(dyn Fn(&Address) -> bool + Sync),
+    ) -> Result<(RangeInclusive<u64>, Candidates), EvmError> {
+        let mut seen = Seen::new(&self.sources, watched);
+        self.logs(endpoint, range.clone(), &mut seen).await?;
+        let mut found = Candidates::default();
+        let mut first = *range.start();
+        while first <= *range.end() {
+            let is_logged = self.sources.log_native(first);
+            let many = if is_logged { HEADERS_MAX } else { FULL_MAX };
+            let numbers = (first..=*range.end()).take(many).take_while(|at| self.sources.log_native(*at) == is_logged);
+            let numbers: Vec<u64> = numbers.collect();
+            let answers = endpoint.ask_all(&by_number(numbers.iter().copied(), !is_logged)).await?;
+            for (number, answer) in numbers.iter().zip(&answers) {
+                let told = if is_logged {
+                    let block: Option<HeaderOnly<'_>> = endpoint.parse(BY_NUMBER, answer)?;
+                    block.map(|block| told(self, endpoint, *number, &block, &seen)).transpose()?
+                } else {
+                    let found = self.next(endpoint, *number, answer, None)?;
+                    let told = |block: &FullBlock<'_>| {
+                        let (header, is_hit) = told(self, endpoint, *number, block, &seen)?;
+                        Ok((header, is_hit || pays_watched(self, endpoint, &header, block, &seen)?))
+                    };
+                    found.map(|found| told(&found.block)).transpose()?
+                };
+                let Some((header, is_hit)) = told else { return Ok((range, found)) };
+                if found.headers.last().is_some_and(|parent| parent.block != header.parent) {
+                    return Ok((range, found));
+                }
+                found.headers.push(header);
+                found.hits.extend(is_hit.then_some(header.block));
+            }
+            first += u64::try_from(numbers.len()).unwrap_or(u64::MAX);
+            // Proving is work for the processor: others may have a turn.
+            tokio::task::yield_now().await;
+        }
+        Ok((range, found))
+    }
+
+    /// Takes in the logs of `range`, in as many calls as the node wants.
+    async fn logs(&self, endpoint: &Endpoint, range: RangeInclusive<u64>, seen: &mut Seen<'_>) -> Result<(), EvmError> {
+        // The next to ask for is the last.
+        let mut left = vec![range];
+        while let Some(range) = left.pop() {
+            let (first, last) = (*range.start(), *range.end());
+            let filter = json!({ "fromBlock": format!("{first:#x}"), "toBlock": format!("{last:#x}") });
+            let Some(call) = self.sources.call(filter) else { return Ok(()) };
+            let width = last - first + 1;
+            // What came to nothing may have been too much, whatever was said: the next try is narrower.
+            let narrow = || endpoint.range_refused(Limit::TooManyResults { range: None }, width);
+            let answer = endpoint.ask(&[call]).await.inspect_err(|_| _ = narrow())?;
+            match answer.into_iter().next().ok_or_else(|| endpoint.unusable(LOGS, "no answer"))? {
+                Ok(answer) => {
+                    let unusable = |error: crate::seen::BadLogs| endpoint.unusable(LOGS, &error.to_string());
+                    seen.add(answer.get()).map_err(unusable)?;
+                    if answer.get().len() > ANSWER_BYTES_MAX {
+                        narrow();
+                    } else {
+                        endpoint.range_served(width);
+                    }
+                }
+                Err(error) if error.limit.is_some_and(|limit| endpoint.range_refused(limit, width)) => {
+                    let middle = first + (last - first) / 2;
+                    left.extend([middle + 1..=last, first..=middle]);
+                }
+                Err(error) => {
+                    narrow();
+                    return Err(endpoint.refused(LOGS, &error));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The range in parts, each as wide as was learnt when it is begun.
+fn ranges(endpoint: &Endpoint, range: RangeInclusive<u64>) -> impl Iterator<Item = RangeInclusive<u64>> {
+    let (mut first, last) = range.into_inner();
+    std::iter::from_fn(move || {
+        let part = first..=last.min(first.saturating_add(endpoint.range_width() - 1));
+        first = part.end().saturating_add(1);
+        (!part.is_empty()).then_some(part)
+    })
+}
+
+/// The header, and whether the block must be read by what its bloom and the logs of it say.
+fn told<T>(
+    reader: &Reader,
+    endpoint: &Endpoint,
+    number: u64,
+    block: &WireBlock<'_, T>,
+    seen: &Seen<'_>,
+) -> Result<(Header, bool), EvmError> {
+    let header = proved_header(endpoint, number, block)?;
+    let bloom = bloom(endpoint, block)?;
+    let refused = |refusal| refused(endpoint, header.block, BY_NUMBER, &refusal);
+    proof::withdrawals(reader.rules.stack, block).map_err(refused)?;
+    let mut withdrawals = withdrawals::of_block(reader.rules.stack, block).iter();
+    let is_withdrawn = withdrawals.any(|withdrawal| seen.is_watched(withdrawal.address.into()));
+    let seen = seen.block(number);
+    if seen.is_some_and(|seen| seen.hash != block.hash) {
+        return Err(endpoint.unusable(LOGS, &format!("logs of another block {number} than {}", header.block)));
+    }
+    let is_empty = block.transactions_root == EMPTY_ROOT_HASH;
+    let is_mute = bloom_is_mute(reader.rules.stack, block, is_empty, &bloom);
+    let mut is_hit = is_withdrawn || is_mute || seen.is_some_and(|seen| seen.is_hit);
+    for (place, source) in reader.sources.at(number) {
+        match (source.may_be_in(&bloom), seen.is_some_and(|seen| seen.shown[place])) {
+            (true, false) => is_hit = true,
+            (false, true) => return Err(contradicted(endpoint, &header)),
+            (true, true) | (false, false) => {}
+        }
+    }
+    Ok((header, is_hit))
+}
+
+/// Whether a transaction of the block names a watched address, as they stand in its root.
+fn pays_watched(
+    reader: &Reader,
+    endpoint: &Endpoint,
+    header: &Header,
+    block: &FullBlock<'_>,
+    seen: &Seen<'_>,
+) -> Result<bool, EvmError> {
+    // Proved only together with an encoding that is asked for by itself: the block is read in full.
+    if polygon::state_sync(reader.rules.stack, block).is_some() {
+        return Ok(true);
+    }
+    proof::transactions(reader.rules.stack, block, None)
+        .map_err(|refusal| refused(endpoint, header.block, BY_NUMBER, &refusal))?;
+    Ok(block.transactions.iter().any(|tx| {
+        let to = tx.to.map_or_else(|| created_contract(&tx.from, tx.nonce.0), Into::into);
+        seen.is_watched(to) || seen.is_watched(tx.from.into())
+    }))
+}
+
+fn contradicted(endpoint: &Endpoint, header: &Header) -> EvmError {
+    refused(endpoint, header.block, LOGS, &Refusal::Unproved(Check::Bloom))
+}

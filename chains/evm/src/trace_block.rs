@@ -1,0 +1,129 @@
+//! The traces of a block as `trace_block` tells them (Parity's form, of Erigon, Nethermind, Besu and reth): a flat
+//! list of frames, each with its way down from the root frame.
+//!
+//! Frames are brought into execution order by that way: older reth tells a self-destruction before what came before
+//! it. Zero-value calls of precompiled contracts are left out by some, but counted: gaps are no fault.
+//! Promises: a frame without the frame around it, one told twice, one of another block, more frames than the frame
+//! around them counted: each is an error.
+
+use alloy::primitives::{Address, B256};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::frames::{Act, Frame, Malformed, Trace};
+use crate::hex::Amount;
+
+/// One frame, or the reward of a block.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WireFrame<'a> {
+    block_hash: B256,
+    /// A block's reward has none.
+    transaction_hash: Option<B256>,
+    #[serde(rename = "type")]
+    kind: &'a str,
+    #[serde(borrow)]
+    action: WireAction<'a>,
+    result: Option<WireResult>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+    #[serde(default)]
+    subtraces: usize,
+    #[serde(default)]
+    trace_address: Vec<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireAction<'a> {
+    #[serde(borrow)]
+    call_type: Option<&'a str>,
+    from: Option<Address>,
+    to: Option<Address>,
+    value: Option<Amount>,
+    /// Of a self-destruction: who, to whom, and how much.
+    address: Option<Address>,
+    refund_address: Option<Address>,
+    balance: Option<Amount>,
+}
+
+#[derive(Deserialize)]
+struct WireResult {
+    /// The created contract.
+    address: Option<Address>,
+}
+
+/// The traces of the transactions of `block`, in its order.
+pub(crate) fn read(block: B256, frames: Vec<WireFrame<'_>>) -> Result<Vec<Trace>, Malformed> {
+    let mut groups: Vec<(B256, Vec<WireFrame<'_>>)> = Vec::new();
+    for frame in frames {
+        if frame.block_hash != block {
+            return Err(Malformed(format!("a trace is of block {}, not of {block}", frame.block_hash)));
+        }
+        let Some(tx) = frame.transaction_hash else {
+            if frame.kind == "reward" {
+                continue;
+            }
+            return Err(Malformed("a trace belongs to no transaction".to_owned()));
+        };
+        match groups.last_mut() {
+            Some((last, group)) if *last == tx => group.push(frame),
+            _ => groups.push((tx, vec![frame])),
+        }
+    }
+    let transaction = |(tx, group)| Ok(Trace { tx: Some(tx), frames: in_order(group)?, error: None });
+    groups.into_iter().map(transaction).collect()
+}
+
+/// The frames of one transaction. By their way down, a frame comes behind the one around it and before the next one.
+fn in_order(mut group: Vec<WireFrame<'_>>) -> Result<Vec<Frame>, Malformed> {
+    group.sort_by(|a, b| a.trace_address.cmp(&b.trace_address));
+    let mut frames = Vec::with_capacity(group.len());
+    let mut inside = vec![0_usize; group.len()];
+    // The frames around the one that is looked at, outermost first.
+    let mut open: Vec<usize> = Vec::new();
+    for (index, wire) in group.iter().enumerate() {
+        let way = wire.trace_address.as_slice();
+        open.truncate(way.len());
+        let around = open.last().map(|around| group[*around].trace_address.as_slice());
+        let twice = index.checked_sub(1).is_some_and(|before| group[before].trace_address == way);
+        if twice || open.len() != way.len() || around != way.split_last().map(|(_, around)| around) {
+            return Err(Malformed(format!("the frame at {way:?} is told twice, or the one around it is not")));
+        }
+        if let Some(around) = open.last() {
+            inside[*around] += 1;
+        }
+        frames.push(frame(open.last().copied(), wire)?);
+        open.push(index);
+    }
+    if let Some((wire, count)) = group.iter().zip(inside).find(|(wire, count)| *count > wire.subtraces) {
+        let (way, stated) = (&wire.trace_address, wire.subtraces);
+        return Err(Malformed(format!("the frame at {way:?} has {count} frames inside, but counts {stated}")));
+    }
+    Ok(frames)
+}
+
+fn frame(parent: Option<usize>, wire: &WireFrame<'_>) -> Result<Frame, Malformed> {
+    let action = &wire.action;
+    let (mut ends, mut value) = ([action.from, action.to], action.value);
+    let act = match (wire.kind, action.call_type) {
+        ("call", Some("call")) => Act::Call,
+        ("call", Some("staticcall")) => Act::Look,
+        ("call", Some("delegatecall" | "callcode")) => Act::Borrow,
+        ("create", _) => {
+            ends = [action.from, wire.result.as_ref().and_then(|result| result.address)];
+            Act::Create
+        }
+        ("suicide" | "selfdestruct", _) => {
+            (ends, value) = ([action.address, action.refund_address], action.balance);
+            Act::Destroy
+        }
+        // It may move value in a way that this version does not know.
+        (kind, call) => return Err(Malformed(format!("a frame has the unknown type {kind:?} {call:?}"))),
+    };
+    // Neither an error nor none.
+    if wire.error.is_some_and(|error| error.get() == "\"\"") {
+        return Err(Malformed("a frame has an error without words".to_owned()));
+    }
+    Frame::new(parent, act, ends, value.map(|value| value.0), wire.error.is_some())
+}

@@ -1,0 +1,266 @@
+//! What moved inside of the transactions of proved blocks, as endpoints trace it.
+//!
+//! No root covers a trace, so each block says how many endpoints told it: one, or two that told the same legs. Which
+//! method an endpoint has is found by asking, and remembered. Blocks that need no trace are proved as they are: no
+//! transactions, a network that is not traced, or one whose own logs tell every movement (EIP-7708).
+//! Promises: only internal legs, numbered behind the equal ones that the roots prove; a trace that contradicts the
+//! proved block is never believed. A failure to trace changes nothing in the pool's opinion of an endpoint: it may
+//! read tokens well all the same.
+
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use alloy::primitives::B256;
+use landfall_chain::{AssetTransfer, Block, BlockRef, Legs, Native, Proof, Read, ReadProof, TxId, number_equal_legs};
+use serde_json::json;
+
+use crate::answer::{Answer, Raw};
+use crate::endpoint::Endpoint;
+use crate::error::EvmError;
+use crate::frames::{self, Malformed, Moved, ProvedTx, Trace};
+use crate::pool::{Need, Pool};
+use crate::rpc::{Call, NodeError};
+use crate::{call_tracer, trace_block};
+
+/// Traces of one block of mainnet are some megabytes, and take a node a second: what is asked for in one request
+/// must come back within its timeout.
+const TRACED_MAX: u64 = 8;
+/// JSON-RPC's code for an unknown method, and Besu's for one that is switched off.
+const UNKNOWN_METHOD: [i64; 2] = [-32_601, -32_604];
+
+/// Reads the traces of one network.
+#[derive(Debug)]
+pub(crate) struct Tracer {
+    native: Native,
+    /// What an endpoint, by its id, was found to have; `None` in it: neither.
+    methods: Mutex<HashMap<String, Option<Method>>>,
+    /// How many blocks are traced at once: fewer after a request that failed, more after one that did not.
+    width: AtomicU64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Method {
+    CallTracer,
+    TraceBlock,
+}
+
+/// A block, and of its transactions those that must be traced: all or none.
+#[derive(Debug)]
+struct Asked {
+    at: BlockRef,
+    txs: Vec<ProvedTx>,
+}
+
+/// What an endpoint told of each block that was asked for.
+type Reading<'p> = (&'p Endpoint, Vec<Moved>);
+
+impl Tracer {
+    pub(crate) fn new(native: Native) -> Self {
+        Tracer { native, methods: Mutex::default(), width: AtomicU64::new(TRACED_MAX) }
+    }
+
+    /// As much of `range` as is traced at once: of 5..=100 with a width of 8, 5..=12.
+    pub(crate) fn narrow(&self, range: RangeInclusive<u64>) -> RangeInclusive<u64> {
+        let last = range.start().saturating_add(self.width.load(Ordering::Relaxed).saturating_sub(1));
+        *range.start()..=last.min(*range.end())
+    }
+
+    /// The blocks of the lane of traces, from blocks as the roots prove them.
+    pub(crate) async fn blocks(
+        &self,
+        pool: &Pool,
+        proved: Vec<(Block, Vec<ProvedTx>)>,
+        read: Read,
+    ) -> Result<Vec<Block>, EvmError> {
+        let (blocks, asked): (Vec<Block>, Vec<Asked>) = proved.into_iter().map(|proved| self.asked(proved)).unzip();
+        let wanted = match read.proof {
+            ReadProof::Listed => 1,
+            ReadProof::Full => 2,
+        };
+        let mut readings = Vec::new();
+        if asked.iter().any(|block| !block.txs.is_empty()) {
+            readings = self.readings(pool, &asked, wanted).await?;
+        }
+        if let [one, other, ..] = readings.as_slice() {
+            compare(&asked, one, other)?;
+        }
+        let proof = if readings.len() > 1 { Proof::TwoEndpoints } else { Proof::OneEndpoint };
+        let told = match readings.into_iter().next() {
+            Some((_, told)) => told,
+            None => asked.iter().map(|_| Moved::default()).collect(),
+        };
+        let lane = |((block, asked), moved): ((Block, Asked), Moved)| Block {
+            transfers: behind(&block.transfers, moved.legs),
+            rejected: if read.legs == Legs::Explained { moved.rejected } else { Vec::new() },
+            fees: Vec::new(),
+            proof: if asked.txs.is_empty() { Proof::Roots } else { proof },
+            ..block
+        };
+        Ok(blocks.into_iter().zip(asked).zip(told).map(lane).collect())
+    }
+
+    fn asked(&self, (block, txs): (Block, Vec<ProvedTx>)) -> (Block, Asked) {
+        let at = block.header.block;
+        let txs = if self.native.is_traced(at.number) { txs } else { Vec::new() };
+        (block, Asked { at, txs })
+    }
+
+    /// As many readings as are `wanted`, or as can be had; at least one. Who has the blocks is asked first.
+    async fn readings<'p>(&self, pool: &'p Pool, asked: &[Asked], wanted: usize) -> Result<Vec<Reading<'p>>, EvmError> {
+        let number = |block: Option<&Asked>| block.map_or(0, |block| block.at.number);
+        let need = Need { first: number(asked.first()), last: number(asked.last()), methods: &[] };
+        let endpoints = pool.of_use(need).await;
+        let Some(reader) = endpoints.first().copied() else { return Err(pool.nobody()) };
+        let mut readings = Vec::with_capacity(wanted);
+        let (mut failure, mut without, mut reader_failed) = (None, Vec::new(), false);
+        for endpoint in endpoints {
+            if readings.len() == wanted {
+                break;
+            }
+            match self.reading(endpoint, asked).await {
+                Ok(Some(moved)) => readings.push((endpoint, moved)),
+                Ok(None) => without.push(endpoint.id.as_str()),
+                Err(error) => {
+                    tracing::warn!(chain = %reader.chain, "an endpoint told no trace that can be used: {error}");
+                    failure = failure.or(Some(error));
+                    reader_failed |= std::ptr::eq(endpoint, reader);
+                }
+            }
+        }
+        // A second witness that never answers must not slow down the first.
+        self.learn(reader_failed || readings.is_empty());
+        if readings.is_empty() {
+            // Whoever pays for traces meanwhile is to be noticed.
+            self.methods.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            let (chain, endpoints) = (reader.chain, without.join(", "));
+            return Err(failure.unwrap_or(EvmError::NoTraces { chain, endpoints }));
+        }
+        Ok(readings)
+    }
+
+    /// What `endpoint` tells of all blocks, in one request; `None` when it cannot trace.
+    async fn reading(&self, endpoint: &Endpoint, asked: &[Asked]) -> Result<Option<Vec<Moved>>, EvmError> {
+        let known = self.methods.lock().unwrap_or_else(PoisonError::into_inner).get(&endpoint.id).copied();
+        let methods = match known {
+            Some(None) => return Ok(None),
+            Some(Some(Method::TraceBlock)) => [Method::TraceBlock, Method::CallTracer],
+            Some(Some(Method::CallTracer)) | None => [Method::CallTracer, Method::TraceBlock],
+        };
+        for method in methods {
+            let blocks = asked.iter().filter(|block| !block.txs.is_empty());
+            let calls: Vec<Call> = blocks.map(|block| method.call(&block.at)).collect();
+            let answers = endpoint.ask(&calls).await?;
+            if answers.iter().any(|answer| answer.as_ref().is_err_and(is_unknown_method)) {
+                continue;
+            }
+            self.remember(endpoint, Some(method));
+            return moved(endpoint, method, asked, answers).await.map(Some);
+        }
+        self.remember(endpoint, None);
+        Ok(None)
+    }
+
+    fn remember(&self, endpoint: &Endpoint, method: Option<Method>) {
+        let mut methods = self.methods.lock().unwrap_or_else(PoisonError::into_inner);
+        methods.insert(endpoint.id.clone(), method);
+    }
+
+    fn learn(&self, failed: bool) {
+        let width = self.width.load(Ordering::Relaxed);
+        let width = if failed { width / 2 } else { width + 1 };
+        self.width.store(width.clamp(1, TRACED_MAX), Ordering::Relaxed);
+    }
+}
+
+impl Method {
+    const fn name(self) -> &'static str {
+        match self {
+            Method::CallTracer => "debug_traceBlockByHash",
+            Method::TraceBlock => "trace_block",
+        }
+    }
+
+    fn call(self, block: &BlockRef) -> Call {
+        let params = match self {
+            Method::CallTracer => json!([block.hash.to_string(), { "tracer": "callTracer" }]),
+            // There is none by hash: each frame names its block.
+            Method::TraceBlock => json!([format!("{:#x}", block.number)]),
+        };
+        Call { method: self.name(), params }
+    }
+
+    fn parse(self, endpoint: &Endpoint, block: &BlockRef, answer: &Raw) -> Result<Vec<Trace>, EvmError> {
+        let read = match self {
+            Method::CallTracer => call_tracer::read(answer.get()),
+            Method::TraceBlock => trace_block::read(B256::from(block.hash.0), endpoint.parse(self.name(), answer)?),
+        };
+        read.map_err(|malformed| self.unusable(endpoint, block, &malformed))
+    }
+
+    fn unusable(self, endpoint: &Endpoint, block: &BlockRef, Malformed(reason): &Malformed) -> EvmError {
+        endpoint.unusable(self.name(), &format!("block {}: {reason}", block.number))
+    }
+}
+
+async fn moved(
+    endpoint: &Endpoint,
+    method: Method,
+    asked: &[Asked],
+    answers: Vec<Answer>,
+) -> Result<Vec<Moved>, EvmError> {
+    let mut answers = answers.into_iter();
+    let mut all = Vec::with_capacity(asked.len());
+    for block in asked {
+        if block.txs.is_empty() {
+            all.push(Moved::default());
+            continue;
+        }
+        let answer = answers.next().ok_or_else(|| endpoint.unusable(method.name(), "no answer"))?;
+        let answer = answer.map_err(|error| endpoint.refused(method.name(), &error))?;
+        let traces = method.parse(endpoint, &block.at, &answer)?;
+        let moved = frames::moved(&block.txs, &traces);
+        all.push(moved.map_err(|malformed| method.unusable(endpoint, &block.at, &malformed))?);
+        // Megabytes of text: others may have a turn between two blocks.
+        tokio::task::yield_now().await;
+    }
+    Ok(all)
+}
+
+/// That two endpoints tell the same legs of each block.
+fn compare(asked: &[Asked], (one, ones): &Reading<'_>, (other, others): &Reading<'_>) -> Result<(), EvmError> {
+    for (block, (one_told, other_told)) in asked.iter().zip(ones.iter().zip(others)) {
+        let (a, b) = (&one_told.legs, &other_told.legs);
+        let at = a.iter().zip(b).position(|(a, b)| a != b).unwrap_or_else(|| a.len().min(b.len()));
+        let ids: Vec<TxId> = a.get(at).into_iter().chain(b.get(at)).map(|leg| leg.tx.id).collect();
+        if let Some(tx) = frames::first_of(&block.txs, &ids) {
+            let endpoints = format!("{} and {}", one.id, other.id);
+            return Err(EvmError::TracesDiffer { chain: one.chain, endpoints, block: block.at, tx });
+        }
+    }
+    Ok(())
+}
+
+/// `legs`, numbered behind the equal ones of `proved`.
+fn behind(proved: &[AssetTransfer], legs: Vec<AssetTransfer>) -> Vec<AssetTransfer> {
+    let mut all = proved.to_vec();
+    all.extend(legs);
+    number_equal_legs(&mut all);
+    all.split_off(proved.len())
+}
+
+/// Whether a node says that it does not have the method at all. Words of a block or of a state that it does not have
+/// must not pass for that: they are about the block, and may be other words tomorrow.
+fn is_unknown_method(error: &NodeError) -> bool {
+    const METHOD: [&str; 2] = ["method", "namespace"];
+    const NAMES: [&str; 2] = ["debug_traceblockbyhash", "trace_block"];
+    const ABSENT: [&str; 2] = ["not found", "not exist"];
+    const REFUSED: [&str; 7] =
+        ["not available", "not supported", "unsupported", "not whitelisted", "not allowed", "not enabled", "disabled"];
+    let message = error.message.to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|words| message.contains(words));
+    // "trace_block: block not found" is about a block.
+    let of_method = says(&METHOD) && (says(&ABSENT) || says(&REFUSED));
+    UNKNOWN_METHOD.contains(&error.code) || of_method || says(&NAMES) && says(&REFUSED)
+}

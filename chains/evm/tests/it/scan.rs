@@ -1,0 +1,201 @@
+//! Where in a range of blocks to look: what is not told holds nothing of ours, whatever the node leaves out.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use alloy::primitives::{Address, B256, address};
+use landfall_chain::{
+    Address as ChainAddress, AddressSource, Candidates, Native, NativeSource, Network, SourceErrorKind,
+};
+use serde_json::{Value, json};
+
+use crate::mint::{self, Tx, transfer};
+use crate::node::{Answer, Ledger, Node, mainnet};
+
+const USDC: Address = address!("A0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48");
+const FAKE: Address = Address::repeat_byte(0xfa);
+const PAYER: Address = Address::repeat_byte(0xaa);
+const ALICE: Address = Address::repeat_byte(0xa1);
+const BOB: Address = Address::repeat_byte(0xb0);
+
+/// Blocks 1..=60: each third pays USDC to Bob, 12 and 33 to Alice, 40 sends Alice's away, the others pay a fake.
+fn ledger() -> Ledger {
+    let block = |number: u64| {
+        let paid = match number {
+            12 | 33 => transfer(USDC, PAYER, ALICE, 1),
+            40 => transfer(USDC, ALICE, BOB, 1),
+            number if number % 3 == 0 => transfer(USDC, PAYER, BOB, 1),
+            _ => transfer(FAKE, PAYER, ALICE, 1),
+        };
+        vec![Tx { nonce: number, logs: vec![paid], ..Tx::default() }]
+    };
+    Ledger::of(mint::chain(1, (1..=60).map(block).collect()))
+}
+
+/// Native movements are logged: headers are enough.
+fn logged() -> Network {
+    Network { native: Native { source: NativeSource::TopLevel, eip7708_from: Some(0) }, ..mainnet() }
+}
+
+async fn scan(
+    network: Network,
+    answer: impl Fn(&str, &Value) -> Answer + Send + Sync + 'static,
+) -> (Candidates, usize) {
+    let node = Node::start(answer).await;
+    let source = node.source(network);
+    source.check().await.unwrap();
+    node.take_requests();
+    let watched = |address: &ChainAddress| *address == ChainAddress::Evm(ALICE.into());
+    let candidates = source.candidates(1..=60, &watched).await.unwrap();
+    (candidates, node.take_requests())
+}
+
+fn numbers(candidates: &Candidates) -> Vec<u64> {
+    candidates.hits.iter().map(|hit| hit.number).collect()
+}
+
+#[tokio::test]
+async fn the_blocks_that_pay_or_are_paid_by_a_watched_address_are_told_with_every_header() {
+    let ledger = ledger();
+    let (candidates, requests) = scan(logged(), move |method, params| ledger.answer(method, params)).await;
+    assert_eq!(numbers(&candidates), [12, 33, 40]);
+    assert_eq!(candidates.headers.len(), 60);
+    assert!(candidates.headers.windows(2).all(|pair| pair[0].block == pair[1].parent));
+    assert_eq!(requests, 2, "the logs of a range and its headers");
+}
+
+#[tokio::test]
+async fn a_block_whose_logs_are_left_out_is_told_by_its_bloom() {
+    let ledger = ledger();
+    let (candidates, _) = scan(logged(), move |method, params| {
+        let mut answer = ledger.answer(method, params)?;
+        if method == "eth_getLogs" {
+            answer.as_array_mut().unwrap().retain(|log| log["blockNumber"] != "0xc" && log["blockNumber"] != "0x6");
+        }
+        Ok(answer)
+    })
+    .await;
+    assert_eq!(numbers(&candidates), [6, 12, 33, 40]);
+}
+
+#[tokio::test]
+async fn an_empty_answer_makes_every_block_with_a_listed_contract_a_candidate() {
+    let ledger = ledger();
+    let (candidates, _) = scan(logged(), move |method, params| match method {
+        "eth_getLogs" => Ok(json!([])),
+        _ => ledger.answer(method, params),
+    })
+    .await;
+    let mut expected: Vec<u64> = (1..=60).filter(|number| number % 3 == 0 || *number == 40).collect();
+    expected.sort_unstable();
+    assert_eq!(numbers(&candidates), expected);
+}
+
+#[tokio::test]
+async fn a_range_that_is_too_wide_is_asked_for_in_parts() {
+    for message in
+        ["query returned more than 10000 results", "block range is too wide", "exceed maximum block range: 7"]
+    {
+        let (ledger, widest) = (ledger(), Arc::new(AtomicU64::new(0)));
+        let seen = widest.clone();
+        let (candidates, _) = scan(logged(), move |method, params| {
+            if method == "eth_getLogs" {
+                let number = |name: &str| u64::from_str_radix(&params[0][name].as_str().unwrap()[2..], 16).unwrap();
+                let width = number("toBlock") - number("fromBlock") + 1;
+                if width > 7 {
+                    return Err((-32005, message.to_owned()));
+                }
+                seen.fetch_max(width, Ordering::Relaxed);
+            }
+            ledger.answer(method, params)
+        })
+        .await;
+        assert_eq!((numbers(&candidates), candidates.headers.len()), (vec![12, 33, 40], 60), "{message}");
+        assert!(widest.load(Ordering::Relaxed) > 3);
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_another_kind_is_no_answer() {
+    let ledger = ledger();
+    let node = Node::start(move |method, params| match method {
+        "eth_getLogs" => Err((-32005, "rate limit exceeded".to_owned())),
+        _ => ledger.answer(method, params),
+    })
+    .await;
+    let error = node.source(logged()).candidates(1..=60, &|_| true).await.unwrap_err();
+    assert_eq!(error.kind, SourceErrorKind::Transient);
+    assert!(error.to_string().contains("rate limit exceeded"), "{error}");
+}
+
+#[tokio::test]
+async fn headers_that_do_not_hang_together_end_the_answer() {
+    let ledger = ledger();
+    let (candidates, _) = scan(logged(), move |method, params| match method {
+        "eth_getBlockByNumber" if params[0] == "0x1f" => Ok(mint::block(
+            31,
+            B256::repeat_byte(9),
+            &[Tx { logs: vec![transfer(FAKE, PAYER, BOB, 1)], ..Tx::default() }],
+        )
+        .0),
+        _ => ledger.answer(method, params),
+    })
+    .await;
+    assert_eq!((numbers(&candidates), candidates.headers.len()), (vec![12], 30));
+}
+
+#[tokio::test]
+async fn logs_of_another_block_and_logs_that_no_bloom_holds_are_refused() {
+    type Lie = fn(&mut Value);
+    let lies: [(Lie, &str); 3] = [
+        (|log| log["blockHash"] = json!(B256::repeat_byte(7)), "logs of another block"),
+        (|log| log["blockNumber"] = json!("0x2"), "logs of another block"),
+        (|log| log["address"] = json!(FAKE), "not asked for"),
+    ];
+    for (lie, expected) in lies {
+        let ledger = ledger();
+        let node = Node::start(move |method, params| {
+            let mut answer = ledger.answer(method, params)?;
+            if method == "eth_getLogs" {
+                lie(&mut answer[0]);
+            }
+            Ok(answer)
+        })
+        .await;
+        let error = node.source(logged()).candidates(1..=60, &|_| true).await.unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    // Block 2 pays a fake; the log of USDC is invented.
+    let ledger = ledger();
+    let node = Node::start(move |method, params| {
+        let mut answer = ledger.answer(method, params)?;
+        if method == "eth_getLogs" {
+            let mut invented = answer[0].clone();
+            invented["blockNumber"] = json!("0x2");
+            invented["blockHash"] = ledger.blocks[&2].0["hash"].clone();
+            answer.as_array_mut().unwrap().push(invented);
+        }
+        Ok(answer)
+    })
+    .await;
+    let error = node.source(logged()).candidates(1..=60, &|_| true).await.unwrap_err();
+    assert!(error.to_string().contains("the header's logsBloom excludes a log that was shown"), "{error}");
+}
+
+#[tokio::test]
+async fn where_value_is_not_logged_transactions_are_looked_at_too() {
+    let pay = |nonce, to, from| Tx {
+        nonce,
+        value: 1,
+        to: Some(to),
+        from,
+        logs: vec![transfer(FAKE, PAYER, BOB, 1)],
+        ..Tx::default()
+    };
+    let mut blocks: Vec<Vec<Tx>> = (1..=60).map(|nonce| vec![pay(nonce, BOB, PAYER)]).collect();
+    blocks[24] = vec![pay(25, BOB, PAYER), pay(26, ALICE, PAYER)];
+    blocks[49] = vec![pay(50, BOB, ALICE)];
+    let ledger = Ledger::of(mint::chain(1, blocks));
+    let (candidates, _) = scan(mainnet(), move |method, params| ledger.answer(method, params)).await;
+    assert_eq!((numbers(&candidates), candidates.headers.len()), (vec![25, 50], 60));
+}

@@ -1,0 +1,344 @@
+//! Who is asked for traces, how, how often, and what it means when they differ or fail.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use landfall_chain::{BlockSource, EndpointState, Lane, Legs, NativeSource, Network, Proof, Read, SourceErrorKind};
+use landfall_evm::EvmSource;
+use serde_json::{Value, json};
+
+use crate::mint::{self, Tx};
+use crate::node::{Answer, Ledger, Node, mainnet};
+use crate::trace::{FLAT, FULL, LISTED, NESTED, address, flat, frame, nested, traced, tracing};
+
+/// A block with one transaction, and its trace, in which `amount` moves inside.
+fn told(amount: u64) -> (Ledger, Value, Value) {
+    let ledger = Ledger::of(mint::chain(5, vec![vec![Tx::default()]]));
+    let block = ledger.blocks[&5].0.clone();
+    let inner = frame("CALL", address(0xbb), address(0x0b), amount, vec![]);
+    let traces = nested(&block, &[frame("CALL", address(0xaa), address(0xbb), 0, vec![inner])]);
+    let flat = flat(&block, &traces);
+    (ledger, traces, flat)
+}
+
+/// A node that traces by `method`; by none when it is neither.
+async fn tracer(method: &'static str, amount: u64) -> Node {
+    let (ledger, nested, flat) = told(amount);
+    Node::start(tracing(ledger, method, if method == FLAT { flat } else { nested })).await
+}
+
+/// A node that refuses every trace with these words.
+async fn refusing(code: i64, words: &'static str) -> Node {
+    let (ledger, ..) = told(5);
+    Node::start(move |method, params| match method {
+        NESTED | FLAT => Err((code, words.to_owned())),
+        _ => ledger.answer(method, params),
+    })
+    .await
+}
+
+fn source(network: Network, nodes: &[&Node]) -> EvmSource {
+    let urls: Vec<_> = nodes.iter().map(|node| format!("http://{}", node.id()).parse().unwrap()).collect();
+    EvmSource::new(network, &urls).unwrap()
+}
+
+async fn proof(source: &EvmSource, read: Read) -> Proof {
+    let block = source.blocks(5..=5, read).await.unwrap().remove(0);
+    assert_eq!(block.transfers.len(), 1);
+    block.proof
+}
+
+#[tokio::test]
+async fn a_traced_block_costs_three_requests_and_the_method_is_asked_for_once() {
+    for (method, first) in [(NESTED, 1 + 3), (FLAT, 1 + 4)] {
+        let node = tracer(method, 5).await;
+        let source = node.source(traced());
+        // The first read asks for the chain id, and finds out which method there is.
+        for expected in [first, 3, 3] {
+            assert_eq!(proof(&source, LISTED).await, Proof::OneEndpoint);
+            assert_eq!(node.take_requests(), expected, "{method}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_traces_of_several_blocks_are_one_request_and_no_more_than_eight_are_asked_for() {
+    let tx = |nonce| vec![Tx { nonce, ..Tx::default() }];
+    let ledger = Ledger::of(mint::chain(5, (0..20).map(|nonce| if nonce == 1 { vec![] } else { tx(nonce) }).collect()));
+    let fails = Arc::new(AtomicBool::new(false));
+    let failing = fails.clone();
+    let node = Node::start(move |method, params| match method {
+        NESTED if failing.load(Ordering::Relaxed) => Err((-32000, "execution timeout".to_owned())),
+        NESTED => {
+            let (block, _) = ledger.blocks.values().find(|(block, _)| block["hash"] == params[0]).unwrap();
+            Ok(nested(block, &[frame("CALL", address(0xaa), address(0xbb), 0, vec![])]))
+        }
+        _ => ledger.answer(method, params),
+    })
+    .await;
+    let source = node.source(traced());
+    source.check().await.unwrap();
+    node.take_requests();
+    let blocks = source.blocks(5..=24, LISTED).await.unwrap();
+    assert_eq!((blocks.len(), node.take_requests()), (8, 3));
+    // Nothing has to be traced of a block without transactions: the roots prove that.
+    let proofs: Vec<Proof> = blocks.iter().map(|block| block.proof).collect();
+    assert_eq!(proofs[..3], [Proof::OneEndpoint, Proof::Roots, Proof::OneEndpoint]);
+    // What is too much for a node is asked for in smaller parts, down to one block, and then in larger ones again.
+    let width = async |source: &EvmSource| source.blocks(5..=24, LISTED).await.map(|blocks| blocks.len());
+    fails.store(true, Ordering::Relaxed);
+    for _ in 0..5 {
+        assert_eq!(width(&source).await.unwrap_err().kind, SourceErrorKind::Transient);
+    }
+    fails.store(false, Ordering::Relaxed);
+    assert_eq!(
+        (width(&source).await.unwrap(), width(&source).await.unwrap(), width(&source).await.unwrap()),
+        (1, 2, 3)
+    );
+}
+
+#[tokio::test]
+async fn a_second_endpoint_that_fails_does_not_narrow_what_the_first_one_traces() {
+    let txs = (0..20).map(|nonce| vec![Tx { nonce, ..Tx::default() }]).collect();
+    let ledger = Ledger::of(mint::chain(5, txs));
+    let node = |fails: bool, ledger: Ledger| {
+        Node::start(move |method, params| match method {
+            NESTED if fails => Err((-32000, "header not found".to_owned())),
+            NESTED => {
+                let (block, _) = ledger.blocks.values().find(|(block, _)| block["hash"] == params[0]).unwrap();
+                Ok(nested(block, &[frame("CALL", address(0xaa), address(0xbb), 0, vec![])]))
+            }
+            _ => ledger.answer(method, params),
+        })
+    };
+    let (one, other) = (node(false, ledger.clone()).await, node(true, ledger).await);
+    let source = source(traced(), &[&one, &other]);
+    for _ in 0..3 {
+        assert_eq!(source.blocks(5..=24, FULL).await.unwrap().len(), 8);
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_traced_costs_no_trace_and_has_no_internal_legs() {
+    let (ledger, traces, _) = told(5);
+    let mut logged = traced();
+    logged.native.eip7708_from = Some(5);
+    let mut logs_of_polygon = mainnet();
+    logs_of_polygon.native.source = NativeSource::LogTransfer;
+    for network in [mainnet(), logged, logs_of_polygon] {
+        let node = Node::start(tracing(ledger.clone(), NESTED, traces.clone())).await;
+        let source = node.source(network);
+        source.check().await.unwrap();
+        node.take_requests();
+        let block = source.blocks(5..=5, FULL).await.unwrap().remove(0);
+        assert_eq!((block.transfers.len(), block.rejected.len(), block.proof), (0, 0, Proof::Roots));
+        assert_eq!(node.take_requests(), 2);
+    }
+    // [E20] one below the height from which on the chain logs every movement, the trace is the source still.
+    let mut logged = traced();
+    logged.native.eip7708_from = Some(6);
+    assert_eq!(
+        proof(&Node::start(tracing(ledger, NESTED, traces)).await.source(logged), FULL).await,
+        Proof::OneEndpoint
+    );
+}
+
+#[tokio::test]
+async fn the_lane_of_roots_never_asks_for_a_trace() {
+    let (ledger, traces, _) = told(5);
+    let node = Node::start(tracing(ledger, NESTED, traces)).await;
+    let block = node.source(traced()).blocks(5..=5, Read::FULL).await.unwrap().remove(0);
+    assert_eq!((block.transfers.len(), block.proof, node.take_requests()), (0, Proof::Roots, 3));
+}
+
+#[tokio::test]
+async fn rejected_movements_are_told_only_when_they_are_asked_for() {
+    let node = tracer(NESTED, 0).await;
+    for (legs, expected) in [(Legs::Creditable, 0), (Legs::Explained, 1)] {
+        let block = node.source(traced()).blocks(5..=5, Read { legs, ..LISTED }).await.unwrap().remove(0);
+        assert_eq!(block.rejected.len(), expected);
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_without_both_methods_is_told_with_what_to_do_and_asked_again() {
+    let (ledger, traces, _) = told(5);
+    let paid = Arc::new(AtomicBool::new(false));
+    let enabled = paid.clone();
+    let answer = tracing(ledger, NESTED, traces);
+    let node = Node::start(move |method, params| match method {
+        NESTED if !enabled.load(Ordering::Relaxed) => {
+            Err((-32600, format!("{method} is not available on the Free tier")))
+        }
+        _ => answer(method, params),
+    })
+    .await;
+    let source = node.source(traced());
+    let error = source.blocks(5..=5, LISTED).await.unwrap_err();
+    let expected = format!(
+        "ETHEREUM_MAINNET: no endpoint knows debug_traceBlockByHash or trace_block ({} asked), so value that moved \
+         inside of transactions is not seen; add an endpoint that traces to chains.ETHEREUM_MAINNET.rpc, or declare \
+         that it is not seen with chains.ETHEREUM_MAINNET.native = \"top_level\"",
+        node.id()
+    );
+    assert_eq!((error.kind, error.to_string()), (SourceErrorKind::Transient, expected));
+    // Its blocks are as good as before.
+    assert_eq!(source.endpoints().snapshot()[0].state, EndpointState::Healthy);
+    source.blocks(5..=5, Read::FULL).await.unwrap();
+    paid.store(true, Ordering::Relaxed);
+    assert_eq!(proof(&source, LISTED).await, Proof::OneEndpoint);
+}
+
+#[tokio::test]
+async fn the_words_of_a_missing_method_are_told_from_those_of_a_missing_block_or_state() {
+    let missing = [
+        (-32601, "the method debug_traceBlockByHash does not exist/is not available"),
+        (-32601, "Method not found"),
+        (-32604, "Method not enabled"),
+        (-32600, "The method 'trace_block' is found but the namespace 'Trace' is disabled for http://127.0.0.1"),
+        (-32600, "trace_block is not available on the Free tier - upgrade to Pay As You Go"),
+        (-32600, "Unsupported method: debug_traceBlockByHash on ETH_MAINNET"),
+        (-32004, "Method not supported"),
+        (-32075, "Method disabled"),
+        (-32000, "rpc method is not whitelisted"),
+        (-32701, "method debug_traceBlockByHash is not allowed"),
+    ];
+    for (code, words) in missing {
+        let error = refusing(code, words).await.source(traced()).blocks(5..=5, LISTED).await.unwrap_err();
+        assert!(error.to_string().contains("no endpoint knows"), "{words}: {error}");
+    }
+    let other = [
+        (-32000, "header not found"),
+        (-32000, "block 0x12 not found"),
+        (-32000, "trace_block: block not found"),
+        (-32000, "missing trie node 5e1c (path ) state 0x5e1c is not available, not found"),
+        (-32000, "required historical state unavailable (reexec=128)"),
+        (-32000, "historical state is not available in path scheme yet"),
+        (-32000, "execution timeout"),
+        (-32005, "daily request count exceeded, request rate limited"),
+    ];
+    for (code, words) in other {
+        let node = refusing(code, words).await;
+        let source = node.source(traced());
+        let error = source.blocks(5..=5, LISTED).await.unwrap_err();
+        assert_eq!(error.kind, SourceErrorKind::Transient);
+        assert!(error.to_string().contains(words), "{error}");
+        assert!(error.to_string().contains(&format!("endpoint {} failed {NESTED}", node.id())), "{error}");
+        // Chain id, blocks, receipts, traces: the other method was not tried.
+        assert_eq!(node.take_requests(), 4, "{words}");
+        assert_eq!(source.endpoints().snapshot()[0].state, EndpointState::Healthy);
+    }
+}
+
+#[tokio::test]
+async fn another_endpoint_traces_what_the_first_one_read() {
+    let (plain, other) = (tracer("neither", 5).await, tracer(FLAT, 5).await);
+    let source = source(traced(), &[&plain, &other]);
+    assert_eq!(proof(&source, FULL).await, Proof::OneEndpoint);
+    plain.take_requests();
+    assert_eq!(proof(&source, FULL).await, Proof::OneEndpoint);
+    assert_eq!(plain.take_requests(), 2, "it was remembered that it traces nothing");
+}
+
+#[tokio::test]
+async fn two_endpoints_that_tell_the_same_are_two_witnesses() {
+    for (one, other) in [(NESTED, NESTED), (NESTED, FLAT), (FLAT, NESTED)] {
+        let (one, other) = (tracer(one, 5).await, tracer(other, 5).await);
+        let source = source(traced(), &[&one, &other]);
+        assert_eq!(proof(&source, LISTED).await, Proof::OneEndpoint);
+        assert_eq!(other.take_requests(), 0, "one is enough for a candidate");
+        assert_eq!(proof(&source, FULL).await, Proof::TwoEndpoints);
+    }
+}
+
+#[tokio::test]
+async fn two_endpoints_that_differ_are_an_error_that_names_both_and_the_transaction() {
+    let one = tracer(NESTED, 5).await;
+    // Another amount, and none at all.
+    for amount in [6, 0] {
+        let other = tracer(NESTED, amount).await;
+        let (ledger, ..) = told(5);
+        for nodes in [[&one, &other], [&other, &one]] {
+            let source = source(traced(), &nodes);
+            let error = source.blocks(5..=5, FULL).await.unwrap_err();
+            assert_eq!(error.kind, SourceErrorKind::Transient);
+            let (block, _) = &ledger.blocks[&5];
+            let expected = format!(
+                "ETHEREUM_MAINNET: endpoints {} and {} tell different traces of transaction {} in block 5 ({})",
+                nodes[0].id(),
+                nodes[1].id(),
+                block["transactions"][0]["hash"].as_str().unwrap(),
+                block["hash"].as_str().unwrap(),
+            );
+            assert_eq!(error.to_string(), expected);
+        }
+    }
+}
+
+#[tokio::test]
+async fn of_two_differing_transactions_the_first_is_named() {
+    // Both pay inside; the other endpoint leaves out what the first of them pays.
+    let txs = vec![Tx::default(), Tx { nonce: 1, ..Tx::default() }];
+    let ledger = Ledger::of(mint::chain(5, vec![txs]));
+    let block = ledger.blocks[&5].0.clone();
+    let root = |calls| frame("CALL", address(0xaa), address(0xbb), 0, calls);
+    let paid = || vec![frame("CALL", address(0xbb), address(0x0b), 5, vec![])];
+    let (whole, part) = (nested(&block, &[root(paid()), root(paid())]), nested(&block, &[root(vec![]), root(paid())]));
+    let one = Node::start(tracing(ledger.clone(), NESTED, whole)).await;
+    let other = Node::start(tracing(ledger, NESTED, part)).await;
+    for nodes in [[&one, &other], [&other, &one]] {
+        let error = source(traced(), &nodes).blocks(5..=5, FULL).await.unwrap_err();
+        assert!(error.to_string().contains(block["transactions"][0]["hash"].as_str().unwrap()), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_second_endpoint_that_cannot_say_is_no_witness_and_no_obstacle() {
+    let (ledger, mut lie, _) = told(5);
+    lie[0]["result"]["from"] = json!(address(0x77));
+    let lagging = |method: &str, params: &Value| -> Answer {
+        match method {
+            NESTED => Err((-32000, "header not found".to_owned())),
+            _ => told(5).0.answer(method, params),
+        }
+    };
+    let others = [
+        Node::start(lagging).await,
+        Node::start(tracing(ledger, NESTED, lie)).await,
+        tracer("neither", 5).await,
+        Node::start(|_, _| Ok(json!("0x5"))).await,
+    ];
+    for other in &others {
+        let one = tracer(NESTED, 5).await;
+        let source = source(traced(), &[&one, other]);
+        for _ in 0..5 {
+            assert_eq!(proof(&source, FULL).await, Proof::OneEndpoint);
+        }
+    }
+    // A third one is asked then.
+    let (one, third) = (tracer(NESTED, 5).await, tracer(NESTED, 5).await);
+    assert_eq!(proof(&source(traced(), &[&one, &others[0], &third]), FULL).await, Proof::TwoEndpoints);
+}
+
+#[tokio::test]
+async fn a_method_that_disappears_is_replaced_by_the_other() {
+    let (ledger, nested, flat) = told(5);
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let node = Node::start(move |method, params| match method {
+        NESTED if count.fetch_add(1, Ordering::Relaxed) == 0 => Ok(nested.clone()),
+        FLAT => Ok(flat.clone()),
+        _ => ledger.answer(method, params),
+    })
+    .await;
+    let source = node.source(traced());
+    for _ in 0..3 {
+        assert_eq!(proof(&source, LISTED).await, Proof::OneEndpoint);
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn the_lane_of_these_tests_is_that_of_traces() {
+    assert_eq!((LISTED.lane, FULL.lane), (Lane::Traces, Lane::Traces));
+}

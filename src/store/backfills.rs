@@ -1,0 +1,57 @@
+//! How far each backfill has come. A row is a note to ourselves: without it the range is read again, to no harm.
+
+use landfall_chain::Chain;
+
+use crate::store::error::expect_one;
+use crate::store::sql::{execute, fetch_optional, statements};
+use crate::store::{Connection, StoreError, Tx, int, uint};
+use crate::time::Timestamp;
+
+/// A backfill as it stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BackfillRow {
+    /// Both inclusive.
+    pub from: u64,
+    pub to: u64,
+    pub proof: String,
+    /// The addresses; empty for all.
+    pub scope: String,
+    /// What was looked for, in words that differ when that does.
+    pub basis: String,
+    /// The next block to read.
+    pub next: u64,
+    /// How many deposits it has recorded.
+    pub found: u64,
+}
+
+statements! {
+    LOAD = "SELECT basis, next_number, found FROM backfills \
+            WHERE chain = $1 AND from_number = $2 AND to_number = $3 AND proof = $4 AND scope = $5";
+    SAVE = "INSERT INTO backfills (chain, from_number, to_number, proof, scope, basis, next_number, found, created_us, updated_us) \
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9) \
+            ON CONFLICT (chain, from_number, to_number, proof, scope) DO UPDATE \
+            SET basis = excluded.basis, next_number = excluded.next_number, found = excluded.found, updated_us = excluded.updated_us";
+}
+
+/// The backfill on record with the range, proof and scope of `wanted`.
+pub async fn load(
+    connection: &mut impl Connection,
+    chain: Chain,
+    wanted: &BackfillRow,
+) -> Result<Option<BackfillRow>, StoreError> {
+    let BackfillRow { from, to, proof, scope, .. } = wanted;
+    let row = fetch_optional!(connection, (String, i64, i64), LOAD, chain.name(), int(*from), int(*to), proof, scope)?;
+    let row = row.map(|(basis, next, found)| {
+        let (next, found) = (uint("next_number", next)?, uint("found", found)?);
+        Ok(BackfillRow { basis, next, found, ..wanted.clone() })
+    });
+    row.transpose()
+}
+
+/// Records how far a backfill has come.
+pub async fn save(tx: &mut Tx, chain: Chain, row: &BackfillRow, now: Timestamp) -> Result<(), StoreError> {
+    let BackfillRow { from, to, proof, scope, basis, next, found } = row;
+    let (from, to, next, found) = (int(*from), int(*to), int(*next), int(*found));
+    let saved = execute!(tx, SAVE, chain.name(), from, to, proof, scope, basis, next, found, now.0)?;
+    expect_one("record backfill", saved)
+}

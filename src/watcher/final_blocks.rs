@@ -1,0 +1,174 @@
+//! Final blocks, wherever they stand to the cursor: read in full, hanging together, tied to what the source calls final
+//! at their end, and credited. What backfill and rescan share.
+//!
+//! Promises: nothing comes from a block that is not below a final one by parent links; nothing is recorded of a block
+//! that contradicts our record; CONFIRMED is decided by `settle`'s own judge, in a transaction of its own. The cursor
+//! never moves.
+
+use futures_util::{StreamExt, stream};
+use landfall_chain::{Address, AddressSource, Block, BlockRef, BlockSource, Header, Read};
+
+use crate::deposit::{Deposit, DepositStatus};
+use crate::store::Tx;
+use crate::store::cursors::{self, Cursor};
+use crate::store::deposits;
+use crate::time::Timestamp;
+use crate::watcher::connect::{READ_BLOCKS_MAX, READS_AHEAD_MAX, WatchedLeg, ranges};
+use crate::watcher::{TickError, Ticked, Watcher};
+
+/// How many blocks one search by logs spans.
+const SCAN_BLOCKS_MAX: u64 = 6_000;
+
+/// Where to look, found by logs: every block up to `last` that is not among `hits` holds nothing of ours.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Scanned {
+    pub(super) last: BlockRef,
+    pub(super) hits: Vec<BlockRef>,
+}
+
+impl<S: BlockSource> Watcher<S> {
+    /// Blocks `first..=to` in full, or so many of the front as a step takes; at least one.
+    pub(super) async fn final_blocks(&mut self, first: u64, to: u64) -> Result<Vec<Block>, TickError> {
+        let Watcher { source, read_width, .. } = self;
+        let mut reads = stream::iter(ranges(first.saturating_sub(1), to, *read_width))
+            .map(|range| source.blocks(range, Read::FULL))
+            .buffered(READS_AHEAD_MAX);
+        let mut blocks: Vec<Block> = Vec::new();
+        while let Some(read) = reads.next().await {
+            *read_width = if read.is_ok() { (*read_width + 1).min(READ_BLOCKS_MAX) } else { (*read_width / 2).max(1) };
+            match read {
+                Ok(part) => blocks.extend(part),
+                Err(error) if blocks.is_empty() => return Err(error.into()),
+                // What was read before is of use; the next step meets the error again.
+                Err(_) => break,
+            }
+        }
+        drop(reads);
+        let hanging = hanging(first, blocks.iter().map(|block| &block.header));
+        blocks.truncate(hanging);
+        let last = blocks.last().map(|block| block.header.block);
+        self.tie(first, last).await?;
+        Ok(blocks)
+    }
+
+    /// Where in `first..=to`, or so many of the front as a search spans, a `wanted` address may be named.
+    pub(super) async fn scan(
+        &self,
+        first: u64,
+        to: u64,
+        wanted: &(dyn Fn(&Address) -> bool + Sync),
+    ) -> Result<Scanned, TickError>
+    where
+        S: AddressSource,
+    {
+        let to = to.min(first.saturating_add(SCAN_BLOCKS_MAX - 1));
+        let mut candidates = self.source.candidates(first..=to, wanted).await?;
+        candidates.headers.truncate(hanging(first, candidates.headers.iter()));
+        let last = candidates.headers.last().map(|header| header.block);
+        let last = self.tie(first, last).await?;
+        candidates.hits.retain(|hit| hit.number <= last.number);
+        Ok(Scanned { last, hits: candidates.hits })
+    }
+
+    /// The blocks of `hits` in full.
+    pub(super) async fn full_blocks(&self, hits: &[BlockRef]) -> Result<Vec<Block>, TickError> {
+        let mut reads = stream::iter(hits)
+            .map(async |hit| (hit, self.source.blocks(hit.number..=hit.number, Read::FULL).await))
+            .buffered(READS_AHEAD_MAX);
+        let mut blocks = Vec::with_capacity(hits.len());
+        while let Some((hit, read)) = reads.next().await {
+            let block = read?.into_iter().next().filter(|block| block.header.block == *hit);
+            blocks.push(block.ok_or_else(|| self.contradiction(format!("final block {hit} is not shown again")))?);
+        }
+        Ok(blocks)
+    }
+
+    /// That `last` is what the source calls final at its number: then so is everything below it.
+    async fn tie(&self, first: u64, last: Option<BlockRef>) -> Result<BlockRef, TickError> {
+        let last = last.ok_or_else(|| self.contradiction(format!("final block {first} is not shown")))?;
+        match self.source.final_at(last.number).await? {
+            Some(finalized) if finalized == last => Ok(last),
+            other => {
+                let other = other.map_or("none".to_owned(), |other| other.to_string());
+                Err(self.contradiction(format!("block {last} was read, but what is final at its number is {other}")))
+            }
+        }
+    }
+
+    fn contradiction(&self, what: String) -> TickError {
+        TickError::Contradiction { chain: self.chain(), what }
+    }
+
+    /// Records what final blocks credit to `wanted` addresses: PENDING in one transaction, CONFIRMED in the next.
+    pub(super) async fn credit_final(
+        &mut self,
+        blocks: &[Block],
+        wanted: &(dyn Fn(&Address) -> bool + Sync),
+        now: Timestamp,
+    ) -> Result<Ticked, TickError> {
+        let chain = self.chain();
+        let mut ticked = Ticked::default();
+        let mut tx = self.db.begin().await?;
+        let cursor = Cursor::lock(&mut tx, chain).await?;
+        if !self.watch_list.is_current(cursor.watch_seq) {
+            self.watch_list.follow(&mut tx).await?;
+        }
+        let mut credited: Vec<(&Block, Vec<Deposit>)> = Vec::new();
+        for block in blocks {
+            let is_on_record = self.check_record(&mut tx, &block.header.block).await?;
+            let legs = self.wanted_legs(block, wanted);
+            if !legs.is_empty() && !is_on_record {
+                cursors::connect(&mut tx, chain, block).await?;
+            }
+            let mut pending = Vec::new();
+            for leg in &legs {
+                ticked.pending += u64::from(leg.record(&mut tx, block, now).await?);
+                let deposit = deposits::by_leg(&mut tx, &leg.hash()).await?;
+                pending.extend(deposit.filter(|deposit| deposit.status == DepositStatus::Pending));
+            }
+            if !pending.is_empty() {
+                credited.push((block, pending));
+            }
+        }
+        tx.commit().await?;
+        for (block, pending) in credited {
+            self.judge(block, pending, now, &mut ticked).await?;
+        }
+        Ok(ticked)
+    }
+
+    /// Whether our chain has this final block; an error when it has another in its place.
+    pub(super) async fn check_record(&self, tx: &mut Tx, block: &BlockRef) -> Result<bool, TickError> {
+        match cursors::canonical_at(tx, self.chain(), block.number).await? {
+            Some(ours) if ours != block.hash => {
+                Err(TickError::OtherOnRecord { chain: self.chain(), finalized: *block, ours })
+            }
+            ours => Ok(ours.is_some()),
+        }
+    }
+
+    /// The legs of a block to watched addresses that are `wanted`.
+    pub(super) fn wanted_legs<'a>(
+        &'a self,
+        block: &'a Block,
+        wanted: &(dyn Fn(&Address) -> bool + Sync),
+    ) -> Vec<WatchedLeg<'a>> {
+        let legs = block.transfers.iter().filter_map(|it| WatchedLeg::of(it, &self.network, &self.watch_list));
+        legs.filter(|leg| wanted(leg.recipient())).collect()
+    }
+}
+
+/// How many of the front hang together and leave out nothing from `first` on.
+fn hanging<'h>(first: u64, headers: impl Iterator<Item = &'h Header>) -> usize {
+    let mut parent: Option<BlockRef> = None;
+    let hanging = headers.take_while(|header| {
+        let stands = match parent {
+            Some(parent) => header.parent == parent && header.block.number > parent.number,
+            // Block 0 names itself by number as its parent.
+            None => header.block.number >= first && (header.parent.number < first || header.block.number == first),
+        };
+        parent = Some(header.block);
+        stands
+    });
+    hanging.count()
+}

@@ -1,0 +1,71 @@
+//! How fast blocks are read, and how long the rest will take: for lines in a log, said once in a while.
+
+use std::time::Duration;
+
+use crate::time::Timestamp;
+
+/// How often a line is said.
+const SAY_EVERY: Duration = Duration::from_secs(10);
+
+/// The speed of a long read.
+#[derive(Debug)]
+pub struct Pace {
+    said_at: Timestamp,
+    /// Blocks since then.
+    blocks: u64,
+}
+
+impl Pace {
+    pub fn new(now: Timestamp) -> Self {
+        Pace { said_at: now, blocks: 0 }
+    }
+
+    pub fn add(&mut self, blocks: u64) {
+        self.blocks += blocks;
+    }
+
+    /// What is to be said, when it is time: with 600 blocks in 10 s and 1200 left, `1200 blocks left, 60 blocks/s, 20s`.
+    pub fn line(&mut self, left: u64, now: Timestamp) -> Option<String> {
+        let passed = now.since(self.said_at);
+        if passed < SAY_EVERY {
+            return None;
+        }
+        let millis = u64::try_from(passed.as_millis()).unwrap_or(u64::MAX).max(1);
+        let rate = self.blocks.saturating_mul(1_000) / millis;
+        let eta = left.saturating_mul(millis).checked_div(self.blocks).map(|millis| millis / 1_000);
+        *self = Pace::new(now);
+        Some(format!("{left} blocks left, {rate} blocks/s, {}", eta.map_or("standing still".to_owned(), duration)))
+    }
+}
+
+/// For example `2d 3h`, `5m 10s`, `20s`.
+fn duration(secs: u64) -> String {
+    let units = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
+    let mut rest = secs;
+    let mut parts = Vec::new();
+    for (size, unit) in units {
+        if rest >= size {
+            parts.push(format!("{}{unit}", rest / size));
+            rest %= size;
+        }
+    }
+    if parts.is_empty() { "0s".to_owned() } else { parts[..parts.len().min(2)].join(" ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_comes_every_ten_seconds_with_rate_and_rest() {
+        let start = Timestamp::from_secs(100);
+        let mut pace = Pace::new(start);
+        pace.add(600);
+        assert_eq!(pace.line(1_200, Timestamp::from_secs(109)), None);
+        let line = pace.line(1_200, Timestamp::from_secs(110)).unwrap();
+        assert_eq!(line, "1200 blocks left, 60 blocks/s, 20s");
+        assert_eq!(pace.line(1_200, Timestamp::from_secs(111)), None);
+        assert_eq!(pace.line(7, Timestamp::from_secs(120)).unwrap(), "7 blocks left, 0 blocks/s, standing still");
+        assert_eq!((duration(0), duration(310), duration(183_700)), ("0s".into(), "5m 10s".into(), "2d 3h".into()));
+    }
+}

@@ -1,0 +1,142 @@
+//! `landfall rescan`: the record is compared with the chain, and what is missing is told, and mended when asked to.
+
+use landfall::deposit::DepositStatus::Confirmed;
+use landfall::store::{Connection, Db, Engine as Connected};
+use landfall::watcher::{BackfillError, Difference, Rescan};
+use landfall_sim::{SimChain, SimLeg, SimTx};
+
+use crate::postgres::{ENGINES, Engine};
+use crate::world::{World, address};
+
+const ALICE: u8 = 0xa1;
+const BOB: u8 = 0xb0;
+const PAYER: u8 = 0x01;
+
+fn payment(nonce: u64, to: u8, amount: u64) -> SimTx {
+    SimTx::new(address(PAYER), nonce, vec![SimLeg::native(address(PAYER), address(to), amount)])
+}
+
+/// Alice was paid in blocks 3 and 6, Bob before he was watched in block 4; all is settled up to block 40.
+async fn settled(engine: Engine) -> World {
+    let mut world = World::on(engine, 1).await;
+    world.watch("alice", address(ALICE)).await;
+    for number in 1..=40 {
+        world.chain.mine(match number {
+            3 => vec![payment(3, ALICE, 3)],
+            4 => vec![payment(4, BOB, 4)],
+            6 => vec![payment(6, ALICE, 6)],
+            _ => vec![],
+        });
+    }
+    world.catch_up().await;
+    world.watch("bob", address(BOB)).await;
+    world
+}
+
+async fn rescan(world: &World, repair: bool) -> Vec<Difference> {
+    let mut rescan = Rescan::<SimChain>::begin(world.another_watcher(), 1, 30, repair).await.unwrap();
+    let mut differences = Vec::new();
+    while !rescan.is_done() {
+        rescan.step(world.now()).await.unwrap();
+        differences.extend(rescan.take_differences());
+    }
+    assert_eq!(rescan.progress().found, differences.len() as u64);
+    differences
+}
+
+/// Forges the books.
+async fn execute(db: &Db, text: &'static str) {
+    let mut tx = db.begin().await.unwrap();
+    match tx.engine() {
+        Connected::Postgres(connection) => drop(sqlx::query(text).execute(connection).await.unwrap()),
+        Connected::Sqlite(connection) => drop(sqlx::query(text).execute(connection).await.unwrap()),
+    }
+    tx.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_record_that_agrees_with_the_chain_differs_nowhere() {
+    for engine in ENGINES {
+        let world = settled(engine).await;
+        assert_eq!(rescan(&world, false).await, [], "what came before Bob was watched is for backfill: {engine:?}");
+        assert_eq!(rescan(&world, true).await, []);
+        assert_eq!(world.deposits().await.len(), 2);
+        world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_missing_deposit_is_told_and_mended() {
+    for engine in ENGINES {
+        let world = settled(engine).await;
+        let lost =
+            world.deposits().await.into_iter().find(|deposit| deposit.amount == landfall_chain::U256::from(6)).unwrap();
+        for text in [
+            "DELETE FROM inclusions WHERE deposit_id IN (SELECT id FROM deposits WHERE amount_text = '6')",
+            "DELETE FROM events WHERE aggregateid IN (SELECT id FROM deposits WHERE amount_text = '6')",
+            "DELETE FROM deposits WHERE amount_text = '6'",
+        ] {
+            execute(world.db(), text).await;
+        }
+        let differences = rescan(&world, false).await;
+        let [Difference::Missing { block, deposit, tx, recipient }] = differences.as_slice() else {
+            panic!("{differences:?}")
+        };
+        assert_eq!((block.number, *deposit, *tx, *recipient), (6, lost.id, lost.tx.id, address(ALICE)));
+        assert!(differences[0].to_string().contains("is not on record"), "{}", differences[0]);
+        assert_eq!(world.deposits().await.len(), 1, "told only");
+        assert_eq!(rescan(&world, true).await.len(), 1);
+        assert_eq!(rescan(&world, false).await, []);
+        let mended = world.deposits().await;
+        assert_eq!((mended.len(), mended[0].status), (2, Confirmed));
+        assert!(mended.iter().any(|deposit| deposit.id == lost.id));
+        world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_deposit_whose_leg_is_not_there_and_another_block_are_told_and_left_alone() {
+    let world = settled(Engine::Sqlite).await;
+    execute(world.db(), "UPDATE deposits SET leg_hash = amount WHERE amount_text = '3'").await;
+    let differences = rescan(&world, false).await;
+    assert!(
+        matches!(differences.as_slice(), [Difference::Missing { .. }, Difference::NotThere { status: Confirmed, .. }]),
+        "{differences:?}"
+    );
+    world.abandon();
+
+    let world = settled(Engine::Sqlite).await;
+    execute(world.db(), "UPDATE blocks SET hash = zeroblob(32) WHERE number = 9").await;
+    for repair in [false, true] {
+        let differences = rescan(&world, repair).await;
+        assert!(matches!(differences.as_slice(), [Difference::OtherBlock { .. }]), "{differences:?}");
+    }
+    assert_eq!(world.deposits().await.len(), 2);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_failed_deposit_in_a_final_block_is_told_and_revived() {
+    let world = settled(Engine::Sqlite).await;
+    for text in [
+        "UPDATE deposits SET status = 'FAILED', confirmed_us = NULL WHERE amount_text = '3'",
+        "DELETE FROM events WHERE status = 'CONFIRMED' AND aggregateid IN (SELECT id FROM deposits WHERE amount_text = '3')",
+    ] {
+        execute(world.db(), text).await;
+    }
+    assert!(matches!(rescan(&world, true).await.as_slice(), [Difference::Failed { .. }]));
+    assert_eq!(world.status_of(3).await, Confirmed);
+    assert_eq!(rescan(&world, false).await, []);
+    world.abandon();
+}
+
+#[tokio::test]
+async fn what_was_not_read_yet_is_not_rescanned() {
+    let world = settled(Engine::Sqlite).await;
+    let not_final = Rescan::<SimChain>::begin(world.another_watcher(), 1, 31, false).await.unwrap_err();
+    assert!(matches!(not_final, BackfillError::NotFinal { to: 31, .. }), "{not_final}");
+    world.chain.mine_empty(30);
+    let not_read = Rescan::<SimChain>::begin(world.another_watcher(), 41, 50, false).await.unwrap_err();
+    assert!(matches!(not_read, BackfillError::NotRead { cursor: 40, .. }), "{not_read}");
+    world.close().await;
+}

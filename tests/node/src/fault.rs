@@ -1,0 +1,181 @@
+//! How a node misbehaves, and when.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use rand::RngExt;
+use rand::rngs::StdRng;
+
+/// One way to misbehave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// `eth_getLogs` finds nothing.
+    EmptyLogs,
+    /// A block that is there is `null`.
+    NullBlock,
+    /// Receipts that are there are `null`.
+    NullReceipts,
+    /// A block with transactions has no receipts.
+    EmptyReceipts,
+    /// HTTP 429, with and without a `Retry-After`.
+    TooManyRequests { retry_after_secs: Option<u64> },
+    /// HTTP 502 with a page instead of an answer.
+    ServerError,
+    /// The connection is reset instead of an answer.
+    Reset,
+    /// The answer comes, but takes so long, a few bytes at a time.
+    Drip(Duration),
+    /// The answer ends in the middle.
+    Truncated,
+    /// The answer is to another question.
+    WrongId,
+    /// The second half of a batch is answered from another fork.
+    TornBatch,
+    /// The last call of a batch is not answered.
+    PartialBatch,
+    /// The node follows a fork that never wins.
+    AnotherFork,
+    /// The node is so many blocks behind.
+    Stale(u64),
+    /// The node is so many blocks behind at every other request.
+    HeadBack(u64),
+    /// A block of another fork is called final.
+    FinalOnFork,
+    /// A block above the newest one is called final.
+    FinalAhead,
+    /// The newest block is called final. One node alone cannot be convicted of this.
+    FinalEarly,
+    /// Receipts, logs, traces and bodies of blocks more than so many behind are gone.
+    Pruned(u64),
+    /// A log stands twice.
+    DuplicateLog,
+    /// Logs and receipts name another block.
+    WrongBlockHash,
+    /// The answer has so many bytes, and no end of sense.
+    Huge(usize),
+    /// The node says that it serves another chain.
+    WrongChainId,
+    /// Receipts have no status.
+    MissingStatus,
+    /// Failed frames of a trace show no error.
+    UnmarkedRevert,
+}
+
+/// When a fault strikes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum When {
+    /// At the next so many calls that it fits.
+    Next(u64),
+    /// At every one, until told otherwise.
+    Always,
+    /// At so many of 100, by chance, until told otherwise.
+    Percent(u32),
+}
+
+/// The faults of one server, and how often each has struck.
+#[derive(Default, Debug)]
+pub(crate) struct Strikes {
+    active: Vec<(Fault, When)>,
+    struck: BTreeMap<&'static str, u64>,
+}
+
+impl Fault {
+    /// Every fault, at sizes that fit a chain of a few dozen blocks.
+    pub const ALL: [Fault; 26] = [
+        Fault::EmptyLogs,
+        Fault::NullBlock,
+        Fault::NullReceipts,
+        Fault::EmptyReceipts,
+        Fault::TooManyRequests { retry_after_secs: None },
+        Fault::TooManyRequests { retry_after_secs: Some(1) },
+        Fault::ServerError,
+        Fault::Reset,
+        Fault::Drip(Duration::from_millis(200)),
+        Fault::Truncated,
+        Fault::WrongId,
+        Fault::TornBatch,
+        Fault::PartialBatch,
+        Fault::AnotherFork,
+        Fault::Stale(4),
+        Fault::HeadBack(3),
+        Fault::FinalOnFork,
+        Fault::FinalAhead,
+        Fault::FinalEarly,
+        Fault::Pruned(3),
+        Fault::DuplicateLog,
+        Fault::WrongBlockHash,
+        Fault::Huge(200_000_000),
+        Fault::WrongChainId,
+        Fault::MissingStatus,
+        Fault::UnmarkedRevert,
+    ];
+
+    /// A word for it; the same for all sizes of a fault.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Fault::EmptyLogs => "empty logs",
+            Fault::NullBlock => "null block",
+            Fault::NullReceipts => "null receipts",
+            Fault::EmptyReceipts => "empty receipts",
+            Fault::TooManyRequests { retry_after_secs: None } => "429",
+            Fault::TooManyRequests { retry_after_secs: Some(_) } => "429 with Retry-After",
+            Fault::ServerError => "502",
+            Fault::Reset => "reset",
+            Fault::Drip(_) => "slow drip",
+            Fault::Truncated => "truncated JSON",
+            Fault::WrongId => "wrong id",
+            Fault::TornBatch => "torn batch",
+            Fault::PartialBatch => "batch answered in part",
+            Fault::AnotherFork => "another fork",
+            Fault::Stale(_) => "stale head",
+            Fault::HeadBack(_) => "head going back",
+            Fault::FinalOnFork => "finalized on another fork",
+            Fault::FinalAhead => "finalized ahead",
+            Fault::FinalEarly => "finalized too early",
+            Fault::Pruned(_) => "pruned history",
+            Fault::DuplicateLog => "duplicate log",
+            Fault::WrongBlockHash => "wrong block hash",
+            Fault::Huge(_) => "huge answer",
+            Fault::WrongChainId => "wrong chain id",
+            Fault::MissingStatus => "missing status",
+            Fault::UnmarkedRevert => "reverted frame without error",
+        }
+    }
+}
+
+impl Strikes {
+    pub(crate) fn add(&mut self, fault: Fault, when: When) {
+        self.active.push((fault, when));
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.active.clear();
+    }
+
+    pub(crate) fn struck(&self, fault: &Fault) -> u64 {
+        self.struck.get(fault.name()).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn active(&self) -> Vec<Fault> {
+        self.active.iter().map(|(fault, _)| *fault).collect()
+    }
+
+    /// Whether `fault`, which fits here, strikes.
+    pub(crate) fn hits(&mut self, fault: Fault, rng: &mut StdRng) -> bool {
+        let Some((_, when)) = self.active.iter_mut().find(|(active, _)| *active == fault) else { return false };
+        let hits = match when {
+            When::Next(left) => {
+                let hits = *left > 0;
+                *left = left.saturating_sub(1);
+                hits
+            }
+            When::Always => true,
+            When::Percent(percent) => rng.random_range(0..100) < *percent,
+        };
+        self.active.retain(|(_, when)| *when != When::Next(0));
+        if hits {
+            *self.struck.entry(fault.name()).or_default() += 1;
+        }
+        hits
+    }
+}

@@ -1,0 +1,96 @@
+//! The socket: HTTP/1.1 in its simplest form, so that everything can be done wrong on purpose.
+//!
+//! Knows requests with a `Content-Length`, which is what JSON-RPC clients send, and keeps connections open.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+const DRIP_PARTS: usize = 20;
+const HUGE_PART: usize = 1024 * 1024;
+
+/// What is sent, and how.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: &'static str,
+    pub(crate) retry_after_secs: Option<u64>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) manner: Manner,
+    pub(crate) latency: Duration,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Manner {
+    Whole,
+    /// Not at all: the connection is reset.
+    Reset,
+    /// In small parts, taking so long.
+    Drip(Duration),
+    /// As a result of so many bytes.
+    Huge(usize),
+}
+
+/// The next request's body; `None` when the client has gone.
+pub(crate) async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Option<Vec<u8>>> {
+    let head_end = loop {
+        if let Some(at) = buffer.windows(4).position(|four| four == b"\r\n\r\n") {
+            break at + 4;
+        }
+        if buffer.len() > HEAD_BYTES_MAX || stream.read_buf(buffer).await? == 0 {
+            return Ok(None);
+        }
+    };
+    let head = String::from_utf8_lossy(&buffer[..head_end]).to_ascii_lowercase();
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
+    let body_end = head_end + length.unwrap_or_default();
+    while buffer.len() < body_end {
+        if stream.read_buf(buffer).await? == 0 {
+            return Ok(None);
+        }
+    }
+    let body = buffer[head_end..body_end].to_vec();
+    buffer.drain(..body_end);
+    Ok(Some(body))
+}
+
+pub(crate) async fn write(stream: &mut TcpStream, reply: Reply) -> io::Result<()> {
+    tokio::time::sleep(reply.latency).await;
+    let Reply { status, retry_after_secs, body, manner, .. } = reply;
+    let length = if let Manner::Huge(bytes) = manner { bytes } else { body.len() };
+    let after = retry_after_secs.map(|secs| format!("Retry-After: {secs}\r\n")).unwrap_or_default();
+    let head =
+        format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{after}\r\n");
+    match manner {
+        Manner::Whole => {
+            stream.write_all(head.as_bytes()).await?;
+            stream.write_all(&body).await
+        }
+        Manner::Reset => {
+            stream.set_zero_linger()?;
+            Err(io::ErrorKind::ConnectionReset.into())
+        }
+        Manner::Drip(total) => {
+            stream.write_all(head.as_bytes()).await?;
+            for part in body.chunks(body.len().div_ceil(DRIP_PARTS).max(1)) {
+                tokio::time::sleep(total / u32::try_from(DRIP_PARTS).expect("a small number")).await;
+                stream.write_all(part).await?;
+            }
+            Ok(())
+        }
+        Manner::Huge(bytes) => {
+            stream.write_all(head.as_bytes()).await?;
+            let (begin, end, filler) = (br#"{"jsonrpc":"2.0","id":0,"result":""#, br#""}"#, vec![b'0'; HUGE_PART]);
+            stream.write_all(begin).await?;
+            let mut left = bytes.saturating_sub(begin.len() + end.len());
+            while left > 0 {
+                let part = left.min(HUGE_PART);
+                stream.write_all(&filler[..part]).await?;
+                left -= part;
+            }
+            stream.write_all(end).await
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! An EVM chain in memory and JSON-RPC servers that show it, each with faults of its own.
+//!
+//! - [`chain`], `branch`: the chain and its verbs: mine, fork, restore, finalize; branches that never win, for lies
+//! - [`tx`], [`wallet`]: what is mined, and who signs it
+//! - [`block`], `mint`, `accounts`: how a block is made: hashes, roots, the account trie
+//! - `text`, `traces`, [`recorded`]: blocks as nodes write them, also such as real nodes wrote
+//! - [`busy`]: big chains at once, for benchmarks
+//! - [`fault`]: how a node misbehaves; `view`: which blocks it shows while it does; `spoil`: what it makes of an answer
+//! - `answer`, [`logs`]: the methods; `http`, [`server`]: the sockets, the counts
+//!
+//! Promises: everything is encoded, hashed and signed by alloy's own types and tries, none of it by landfall-evm, so
+//! that a block that proves there shows that both encode alike. The same calls give the same bytes.
+//! Deliberately not here: an EVM. What a transaction does (its logs, its frames, its success) is the test's word.
+
+pub mod block;
+pub mod busy;
+pub mod chain;
+pub mod fault;
+pub mod logs;
+pub mod recorded;
+pub mod server;
+pub mod tx;
+pub mod wallet;
+
+mod accounts;
+mod answer;
+mod branch;
+mod http;
+mod mint;
+mod spoil;
+mod text;
+mod traces;
+mod view;
+
+pub use alloy::primitives::{Address, B256, Bytes, Log, U256};
+pub use block::{Block, LedgerLeg};
+pub use branch::BAIT;
+pub use chain::Chain;
+pub use fault::{Fault, When};
+pub use logs::{LogLimits, Provider};
+pub use server::{Counts, Server};
+pub use tx::{Frame, FrameKind, Kind, TRANSFER, Tx};
+pub use wallet::{PAYERS, payer};
