@@ -2,7 +2,8 @@
 //!
 //! Promises: nothing is believed but a Merkle proof (`eth_getProof`) from the `stateRoot` of the header that hashes
 //! to the block asked for; an address that is proved to be in no leaf owns nothing. A short, empty or broken proof is
-//! a failed proof and never zero.
+//! a failed proof and never zero. Endpoints are asked one after the other until one proves it. That one does not serve
+//! proofs changes nothing in the pool's opinion of it, as with traces; that one proves a lie does.
 
 use alloy::primitives::{Address as Plain, B256, Bytes, keccak256};
 use alloy_trie::proof::verify_proof;
@@ -16,11 +17,12 @@ use crate::endpoint::Endpoint;
 use crate::error::{Check, EvmError};
 use crate::headers::{HeaderOnly, refused};
 use crate::hex::{Amount, Data, Quantity};
+use crate::pool::{Need, Pool};
 use crate::proof;
 use crate::rpc::Call;
 
 const BY_HASH: &str = "eth_getBlockByHash";
-pub(crate) const PROOF: &str = "eth_getProof";
+const PROOF: &str = "eth_getProof";
 /// A proof is some kilobytes, and some dozens of reads of the node's database.
 const PROOFS_MAX: usize = 100;
 
@@ -36,8 +38,27 @@ struct WireAccount<'a> {
     storage_hash: B256,
 }
 
-/// In the order of `addresses`.
-pub(crate) async fn read_balances(
+/// In the order of `addresses`, from the first endpoint that proves them.
+pub(crate) async fn balances(pool: &Pool, addresses: &[Address], at: &BlockRef) -> Result<Vec<U256>, EvmError> {
+    let need = Need { first: at.number, last: at.number, methods: &[PROOF] };
+    let mut failure = None;
+    for endpoint in pool.candidates(need).await {
+        match of_endpoint(endpoint, addresses, at).await {
+            Ok(balances) => return Ok(balances),
+            Err(error) if error.is_permanent() => return Err(error),
+            Err(error) => {
+                tracing::warn!(chain = %pool.chain(), "an endpoint proved no balances: {error}");
+                if matches!(error, EvmError::ProofFailed { .. }) {
+                    endpoint.failed(&error);
+                }
+                failure = failure.or(Some(error));
+            }
+        }
+    }
+    Err(failure.unwrap_or_else(|| pool.nobody()))
+}
+
+async fn of_endpoint(
     endpoint: &Endpoint,
     addresses: &[Address],
     at: &BlockRef,
@@ -84,7 +105,7 @@ async fn ask(
     let header = Call { method: BY_HASH, params: json!([at.hash.to_string(), false]) };
     let proof = |address: &Plain| Call { method: PROOF, params: json!([address.to_string(), [], block]) };
     let calls: Vec<Call> = std::iter::once(header).chain(addresses.iter().map(proof)).collect();
-    let mut answers = endpoint.ask(&calls).await?.into_iter();
+    let mut answers = endpoint.ask_aside(&calls).await?.into_iter();
     let header = answers.next().ok_or_else(|| endpoint.unusable(BY_HASH, "no answer"))?;
     let header = header.map_err(|error| endpoint.refused(BY_HASH, &error))?;
     Ok((state_root(endpoint, at, &header)?, answers.collect()))

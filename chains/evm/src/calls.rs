@@ -1,7 +1,8 @@
 //! What one endpoint is asked, and how its answers and refusals are named.
 //!
 //! Promises: what is too much for the node at once is asked for in parts, and what it says of its limits is learnt;
-//! every error names the endpoint and the method, and no secret. Retries nothing.
+//! every error names the endpoint and the method, and no secret. What is asked aside (traces, account proofs) says
+//! nothing of how the endpoint serves all else: no pause and no latency is learnt from it. Retries nothing.
 
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -12,16 +13,36 @@ use crate::error::EvmError;
 use crate::limits::Limit;
 use crate::rpc::{Call, Failure, NodeError};
 
+/// What the answers to some calls say of the endpoint.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Weight {
+    /// How it serves.
+    Counts,
+    /// Nothing but what is too much at once: such calls are dear, and are often served by other machines and paid for
+    /// by another tariff.
+    Aside,
+}
+
 impl Endpoint {
     /// Sends all calls, in one request where the node serves as many; the answers stand in their order. What is too
     /// much for the node at once is asked for in parts.
     pub(crate) async fn ask(&self, calls: &[Call]) -> Result<Vec<Answer>, EvmError> {
+        self.ask_in_parts(calls, Weight::Counts).await
+    }
+
+    /// As [`Endpoint::ask`], for what other reads must never wait for: that these calls are slow, or too many of them,
+    /// keeps nobody from asking for something else.
+    pub(crate) async fn ask_aside(&self, calls: &[Call]) -> Result<Vec<Answer>, EvmError> {
+        self.ask_in_parts(calls, Weight::Aside).await
+    }
+
+    async fn ask_in_parts(&self, calls: &[Call], weight: Weight) -> Result<Vec<Answer>, EvmError> {
         let mut answers = Vec::with_capacity(calls.len());
         let mut width = self.learnt.batch();
         while let Some(next) = calls.get(answers.len()) {
             let rest = &calls[answers.len()..];
             let part = &rest[..rest.len().min(width)];
-            match self.exchange(part).await {
+            match self.exchange(part, weight).await {
                 Ok(more) => answers.extend(more),
                 Err(Failure { limit: Some(Limit::BatchTooLarge { .. }), .. }) if part.len() > 1 => {
                     width = self.learnt.batch().min(part.len() / 2).max(1);
@@ -76,24 +97,31 @@ impl Endpoint {
     }
 
     /// One request. What it says of limits is learnt, and a part that was too large for the batch fails the whole.
-    async fn exchange(&self, calls: &[Call]) -> Result<Vec<Answer>, Failure> {
+    async fn exchange(&self, calls: &[Call], weight: Weight) -> Result<Vec<Answer>, Failure> {
         let begun = Instant::now();
         let outcome = self.rpc.batch(calls).await;
         let now = Instant::now();
         let method = calls.first().map_or("", |call| call.method);
+        let learn = |limit: Limit, method| {
+            if weight == Weight::Counts || !matches!(limit, Limit::RateLimited { .. }) {
+                self.learnt.refused(limit, method, calls.len(), now);
+            }
+        };
         let answers = match outcome {
             Ok(answers) => answers,
             Err(failure) => {
                 if let Some(limit) = failure.limit {
-                    self.learnt.refused(limit, method, calls.len(), now);
+                    learn(limit, method);
                 }
                 return Err(failure);
             }
         };
-        self.took(now - begun);
+        if weight == Weight::Counts {
+            self.took(now - begun);
+        }
         for (answer, call) in answers.iter().zip(calls) {
             let Err(error @ NodeError { limit: Some(limit), .. }) = answer else { continue };
-            self.learnt.refused(*limit, call.method, calls.len(), now);
+            learn(*limit, call.method);
             if calls.len() > 1 && matches!(limit, Limit::BatchTooLarge { .. } | Limit::TooManyResults { .. }) {
                 return Err(Failure { reason: error.to_string(), limit: Some(*limit) });
             }

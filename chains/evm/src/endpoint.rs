@@ -22,6 +22,8 @@ const REST_FIRST: Duration = Duration::from_millis(200);
 const REST_MAX: Duration = Duration::from_secs(10);
 /// How long a quarantine lasts before it is looked at again, at first and at most.
 const QUARANTINE_FIRST: Duration = Duration::from_secs(1);
+/// The same where there is no other endpoint: nobody reads meanwhile, and what it says is proved all the same.
+const QUARANTINE_FIRST_ALONE: Duration = Duration::from_millis(200);
 const QUARANTINE_MAX: Duration = Duration::from_secs(60);
 /// After as long without a failure, rests begin small again.
 const CALM: Duration = Duration::from_secs(60);
@@ -85,14 +87,15 @@ pub(crate) enum Use {
 }
 
 impl Endpoint {
-    pub(crate) fn new(chain: Chain, index: usize, id: String, rpc: Rpc, statuses: Endpoints) -> Self {
+    pub(crate) fn new(chain: Chain, index: usize, id: String, rpc: Rpc, statuses: Endpoints, is_alone: bool) -> Self {
+        let quarantine_first = if is_alone { QUARANTINE_FIRST_ALONE } else { QUARANTINE_FIRST };
         let standing = Mutex::new(Standing {
             is_of_this_chain: false,
             word: None,
             covered: Covered::default(),
             trouble: None,
             rests: Retry::new(REST_FIRST, REST_MAX),
-            quarantines: Retry::new(QUARANTINE_FIRST, QUARANTINE_MAX),
+            quarantines: Retry::new(quarantine_first, QUARANTINE_MAX),
             failed_at: None,
             polled: false,
             answers: 0,

@@ -3,7 +3,8 @@
 //! Promises: everything is fetched by hash or proved to be at its number; a batch hangs together by parent links, and
 //! ends where it does not; an empty or missing answer is an error or the end of a prefix, never an empty block.
 //! One request asks for blocks and receipts by number: their roots prove that they belong together. Where they do not
-//! (a reorg or another node between two calls of the batch), the receipts are asked for again, by hash.
+//! (a reorg or another node between two calls of the batch), the receipts are asked for again, by hash. What names
+//! another block then too is no answer; what names this block and does not fit is a failed proof.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -215,6 +216,11 @@ impl Reader {
         if receipts.is_empty() && !block.transactions.is_empty() {
             let count = block.transactions.len();
             let reason = format!("no receipts for block {} with {count} transactions", header.block);
+            return Err(endpoint.unusable(RECEIPTS, &reason));
+        }
+        // No lie: it answered for another block, on another branch or by another node behind the same address.
+        if receipts.iter().any(|receipt| receipt.block_hash != block.hash) {
+            let reason = format!("the receipts are not of block {}", header.block);
             return Err(endpoint.unusable(RECEIPTS, &reason));
         }
         let refused = |method| move |refusal| refused(endpoint, header.block, method, &refusal);

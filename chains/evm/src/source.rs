@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use crate::agree::Agreement;
-use crate::balances::{PROOF, read_balances};
+use crate::balances::balances;
 use crate::endpoint::Endpoint;
 use crate::error::EvmError;
 use crate::fate::read_fate;
@@ -95,6 +95,7 @@ impl EvmSource {
         let statuses = Endpoints::new(places.iter().map(|place| place.id.clone()));
         // A builder's error cannot hold a URL: it has seen none.
         let http = http_client().map_err(|error| EvmError::Client { chain, reason: error.to_string() })?;
+        let is_alone = places.iter().filter(|place| !place.wakes).count() == 1;
         let (mut endpoints, mut wake_ups, wake_up) = (Vec::new(), Vec::new(), Arc::new(Notify::new()));
         for (index, Place { id, url, headers, wakes }) in places.into_iter().enumerate() {
             let (statuses, notify) = (statuses.clone(), Arc::clone(&wake_up));
@@ -102,7 +103,7 @@ impl EvmSource {
                 wake_ups.push(WakeUp { index, url, headers, statuses, notify });
             } else {
                 let rpc = Rpc::new(http.clone(), &url, headers);
-                endpoints.push(Endpoint::new(chain, index, id, rpc, statuses));
+                endpoints.push(Endpoint::new(chain, index, id, rpc, statuses, is_alone));
             }
         }
         if endpoints.is_empty() {
@@ -241,9 +242,7 @@ impl AddressSource for EvmSource {
     }
 
     async fn balances(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<U256>, SourceError> {
-        let need = Need { first: at.number, last: at.number, methods: &[PROOF] };
-        let read = |endpoint| -> BoxRead<'_, _> { Box::pin(read_balances(endpoint, addresses, at)) };
-        Ok(self.pool.call(need, read).await?)
+        Ok(balances(&self.pool, addresses, at).await?)
     }
 }
 

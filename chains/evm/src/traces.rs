@@ -151,7 +151,7 @@ impl Tracer {
         for method in methods {
             let blocks = asked.iter().filter(|block| !block.txs.is_empty());
             let calls: Vec<Call> = blocks.map(|block| method.call(&block.at)).collect();
-            let answers = endpoint.ask(&calls).await?;
+            let answers = endpoint.ask_aside(&calls).await?;
             if answers.iter().any(|answer| answer.as_ref().is_err_and(is_unknown_method)) {
                 continue;
             }
@@ -235,7 +235,9 @@ fn compare(asked: &[Asked], (one, ones): &Reading<'_>, (other, others): &Reading
         let at = a.iter().zip(b).position(|(a, b)| a != b).unwrap_or_else(|| a.len().min(b.len()));
         let ids: Vec<TxId> = a.get(at).into_iter().chain(b.get(at)).map(|leg| leg.tx.id).collect();
         if let Some(tx) = frames::first_of(&block.txs, &ids) {
-            let endpoints = format!("{} and {}", one.id, other.id);
+            // Who was asked first says nothing of who lies.
+            let (first, second) = (one.id.as_str().min(&other.id), one.id.as_str().max(&other.id));
+            let endpoints = format!("{first} and {second}");
             return Err(EvmError::TracesDiffer { chain: one.chain, endpoints, block: block.at, tx });
         }
     }
