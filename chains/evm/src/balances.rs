@@ -58,11 +58,7 @@ pub(crate) async fn balances(pool: &Pool, addresses: &[Address], at: &BlockRef) 
     Err(failure.unwrap_or_else(|| pool.nobody()))
 }
 
-async fn of_endpoint(
-    endpoint: &Endpoint,
-    addresses: &[Address],
-    at: &BlockRef,
-) -> Result<Vec<U256>, EvmError> {
+async fn of_endpoint(endpoint: &Endpoint, addresses: &[Address], at: &BlockRef) -> Result<Vec<U256>, EvmError> {
     let mut balances = Vec::with_capacity(addresses.len());
     for some in addresses.chunks(PROOFS_MAX) {
         let plain: Vec<Plain> = some.iter().map(|address| plain(endpoint, address)).collect::<Result<_, _>>()?;

@@ -3,7 +3,7 @@
 //! Promises: everything is fetched by hash or proved to be at its number; a batch hangs together by parent links, and
 //! ends where it does not; an empty or missing answer is an error or the end of a prefix, never an empty block.
 //! One request asks for blocks and receipts by number: their roots prove that they belong together. Where they do not
-//! (a reorg or another node between two calls of the batch), the receipts are asked for again, by hash. What names
+//! (a reorg or another node between two calls of the batch), the receipts are asked for again, by hash. What is of
 //! another block then too is no answer; what names this block and does not fit is a failed proof.
 
 use std::ops::RangeInclusive;
@@ -218,15 +218,15 @@ impl Reader {
             let reason = format!("no receipts for block {} with {count} transactions", header.block);
             return Err(endpoint.unusable(RECEIPTS, &reason));
         }
-        // No lie: it answered for another block, on another branch or by another node behind the same address.
-        if receipts.iter().any(|receipt| receipt.block_hash != block.hash) {
-            let reason = format!("the receipts are not of block {}", header.block);
-            return Err(endpoint.unusable(RECEIPTS, &reason));
-        }
         let refused = |method| move |refusal| refused(endpoint, header.block, method, &refusal);
         let stack = self.rules.stack;
         let leaves = proof::transactions(stack, &block, raw.as_ref()).map_err(refused(BY_NUMBER))?;
         proof::withdrawals(stack, &block).map_err(refused(BY_NUMBER))?;
+        // No lie: it answered for another block, on another branch or by another node behind the same address.
+        if !receipts.is_empty() && receipts.iter().all(|receipt| receipt.block_hash != block.hash) {
+            let reason = format!("the receipts are not of block {}", header.block);
+            return Err(endpoint.unusable(RECEIPTS, &reason));
+        }
         proof::receipts(stack, &block, &receipts).map_err(refused(RECEIPTS))?;
         let judged =
             legs::of_block(&self.rules, &block, &receipts, pseudo.as_ref(), legs).map_err(refused(RECEIPTS))?;

@@ -131,20 +131,21 @@ async fn an_endpoint_that_shows_less_than_its_head_says_is_left_for_another() {
 
 #[tokio::test]
 async fn a_slow_endpoint_delays_nobody_and_its_word_still_counts() {
-    let (fast, slow, source) = two(ledger().up_to(10, Some(5)), ledger().up_to(12, Some(5))).await;
+    let chain = ledger();
+    let (fast, slow, source) = two(chain.up_to(10, Some(5)), chain.up_to(12, Some(5))).await;
     source.check().await.unwrap();
     slow.set_delay_ms(900);
     latest(&source).await;
     let begun = Instant::now();
     for head in 13..=17 {
-        *fast.ledger.lock().unwrap() = ledger().up_to(head, Some(5));
+        *fast.ledger.lock().unwrap() = chain.up_to(head, Some(5));
         assert_eq!(latest(&source).await, head);
     }
     assert!(begun.elapsed() < Duration::from_millis(400), "{:?}", begun.elapsed());
-    *fast.ledger.lock().unwrap() = ledger().up_to(17, Some(9));
-    *slow.ledger.lock().unwrap() = ledger().up_to(20, Some(9));
+    *fast.ledger.lock().unwrap() = chain.up_to(17, Some(9));
+    *slow.ledger.lock().unwrap() = chain.up_to(20, Some(9));
     until("the slow one's head", async || latest(&source).await == 20).await;
-    until("agreement", async || source.tip().await.unwrap().finalized == Some(ledger().reference(9))).await;
+    until("agreement", async || source.tip().await.unwrap().finalized == Some(chain.reference(9))).await;
     let status = source.endpoints().snapshot().remove(1);
     assert!(status.latency_ms.unwrap() > 100 && status.state == EndpointState::Healthy, "{status:?}");
 }
