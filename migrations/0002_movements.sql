@@ -13,15 +13,15 @@ CREATE TABLE debits (
     block_hash {{blob}} NOT NULL,
     block_number BIGINT NOT NULL,
     lane TEXT NOT NULL,
-    -- Position among the legs of the block in its lane.
-    ordinal BIGINT NOT NULL,
+    -- The content of the leg, as deposits have it: the same leg of a block stands here once, however often it is read.
+    leg_hash {{blob}} NOT NULL,
     tx_id {{blob}} NOT NULL,
     asset {{blob}} NOT NULL,
     sender {{blob}} NOT NULL,
     recipient {{blob}} NOT NULL,
     amount {{blob}} NOT NULL,
     amount_text TEXT NOT NULL,
-    PRIMARY KEY (chain, block_hash, lane, ordinal)
+    PRIMARY KEY (chain, block_hash, leg_hash)
 );
 CREATE INDEX debits_sender ON debits (chain, sender, block_number);
 
@@ -37,3 +37,22 @@ CREATE TABLE fees (
     PRIMARY KEY (chain, block_hash, tx_id)
 );
 CREATE INDEX fees_payer ON fees (chain, payer, block_number);
+
+-- Deposits that a trace showed, in a final block, and that no second witness has confirmed yet.
+CREATE TABLE unwitnessed (
+    deposit_id TEXT NOT NULL PRIMARY KEY REFERENCES deposits (id),
+    chain TEXT NOT NULL,
+    tries BIGINT NOT NULL,
+    -- When it is tried again.
+    next_us BIGINT NOT NULL,
+    reason TEXT NOT NULL
+);
+
+-- What the lane of the traces last said of itself; no row where a network is not traced.
+CREATE TABLE trace_status (
+    chain TEXT NOT NULL PRIMARY KEY,
+    -- Why it does not get on; empty when all is well.
+    reason TEXT NOT NULL,
+    -- When every connected block was last traced; 0 when that never was.
+    caught_up_us BIGINT NOT NULL
+);

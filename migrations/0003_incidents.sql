@@ -5,6 +5,8 @@ CREATE TABLE incidents (
     chain TEXT NOT NULL,
     kind TEXT NOT NULL,
     what TEXT NOT NULL,
+    -- Of a reorg: the fork point.
+    block_number BIGINT,
     opened_us BIGINT NOT NULL,
     -- When it was last met again.
     seen_us BIGINT NOT NULL,
@@ -13,7 +15,7 @@ CREATE TABLE incidents (
 );
 CREATE UNIQUE INDEX incidents_open ON incidents (chain, kind) WHERE resolved_us IS NULL;
 
--- An operator's word in place of a rule; each has an entry in audit.
+-- An operator's word to a chain's watcher: halt, resume, or something in place of a rule. Each has an entry in audit.
 CREATE TABLE overrides (
     chain TEXT NOT NULL,
     kind TEXT NOT NULL,
@@ -34,6 +36,7 @@ CREATE TABLE audit (
     what TEXT NOT NULL,
     reason TEXT NOT NULL
 );
+CREATE INDEX audit_newest ON audit (at_us DESC, id DESC);
 
 -- Conditions that are no failure yet: finality stalls, too few endpoints agree. A JSON array of texts.
 ALTER TABLE chain_status ADD COLUMN alarms TEXT NOT NULL DEFAULT '[]';

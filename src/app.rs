@@ -26,7 +26,7 @@ use crate::delivery::Delivery;
 use crate::health::Started;
 use crate::store::{Db, OpenError, StoreUrl};
 use crate::time::{Clock, Pulse};
-use crate::watcher::{Settings, Watcher};
+use crate::watcher::{Settings, Watcher, not_traced};
 use crate::{api, health, random};
 
 /// How long workers get to finish what they are at.
@@ -91,8 +91,8 @@ impl App {
     pub async fn start(config: &Config, migrate: Migrate, clock: Clock) -> Result<Self, StartError> {
         let mut sources = Vec::new();
         for (chain, settings) in &config.chains {
-            let network = network(*chain, settings)?;
-            sources.push((source(&network, settings)?, network, settings));
+            let (source, network) = source(*chain, settings)?;
+            sources.push((Arc::new(source), network, settings));
         }
         let started = Arc::new(OnceLock::new());
         let (mut workers, stop) = (Workers::default(), CancellationToken::new());
@@ -111,11 +111,22 @@ impl App {
         for (source, network, config) in sources {
             let chain = network.chain;
             let pulse = Pulse::new(chain, clock.now());
-            let endpoints = source.endpoints();
+            let (endpoints, door) = (source.endpoints(), source.endpoints());
             let (listen, wake_up) = (source.listen(), source.wake_up());
             let watcher = Watcher::new(source, endpoints, db.clone(), network.clone(), settings(&network, config));
-            let watcher = watcher.woken_by(wake_up);
+            let watcher = watcher
+                .woken_by(wake_up)
+                .with_agree(move |agree| door.override_agree(agree.and_then(|agree| usize::try_from(agree).ok())));
             workers.spawn("wake-ups", stop.clone().run_until_cancelled_owned(listen).map(drop));
+            match watcher.trace_lane() {
+                Some(lane) => {
+                    let pulse = Pulse::new(format!("{chain} traces"), clock.now());
+                    let work = lane.run(clock.clone(), random::number, pulse.clone(), stop.clone());
+                    workers.spawn(pulse.name(), work);
+                    pulses.push(pulse);
+                }
+                None => not_traced(&db, chain).await.map_err(OpenError::Store)?,
+            }
             workers.spawn(chain.name(), watcher.run(clock.clone(), random::number, pulse.clone(), stop.clone()));
             pulses.push(pulse);
         }
@@ -226,11 +237,23 @@ pub async fn open_once(url: &StoreUrl, migrate: Migrate) -> Result<Db, OpenError
 pub async fn watcher(config: &Config, chain: Chain, db: Db) -> Result<Watcher<EvmSource>, StartError> {
     let not_there = || StartError::Chain { chain, what: format!("not configured; add a section [chains.{chain}]") };
     let settings_of = config.chains.get(&chain).ok_or_else(not_there)?;
-    let network = network(chain, settings_of)?;
-    let source = source(&network, settings_of)?;
+    let (source, network) = source(chain, settings_of)?;
     check(&source, chain).await?;
     let (endpoints, settings) = (source.endpoints(), settings(&network, settings_of));
     Ok(Watcher::new(source, endpoints, db, network, settings))
+}
+
+/// A chain to read and its facts. Touches no network.
+///
+/// # Errors
+/// See [`network`]; a URL that cannot be used.
+pub fn source(chain: Chain, config: &ChainConfig) -> Result<(EvmSource, Network), StartError> {
+    let refused = |error: landfall_evm::EvmError| StartError::Source(error.into());
+    let network = network(chain, config)?;
+    let urls = config.rpc.iter().map(|rpc| EndpointUrl { url: rpc.url.clone(), headers: rpc.headers.clone() });
+    let source = EvmSource::at(network.clone(), urls.collect()).map_err(refused)?;
+    config.agree.map_or(Ok(()), |agree| source.set_agree(agree)).map_err(refused)?;
+    Ok((source, network))
 }
 
 /// A network's facts with what the configuration adds to them.
@@ -280,15 +303,6 @@ pub fn network(chain: Chain, config: &ChainConfig) -> Result<Network, StartError
     Ok(network)
 }
 
-/// What reads the chain; touches no network yet.
-fn source(network: &Network, config: &ChainConfig) -> Result<EvmSource, StartError> {
-    let refused = |error: landfall_evm::EvmError| StartError::Source(error.into());
-    let urls = config.rpc.iter().map(|rpc| EndpointUrl { url: rpc.url.clone(), headers: rpc.headers.clone() });
-    let source = EvmSource::at(network.clone(), urls.collect()).map_err(refused)?;
-    config.agree.map_or(Ok(()), |agree| source.set_agree(agree)).map_err(refused)?;
-    Ok(source)
-}
-
 fn settings(network: &Network, config: &ChainConfig) -> Settings {
     let usual = (network.block_time_ms / POLLS_PER_BLOCK).clamp(POLL_MS_MIN, POLL_MS_MAX);
     Settings {
@@ -296,6 +310,7 @@ fn settings(network: &Network, config: &ChainConfig) -> Settings {
         proof: config.proof,
         poll: Duration::from_millis(config.poll_ms.unwrap_or(usual)),
         failed_grace: Duration::from_secs(config.failed_grace_secs),
+        finality_stall: config.finality_stall_secs.map(Duration::from_secs),
     }
 }
 
@@ -341,6 +356,7 @@ mod tests {
             eip7708_from: Some(7),
             poll_ms: None,
             failed_grace_secs: 1,
+            finality_stall_secs: None,
             assets,
         };
         network(chain, &config).map_err(|error| error.to_string())

@@ -48,6 +48,8 @@ pub struct ChainConfig {
     /// `None` leaves it to the network's block time.
     pub poll_ms: Option<u64>,
     pub failed_grace_secs: u64,
+    /// `None` leaves it to the network's rule.
+    pub finality_stall_secs: Option<u64>,
     /// Added to the built-in ones.
     pub assets: Vec<AssetConfig>,
 }
@@ -147,6 +149,8 @@ struct ChainSection {
     poll_ms: Option<u64>,
     #[serde(default)]
     failed_grace_secs: Option<u64>,
+    #[serde(default)]
+    finality_stall_secs: Option<u64>,
     #[serde(default)]
     assets: Vec<AssetConfig>,
 }
@@ -312,6 +316,7 @@ impl ChainSection {
             eip7708_from: self.eip7708_from,
             poll_ms: self.poll_ms,
             failed_grace_secs: self.failed_grace_secs.unwrap_or(FAILED_GRACE_SECS_DEFAULT),
+            finality_stall_secs: self.finality_stall_secs,
             assets: self.assets,
         })
     }
@@ -479,7 +484,7 @@ mod tests {
              [admin]\nlisten = \"127.0.0.1:2\"\n[chains.BASE_MAINNET]\nrpc = [\"https://node/${KEY}\", \"wss://other\", \
              { url = \"http://third\", headers = { Authorization = \"Bearer ${KEY}\" } }]\nagree = 2\n\
              start = 100\nproof = \"logs\"\nnative = \"log_transfer\"\neip7708_from = 7\nfinality = \"confirmations\"\nconfirmations = 12\n\
-             poll_ms = 250\nfailed_grace_secs = 5\n[[chains.BASE_MAINNET.assets]]\nsymbol = \"EURC\"\ncontract = \"0x1\"\ndecimals = 6\nfrom = 9\n",
+             poll_ms = 250\nfailed_grace_secs = 5\nfinality_stall_secs = 900\n[[chains.BASE_MAINNET.assets]]\nsymbol = \"EURC\"\ncontract = \"0x1\"\ndecimals = 6\nfrom = 9\n",
         );
         let config = config.unwrap();
         assert_eq!(config.store.to_string(), "postgres://db:5432/landfall");
@@ -492,6 +497,7 @@ mod tests {
         assert_eq!((chain.start, &chain.finality), (Start::Number(100), &Some(FinalityRule::confirmations(12))));
         assert_eq!((chain.poll_ms, chain.failed_grace_secs, chain.assets[0].from), (Some(250), 5, 9));
         assert_eq!((chain.native, chain.eip7708_from), (Some(NativeSource::LogTransfer), Some(7)));
+        assert_eq!(chain.finality_stall_secs, Some(900));
     }
 
     #[test]
@@ -513,7 +519,7 @@ mod tests {
         let cases = [
             (
                 with("confirmatons = 3"),
-                "config key chains.ETHEREUM_TESTNET.confirmatons: unknown field `confirmatons`, expected one of `rpc`, `agree`, `start`, `proof`, `native`, `eip7708_from`, `finality`, `confirmations`, `l1_blocks`, `tiers`, `poll_ms`, `failed_grace_secs`, `assets`",
+                "config key chains.ETHEREUM_TESTNET.confirmatons: unknown field `confirmatons`, expected one of `rpc`, `agree`, `start`, `proof`, `native`, `eip7708_from`, `finality`, `confirmations`, `l1_blocks`, `tiers`, `poll_ms`, `failed_grace_secs`, `finality_stall_secs`, `assets`",
             ),
             (
                 with("[stor]"),

@@ -9,9 +9,11 @@
 //! ```
 //!
 //! The rooms, lowest floor first:
-//! - [`amount`], [`time`], [`random`], [`deposit`], [`event`], [`account`], [`key`], [`webhook`]: the domain, pure
+//! - [`amount`], [`time`], [`random`], [`deposit`], [`event`], [`account`], [`key`], [`webhook`],
+//!   [`incident`], [`decision`]: the domain, pure
 //! - [`store`]: all SQL, and nothing but SQL
 //! - [`registry`]: accounts, keys and webhooks, as operators and clients register them
+//! - [`operator`]: what operators decide about chains
 //! - [`watcher`]: follows a chain, credits, settles
 //! - [`delivery`]: sends events to webhooks
 //! - [`api`]: answers HTTP requests from the store
@@ -25,11 +27,14 @@ pub mod api;
 pub mod app;
 pub mod cli;
 pub mod config;
+pub mod decision;
 pub mod delivery;
 pub mod deposit;
 pub mod event;
 pub mod health;
+pub mod incident;
 pub mod key;
+pub mod operator;
 pub mod random;
 pub mod registry;
 pub mod sandbox;

@@ -1,12 +1,19 @@
-//! `landfall deposit list`.
+//! `landfall deposit list` and `landfall deposit explain`.
 
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{anyhow, bail};
 use clap::Subcommand;
+use landfall_chain::{Chain, Family, TxId};
 
 use crate::amount::to_decimal;
 use crate::api::DepositResource;
-use crate::cli::json_line;
+use crate::cli::explain::{Report, unknown};
+use crate::cli::{existing, json_line, load, open_existing};
 use crate::store::Db;
 use crate::store::deposits::{self, DepositFilter};
+use crate::watcher::explain::explain;
 
 const PAGE_ROWS: u32 = 500;
 
@@ -18,23 +25,80 @@ pub(super) enum Deposit {
         #[arg(long)]
         json: bool,
     },
+    /// Say of each leg of a transaction why it is a credit or none: exit 0 found, 1 unknown, 2 cannot tell.
+    Explain {
+        /// For example BASE_MAINNET; it must be configured.
+        chain: String,
+        /// The transaction's hash.
+        transaction: String,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 impl Deposit {
-    pub(super) async fn run(self, db: &Db) -> anyhow::Result<()> {
-        let Deposit::List { json } = self;
-        let mut reader = db.read().await?;
-        let mut filter = DepositFilter::default();
-        loop {
-            let page = deposits::list(&mut reader, &filter, PAGE_ROWS).await?;
-            for deposit in &page {
-                println!("{}", if json { json_line(&DepositResource::of(deposit))? } else { line(deposit) });
+    pub(super) async fn run(self, config: &Path) -> anyhow::Result<ExitCode> {
+        match self {
+            Deposit::List { json } => {
+                show_all(&existing(config).await?, json).await?;
+                Ok(ExitCode::SUCCESS)
             }
-            match page.last() {
-                Some(last) => filter.after = Some((last.created_at, last.id)),
-                None => return Ok(()),
+            Deposit::Explain { chain, transaction, json } => {
+                let chain: Chain = chain.parse()?;
+                let tx = transaction_id(chain, &transaction)?;
+                show_one(config, chain, tx, json).await
             }
         }
+    }
+}
+
+async fn show_all(db: &Db, json: bool) -> anyhow::Result<()> {
+    let mut reader = db.read().await?;
+    let mut filter = DepositFilter::default();
+    loop {
+        let page = deposits::list(&mut reader, &filter, PAGE_ROWS).await?;
+        for deposit in &page {
+            println!("{}", if json { json_line(&DepositResource::of(deposit))? } else { line(deposit) });
+        }
+        match page.last() {
+            Some(last) => filter.after = Some((last.created_at, last.id)),
+            None => return Ok(()),
+        }
+    }
+}
+
+async fn show_one(config: &Path, chain: Chain, tx: TxId, json: bool) -> anyhow::Result<ExitCode> {
+    let config = load(config)?;
+    let Some(settings) = config.chains.get(&chain) else {
+        bail!("{chain} is not configured; add a section [chains.{chain}]");
+    };
+    let (source, network) = crate::app::source(chain, settings)?;
+    let db = open_existing(&config.store).await?;
+    let Some(explanation) = explain(&source, &db, &network, tx).await? else {
+        eprintln!("landfall: {}", unknown(chain, &tx));
+        return Ok(ExitCode::FAILURE);
+    };
+    let report = Report::of(&network, &tx, explanation);
+    if json {
+        println!("{}", json_line(&report)?);
+    } else {
+        report.lines().iter().for_each(|line| println!("{line}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn transaction_id(chain: Chain, text: &str) -> anyhow::Result<TxId> {
+    match chain.family() {
+        Family::Evm => {
+            let digits = text.strip_prefix("0x").filter(|digits| digits.len() == 64);
+            let mut hash = [0; 32];
+            digits
+                .and_then(|digits| hex::decode_to_slice(digits, &mut hash).ok())
+                .ok_or_else(|| anyhow!("malformed transaction {text:?}: expected 0x and 64 hexadecimal digits"))?;
+            Ok(TxId::Evm(hash))
+        }
+        Family::Solana => bail!("this version does not follow {chain}"),
     }
 }
 

@@ -4,7 +4,11 @@
 //! cannot tell. Names, flags and files are a contract.
 
 mod account;
+mod chain;
 mod deposit;
+mod duration;
+mod explain;
+mod incident;
 mod key;
 mod past;
 mod run;
@@ -22,7 +26,10 @@ use tracing::info;
 
 use crate::app::{self, Migrate};
 use crate::config::Config;
+use crate::operator::Operator;
 use crate::store::{Db, OpenError, StoreUrl};
+use crate::time::Clock;
+use duration::duration;
 
 /// Watches chains for deposits to a custody service's accounts, confirms them and tells clients.
 #[derive(Parser, Debug)]
@@ -54,13 +61,19 @@ enum Verb {
     /// The receivers of events.
     #[command(subcommand)]
     Webhook(webhook::Webhook),
-    /// The deposits that were found.
+    /// The deposits that were found, and why what was not found is none.
     #[command(subcommand)]
     Deposit(deposit::Deposit),
     /// Read past final blocks again for deposits from before an address or asset was there; beside `run`, or without.
     Backfill(past::BackfillArgs),
     /// Read past final blocks again and tell where the record differs: exit 0 nowhere, 1 somewhere.
     Rescan(past::RescanArgs),
+    /// Halt and resume a chain, put a word in place of its rules.
+    #[command(subcommand)]
+    Chain(chain::Chain),
+    /// What a person must look at.
+    #[command(subcommand)]
+    Incident(incident::Incident),
     /// Print the API's OpenAPI document.
     Openapi,
     /// Show the main job on a private chain, from the first deposit to the signed webhook.
@@ -93,9 +106,14 @@ impl Cli {
             Verb::Account(account) => account.run(&config).await?,
             Verb::Key(key) => key.run(&config).await?,
             Verb::Webhook(webhook) => webhook.run(&open(&config).await?).await?,
-            Verb::Deposit(deposit) => deposit.run(&existing(&config).await?).await?,
+            Verb::Deposit(deposit) => return deposit.run(&config).await,
             Verb::Backfill(backfill) => return backfill.run(&config).await,
             Verb::Rescan(rescan) => return rescan.run(&config).await,
+            Verb::Chain(chain) => {
+                let config = load(&config)?;
+                chain.run(&open_existing(&config.store).await?, &config).await?;
+            }
+            Verb::Incident(incident) => incident.run(&existing(&config).await?).await?,
             Verb::Openapi => print!("{}", crate::api::openapi_json()),
             Verb::Sandbox(sandbox) => return sandbox.run().await,
         }
@@ -104,9 +122,20 @@ impl Cli {
 }
 
 fn load(path: &Path) -> anyhow::Result<Config> {
-    #[expect(clippy::disallowed_methods, reason = "the one place that hands the environment to the configuration")]
-    let variable = |name: &str| std::env::var(name).ok();
     Ok(Config::load(path, variable)?)
+}
+
+fn variable(name: &str) -> Option<String> {
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+    let value = std::env::var(name);
+    value.ok()
+}
+
+/// Does `decide` as the person whose account of the operating system this is, now.
+async fn as_operator<T, E>(reason: &str, decide: impl AsyncFnOnce(Operator<'_>) -> Result<T, E>) -> Result<T, E> {
+    let actor = variable("USER").or_else(|| variable("LOGNAME")).filter(|name| !name.is_empty());
+    let actor = actor.unwrap_or_else(|| "unknown".to_owned());
+    decide(Operator { actor: &actor, reason, now: Clock::system().now() }).await
 }
 
 /// The store, made when there is none. One that is there is not migrated in passing: a service may be running on it.

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::cli::{json_line, open_existing};
+use crate::cli::{duration, json_line, open_existing};
 use crate::config::Config;
-use crate::health::{ChainReport, Status};
+use crate::health::{ChainReport, OverrideReport, Status};
 use crate::store::Db;
 use crate::time::Clock;
 
@@ -41,8 +41,15 @@ impl Show {
             for endpoint in &chain.endpoints {
                 println!("  {} {} {}", endpoint.id, endpoint.state, endpoint.reason);
             }
+            traces(chain).iter().for_each(|line| println!("  {line}"));
             if !chain.reason.is_empty() {
                 println!("  {}", chain.reason);
+            }
+            for alarm in &chain.alarms {
+                println!("  alarm: {alarm}");
+            }
+            for OverrideReport { kind, value, reason, until } in &chain.overrides {
+                println!("  override until {until}: {kind} {value} ({reason})");
             }
         }
         let age = status.events.oldest_secs.map_or(String::new(), |secs| format!(", the oldest {secs} s old"));
@@ -75,30 +82,9 @@ fn line(chain: &ChainReport) -> String {
     format!("{chain:<18} {state:<12} {latest:>12} {finalized:>12} {cursor:>12} {lag:>6}  {proof}")
 }
 
-/// `90`, `90s`, `5m`, `2h`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(['s', 'm', 'h']);
-    let unit = match &text[digits.len()..] {
-        "" | "s" => 1,
-        "m" => 60,
-        "h" => 3_600,
-        _ => return Err("expected a number and s, m or h, for example 60s".to_owned()),
-    };
-    let count: u64 = digits.parse().map_err(|_| "expected a number and s, m or h, for example 60s".to_owned())?;
-    Ok(Duration::from_secs(count.saturating_mul(unit)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_have_a_unit() {
-        for (text, secs) in [("60s", 60), ("5m", 300), ("2h", 7_200), ("7", 7)] {
-            assert_eq!(duration(text), Ok(Duration::from_secs(secs)));
-        }
-        for text in ["", "s", "1d", "-1s", "1.5s", "1ms"] {
-            assert!(duration(text).is_err(), "{text}");
-        }
-    }
+/// Of a chain that is traced: how far, why not farther, and what waits for a second witness.
+fn traces(chain: &ChainReport) -> Vec<String> {
+    let traced = chain.traced.map(|through| format!("native currency complete up to block {through}"));
+    let said = [&chain.traces_reason, &chain.traces_alarm].into_iter().filter(|text| !text.is_empty());
+    traced.into_iter().chain(said.map(|text| format!("traces: {text}"))).collect()
 }

@@ -10,8 +10,11 @@ use std::time::Duration;
 use landfall_chain::Chain;
 use serde::Serialize;
 
+use crate::decision::Decision;
+use crate::incident::Incident;
 use crate::store::status::{self, ChainStatus, EndpointRow, QueueStatus};
-use crate::store::{Db, StoreError};
+use crate::store::traces::{self, TraceStatus};
+use crate::store::{Db, StoreError, incidents, overrides};
 use crate::time::Timestamp;
 
 pub use admin::{Started, router};
@@ -40,6 +43,20 @@ pub struct ChainReport {
     pub lag_secs: Option<u64>,
     pub proof: String,
     pub endpoints: Vec<EndpointReport>,
+    /// Up to which block the native currency is complete; null where a network is not traced.
+    pub traced: Option<u64>,
+    /// How long ago every connected block was traced; null when that never was, or nothing is traced.
+    pub traces_lag_secs: Option<u64>,
+    /// Why traces do not get on; empty when all is well.
+    pub traces_reason: String,
+    /// What waits for a second witness, and why; empty when nothing does.
+    pub traces_alarm: String,
+    #[serde(skip)]
+    is_traced: bool,
+    /// What a person should look at: finality that stalls, endpoints that do not agree, open incidents.
+    pub alarms: Vec<String>,
+    /// Operators' words in place of a rule, while they count.
+    pub overrides: Vec<OverrideReport>,
     #[serde(skip)]
     silent_secs: u64,
 }
@@ -50,6 +67,14 @@ pub struct EndpointReport {
     pub state: String,
     pub reason: String,
     pub latest: Option<u64>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct OverrideReport {
+    pub kind: &'static str,
+    pub value: String,
+    pub reason: String,
+    pub until: String,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -64,10 +89,21 @@ impl Status {
     /// Reads the store.
     pub async fn read(db: &Db, now: Timestamp) -> Result<Self, StoreError> {
         let mut reader = db.read().await?;
-        let chains = status::chains(&mut reader).await?;
+        let traces = traces::statuses(&mut reader).await?;
+        let incidents = incidents::open(&mut reader).await?;
+        let mut chains = Vec::new();
+        for chain in status::chains(&mut reader).await? {
+            let decisions = overrides::of_chain(&mut reader, chain.chain).await?;
+            let traces = traces.iter().find(|traces| traces.chain == chain.chain);
+            let report = ChainReport::of(chain, &incidents, decisions, now);
+            chains.push(match traces {
+                Some(traces) => report.traced(traces, now),
+                None => report,
+            });
+        }
         let QueueStatus { pending, oldest_at } = status::queue(&mut reader).await?;
         Ok(Status {
-            chains: chains.into_iter().map(|chain| ChainReport::of(chain, now)).collect(),
+            chains,
             events: EventsReport { pending, oldest_secs: oldest_at.map(|at| now.since(at).as_secs()) },
         })
     }
@@ -77,7 +113,11 @@ impl Status {
         let mut complaints = Vec::new();
         for chain in expected {
             match self.chains.iter().find(|report| report.chain == chain.name()) {
-                Some(report) => complaints.extend(report.complaint(lag_max).map(|what| format!("{chain}: {what}"))),
+                Some(report) => {
+                    let what = report.complaint(lag_max).into_iter().chain(report.traces_complaint(lag_max));
+                    let what = what.chain(report.alarms.iter().cloned());
+                    complaints.extend(what.map(|what| format!("{chain}: {what}")));
+                }
                 None => complaints.push(format!("{chain}: never watched; is `landfall run` running?")),
             }
         }
@@ -86,8 +126,11 @@ impl Status {
 }
 
 impl ChainReport {
-    fn of(status: ChainStatus, now: Timestamp) -> Self {
+    fn of(status: ChainStatus, incidents: &[Incident], decisions: Vec<Decision>, now: Timestamp) -> Self {
         let ever_caught_up = status.caught_up_at != Timestamp::EPOCH;
+        let of_chain = incidents.iter().filter(|incident| incident.chain == status.chain).map(alarm);
+        let alarms = status.alarms.into_iter().chain(of_chain).collect();
+        let in_force = |decision: &Decision| decision.word.replaces_a_rule() && decision.until > now;
         ChainReport {
             chain: status.chain.name(),
             state: status.state,
@@ -99,7 +142,40 @@ impl ChainReport {
             lag_secs: ever_caught_up.then(|| now.since(status.caught_up_at).as_secs()),
             proof: status.proof,
             endpoints: status.endpoints.into_iter().map(EndpointReport::from).collect(),
+            traced: None,
+            traces_lag_secs: None,
+            traces_reason: String::new(),
+            traces_alarm: String::new(),
+            is_traced: false,
+            alarms,
+            overrides: decisions.into_iter().filter(in_force).map(OverrideReport::from).collect(),
             silent_secs: now.since(status.heartbeat_at).as_secs(),
+        }
+    }
+
+    /// With what the lane of the traces says.
+    fn traced(self, traces: &TraceStatus, now: Timestamp) -> Self {
+        let ever_caught_up = traces.caught_up_at != Timestamp::EPOCH;
+        let count = traces.unwitnessed;
+        let alarm = format!("deposits without a second witness, PENDING: {count}; {}", traces.unwitnessed_reason);
+        ChainReport {
+            traced: traces.traced,
+            traces_lag_secs: ever_caught_up.then(|| now.since(traces.caught_up_at).as_secs()),
+            traces_reason: traces.reason.clone(),
+            traces_alarm: if count == 0 { String::new() } else { alarm },
+            is_traced: true,
+            ..self
+        }
+    }
+
+    /// A native currency that is not complete, where it should be.
+    fn traces_complaint(&self, lag_max: Duration) -> Option<String> {
+        let why = if self.traces_reason.is_empty() { String::new() } else { format!(" ({})", self.traces_reason) };
+        match self.traces_lag_secs {
+            _ if !self.is_traced => None,
+            None => Some(format!("its traces have not caught up yet{why}")),
+            Some(lag) if lag > lag_max.as_secs() => Some(format!("its traces are {lag} s behind{why}")),
+            Some(_) => None,
         }
     }
 
@@ -116,6 +192,17 @@ impl ChainReport {
             Some(lag) if lag > lag_max.as_secs() => Some(format!("{lag} s behind{why}")),
             Some(_) => None,
         }
+    }
+}
+
+fn alarm(incident: &Incident) -> String {
+    let Incident { id, kind, opened_at, .. } = incident;
+    format!("incident {id}, {kind}, is open since {opened_at}; see `landfall incident show {id}`")
+}
+
+impl From<Decision> for OverrideReport {
+    fn from(Decision { word, reason, until, .. }: Decision) -> Self {
+        OverrideReport { kind: word.kind(), value: word.value(), reason, until: until.to_string() }
     }
 }
 

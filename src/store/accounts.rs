@@ -20,7 +20,6 @@ pub struct WatchedAddress {
     /// Its number in the order of adding.
     pub seq: u64,
     pub address: Address,
-    pub account_id: String,
 }
 
 /// An account with its addresses, each with the first block that is matched against it.
@@ -54,7 +53,7 @@ statements! {
                       VALUES ($1, $2, $3, $4, $5) ON CONFLICT (id) DO NOTHING";
     OWNER = "SELECT account_id FROM watched_addresses WHERE chain = $1 AND address = $2";
     INSERT_ADDRESS = "INSERT INTO watched_addresses (chain, address, account_id, seq, from_number) VALUES ($1, $2, $3, $4, $5)";
-    WATCHED_SINCE = "SELECT seq, address, account_id FROM watched_addresses WHERE chain = $1 AND seq > $2 ORDER BY seq LIMIT $3";
+    WATCHED_SINCE = "SELECT seq, address FROM watched_addresses WHERE chain = $1 AND seq > $2 ORDER BY seq LIMIT $3";
     ADDRESSES_OF = "SELECT address FROM watched_addresses WHERE chain = $1 AND account_id = $2 ORDER BY address";
     WATCHED_FROM = "SELECT from_number FROM watched_addresses WHERE chain = $1 AND address = $2";
     RAISE_FROM = "UPDATE watched_addresses SET from_number = $1 WHERE chain = $2 AND from_number < $1";
@@ -113,7 +112,7 @@ impl WatchLists {
         account_id: &str,
     ) -> Result<(), AddAccountError> {
         let bytes = address.as_bytes();
-        if let Some((owner,)) = fetch_optional!(tx, (String,), OWNER, chain.name(), bytes)? {
+        if let Some(owner) = owner(tx, chain, address).await? {
             return if owner == account_id {
                 Ok(())
             } else {
@@ -135,13 +134,23 @@ pub async fn watched_since(
     seq: u64,
     limit: u32,
 ) -> Result<Vec<WatchedAddress>, StoreError> {
-    let rows = fetch_all!(connection, (i64, Vec<u8>, String), WATCHED_SINCE, chain.name(), int(seq), i64::from(limit))?;
-    let watched = rows.into_iter().map(|(seq, bytes, account_id)| {
+    let rows = fetch_all!(connection, (i64, Vec<u8>), WATCHED_SINCE, chain.name(), int(seq), i64::from(limit))?;
+    let watched = rows.into_iter().map(|(seq, bytes)| {
         let address =
             Address::from_bytes(&bytes).map_err(|error| StoreError::inconsistent("watched address", error))?;
-        Ok(WatchedAddress { seq: uint("seq", seq)?, address, account_id })
+        Ok(WatchedAddress { seq: uint("seq", seq)?, address })
     });
     watched.collect()
+}
+
+/// The account whose address this is; `None` when it is not watched.
+pub async fn owner(
+    connection: &mut impl Connection,
+    chain: Chain,
+    address: &Address,
+) -> Result<Option<String>, StoreError> {
+    let row = fetch_optional!(connection, (String,), OWNER, chain.name(), address.as_bytes())?;
+    Ok(row.map(|(owner,)| owner))
 }
 
 /// The addresses of an account on a chain.

@@ -30,17 +30,26 @@ statements! {
     MOVE = "UPDATE cursors SET number = $1, hash = $2 WHERE chain = $3 AND hash = $4";
     FINALIZE = "UPDATE cursors SET final_number = $1, final_hash = $2 \
                 WHERE chain = $3 AND (final_number IS NULL OR final_number < $1)";
-    CONNECT = "INSERT INTO blocks (chain, hash, number, parent_hash, time_us, proof, canonical) \
-               VALUES ($1, $2, $3, $4, $5, $6, true) \
-               ON CONFLICT (chain, hash) DO UPDATE SET canonical = true, proof = excluded.proof";
+    REFINALIZE = "UPDATE cursors SET final_number = $1, final_hash = $2 WHERE chain = $3 AND final_number > $1";
+    UNPLACE = "UPDATE cursors SET number = NULL, hash = NULL WHERE chain = $1 AND hash = $2 AND final_number IS NULL \
+               AND NOT EXISTS (SELECT 1 FROM blocks WHERE blocks.chain = $1 AND blocks.hash <> $2) \
+               AND NOT EXISTS (SELECT 1 FROM inclusions WHERE inclusions.chain = $1)";
+    FORGET_ANCHOR = "DELETE FROM blocks WHERE chain = $1 AND hash = $2";
+    // One that is connected again is traced again: its legs to addresses that were added meanwhile would be missed.
+    CONNECT = "INSERT INTO blocks (chain, hash, number, parent_hash, time_us, proof, canonical, traced) \
+               VALUES ($1, $2, $3, $4, $5, $6, true, $7) \
+               ON CONFLICT (chain, hash) DO UPDATE SET canonical = true, proof = excluded.proof, traced = excluded.traced";
     DISCONNECT = "UPDATE blocks SET canonical = false WHERE chain = $1 AND canonical AND number > $2";
     CANONICAL_AT = "SELECT hash FROM blocks WHERE chain = $1 AND number = $2 AND canonical";
     CANONICAL_IN = "SELECT number, hash FROM blocks \
                     WHERE chain = $1 AND canonical AND number >= $2 AND number <= $3 ORDER BY number DESC";
     OLDEST_FROM = "SELECT MIN(number) FROM blocks WHERE chain = $1 AND canonical AND number >= $2";
-    // What a deposit was seen in is kept as evidence.
-    PRUNE = "DELETE FROM blocks WHERE chain = $1 AND number >= $2 AND number < $3 AND NOT EXISTS \
-             (SELECT 1 FROM inclusions WHERE inclusions.chain = blocks.chain AND inclusions.block_hash = blocks.hash)";
+    // What a deposit was seen in is kept as evidence, what moved money out as a part of the books, and what has still to
+    // be traced is not forgotten.
+    PRUNE = "DELETE FROM blocks WHERE chain = $1 AND number >= $2 AND number < $3 AND (traced OR NOT canonical) AND NOT EXISTS \
+             (SELECT 1 FROM inclusions WHERE inclusions.chain = blocks.chain AND inclusions.block_hash = blocks.hash) AND NOT EXISTS \
+             (SELECT 1 FROM debits WHERE debits.chain = blocks.chain AND debits.block_hash = blocks.hash) AND NOT EXISTS \
+             (SELECT 1 FROM fees WHERE fees.chain = blocks.chain AND fees.block_hash = blocks.hash)";
 }
 
 type CursorRow = (Option<i64>, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>, i64);
@@ -80,6 +89,22 @@ impl Cursor {
         execute!(tx, FINALIZE, int(at.number), &at.hash.0[..], chain.name()).map(drop)
     }
 
+    /// Takes the newest final block back to an older one, which an accepted reorg left in place.
+    pub async fn refinalize(tx: &mut Tx, chain: Chain, at: &BlockRef) -> Result<(), StoreError> {
+        execute!(tx, REFINALIZE, int(at.number), &at.hash.0[..], chain.name()).map(drop)
+    }
+
+    /// Makes the chain one that was never watched again, when `at` is the block it was taken up at and nothing was ever
+    /// recorded above that; whether it was so.
+    pub async fn unplace(tx: &mut Tx, chain: Chain, at: &BlockRef) -> Result<bool, StoreError> {
+        if execute!(tx, UNPLACE, chain.name(), &at.hash.0[..])? == 0 {
+            return Ok(false);
+        }
+        let forgotten = execute!(tx, FORGET_ANCHOR, chain.name(), &at.hash.0[..])?;
+        expect_one("forget the block a chain was taken up at", forgotten)?;
+        Ok(true)
+    }
+
     fn of(row: Option<CursorRow>) -> Result<Self, StoreError> {
         let (number, at_hash, final_number, final_hash, watch_seq) = row.unwrap_or_default();
         Ok(Cursor {
@@ -90,14 +115,14 @@ impl Cursor {
     }
 }
 
-/// Puts a block on the canonical chain.
-pub async fn connect(tx: &mut Tx, chain: Chain, block: &Block) -> Result<(), StoreError> {
-    record(tx, chain, &block.header, block.proof.name()).await
+/// Puts a block on the canonical chain; `traced` says that no trace of it is to be read.
+pub async fn connect(tx: &mut Tx, chain: Chain, block: &Block, traced: bool) -> Result<(), StoreError> {
+    record(tx, chain, &block.header, block.proof.name(), traced).await
 }
 
 /// Puts the header that the cursor starts from on record, content unread.
 pub async fn anchor(tx: &mut Tx, chain: Chain, header: &Header) -> Result<(), StoreError> {
-    record(tx, chain, header, "unread").await
+    record(tx, chain, header, "unread", true).await
 }
 
 /// Takes every block above `fork_point` off the canonical chain; how many there were.
@@ -135,16 +160,17 @@ pub async fn oldest_from(connection: &mut impl Connection, chain: Chain, from: u
     row.and_then(|(number,)| number).map(|number| uint("block number", number)).transpose()
 }
 
-/// Forgets the blocks with numbers `from..below` in which no deposit was ever seen. What is kept as evidence would be
+/// Forgets the blocks with numbers `from..below` that nothing needs any more. What is kept as evidence would be
 /// walked over each time, if the range had no lower end.
 pub async fn prune(tx: &mut Tx, chain: Chain, from: u64, below: u64) -> Result<u64, StoreError> {
     execute!(tx, PRUNE, chain.name(), int(from), int(below))
 }
 
-async fn record(tx: &mut Tx, chain: Chain, header: &Header, proof: &str) -> Result<(), StoreError> {
+async fn record(tx: &mut Tx, chain: Chain, header: &Header, proof: &str, traced: bool) -> Result<(), StoreError> {
     let Header { block, parent, time_secs } = header;
     let (number, time) = (int(block.number), Timestamp::from_secs(*time_secs).0);
-    let recorded = execute!(tx, CONNECT, chain.name(), &block.hash.0[..], number, &parent.hash.0[..], time, proof)?;
+    let (hash, parent) = (&block.hash.0[..], &parent.hash.0[..]);
+    let recorded = execute!(tx, CONNECT, chain.name(), hash, number, parent, time, proof, traced)?;
     expect_one("connect block", recorded)
 }
 

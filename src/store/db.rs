@@ -244,7 +244,8 @@ async fn open_sqlite(path: &Path) -> Result<Db, OpenError> {
         .foreign_keys(true)
         .busy_timeout(WAIT_MAX);
     let open = |error| OpenError::Connect { url: StoreUrl::Sqlite(path.to_owned()), error };
-    let pool = SqlitePoolOptions::new().acquire_timeout(WAIT_MAX);
+    // A file does not hang up: asking each connection whether it is there would double the work of short reads.
+    let pool = SqlitePoolOptions::new().acquire_timeout(WAIT_MAX).test_before_acquire(false);
     let write = pool.clone().max_connections(1).connect_with(options.clone()).await.map_err(open)?;
     let read = pool.max_connections(READERS_MAX).connect_with(options.read_only(true)).await.map_err(open)?;
     Ok(Db::Sqlite { read, write })

@@ -2,7 +2,7 @@
 //!
 //! A status changes only where the row still has the old one; CONFIRMED is never left.
 
-use landfall_chain::{Address, AssetId, BlockHash, BlockRef, Chain, TxId, TxLife, TxRef, U256};
+use landfall_chain::{Address, AssetId, BlockHash, BlockRef, Chain, Lane, TxId, TxLife, TxRef, U256};
 use sqlx::FromRow;
 
 use crate::deposit::{Deposit, DepositId, DepositStatus, LegHash};
@@ -32,12 +32,29 @@ pub struct Settleable {
     pub block: BlockRef,
 }
 
+/// Which deposits fit a tier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fits {
+    pub asset: AssetId,
+    /// In base units, both inclusive.
+    pub least: U256,
+    pub most: U256,
+}
+
 /// A PENDING deposit that is in no canonical block, although the height at which it was is final.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Missing {
     pub deposit: Deposit,
     /// Since when it has been looked for.
     pub since: Option<Timestamp>,
+}
+
+/// A block that a deposit was seen in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SeenIn {
+    pub block: BlockRef,
+    pub lane: Lane,
+    pub canonical: bool,
 }
 
 statements! {
@@ -48,27 +65,47 @@ statements! {
     BY_ID = "SELECT * FROM deposits WHERE id = $1 AND organization_id = $2";
     SET_STATUS = "UPDATE deposits SET status = $1, confirmed_us = $2, missing_since_us = NULL, \
                   missing_number = NULL WHERE id = $3 AND status = $4 AND status <> 'CONFIRMED'";
-    INCLUDE = "INSERT INTO inclusions (deposit_id, chain, block_hash, block_number) VALUES ($1, $2, $3, $4) \
+    INCLUDE = "INSERT INTO inclusions (deposit_id, chain, block_hash, block_number, lane) VALUES ($1, $2, $3, $4, $5) \
                ON CONFLICT (deposit_id, block_hash) DO NOTHING";
     FOUND = "UPDATE deposits SET missing_since_us = NULL, missing_number = NULL WHERE id = $1 AND missing_since_us IS NOT NULL";
     MISS = "UPDATE deposits SET missing_since_us = COALESCE(missing_since_us, $1), missing_number = $2 WHERE id = $3";
     SETTLEABLE = "SELECT deposits.*, blocks.number AS block_number, blocks.hash AS block_hash \
                   FROM deposits JOIN inclusions ON inclusions.deposit_id = deposits.id \
                   JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
-                  WHERE deposits.chain = $1 AND deposits.status = 'PENDING' AND blocks.canonical AND blocks.number <= $2 \
-                  ORDER BY blocks.number, deposits.id LIMIT $3";
+                  WHERE deposits.chain = $1 AND deposits.status = 'PENDING' AND inclusions.lane = 'roots' \
+                  AND blocks.canonical AND blocks.number <= $2 ORDER BY blocks.number, deposits.id LIMIT $3";
+    // A tier's: of one asset, from the least amount that fits to the highest, above what is final for all.
+    SETTLEABLE_BY_TIER = "SELECT deposits.*, blocks.number AS block_number, blocks.hash AS block_hash \
+                  FROM deposits JOIN inclusions ON inclusions.deposit_id = deposits.id \
+                  JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
+                  WHERE deposits.chain = $1 AND deposits.status = 'PENDING' AND deposits.asset = $2 \
+                  AND deposits.amount >= $3 AND deposits.amount <= $4 AND inclusions.lane = 'roots' \
+                  AND blocks.canonical AND blocks.number > $5 AND blocks.number <= $6 \
+                  ORDER BY blocks.number, deposits.id LIMIT $7";
     MISSING = "SELECT * FROM deposits WHERE chain = $1 AND status = 'PENDING' \
-               AND (missing_number IS NULL OR missing_number < $2) AND (CAST($3 AS TEXT) IS NULL OR id = $3) AND NOT EXISTS \
+               AND (missing_number IS NULL OR missing_number < $2) AND (CAST($3 AS TEXT) IS NULL OR id = $3) AND $5 = EXISTS \
+               (SELECT 1 FROM inclusions WHERE inclusions.deposit_id = deposits.id AND inclusions.lane = 'traces') AND NOT EXISTS \
                (SELECT 1 FROM inclusions JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
                 WHERE inclusions.deposit_id = deposits.id AND (blocks.canonical OR blocks.number > $2)) \
                ORDER BY COALESCE(missing_number, -1), COALESCE(missing_since_us, 0), id LIMIT $4";
     IN_BLOCK = "SELECT deposits.* FROM inclusions JOIN deposits ON deposits.id = inclusions.deposit_id \
                 WHERE inclusions.chain = $1 AND inclusions.block_hash = $2 AND inclusions.lane = 'roots' ORDER BY deposits.id";
     CONFIRMED_OF = "SELECT amount FROM deposits \
-                    WHERE chain = $1 AND tx_id = $2 AND asset = $3 AND recipient = $4 AND status = 'CONFIRMED'";
-    CONFIRMED_ABOVE = "SELECT COUNT(*) FROM deposits JOIN inclusions ON inclusions.deposit_id = deposits.id \
-                       JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
-                       WHERE deposits.chain = $1 AND deposits.status = 'CONFIRMED' AND blocks.canonical AND blocks.number > $2";
+                    WHERE chain = $1 AND tx_id = $2 AND asset = $3 AND recipient = $4 AND status = 'CONFIRMED' \
+                    AND ($5 OR NOT EXISTS (SELECT 1 FROM inclusions \
+                    JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
+                    WHERE inclusions.deposit_id = deposits.id AND inclusions.lane = 'traces' AND blocks.canonical))";
+    OF_TX = "SELECT * FROM deposits WHERE chain = $1 AND tx_id = $2 ORDER BY id";
+    // The canonical block first, if there is one.
+    SEEN_IN = "SELECT blocks.number, blocks.hash, inclusions.lane, blocks.canonical FROM inclusions \
+               JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
+               WHERE inclusions.deposit_id = $1 ORDER BY blocks.canonical DESC, blocks.number DESC LIMIT 1";
+    // Begins at the newest blocks: there are few above a fork point, and any number of CONFIRMED deposits. SQLite keeps
+    // the order of a CROSS JOIN.
+    CONFIRMED_ABOVE = "SELECT COUNT(DISTINCT deposits.id), MAX(blocks.number) FROM blocks CROSS JOIN inclusions \
+                       JOIN deposits ON deposits.id = inclusions.deposit_id AND deposits.status = 'CONFIRMED' \
+                       WHERE inclusions.chain = blocks.chain AND inclusions.block_hash = blocks.hash \
+                       AND blocks.chain = $1 AND blocks.canonical AND blocks.number > $2";
     LIST = "SELECT * FROM deposits WHERE organization_id = $1 \
             AND (CAST($2 AS TEXT) IS NULL OR chain = $2) AND (CAST($3 AS TEXT) IS NULL OR symbol = $3) \
             AND created_us >= $4 AND created_us <= $5 AND (created_us, id) < ($6, $7) \
@@ -81,7 +118,7 @@ statements! {
 }
 
 #[derive(FromRow)]
-struct DepositRow {
+pub(super) struct DepositRow {
     id: String,
     leg_hash: Vec<u8>,
     account_id: String,
@@ -100,6 +137,14 @@ struct DepositRow {
     created_us: i64,
     confirmed_us: Option<i64>,
     missing_since_us: Option<i64>,
+}
+
+#[derive(FromRow)]
+struct SettleableRow {
+    #[sqlx(flatten)]
+    deposit: DepositRow,
+    block_number: i64,
+    block_hash: Vec<u8>,
 }
 
 /// Records a new deposit.
@@ -137,10 +182,10 @@ pub async fn set_status(tx: &mut Tx, deposit: &Deposit, from: DepositStatus) -> 
     expect_one("set deposit status", set)
 }
 
-/// Records that the deposit was seen in `block`, and is no longer missing.
-pub async fn include(tx: &mut Tx, deposit: &Deposit, block: &BlockRef) -> Result<(), StoreError> {
+/// Records that the deposit was seen in `block`, by this lane, and is no longer missing.
+pub async fn include(tx: &mut Tx, deposit: &Deposit, block: &BlockRef, lane: Lane) -> Result<(), StoreError> {
     let id = deposit.id.to_string();
-    execute!(tx, INCLUDE, &id, deposit.chain.name(), &block.hash.0[..], int(block.number))?;
+    execute!(tx, INCLUDE, &id, deposit.chain.name(), &block.hash.0[..], int(block.number), lane.name())?;
     execute!(tx, FOUND, &id).map(drop)
 }
 
@@ -163,55 +208,77 @@ pub async fn by_id(connection: &mut impl Connection, id: DepositId) -> Result<Op
     row.map(Deposit::try_from).transpose()
 }
 
-/// PENDING deposits in canonical blocks up to `through`, inclusive; at most `limit`, lowest blocks first.
+/// PENDING deposits that the roots showed in canonical blocks up to `through`, inclusive; at most `limit`, lowest
+/// blocks first.
 pub async fn settleable(
     connection: &mut impl Connection,
     chain: Chain,
     through: u64,
     limit: u32,
 ) -> Result<Vec<Settleable>, StoreError> {
-    #[derive(FromRow)]
-    struct Row {
-        #[sqlx(flatten)]
-        deposit: DepositRow,
-        block_number: i64,
-        block_hash: Vec<u8>,
-    }
-    let rows = fetch_all!(connection, Row, SETTLEABLE, chain.name(), int(through), i64::from(limit))?;
-    let settleable = rows.into_iter().map(|row| {
-        let number = uint("block number", row.block_number)?;
-        let block = BlockRef { number, hash: BlockHash(hash("block hash", &row.block_hash)?) };
-        Ok(Settleable { deposit: row.deposit.try_into()?, block })
-    });
-    settleable.collect()
+    let rows = fetch_all!(connection, SettleableRow, SETTLEABLE, chain.name(), int(through), i64::from(limit))?;
+    rows.into_iter().map(Settleable::try_from).collect()
+}
+
+/// PENDING deposits that fit `tier`, in canonical blocks above `above` up to `through`, inclusive; at most `limit`,
+/// lowest blocks first.
+pub async fn settleable_by_tier(
+    connection: &mut impl Connection,
+    chain: Chain,
+    tier: &Fits,
+    (above, through): (u64, u64),
+    limit: u32,
+) -> Result<Vec<Settleable>, StoreError> {
+    let Fits { asset, least, most } = tier;
+    let rows = fetch_all!(
+        connection,
+        SettleableRow,
+        SETTLEABLE_BY_TIER,
+        chain.name(),
+        asset.to_bytes(),
+        amount_bytes(least),
+        amount_bytes(most),
+        int(above),
+        int(through),
+        i64::from(limit)
+    )?;
+    rows.into_iter().map(Settleable::try_from).collect()
 }
 
 /// PENDING deposits that are in no canonical block, were never seen above the final block `through` and not looked for
 /// at it yet; at most `limit`, in turn: those never looked for, then those not looked for longest, then those missing
-/// longest.
+/// longest. Of the lane of the traces are those that a trace ever showed, and of the lane of the roots all others.
 pub async fn missing(
     connection: &mut impl Connection,
     chain: Chain,
+    lane: Lane,
     through: u64,
     limit: u32,
 ) -> Result<Vec<Missing>, StoreError> {
-    missing_rows(connection, chain, through, None, limit).await
+    missing_rows(connection, chain, lane, through, None, limit).await
 }
 
 /// Whether the deposit is still one of those.
-pub async fn is_missing(connection: &mut impl Connection, deposit: &Deposit, through: u64) -> Result<bool, StoreError> {
-    let rows = missing_rows(connection, deposit.chain, through, Some(deposit.id.to_string()), 1).await?;
+pub async fn is_missing(
+    connection: &mut impl Connection,
+    deposit: &Deposit,
+    lane: Lane,
+    through: u64,
+) -> Result<bool, StoreError> {
+    let rows = missing_rows(connection, deposit.chain, lane, through, Some(deposit.id.to_string()), 1).await?;
     Ok(!rows.is_empty())
 }
 
 async fn missing_rows(
     connection: &mut impl Connection,
     chain: Chain,
+    lane: Lane,
     through: u64,
     id: Option<String>,
     limit: u32,
 ) -> Result<Vec<Missing>, StoreError> {
-    let rows = fetch_all!(connection, DepositRow, MISSING, chain.name(), int(through), id, i64::from(limit))?;
+    let (limit, of_traces) = (i64::from(limit), lane == Lane::Traces);
+    let rows = fetch_all!(connection, DepositRow, MISSING, chain.name(), int(through), id, limit, of_traces)?;
     let missing = rows.into_iter().map(|row| {
         let since = row.missing_since_us.map(Timestamp);
         Ok(Missing { deposit: row.try_into()?, since })
@@ -229,8 +296,9 @@ pub async fn in_block(
     rows.into_iter().map(Deposit::try_from).collect()
 }
 
-/// The amounts already CONFIRMED of what `deposit`'s transaction paid to its recipient in its asset.
-pub async fn confirmed_of(tx: &mut Tx, deposit: &Deposit) -> Result<Vec<U256>, StoreError> {
+/// The amounts already CONFIRMED of what `deposit`'s transaction paid to its recipient in its asset. With the lane of the
+/// traces all of them count, with that of the roots those that no trace shows.
+pub async fn confirmed_of(tx: &mut Tx, deposit: &Deposit, lane: Lane) -> Result<Vec<U256>, StoreError> {
     let Deposit { chain, tx: of, asset, recipient, .. } = deposit;
     let rows = fetch_all!(
         tx,
@@ -239,15 +307,37 @@ pub async fn confirmed_of(tx: &mut Tx, deposit: &Deposit) -> Result<Vec<U256>, S
         chain.name(),
         of.id.as_bytes(),
         asset.to_bytes(),
-        recipient.as_bytes()
+        recipient.as_bytes(),
+        lane == Lane::Traces
     )?;
     rows.into_iter().map(|(bytes,)| amount_of(&bytes)).collect()
 }
 
-/// How many CONFIRMED deposits stand in canonical blocks above `number`.
-pub async fn confirmed_above(connection: &mut impl Connection, chain: Chain, number: u64) -> Result<u64, StoreError> {
-    let row = fetch_optional!(connection, (i64,), CONFIRMED_ABOVE, chain.name(), int(number))?;
-    uint("count", row.map_or(0, |(count,)| count))
+/// Every deposit of a transaction.
+pub async fn of_tx(connection: &mut impl Connection, chain: Chain, tx: &TxId) -> Result<Vec<Deposit>, StoreError> {
+    let rows = fetch_all!(connection, DepositRow, OF_TX, chain.name(), tx.as_bytes())?;
+    rows.into_iter().map(Deposit::try_from).collect()
+}
+
+/// The newest block on record that the deposit was seen in, by which lane; a canonical one before all others.
+pub async fn seen_in(connection: &mut impl Connection, id: DepositId) -> Result<Option<SeenIn>, StoreError> {
+    let row = fetch_optional!(connection, (i64, Vec<u8>, String, bool), SEEN_IN, id.to_string())?;
+    row.map(|(number, bytes, lane, canonical)| {
+        let block = BlockRef { number: uint("block number", number)?, hash: BlockHash(hash("block hash", &bytes)?) };
+        Ok(SeenIn { block, lane: self::lane(&lane)?, canonical })
+    })
+    .transpose()
+}
+
+/// How many CONFIRMED deposits stand in canonical blocks above `number`, and the highest of these blocks.
+pub async fn confirmed_above(
+    connection: &mut impl Connection,
+    chain: Chain,
+    number: u64,
+) -> Result<(u64, Option<u64>), StoreError> {
+    let row = fetch_optional!(connection, (i64, Option<i64>), CONFIRMED_ABOVE, chain.name(), int(number))?;
+    let (count, highest) = row.unwrap_or_default();
+    Ok((uint("count", count)?, highest.map(|number| uint("block number", number)).transpose()?))
 }
 
 /// At most `limit` deposits of our organization, newest first.
@@ -312,14 +402,29 @@ impl TryFrom<DepositRow> for Deposit {
     }
 }
 
+fn lane(name: &str) -> Result<Lane, StoreError> {
+    let known = [Lane::Roots, Lane::Traces].into_iter().find(|lane| lane.name() == name);
+    known.ok_or_else(|| StoreError::inconsistent("lane", name))
+}
+
+impl TryFrom<SettleableRow> for Settleable {
+    type Error = StoreError;
+
+    fn try_from(row: SettleableRow) -> Result<Self, StoreError> {
+        let number = uint("block number", row.block_number)?;
+        let block = BlockRef { number, hash: BlockHash(hash("block hash", &row.block_hash)?) };
+        Ok(Settleable { deposit: row.deposit.try_into()?, block })
+    }
+}
+
 fn address(what: &'static str, bytes: &[u8]) -> Result<Address, StoreError> {
     Address::from_bytes(bytes).map_err(|error| StoreError::inconsistent(what, error))
 }
 
-fn amount_bytes(amount: &U256) -> Vec<u8> {
+pub(super) fn amount_bytes(amount: &U256) -> Vec<u8> {
     amount.to_be_bytes::<32>().to_vec()
 }
 
-fn amount_of(bytes: &[u8]) -> Result<U256, StoreError> {
+pub(super) fn amount_of(bytes: &[u8]) -> Result<U256, StoreError> {
     hash("amount", bytes).map(U256::from_be_bytes)
 }

@@ -4,6 +4,7 @@
 //! repeats the old state in its WHERE and its caller is told how many rows it touched. No rule lives here.
 
 pub mod accounts;
+pub mod audit;
 pub mod backfills;
 pub mod cursors;
 mod db;
@@ -11,9 +12,13 @@ pub mod deliveries;
 pub mod deposits;
 mod error;
 pub mod events;
+pub mod incidents;
 pub mod keys;
+pub mod movements;
+pub mod overrides;
 mod sql;
 pub mod status;
+pub mod traces;
 pub mod webhooks;
 
 pub use db::{Db, MIGRATIONS, Reader, StoreUrl, Tx};
@@ -27,14 +32,19 @@ pub const ORGANIZATION: &str = "default";
 pub fn statements() -> impl Iterator<Item = Sql> {
     [
         accounts::STATEMENTS,
+        audit::STATEMENTS,
         backfills::STATEMENTS,
         cursors::STATEMENTS,
         db::STATEMENTS,
         deliveries::STATEMENTS,
         deposits::STATEMENTS,
         events::STATEMENTS,
+        incidents::STATEMENTS,
         keys::STATEMENTS,
+        movements::STATEMENTS,
+        overrides::STATEMENTS,
         status::STATEMENTS,
+        traces::STATEMENTS,
         webhooks::STATEMENTS,
     ]
     .into_iter()

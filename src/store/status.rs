@@ -23,6 +23,10 @@ pub struct ChainStatus {
     pub caught_up_at: Timestamp,
     pub heartbeat_at: Timestamp,
     pub endpoints: Vec<EndpointRow>,
+    /// When the newest final block last advanced; the epoch when it never did.
+    pub finalized_at: Timestamp,
+    /// Conditions that are no failure yet.
+    pub alarms: Vec<String>,
 }
 
 /// A watcher's word about one of its endpoints.
@@ -43,15 +47,17 @@ pub struct QueueStatus {
 }
 
 statements! {
-    RECORD = "INSERT INTO chain_status (chain, state, reason, proof, latest, finalized, caught_up_us, heartbeat_us) \
-              VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (chain) DO UPDATE SET state = excluded.state, \
+    RECORD = "INSERT INTO chain_status (chain, state, reason, proof, latest, finalized, caught_up_us, heartbeat_us, finalized_us, alarms) \
+              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (chain) DO UPDATE SET state = excluded.state, \
               reason = excluded.reason, proof = excluded.proof, latest = excluded.latest, finalized = excluded.finalized, \
-              caught_up_us = excluded.caught_up_us, heartbeat_us = excluded.heartbeat_us";
+              caught_up_us = excluded.caught_up_us, heartbeat_us = excluded.heartbeat_us, \
+              finalized_us = excluded.finalized_us, alarms = excluded.alarms";
+    FINALIZED = "SELECT latest, finalized, finalized_us FROM chain_status WHERE chain = $1";
     CAUGHT_UP = "SELECT caught_up_us FROM chain_status WHERE chain = $1";
     FORGET_ENDPOINTS = "DELETE FROM endpoint_status WHERE chain = $1";
     RECORD_ENDPOINT = "INSERT INTO endpoint_status (chain, id, ordinal, state, reason, latest) VALUES ($1, $2, $3, $4, $5, $6)";
     CHAINS = "SELECT chain_status.chain, state, reason, proof, latest, finalized, cursors.number AS cursor, \
-              caught_up_us, heartbeat_us FROM chain_status LEFT JOIN cursors ON cursors.chain = chain_status.chain \
+              caught_up_us, heartbeat_us, finalized_us, alarms FROM chain_status LEFT JOIN cursors ON cursors.chain = chain_status.chain \
               ORDER BY chain_status.chain";
     ENDPOINTS = "SELECT chain, id, state, reason, latest FROM endpoint_status ORDER BY chain, ordinal";
     QUEUE = "SELECT COUNT(*), MIN(events.created_us) FROM deliveries JOIN events ON events.id = deliveries.event_id \
@@ -69,6 +75,8 @@ struct ChainRow {
     cursor: Option<i64>,
     caught_up_us: i64,
     heartbeat_us: i64,
+    finalized_us: i64,
+    alarms: String,
 }
 
 /// Writes a watcher's word. `cursor` and `endpoints` are not taken from it: the cursor has its own row.
@@ -76,7 +84,21 @@ pub async fn record(tx: &mut Tx, status: &ChainStatus, endpoints: &[EndpointStat
     let chain = status.chain.name();
     let (latest, finalized) = (status.latest.map(int), status.finalized.map(int));
     let (caught_up, heartbeat) = (status.caught_up_at.0, status.heartbeat_at.0);
-    execute!(tx, RECORD, chain, &status.state, &status.reason, &status.proof, latest, finalized, caught_up, heartbeat)?;
+    let alarms = serde_json::to_string(&status.alarms).unwrap_or_else(|_| "[]".to_owned());
+    execute!(
+        tx,
+        RECORD,
+        chain,
+        &status.state,
+        &status.reason,
+        &status.proof,
+        latest,
+        finalized,
+        caught_up,
+        heartbeat,
+        status.finalized_at.0,
+        alarms
+    )?;
     execute!(tx, FORGET_ENDPOINTS, chain)?;
     for (ordinal, endpoint) in endpoints.iter().enumerate() {
         let (state, latest) = (endpoint.state.name(), endpoint.latest.map(int));
@@ -89,6 +111,16 @@ pub async fn record(tx: &mut Tx, status: &ChainStatus, endpoints: &[EndpointStat
 pub async fn caught_up_at(connection: &mut impl Connection, chain: Chain) -> Result<Option<Timestamp>, StoreError> {
     let row = fetch_optional!(connection, (i64,), CAUGHT_UP, chain.name())?;
     Ok(row.map(|(at,)| Timestamp(at)))
+}
+
+/// The newest block and the newest final one that a former watcher told, and when the latter had advanced.
+pub async fn finalized(
+    connection: &mut impl Connection,
+    chain: Chain,
+) -> Result<Option<(Option<u64>, Option<u64>, Timestamp)>, StoreError> {
+    let row = fetch_optional!(connection, (Option<i64>, Option<i64>, i64), FINALIZED, chain.name())?;
+    let read = |(latest, finalized, at)| Ok((optional(latest)?, optional(finalized)?, Timestamp(at)));
+    row.map(read).transpose()
 }
 
 /// Every watcher's word.
@@ -127,6 +159,8 @@ impl TryFrom<ChainRow> for ChainStatus {
             caught_up_at: Timestamp(row.caught_up_us),
             heartbeat_at: Timestamp(row.heartbeat_us),
             endpoints: Vec::new(),
+            finalized_at: Timestamp(row.finalized_us),
+            alarms: serde_json::from_str(&row.alarms).map_err(|error| StoreError::inconsistent("alarms", error))?,
         })
     }
 }

@@ -87,7 +87,7 @@ impl<S: BlockSource + AddressSource> Backfill<S> {
     ///
     /// # Errors
     /// See [`BackfillError`].
-    pub async fn begin(mut watcher: Watcher<S>, job: Job) -> Result<Self, BackfillError> {
+    pub async fn begin(watcher: Watcher<S>, job: Job) -> Result<Self, BackfillError> {
         let chain = watcher.chain();
         let until = watcher.check_range(job.from, job.to).await?;
         let mut reader = watcher.db.read().await?;
@@ -160,7 +160,7 @@ impl<S: BlockSource + AddressSource> Backfill<S> {
             None => {
                 let Backfill { watcher, only, .. } = &*self;
                 let wanted = |address: &Address| {
-                    if only.is_empty() { watcher.watch_list.account(address).is_some() } else { only.contains(address) }
+                    if only.is_empty() { watcher.watch_list.contains(address) } else { only.contains(address) }
                 };
                 let scanned = watcher.scan(self.next, self.until, &wanted).await?;
                 self.ahead = scanned.hits.into();
@@ -253,12 +253,10 @@ async fn addresses<S: BlockSource>(
             let no_address = || BackfillError::NoAddress { chain, account: account.clone() };
             if addresses.is_empty() { Err(no_address()) } else { Ok(addresses.into_iter().collect()) }
         }
-        Scope::Addresses(addresses) => {
-            match addresses.iter().find(|address| watcher.watch_list.account(address).is_none()) {
-                Some(address) => Err(BackfillError::NotWatched { chain, address: *address }),
-                None => Ok(addresses.clone()),
-            }
-        }
+        Scope::Addresses(addresses) => match addresses.iter().find(|address| !watcher.watch_list.contains(address)) {
+            Some(address) => Err(BackfillError::NotWatched { chain, address: *address }),
+            None => Ok(addresses.clone()),
+        },
     }
 }
 

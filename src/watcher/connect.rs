@@ -8,16 +8,19 @@
 use std::ops::RangeInclusive;
 
 use futures_util::{StreamExt, stream};
-use landfall_chain::{Address, Asset, AssetTransfer, Block, BlockRef, BlockSource, Network, Proof, Read, Tip, TxId};
+use landfall_chain::{
+    Address, Asset, AssetTransfer, Block, BlockRef, BlockSource, Lane, Network, Proof, Read, Signers, SourceError, Tip,
+    TxId, TxLife, TxRef,
+};
 use tracing::info;
 
 use crate::deposit::{Deposit, DepositStatus, Leg, LegHash};
 use crate::event::Event;
 use crate::store::cursors::{self, Cursor};
-use crate::store::{Db, StoreError, Tx, deposits, events};
+use crate::store::{Db, StoreError, Tx, accounts, deposits, events};
 use crate::time::Timestamp;
 use crate::watcher::watch_list::WatchList;
-use crate::watcher::{TickError, Ticked, Watcher};
+use crate::watcher::{TickError, Ticked, Watcher, movements};
 
 /// How many blocks one read asks for at most, and one transaction records. After a read that failed it is half as many,
 /// after each that did not, one more: what is too much for a node at once is asked for in parts.
@@ -32,44 +35,42 @@ pub(super) const FINAL_BLOCKS_KEPT: u64 = 1_024;
 const PRUNE_WINDOW: u64 = 4_096;
 
 impl<S: BlockSource> Watcher<S> {
-    /// Connects what comes after `at`, as far as the source has it and a tick goes; the block it ends at. When the
-    /// first block does not stand on `at`, that is a reorg: it is taken back, and the next tick goes on.
+    /// Connects what comes after `at`, as far as the source has it and a tick goes. When the first block does not stand
+    /// on `at`, that is a reorg, to be taken back.
     pub(super) async fn connect(
         &mut self,
         mut at: BlockRef,
         tip: &Tip,
         now: Timestamp,
         ticked: &mut Ticked,
-    ) -> Result<BlockRef, TickError> {
+    ) -> Result<Connected, TickError> {
         let Watcher { source, db, network, watch_list, read_width, settings, .. } = self;
-        let chain = network.chain;
         let mut books = Books { source, db, network, watch_list };
         let read = Read { proof: settings.proof, ..Read::FULL };
         let mut reads = stream::iter(ranges(at.number, tip.latest.number, *read_width))
             .map(|range| source.blocks(range, read))
             .buffered(READS_AHEAD_MAX);
-        let mut stale = false;
+        let mut is_stale = false;
         while let Some(read) = reads.next().await {
             *read_width = if read.is_ok() { (*read_width + 1).min(READ_BLOCKS_MAX) } else { (*read_width / 2).max(1) };
             let mut blocks = read?;
             let shown = blocks.len();
             blocks.truncate(linked(&at, &blocks).len());
-            stale = blocks.is_empty() && shown > 0;
+            is_stale = blocks.is_empty() && shown > 0;
             at = books.record(&at, &mut blocks, tip.finalized, now, ticked).await?;
             if blocks.len() < shown {
                 break;
             }
         }
-        drop(reads);
-        if stale {
-            at = self.disconnect(&at, tip, ticked).await?;
-        }
-        if at.number < tip.latest.number && ticked.connected + ticked.disconnected == 0 {
-            let what = format!("the newest block is {}, but no block on top of {at} is shown", tip.latest);
-            return Err(TickError::Contradiction { chain, what });
-        }
-        Ok(at)
+        Ok(Connected { at, is_stale })
     }
+}
+
+/// Where connecting ended.
+pub(super) struct Connected {
+    pub(super) at: BlockRef,
+    /// What the source shows next does not stand on it.
+    pub(super) is_stale: bool,
 }
 
 /// Where blocks are recorded, and what they are matched with.
@@ -77,7 +78,7 @@ struct Books<'w, S> {
     source: &'w S,
     db: &'w Db,
     network: &'w Network,
-    watch_list: &'w mut WatchList,
+    watch_list: &'w WatchList,
 }
 
 impl<S: BlockSource> Books<'_, S> {
@@ -127,10 +128,12 @@ impl<S: BlockSource> Books<'_, S> {
         }
         let (mut last, mut pending) = (*at, 0);
         for block in blocks {
-            cursors::connect(&mut tx, chain, block).await?;
+            cursors::connect(&mut tx, chain, block, !network.native.is_traced(block.header.block.number)).await?;
             for leg in block.transfers.iter().filter_map(|transfer| WatchedLeg::of(transfer, network, watch_list)) {
-                pending += u64::from(leg.record(&mut tx, block, now).await?);
+                prove_signer(&block.signers, &leg.transfer.tx)?;
+                pending += u64::from(leg.record(&mut tx, block, Lane::Roots, now).await?);
             }
+            movements::record(&mut tx, network, watch_list, block, Lane::Roots).await?;
             last = block.header.block;
         }
         Cursor::shift(&mut tx, chain, at, &last).await?;
@@ -164,7 +167,7 @@ impl<S: BlockSource> Books<'_, S> {
 
 /// Whether a block that was read by its logs may hold what we would record.
 fn must_be_read_in_full(block: &Block, watch_list: &WatchList) -> bool {
-    let is_ours = |address: &Address| watch_list.account(address).is_some();
+    let is_ours = |address: &Address| watch_list.contains(address);
     block.proof == Proof::Bloom
         && (block.transfers.iter().any(|transfer| is_ours(&transfer.recipient) || is_ours(&transfer.sender))
             || block.fees.iter().any(|fee| is_ours(&fee.payer)))
@@ -195,22 +198,15 @@ fn linked<'b>(at: &BlockRef, blocks: &'b [Block]) -> &'b [Block] {
 /// A leg to a watched address, about to be recorded.
 pub(super) struct WatchedLeg<'a> {
     network: &'a Network,
-    transfer: &'a AssetTransfer,
+    pub(super) transfer: &'a AssetTransfer,
     asset: &'a Asset,
-    account: &'a str,
-    source_account: Option<&'a str>,
 }
 
 impl<'a> WatchedLeg<'a> {
     /// The transfer, when it moves a listed asset to a watched address.
-    pub(super) fn of(transfer: &'a AssetTransfer, network: &'a Network, watch_list: &'a WatchList) -> Option<Self> {
-        Some(WatchedLeg {
-            network,
-            transfer,
-            asset: network.asset(&transfer.asset)?,
-            account: watch_list.account(&transfer.recipient)?,
-            source_account: watch_list.account(&transfer.sender),
-        })
+    pub(super) fn of(transfer: &'a AssetTransfer, network: &'a Network, watch_list: &WatchList) -> Option<Self> {
+        let asset = network.asset(&transfer.asset)?;
+        watch_list.contains(&transfer.recipient).then_some(WatchedLeg { network, transfer, asset })
     }
 
     /// Its identity.
@@ -226,14 +222,20 @@ impl<'a> WatchedLeg<'a> {
         &self.transfer.recipient
     }
 
-    /// Records the leg as seen in `block`; whether the deposit became PENDING by it.
-    pub(super) async fn record(&self, tx: &mut Tx, block: &Block, now: Timestamp) -> Result<bool, TickError> {
+    /// Records the leg as seen in `block` by this lane; whether the deposit became PENDING by it.
+    pub(super) async fn record(
+        &self,
+        tx: &mut Tx,
+        block: &Block,
+        lane: Lane,
+        now: Timestamp,
+    ) -> Result<bool, TickError> {
         let leg_hash = self.hash();
         let known = deposits::by_leg(tx, &leg_hash).await?;
         let seen_in = block.header.block;
         let (deposit, became_pending) = match known {
             None => {
-                let deposit = self.new_deposit(leg_hash, block);
+                let deposit = self.new_deposit(tx, leg_hash, block).await?;
                 deposits::insert(tx, &deposit).await?;
                 (deposit, true)
             }
@@ -246,7 +248,7 @@ impl<'a> WatchedLeg<'a> {
                 DepositStatus::Pending | DepositStatus::Confirmed => (deposit, false),
             },
         };
-        deposits::include(tx, &deposit, &seen_in).await?;
+        deposits::include(tx, &deposit, &seen_in, lane).await?;
         if became_pending {
             announce(tx, &deposit, now).await?;
             info!(chain = %deposit.chain, tx = %deposit.tx.id, block = seen_in.number, "deposit {} pending", deposit.id);
@@ -254,13 +256,19 @@ impl<'a> WatchedLeg<'a> {
         Ok(became_pending)
     }
 
-    fn new_deposit(&self, leg_hash: LegHash, block: &Block) -> Deposit {
-        let WatchedLeg { network, transfer, asset, account, source_account } = self;
-        Deposit {
+    /// Whose it is stands in the store only: the watch list is long, and a hit is rare.
+    async fn new_deposit(&self, tx: &mut Tx, leg_hash: LegHash, block: &Block) -> Result<Deposit, StoreError> {
+        let WatchedLeg { network, transfer, asset } = self;
+        let account_id = accounts::owner(tx, network.chain, &transfer.recipient).await?.ok_or_else(|| {
+            let reason = format!("{} is matched, and is nobody's", transfer.recipient);
+            StoreError::Inconsistent { what: "watch list", reason }
+        })?;
+        let source_account_id = accounts::owner(tx, network.chain, &transfer.sender).await?;
+        Ok(Deposit {
             id: leg_hash.deposit_id(),
             leg_hash,
-            account_id: (*account).to_owned(),
-            source_account_id: source_account.map(str::to_owned),
+            account_id,
+            source_account_id,
             chain: network.chain,
             tx: transfer.tx,
             asset: transfer.asset,
@@ -273,7 +281,15 @@ impl<'a> WatchedLeg<'a> {
             status: DepositStatus::Pending,
             created_at: Timestamp::from_secs(block.header.time_secs),
             confirmed_at: None,
-        }
+        })
+    }
+}
+
+/// That a transaction which pays us, or whom we watch, was signed by whom it names: nothing else of a block proves it.
+pub(super) fn prove_signer(signers: &Signers, tx: &TxRef) -> Result<(), SourceError> {
+    match tx.life {
+        TxLife::Nonce { .. } => signers.prove(tx),
+        TxLife::Block => Ok(()),
     }
 }
 

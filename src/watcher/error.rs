@@ -3,6 +3,7 @@
 use landfall_chain::{BlockHash, BlockRef, Chain, SourceError, SourceErrorKind, TxId};
 
 use crate::deposit::{DepositId, InvalidTransition};
+use crate::incident::IncidentKind;
 use crate::store::StoreError;
 
 /// Why a tick ended early. What it had committed before stays, and the next tick goes on from there.
@@ -17,15 +18,19 @@ pub enum TickError {
     Contradiction { chain: Chain, what: String },
     #[error(
         "{chain}: a reorg reaches below block {oldest}, the oldest on record; nothing was changed. Check that every \
-         endpoint is on the right chain; if it is, this chain must be read again from before the fork"
+         endpoint is on the right chain, then `landfall chain resume {chain}`; if it is, this chain must be read again \
+         from before the fork"
     )]
     DeepReorg { chain: Chain, oldest: u64 },
     #[error(
-        "{chain}: block {finalized} was final and is no longer canonical (the fork point is block {fork_point}); \
-         {confirmed} confirmed deposits stand above it. Nothing was changed and nothing more will be confirmed. Compare \
-         with an independent node before restarting"
+        "{chain}: {replaced} (the fork point is block {fork_point}); {confirmed} confirmed deposits stand above it. Nothing \
+         was changed and nothing more will be confirmed. Compare with an independent node; then either `landfall chain \
+         resume {chain}`, when the nodes were wrong, or `landfall chain override {chain} accept-reorg`: what is CONFIRMED \
+         stays so"
     )]
-    PostFinalityReorg { chain: Chain, finalized: BlockRef, fork_point: BlockRef, confirmed: u64 },
+    PostFinalityReorg { chain: Chain, replaced: Replaced, fork_point: BlockRef, confirmed: u64 },
+    #[error("{chain}: halted by an operator: {reason}; `landfall chain resume {chain}` lets it go on")]
+    HaltedByOperator { chain: Chain, reason: String },
     #[error(
         "{chain}: transaction {tx} would be credited with more than it paid: {credited} base units confirmed, {paid} \
          paid in the final block; a person must decide"
@@ -34,7 +39,7 @@ pub enum TickError {
     #[error(
         "{chain}: deposit {deposit} was seen in block {block}, which is final now, proved, and read without it: the \
          configuration has changed (is its asset still listed?) or this version reads otherwise. Nothing was changed; \
-         put it back and restart"
+         put it back and restart, or `landfall chain resume {chain}`"
     )]
     ReadOtherwise { chain: Chain, block: BlockRef, deposit: DepositId },
     #[error(
@@ -46,7 +51,52 @@ pub enum TickError {
     Transition(#[from] InvalidTransition),
 }
 
+/// Which block of ours was replaced that should not have been.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Replaced {
+    #[error("block {0} was final and is no longer canonical")]
+    Final(BlockRef),
+    /// By a tier or by an operator's word, above what is final for all.
+    #[error("block {0} counted as final for a confirmed deposit and is no longer canonical")]
+    Confirmed(u64),
+}
+
 impl TickError {
+    /// What a person must look at after it; `None` when it may pass, or a person did it.
+    pub fn incident(&self) -> Option<IncidentKind> {
+        if self.may_pass() {
+            return None;
+        }
+        match self {
+            TickError::PostFinalityReorg { .. } => Some(IncidentKind::PostFinalityReorg),
+            TickError::DeepReorg { .. } => Some(IncidentKind::DeepReorg),
+            TickError::OverCredited { .. } => Some(IncidentKind::OverCredited),
+            TickError::ReadOtherwise { .. } => Some(IncidentKind::ReadOtherwise),
+            TickError::Source(error) if error.needs_upgrade => Some(IncidentKind::UpgradeNeeded),
+            TickError::Source(_) => Some(IncidentKind::SourceRefused),
+            TickError::Store(_) | TickError::OtherOnRecord { .. } | TickError::Transition(_) => {
+                Some(IncidentKind::BrokenBooks)
+            }
+            TickError::Contradiction { .. } | TickError::HaltedByOperator { .. } => None,
+        }
+    }
+
+    /// The fork point of a reorg that needs a person.
+    pub(super) fn fork_point(&self) -> Option<u64> {
+        match self {
+            TickError::PostFinalityReorg { fork_point, .. } => Some(fork_point.number),
+            TickError::Source(_)
+            | TickError::Store(_)
+            | TickError::Contradiction { .. }
+            | TickError::DeepReorg { .. }
+            | TickError::HaltedByOperator { .. }
+            | TickError::OverCredited { .. }
+            | TickError::ReadOtherwise { .. }
+            | TickError::OtherOnRecord { .. }
+            | TickError::Transition(_) => None,
+        }
+    }
+
     /// Whether a later tick may succeed without a person doing anything.
     pub fn may_pass(&self) -> bool {
         match self {
@@ -55,6 +105,7 @@ impl TickError {
             TickError::Contradiction { .. } => true,
             TickError::DeepReorg { .. }
             | TickError::PostFinalityReorg { .. }
+            | TickError::HaltedByOperator { .. }
             | TickError::OverCredited { .. }
             | TickError::ReadOtherwise { .. }
             | TickError::OtherOnRecord { .. }

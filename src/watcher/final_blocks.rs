@@ -6,15 +6,16 @@
 //! never moves.
 
 use futures_util::{StreamExt, stream};
-use landfall_chain::{Address, AddressSource, Block, BlockRef, BlockSource, Header, Read};
+use landfall_chain::{Address, AddressSource, Block, BlockRef, BlockSource, Header, Lane, Read};
 
 use crate::deposit::{Deposit, DepositStatus};
 use crate::store::Tx;
 use crate::store::cursors::{self, Cursor};
 use crate::store::deposits;
 use crate::time::Timestamp;
-use crate::watcher::connect::{READ_BLOCKS_MAX, READS_AHEAD_MAX, WatchedLeg, ranges};
-use crate::watcher::{TickError, Ticked, Watcher};
+use crate::watcher::connect::{READ_BLOCKS_MAX, READS_AHEAD_MAX, WatchedLeg, prove_signer, ranges};
+use crate::watcher::settle::OfBlock;
+use crate::watcher::{TickError, Ticked, Watcher, movements};
 
 /// How many blocks one search by logs spans.
 const SCAN_BLOCKS_MAX: u64 = 6_000;
@@ -117,12 +118,18 @@ impl<S: BlockSource> Watcher<S> {
         for block in blocks {
             let is_on_record = self.check_record(&mut tx, &block.header.block).await?;
             let legs = self.wanted_legs(block, wanted);
-            if !legs.is_empty() && !is_on_record {
-                cursors::connect(&mut tx, chain, block).await?;
+            let spends = self.spends(block, wanted);
+            if (spends || !legs.is_empty()) && !is_on_record {
+                let traced = !self.network.native.is_traced(block.header.block.number);
+                cursors::connect(&mut tx, chain, block, traced).await?;
+            }
+            if spends {
+                movements::record(&mut tx, &self.network, &self.watch_list, block, Lane::Roots).await?;
             }
             let mut pending = Vec::new();
             for leg in &legs {
-                ticked.pending += u64::from(leg.record(&mut tx, block, now).await?);
+                prove_signer(&block.signers, &leg.transfer.tx)?;
+                ticked.pending += u64::from(leg.record(&mut tx, block, Lane::Roots, now).await?);
                 let deposit = deposits::by_leg(&mut tx, &leg.hash()).await?;
                 pending.extend(deposit.filter(|deposit| deposit.status == DepositStatus::Pending));
             }
@@ -132,7 +139,7 @@ impl<S: BlockSource> Watcher<S> {
         }
         tx.commit().await?;
         for (block, pending) in credited {
-            self.judge(block, pending, now, &mut ticked).await?;
+            self.judge(block, OfBlock::final_for_all(block.header.block, pending), now, &mut ticked).await?;
         }
         Ok(ticked)
     }
@@ -145,6 +152,13 @@ impl<S: BlockSource> Watcher<S> {
             }
             ours => Ok(ours.is_some()),
         }
+    }
+
+    /// Whether a watched address that is `wanted` pays in the block.
+    fn spends(&self, block: &Block, wanted: &(dyn Fn(&Address) -> bool + Sync)) -> bool {
+        let is_ours = |address: &Address| wanted(address) && self.watch_list.contains(address);
+        block.transfers.iter().any(|transfer| is_ours(&transfer.sender))
+            || block.fees.iter().any(|fee| is_ours(&fee.payer))
     }
 
     /// The legs of a block to watched addresses that are `wanted`.

@@ -1,24 +1,36 @@
 //! Reorgs: is our newest block still canonical, where is the fork point, take back what is above it.
 //!
-//! Nothing is deleted: a disconnected block and what was seen in it stay on record, and may be connected again.
+//! Nothing is deleted: a disconnected block and what was seen in it stay on record, and may be connected again. What
+//! counted as final is taken back only when a person accepts it; that it was replaced must be agreed like what is final.
 
-use landfall_chain::{BlockRef, BlockSource, Header, Tip};
+use landfall_chain::{BlockHash, BlockRef, BlockSource, Header, Tip};
 use tracing::warn;
 
+use crate::decision::{Orders, Word};
+use crate::incident::IncidentKind;
 use crate::store::cursors::{self, Cursor};
-use crate::store::deposits;
+use crate::store::{Connection, StoreError, Tx, audit, deposits, incidents, overrides};
+use crate::time::Timestamp;
 use crate::watcher::connect::FINAL_BLOCKS_KEPT;
-use crate::watcher::{TickError, Ticked, Watcher};
+use crate::watcher::{Replaced, TickError, Ticked, Watcher};
 
 /// How many headers the first look back reads; each further one reads four times as many, up to the maximum.
 const LOOK_BACK: u64 = 16;
 const LOOK_BACK_MAX: u64 = 256;
 
+/// What must not be taken back without a person.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Guard {
+    replaced: Replaced,
+    /// How many CONFIRMED deposits stand above the fork point.
+    confirmed: u64,
+}
+
 impl<S: BlockSource> Watcher<S> {
     /// Whether what the source told of its tip contradicts our chain. A tip below our cursor with a hash that is
     /// ours is an endpoint that lags, no reorg. A fork that shows only at the next block's parent is `connect`'s to see.
     pub(super) async fn is_off_chain(&self, at: &BlockRef, tip: &Tip) -> Result<bool, TickError> {
-        let told = [Some(tip.latest), tip.finalized].into_iter().flatten();
+        let told = [Some(tip.latest), tip.finalized].into_iter().chain(tip.tiers.iter().copied()).flatten();
         let mut reader = self.db.read().await?;
         for block in told.filter(|block| block.number <= at.number) {
             let ours = cursors::canonical_at(&mut reader, self.chain(), block.number).await?;
@@ -29,29 +41,169 @@ impl<S: BlockSource> Watcher<S> {
         Ok(false)
     }
 
-    /// Takes back every block above the fork point, in one transaction with the cursor; the fork point.
+    /// Takes back every block above the fork point, in one transaction with the cursor; the fork point. `None` when the
+    /// block that the chain was taken up at is gone and nothing stood on it: the next tick takes it up anew.
     pub(super) async fn disconnect(
         &self,
         at: &BlockRef,
         tip: &Tip,
+        orders: &Orders,
+        now: Timestamp,
         ticked: &mut Ticked,
-    ) -> Result<BlockRef, TickError> {
-        let fork_point = self.fork_point(at, tip).await?;
-        if fork_point == *at {
-            return Ok(fork_point);
+    ) -> Result<Option<BlockRef>, TickError> {
+        let fork_point = match self.fork_point(at, tip).await {
+            Ok(fork_point) if fork_point == *at => return Ok(Some(fork_point)),
+            Ok(fork_point) => fork_point,
+            Err(deep @ TickError::DeepReorg { .. }) => {
+                self.refute(None, at, tip).await?;
+                if self.forget_anchor(at).await? {
+                    return Ok(None);
+                }
+                return Err(deep);
+            }
+            Err(error) => return Err(error),
+        };
+        self.refute(Some(&fork_point), at, tip).await?;
+        let guard = self.guarded(&mut self.db.read().await?, &fork_point).await?;
+        let accepted = orders.accepted.as_ref().filter(|(down_to, _)| *down_to <= fork_point.number);
+        if let Some(guard) = guard.as_ref().filter(|_| accepted.is_none()) {
+            self.require_agreement(guard, &fork_point, at, tip).await?;
         }
         let mut tx = self.db.begin().await?;
         let cursor = Cursor::lock(&mut tx, self.chain()).await?;
-        if let Some(finalized) = cursor.finalized.filter(|finalized| fork_point.number < finalized.number) {
-            let confirmed = deposits::confirmed_above(&mut tx, self.chain(), fork_point.number).await?;
-            return Err(TickError::PostFinalityReorg { chain: self.chain(), finalized, fork_point, confirmed });
+        // Somebody confirmed more meanwhile: what was asked of the source was too little.
+        if self.guarded(&mut tx, &fork_point).await? != guard || cursor.at != Some(*at) {
+            return Err(StoreError::Moved { chain: self.chain() }.into());
+        }
+        if let Some(Guard { replaced, confirmed }) = guard {
+            match accepted {
+                Some((_, reason)) => self.accept(&mut tx, &fork_point, reason, now).await?,
+                None => {
+                    return Err(TickError::PostFinalityReorg { chain: self.chain(), replaced, fork_point, confirmed });
+                }
+            }
         }
         Cursor::shift(&mut tx, self.chain(), at, &fork_point).await?;
         let depth = cursors::disconnect(&mut tx, self.chain(), &fork_point).await?;
         tx.commit().await?;
         warn!(chain = %self.chain(), depth, "reorg of depth {depth} on {}: disconnected above {fork_point}", self.chain());
         ticked.disconnected += depth;
-        Ok(fork_point)
+        Ok(Some(fork_point))
+    }
+
+    /// What above the fork point must not be taken back without a person.
+    async fn guarded(
+        &self,
+        connection: &mut impl Connection,
+        fork_point: &BlockRef,
+    ) -> Result<Option<Guard>, StoreError> {
+        let finalized = Cursor::load(connection, self.chain()).await?.finalized;
+        let (confirmed, highest) = deposits::confirmed_above(connection, self.chain(), fork_point.number).await?;
+        let is_final = finalized.filter(|finalized| finalized.number > fork_point.number).map(Replaced::Final);
+        Ok(is_final.or(highest.map(Replaced::Confirmed)).map(|replaced| Guard { replaced, confirmed }))
+    }
+
+    /// Headers are one endpoint's word. What as many as must agree call final tells against them when it is a block of
+    /// ours above the fork point: then that endpoint is on a stale fork, and we are not.
+    async fn refute(&self, fork_point: Option<&BlockRef>, at: &BlockRef, tip: &Tip) -> Result<(), TickError> {
+        let from = fork_point.map_or(0, |fork_point| fork_point.number + 1);
+        for (agreed, ours) in self.agreed(from, at, tip).await? {
+            if agreed.hash == ours {
+                let what = format!("a fork is shown below block {agreed}, which is agreed to be final, and ours");
+                return Err(TickError::Contradiction { chain: self.chain(), what });
+            }
+        }
+        Ok(())
+    }
+
+    /// That a block of ours was replaced which counted as final must be agreed like what is final: by a block that is
+    /// agreed, is not ours, and hangs on the fork point by parent links that pass none of ours.
+    async fn require_agreement(
+        &self,
+        guard: &Guard,
+        fork_point: &BlockRef,
+        at: &BlockRef,
+        tip: &Tip,
+    ) -> Result<(), TickError> {
+        let number = match guard.replaced {
+            Replaced::Final(finalized) => finalized.number,
+            Replaced::Confirmed(number) => number,
+        };
+        let told = self.agreed(fork_point.number + 1, at, tip).await?.into_iter().map(|(block, _)| block);
+        let agreed = match told.min_by_key(|block| block.number) {
+            Some(block) => Some(block),
+            None => self.source.final_at(number).await?,
+        };
+        let what = match agreed {
+            Some(agreed) if self.leads_off(fork_point, &agreed).await? => return Ok(()),
+            Some(agreed) => {
+                format!("what leads from block {fork_point} to block {agreed}, which is agreed, is not shown")
+            }
+            None => "no final block there is agreed yet".to_owned(),
+        };
+        let what = format!("a fork is shown below block {number}, which counted as final; {what}");
+        Err(TickError::Contradiction { chain: self.chain(), what })
+    }
+
+    /// Whether the source's headers lead from the fork point to the block `to` without any block of ours.
+    async fn leads_off(&self, fork_point: &BlockRef, to: &BlockRef) -> Result<bool, TickError> {
+        let mut parent = *fork_point;
+        while parent.number < to.number {
+            let range = parent.number + 1..=to.number.min(parent.number + LOOK_BACK_MAX);
+            let headers = self.source.headers(range.clone()).await?;
+            let mut reader = self.db.read().await?;
+            let ours = cursors::canonical_in(&mut reader, self.chain(), *range.start(), *range.end()).await?;
+            drop(reader);
+            if headers.is_empty() || headers.iter().any(|header| ours.contains(&header.block)) {
+                return Ok(false);
+            }
+            for header in headers {
+                if header.parent != parent {
+                    return Ok(false);
+                }
+                parent = header.block;
+            }
+        }
+        Ok(parent == *to)
+    }
+
+    /// What `tip` tells as final from block `from` on and as far as our chain goes, each with the hash of our block there.
+    async fn agreed(&self, from: u64, at: &BlockRef, tip: &Tip) -> Result<Vec<(BlockRef, BlockHash)>, StoreError> {
+        let told = [tip.finalized].into_iter().chain(tip.tiers.iter().copied()).flatten();
+        let mut agreed = Vec::new();
+        let mut reader = self.db.read().await?;
+        for block in told.filter(|block| (from..=at.number).contains(&block.number)) {
+            let ours = cursors::canonical_at(&mut reader, self.chain(), block.number).await?;
+            agreed.extend(ours.map(|ours| (block, ours)));
+        }
+        Ok(agreed)
+    }
+
+    /// Takes what was final back to the fork point, once, on an operator's word; the incident is resolved by it.
+    async fn accept(&self, tx: &mut Tx, fork_point: &BlockRef, reason: &str, now: Timestamp) -> Result<(), TickError> {
+        let chain = self.chain();
+        Cursor::refinalize(tx, chain, fork_point).await?;
+        overrides::remove(tx, chain, (Word::AcceptReorg { down_to: 0 }).kind()).await?;
+        for incident in incidents::open(tx).await? {
+            if incident.chain == chain && incident.kind == IncidentKind::PostFinalityReorg {
+                incidents::resolve(tx, &incident.id, &format!("accepted: {reason}"), now).await?;
+            }
+        }
+        let what = format!("blocks above {fork_point} are taken back although they counted as final");
+        audit::append(tx, &self.audited("accepted_reorg", what, reason, now)).await?;
+        Ok(())
+    }
+
+    /// Forgets the block that the chain was taken up at, when nothing was ever recorded above it; whether it did.
+    async fn forget_anchor(&self, at: &BlockRef) -> Result<bool, TickError> {
+        let mut tx = self.db.begin().await?;
+        Cursor::lock(&mut tx, self.chain()).await?;
+        let forgotten = Cursor::unplace(&mut tx, self.chain(), at).await?;
+        tx.commit().await?;
+        if forgotten {
+            warn!(chain = %self.chain(), "block {at}, which {} was taken up at, is gone; it is taken up anew", self.chain());
+        }
+        Ok(forgotten)
     }
 
     /// The newest block that is both on our chain and on the source's.
@@ -63,7 +215,10 @@ impl<S: BlockSource> Watcher<S> {
         let oldest = cursors::oldest_from(&mut reader, chain, finalized.saturating_sub(FINAL_BLOCKS_KEPT)).await?;
         let oldest = oldest.unwrap_or(at.number);
         drop(reader);
-        let mut highest = at.number.min(tip.latest.number);
+        // The newest block may come from an endpoint that lags behind what is final: that is no deeper fork.
+        let told = [Some(tip.latest), tip.finalized].into_iter().chain(tip.tiers.iter().copied()).flatten();
+        let newest = told.map(|block| block.number).max().unwrap_or(at.number);
+        let mut highest = at.number.min(newest);
         let mut width = LOOK_BACK;
         while highest >= oldest {
             let lowest = highest.saturating_sub(width - 1).max(oldest);

@@ -7,33 +7,44 @@
 //!
 //! A tick is bounded, may be dropped at any await, and starts from what is on record. Live and catch-up are one path.
 
+mod alarms;
 mod backfill;
 mod connect;
 mod error;
+mod evidence;
+pub mod explain;
 mod final_blocks;
 mod fork;
+mod grants;
+mod movements;
 mod pace;
 mod report;
 mod rescan;
 mod settle;
+mod trace_lane;
 mod watch_list;
+mod witness;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_chain::{BlockRef, BlockSource, Chain, Endpoints, Network, ReadProof, Tip};
+use landfall_chain::{BlockRef, BlockSource, Chain, Endpoints, NativeSource, Network, ReadProof, Tip};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
+use crate::decision::Orders;
+use crate::incident::{Incident, IncidentKind};
 use crate::store::cursors::{self, Cursor};
-use crate::store::{Db, StoreError, accounts};
+use crate::store::{Db, StoreError, accounts, incidents, overrides, status};
 use crate::time::{Clock, Pulse, Timestamp};
 
+use alarms::Alarms;
 pub use backfill::{Backfill, BackfillError, Job, Progress, Scope};
-pub use error::TickError;
+pub use error::{Replaced, TickError};
 pub use pace::Pace;
 pub use rescan::{Difference, Rescan};
+pub use trace_lane::{TraceLane, Traced, not_traced};
 use watch_list::WatchList;
 
 /// How a chain is followed, beyond what its network fixes.
@@ -47,7 +58,12 @@ pub struct Settings {
     pub poll: Duration,
     /// How long a deposit may be in no block, after its height became final, before it is FAILED.
     pub failed_grace: Duration,
+    /// How long the newest final block may stand still before it is an alarm; `None` leaves it to the network's rule.
+    pub finality_stall: Option<Duration>,
 }
+
+/// Tells a source how many endpoints must agree on what is final: an operator's word, or `None` for the usual number.
+pub struct AgreeDoor(Box<dyn Fn(Option<u32>) + Send + Sync>);
 
 /// Where a chain that was never watched is taken up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,6 +86,10 @@ pub struct Watcher<S> {
     wake_up: Arc<Notify>,
     /// How many blocks a read asks for now.
     read_width: u64,
+    alarms: Alarms,
+    agree: AgreeDoor,
+    /// The id of the last resumption that a tick met; `None` before the first tick.
+    resumed: Option<String>,
 }
 
 /// What a tick did.
@@ -93,8 +113,21 @@ pub struct Ticked {
 impl<S: BlockSource> Watcher<S> {
     pub fn new(source: S, endpoints: Endpoints, db: Db, network: Network, settings: Settings) -> Self {
         let watch_list = WatchList::new(network.chain);
-        let wake_up = Arc::default();
-        Watcher { source, endpoints, db, network, settings, watch_list, wake_up, read_width: connect::READ_BLOCKS_MAX }
+        let alarms = Alarms::new(settings.finality_stall.unwrap_or_else(|| alarms::stall_after(&network)));
+        let (read_width, agree) = (connect::READ_BLOCKS_MAX, AgreeDoor(Box::new(|_| ())));
+        Watcher {
+            source,
+            endpoints,
+            db,
+            network,
+            settings,
+            watch_list,
+            wake_up: Arc::default(),
+            read_width,
+            alarms,
+            agree,
+            resumed: None,
+        }
     }
 
     /// With something that tells when to look before the next poll is due.
@@ -103,23 +136,75 @@ impl<S: BlockSource> Watcher<S> {
         self
     }
 
-    /// One bounded step: tip, fork point, connect, settle.
+    /// The worker beside this one that reads traces; `None` where the network needs none.
+    pub fn trace_lane(&self) -> Option<TraceLane<S>>
+    where
+        S: Clone,
+    {
+        let is_traced = self.network.native.source == NativeSource::Trace;
+        let Watcher { source, db, network, settings, watch_list, .. } = self;
+        let lane = || TraceLane::new(source.clone(), db.clone(), network.clone(), *settings, watch_list.clone());
+        is_traced.then(lane)
+    }
+
+    /// Hands operators' words on how many endpoints must agree to `door`, at each tick.
+    #[must_use]
+    pub fn with_agree(mut self, door: impl Fn(Option<u32>) + Send + Sync + 'static) -> Self {
+        self.agree = AgreeDoor(Box::new(door));
+        self
+    }
+
+    /// What is to be warned of now.
+    pub fn alarms(&self, now: Timestamp) -> Vec<String> {
+        self.alarms.texts(now)
+    }
+
+    /// One bounded step: orders, tip, fork point, connect, settle. What a person must look at is on record as an incident
+    /// when it returns.
     ///
     /// # Errors
     /// What was committed before the error stays; the next tick starts from it.
     pub async fn tick(&mut self, now: Timestamp) -> Result<Ticked, TickError> {
+        let outcome = self.step(now).await;
+        if let Err(error) = &outcome
+            && let Some(kind) = error.incident()
+        {
+            self.record_incident(kind, error, now).await?;
+        }
+        outcome
+    }
+
+    async fn step(&mut self, now: Timestamp) -> Result<Ticked, TickError> {
+        let orders = self.orders(now).await?;
         self.watch_list.follow(&mut self.db.read().await?).await?;
         let tip = self.source.tip().await?;
+        self.alarms.observe(&tip, now);
         let mut ticked = Ticked { tip: Some(tip.clone()), ..Ticked::default() };
         let mut at = match Cursor::load(&mut self.db.read().await?, self.chain()).await?.at {
             Some(at) => at,
             None => self.take_up(&tip).await?,
         };
         if self.is_off_chain(&at, &tip).await? {
-            at = self.disconnect(&at, &tip, &mut ticked).await?;
+            at = match self.disconnect(&at, &tip, &orders, now, &mut ticked).await? {
+                Some(fork_point) => fork_point,
+                // The block that it was taken up at is gone, and nothing stood on it.
+                None => return Ok(ticked),
+            };
         }
-        at = self.connect(at, &tip, now, &mut ticked).await?;
-        self.settle(&at, &tip, now, &mut ticked).await?;
+        let connected = self.connect(at, &tip, now, &mut ticked).await?;
+        if connected.is_stale {
+            match self.disconnect(&connected.at, &tip, &orders, now, &mut ticked).await? {
+                Some(fork_point) => at = fork_point,
+                None => return Ok(ticked),
+            }
+        } else {
+            at = connected.at;
+        }
+        if at.number < tip.latest.number && ticked.connected + ticked.disconnected == 0 {
+            let what = format!("the newest block is {}, but no block on top of {at} is shown", tip.latest);
+            return Err(TickError::Contradiction { chain: self.chain(), what });
+        }
+        self.settle(&at, &tip, &orders, now, &mut ticked).await?;
         ticked.behind = tip.latest.number.saturating_sub(at.number);
         ticked.caught_up = ticked.behind == 0;
         Ok(ticked)
@@ -131,9 +216,14 @@ impl<S: BlockSource> Watcher<S> {
         let mut retry = landfall_chain::Retry::new(self.settings.poll, RETRY_MAX);
         while !stop.is_cancelled() {
             pulse.beat(clock.now());
-            let outcome = self.tick(clock.now()).await;
+            let (db, endpoints) = (self.db.clone(), self.endpoints.clone());
+            let outcome = tokio::select! {
+                outcome = self.tick(clock.now()) => outcome,
+                never = reporter.beat(&db, &endpoints, &clock, &pulse) => match never {},
+            };
             reporter.log(&outcome, clock.now());
             let succeeded = outcome.is_ok();
+            reporter.warn(self.alarms.texts(clock.now()), self.alarms.finalized_at());
             let pause = match &outcome {
                 Ok(ticked) => {
                     retry.reset();
@@ -149,7 +239,8 @@ impl<S: BlockSource> Watcher<S> {
                 warn!(chain = %self.chain(), "the state of {} was not recorded: {error}", self.chain());
             }
             if reporter.is_halted() {
-                return reporter.beat_until(&self.db, &self.endpoints, &clock, &pulse, stop).await;
+                self.await_resumption(&mut reporter, &clock, &pulse, &stop).await;
+                continue;
             }
             tokio::select! {
                 () = stop.cancelled() => {}
@@ -158,6 +249,63 @@ impl<S: BlockSource> Watcher<S> {
                 () = self.wake_up.notified(), if succeeded => {}
             }
         }
+    }
+
+    /// Until a person resumes the chain, or `stop`. Says that the process is alive meanwhile.
+    async fn await_resumption(
+        &mut self,
+        reporter: &mut report::Reporter,
+        clock: &Clock,
+        pulse: &Pulse,
+        stop: &CancellationToken,
+    ) {
+        while !stop.is_cancelled() {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(LOOK_FOR_RESUMPTION) => {}
+            }
+            reporter.say_alive(&self.db, &self.endpoints, clock, pulse).await;
+            let met = self.resumed.clone();
+            match self.read_orders(clock.now()).await {
+                Ok(orders) if met.as_ref().is_some_and(|met| *met != orders.resumed) => {
+                    info!(chain = %self.chain(), "{} is resumed", self.chain());
+                    return reporter.start_anew();
+                }
+                Ok(orders) => self.resumed = Some(orders.resumed),
+                Err(error) => warn!(chain = %self.chain(), "whether to resume cannot be read: {error}"),
+            }
+        }
+    }
+
+    /// What operators want now.
+    async fn orders(&mut self, now: Timestamp) -> Result<Orders, TickError> {
+        if self.resumed.is_none()
+            && let Some(told) = status::finalized(&mut self.db.read().await?, self.chain()).await?
+        {
+            self.alarms.take_up(told);
+        }
+        let orders = self.read_orders(now).await?;
+        self.resumed = Some(orders.resumed.clone());
+        (self.agree.0)(orders.agree);
+        match orders.halted {
+            Some(reason) => Err(TickError::HaltedByOperator { chain: self.chain(), reason }),
+            None => Ok(orders),
+        }
+    }
+
+    async fn read_orders(&self, now: Timestamp) -> Result<Orders, StoreError> {
+        Ok(Orders::of(overrides::of_chain(&mut self.db.read().await?, self.chain()).await?, now))
+    }
+
+    async fn record_incident(&self, kind: IncidentKind, error: &TickError, now: Timestamp) -> Result<(), StoreError> {
+        let incident = Incident::open(self.chain(), kind, report::chain_of(error), error.fork_point(), now);
+        let mut tx = self.db.begin().await?;
+        let is_new = incidents::meet(&mut tx, &incident).await?;
+        tx.commit().await?;
+        if is_new {
+            error!(chain = %self.chain(), "incident {} on {}: {kind}", incident.id, self.chain());
+        }
+        Ok(())
     }
 
     fn chain(&self) -> Chain {
@@ -190,7 +338,17 @@ impl<S: BlockSource> Watcher<S> {
     }
 }
 
+impl std::fmt::Debug for AgreeDoor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AgreeDoor")
+    }
+}
+
 /// How often a chain that does nothing says that it is there; `health` misses it after 30 s.
 const HEARTBEAT: Duration = Duration::from_secs(5);
+/// How often a halted chain looks whether it is resumed, and says that it is there.
+const LOOK_FOR_RESUMPTION: Duration = Duration::from_secs(1);
+/// A tick that is older is hanging: it no longer counts as a sign of life.
+const TICK_TIME_MAX: Duration = Duration::from_secs(600);
 /// The longest wait between two tries; well below the 30 s after which `health` misses the heartbeat.
 const RETRY_MAX: Duration = Duration::from_secs(10);

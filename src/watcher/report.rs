@@ -1,15 +1,15 @@
 //! What a watcher says of itself: to the log when something changes, to the store at each tick.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use landfall_chain::{Chain, Endpoints, Proof, ReadProof};
-use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::store::status::{self, ChainStatus};
 use crate::store::{Db, StoreError};
 use crate::time::{Clock, Pulse, Timestamp};
-use crate::watcher::{HEARTBEAT, Pace, TickError, Ticked};
+use crate::watcher::{HEARTBEAT, Pace, TICK_TIME_MAX, TickError, Ticked};
 
 /// How often an unchanged state is recorded.
 const RECORD_EVERY: Duration = Duration::from_secs(1);
@@ -33,6 +33,8 @@ pub(super) struct Reporter {
     status: ChainStatus,
     /// While catching up.
     pace: Option<Pace>,
+    /// Something has changed since it was last written.
+    is_news: bool,
 }
 
 impl State {
@@ -64,8 +66,10 @@ impl Reporter {
             caught_up_at: Timestamp::EPOCH,
             heartbeat_at: Timestamp::EPOCH,
             endpoints: Vec::new(),
+            finalized_at: Timestamp::EPOCH,
+            alarms: Vec::new(),
         };
-        Reporter { state: State::Starting, status, pace: None }
+        Reporter { state: State::Starting, status, pace: None, is_news: true }
     }
 
     pub(super) fn is_halted(&self) -> bool {
@@ -94,6 +98,7 @@ impl Reporter {
             Err(error) => (State::Halted, chain_of(error)),
         };
         if state != self.state || reason != self.status.reason {
+            self.is_news = true;
             match state {
                 State::Starting | State::CatchingUp | State::Following => info!(%chain, "{chain} is {}", state.name()),
                 State::Failing => warn!(%chain, "{chain} is failing and will be tried again: {reason}"),
@@ -127,43 +132,72 @@ impl Reporter {
         }
         // Each write waits for the disk: when only time has passed, one a second is enough.
         let is_news = ChainStatus { caught_up_at: before.caught_up_at, ..self.status.clone() } != before;
-        if is_news || now.since(self.status.heartbeat_at) >= RECORD_EVERY {
+        if is_news || self.is_news || now.since(self.status.heartbeat_at) >= RECORD_EVERY {
             self.write(db, endpoints, now).await?;
         }
         Ok(())
     }
 
-    /// Says that a halted chain's process is alive, until `stop`.
-    pub(super) async fn beat_until(
-        mut self,
-        db: &Db,
-        endpoints: &Endpoints,
-        clock: &Clock,
-        pulse: &Pulse,
-        stop: CancellationToken,
-    ) {
-        while !stop.is_cancelled() {
-            pulse.beat(clock.now());
-            if let Err(error) = self.write(db, endpoints, clock.now()).await {
-                warn!(chain = %self.status.chain, "the state of {} was not recorded: {error}", self.status.chain);
-            }
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = tokio::time::sleep(HEARTBEAT) => {}
-            }
+    /// Takes in what is to be warned of; logs what is new, once, and what is over.
+    pub(super) fn warn(&mut self, alarms: Vec<String>, finalized_at: Timestamp) {
+        let chain = self.status.chain;
+        for alarm in alarms.iter().filter(|alarm| !self.status.alarms.contains(alarm)) {
+            warn!(%chain, "alarm on {chain}: {alarm}");
         }
+        for alarm in self.status.alarms.iter().filter(|alarm| !alarms.contains(alarm)) {
+            info!(%chain, "alarm on {chain} is over: {alarm}");
+        }
+        self.is_news |= self.status.alarms != alarms;
+        (self.status.alarms, self.status.finalized_at) = (alarms, finalized_at);
+    }
+
+    /// Says that the process is alive while a tick is under way, for as long as a tick may take; then that it hangs.
+    pub(super) async fn beat(&mut self, db: &Db, endpoints: &Endpoints, clock: &Clock, pulse: &Pulse) -> Infallible {
+        let begun = clock.now();
+        loop {
+            tokio::time::sleep(HEARTBEAT).await;
+            if clock.now().since(begun) > TICK_TIME_MAX {
+                break;
+            }
+            self.say_alive(db, endpoints, clock, pulse).await;
+        }
+        let alarm = format!("the watcher hangs: its step began at {begun} and has not ended");
+        error!(chain = %self.status.chain, "alarm on {}: {alarm}", self.status.chain);
+        self.status.alarms.push(alarm);
+        let last_sign_of_life = self.status.heartbeat_at;
+        if let Err(error) = self.write(db, endpoints, last_sign_of_life).await {
+            warn!(chain = %self.status.chain, "the state of {} was not recorded: {error}", self.status.chain);
+        }
+        std::future::pending().await
+    }
+
+    /// Says once that the process is alive.
+    pub(super) async fn say_alive(&mut self, db: &Db, endpoints: &Endpoints, clock: &Clock, pulse: &Pulse) {
+        pulse.beat(clock.now());
+        if let Err(error) = self.write(db, endpoints, clock.now()).await {
+            warn!(chain = %self.status.chain, "the state of {} was not recorded: {error}", self.status.chain);
+        }
+    }
+
+    /// A person has resumed the chain.
+    pub(super) fn start_anew(&mut self) {
+        self.state = State::Starting;
+        State::Starting.name().clone_into(&mut self.status.state);
+        self.status.reason.clear();
     }
 
     async fn write(&mut self, db: &Db, endpoints: &Endpoints, now: Timestamp) -> Result<(), StoreError> {
         self.status.heartbeat_at = now;
         let mut tx = db.begin().await?;
         status::record(&mut tx, &self.status, &endpoints.snapshot()).await?;
-        tx.commit().await
+        tx.commit().await?;
+        self.is_news = false;
+        Ok(())
     }
 }
 
 /// An error and what caused it, in one line.
-fn chain_of(error: &TickError) -> String {
+pub(super) fn chain_of(error: &TickError) -> String {
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {

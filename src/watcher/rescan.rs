@@ -43,7 +43,7 @@ impl<S: BlockSource> Rescan<S> {
     ///
     /// # Errors
     /// See [`BackfillError`].
-    pub async fn begin(mut watcher: Watcher<S>, from: u64, to: u64, repair: bool) -> Result<Self, BackfillError> {
+    pub async fn begin(watcher: Watcher<S>, from: u64, to: u64, repair: bool) -> Result<Self, BackfillError> {
         let until = watcher.check_range(from, to).await?;
         watcher.watch_list.follow(&mut watcher.db.read().await?).await?;
         let progress = Progress { from, until, next: first_read(from), found: 0, confirmed: 0 };

@@ -2,19 +2,24 @@
 //!
 //! A block is final when the source's final block has the hash that our chain has at its number: then everything
 //! below hangs on it by parent links. One comparison proves all of it, and nothing is settled before it holds.
+//! What only a trace shows is not settled here (see `witness`).
 
 use std::collections::BTreeMap;
 
 use futures_util::{StreamExt, stream};
-use landfall_chain::{Block, BlockRef, BlockSource, Fate, Read, Tip, U256};
+use landfall_chain::{Block, BlockRef, BlockSource, Fate, Lane, Read, Tip};
 use tracing::{info, warn};
 
+use crate::decision::{AuditEntry, Orders};
 use crate::deposit::{Deposit, DepositStatus};
-use crate::store::Tx;
+use crate::store::audit;
 use crate::store::cursors::{self, Cursor};
 use crate::store::deposits::{self, Missing};
+use crate::store::{Reader, Tx};
 use crate::time::Timestamp;
-use crate::watcher::connect::{announce, leg_of};
+use crate::watcher::connect::{announce, prove_signer};
+use crate::watcher::evidence::{guard_sum, shows};
+use crate::watcher::grants::{Due, Grant};
 use crate::watcher::{TickError, Ticked, Watcher};
 
 /// How many deposits a tick settles at most, in how many blocks, and how many missing ones it looks for.
@@ -29,38 +34,44 @@ impl<S: BlockSource> Watcher<S> {
         &self,
         at: &BlockRef,
         tip: &Tip,
+        orders: &Orders,
         now: Timestamp,
         ticked: &mut Ticked,
     ) -> Result<(), TickError> {
         self.note_final(at, tip).await?;
         let mut reader = self.db.read().await?;
-        let Some(finalized) = Cursor::load(&mut reader, self.chain()).await?.finalized else { return Ok(()) };
-        let settleable = deposits::settleable(&mut reader, self.chain(), finalized.number, TICK_DEPOSITS_MAX).await?;
-        let missing = deposits::missing(&mut reader, self.chain(), finalized.number, TICK_MISSING_MAX).await?;
+        let finalized = Cursor::load(&mut reader, self.chain()).await?.finalized;
+        let due = self.due(&mut reader, at, tip, orders, finalized).await?;
+        let missing = match &finalized {
+            Some(finalized) => {
+                deposits::missing(&mut reader, self.chain(), Lane::Roots, finalized.number, TICK_MISSING_MAX).await?
+            }
+            None => Vec::new(),
+        };
         drop(reader);
 
-        let list_is_cut = u32::try_from(settleable.len()) == Ok(TICK_DEPOSITS_MAX);
-        let mut by_block: BTreeMap<u64, (BlockRef, Vec<Deposit>)> = BTreeMap::new();
-        for settleable in settleable {
-            let (_, deposits) =
-                by_block.entry(settleable.block.number).or_insert_with(|| (settleable.block, Vec::new()));
-            deposits.push(settleable.deposit);
+        let list_is_cut = u32::try_from(due.len()).is_ok_and(|count| count >= TICK_DEPOSITS_MAX);
+        let mut by_block: BTreeMap<u64, OfBlock> = BTreeMap::new();
+        for Due { settleable, grant } in due {
+            let of_block = by_block.entry(settleable.block.number).or_insert_with(|| OfBlock::new(settleable.block));
+            of_block.deposits.push(settleable.deposit);
+            of_block.grant = OfBlock::stronger(of_block.grant.take(), grant);
         }
         let blocks_are_left = list_is_cut || by_block.len() > TICK_EVIDENCE_MAX;
         let missing_are_left = u32::try_from(missing.len()) == Ok(TICK_MISSING_MAX);
         let mut reads = stream::iter(by_block.into_values().take(TICK_EVIDENCE_MAX))
-            .map(async |(seen_in, deposits)| (self.evidence(&seen_in).await, deposits))
+            .map(async |of_block| (self.evidence(&of_block.seen_in).await, of_block))
             .buffered(READS_AHEAD_MAX);
         // What cannot be read now must not hold up the rest: it is told at the end.
         let mut unread = Ok(());
-        while let Some((evidence, deposits)) = reads.next().await {
+        while let Some((evidence, of_block)) = reads.next().await {
             match evidence {
-                Ok(Some(evidence)) => self.judge(&evidence, deposits, now, ticked).await?,
+                Ok(Some(evidence)) => self.judge(&evidence, of_block, now, ticked).await?,
                 Ok(None) => {}
                 Err(error) => unread = unread.and(Err(error)),
             }
         }
-        for missing in missing {
+        for (missing, finalized) in missing.into_iter().zip(std::iter::repeat(finalized).flatten()) {
             match self.trace(&missing.deposit, &finalized).await {
                 Ok(trace) => self.look_for(missing, trace, &finalized, now, ticked).await?,
                 Err(error) => unread = unread.and(Err(error)),
@@ -69,6 +80,24 @@ impl<S: BlockSource> Watcher<S> {
         // Blocks that cannot be read again yet must not be asked for in a tight loop.
         ticked.more_to_settle = missing_are_left || blocks_are_left && ticked.confirmed > 0;
         unread
+    }
+
+    /// The deposits that may be confirmed now: those at or below the final block, and those that wait for less.
+    async fn due(
+        &self,
+        reader: &mut Reader,
+        at: &BlockRef,
+        tip: &Tip,
+        orders: &Orders,
+        finalized: Option<BlockRef>,
+    ) -> Result<Vec<Due>, TickError> {
+        let mut due = Vec::new();
+        if let Some(finalized) = &finalized {
+            let found = deposits::settleable(reader, self.chain(), finalized.number, TICK_DEPOSITS_MAX).await?;
+            due.extend(found.into_iter().map(|settleable| Due { settleable, grant: None }));
+        }
+        due.extend(self.granted(reader, at, tip, orders, finalized, TICK_DEPOSITS_MAX).await?);
+        Ok(due)
     }
 
     /// Records the source's final block as ours, when it is and is newer than the one on record.
@@ -108,7 +137,7 @@ impl<S: BlockSource> Watcher<S> {
     pub(super) async fn judge(
         &self,
         evidence: &Block,
-        deposits: Vec<Deposit>,
+        OfBlock { deposits, grant, .. }: OfBlock,
         now: Timestamp,
         ticked: &mut Ticked,
     ) -> Result<(), TickError> {
@@ -119,6 +148,12 @@ impl<S: BlockSource> Watcher<S> {
         if !self.is_ours(&mut tx, &block).await? {
             return Ok(());
         }
+        // The block on whose word it is confirmed hangs on all that is below; what is final for all is never taken back.
+        if let Some(grant) = &grant
+            && !self.is_ours(&mut tx, &grant.through).await?
+        {
+            return Ok(());
+        }
         for deposit in deposits {
             // Settled by another process since it was listed?
             let recorded = deposits::by_leg(&mut tx, &deposit.leg_hash).await?;
@@ -126,8 +161,13 @@ impl<S: BlockSource> Watcher<S> {
             if !self.has_leg(evidence, &deposit) {
                 return Err(TickError::ReadOtherwise { chain: self.chain(), block, deposit: deposit.id });
             }
-            self.guard_sum(&mut tx, evidence, &deposit).await?;
+            prove_signer(&evidence.signers, &deposit.tx)?;
+            guard_sum(&mut tx, Lane::Roots, &evidence.transfers, &deposit).await?;
             info!(chain = %self.chain(), tx = %deposit.tx.id, block = block.number, "deposit {} confirmed", deposit.id);
+            if let Some(reason) = grant.as_ref().and_then(|grant| grant.reason.as_ref()) {
+                let what = format!("deposit {} in block {block}", deposit.id);
+                audit::append(&mut tx, &self.audited("confirmed_by_override", what, reason, now)).await?;
+            }
             enter(&mut tx, deposit.confirm(now)?, now).await?;
             ticked.confirmed += 1;
         }
@@ -147,7 +187,7 @@ impl<S: BlockSource> Watcher<S> {
         let mut tx = self.db.begin().await?;
         Cursor::lock(&mut tx, self.chain()).await?;
         // Connected again meanwhile, or settled by another process? Then it is no longer missing.
-        if !deposits::is_missing(&mut tx, &deposit, finalized.number).await? {
+        if !deposits::is_missing(&mut tx, &deposit, Lane::Roots, finalized.number).await? {
             return Ok(());
         }
         let found = match &evidence {
@@ -159,7 +199,7 @@ impl<S: BlockSource> Watcher<S> {
         let verdict = match (fate, found) {
             // Seen in a block of ours after all (it was read while its asset was not listed): settled from there.
             (_, Some(block)) if is_shown => {
-                deposits::include(&mut tx, &deposit, &block.header.block).await?;
+                deposits::include(&mut tx, &deposit, &block.header.block, Lane::Roots).await?;
                 return Ok(tx.commit().await?);
             }
             (_, Some(block)) if block.txs.contains(&deposit.tx.id) => {
@@ -210,35 +250,43 @@ impl<S: BlockSource> Watcher<S> {
         Ok(())
     }
 
-    pub(super) fn has_leg(&self, block: &Block, deposit: &Deposit) -> bool {
-        let chain_ref = &self.network.chain_ref;
-        let is_listed = self.network.asset(&deposit.asset).is_some();
-        let mut of_tx = block.transfers.iter().filter(|transfer| is_listed && transfer.tx.id == deposit.tx.id);
-        of_tx.any(|transfer| leg_of(chain_ref, transfer).hash() == deposit.leg_hash)
+    /// An entry of the audit, for what a watcher does on an operator's word.
+    pub(super) fn audited(&self, action: &str, what: String, reason: &str, now: Timestamp) -> AuditEntry {
+        let [actor, action, reason] = ["landfall", action, reason].map(str::to_owned);
+        AuditEntry { at: now, actor, action, chain: self.chain(), what, reason }
     }
 
-    /// Per transaction, asset and recipient, what is CONFIRMED never exceeds what was paid.
-    async fn guard_sum(&self, tx: &mut Tx, evidence: &Block, deposit: &Deposit) -> Result<(), TickError> {
-        let same = evidence.transfers.iter().filter(|transfer| {
-            (transfer.tx.id, transfer.asset, transfer.recipient) == (deposit.tx.id, deposit.asset, deposit.recipient)
-        });
-        let paid = same.fold(U256::ZERO, |sum, transfer| sum.saturating_add(transfer.amount));
-        let confirmed = deposits::confirmed_of(tx, deposit).await?;
-        let credited = confirmed.iter().try_fold(deposit.amount, |sum, amount| sum.checked_add(*amount));
-        match credited {
-            Some(credited) if credited <= paid => Ok(()),
-            Some(_) | None => Err(TickError::OverCredited {
-                chain: self.chain(),
-                tx: deposit.tx.id,
-                credited: credited.map_or("more than 2^256".to_owned(), |credited| credited.to_string()),
-                paid: paid.to_string(),
-            }),
-        }
+    pub(super) fn has_leg(&self, block: &Block, deposit: &Deposit) -> bool {
+        shows(&self.network, &block.transfers, deposit)
+    }
+}
+
+/// The deposits of one block that may be confirmed, and by what, when the block is not final for all.
+pub(super) struct OfBlock {
+    seen_in: BlockRef,
+    deposits: Vec<Deposit>,
+    /// The highest that any of them needs: a block that stands has all below it standing.
+    grant: Option<Grant>,
+}
+
+impl OfBlock {
+    fn new(seen_in: BlockRef) -> Self {
+        OfBlock::final_for_all(seen_in, Vec::new())
+    }
+
+    pub(super) fn final_for_all(seen_in: BlockRef, deposits: Vec<Deposit>) -> Self {
+        OfBlock { seen_in, deposits, grant: None }
+    }
+
+    fn stronger(one: Option<Grant>, other: Option<Grant>) -> Option<Grant> {
+        let reason = [&one, &other].into_iter().flatten().find_map(|grant| grant.reason.clone());
+        let highest = one.into_iter().chain(other).max_by_key(|grant| grant.through.number)?;
+        Some(Grant { reason, ..highest })
     }
 }
 
 /// Writes the status that a PENDING deposit has left PENDING for, and its event.
-async fn enter(tx: &mut Tx, deposit: Deposit, now: Timestamp) -> Result<(), TickError> {
+pub(super) async fn enter(tx: &mut Tx, deposit: Deposit, now: Timestamp) -> Result<(), TickError> {
     deposits::set_status(tx, &deposit, DepositStatus::Pending).await?;
     Ok(announce(tx, &deposit, now).await?)
 }

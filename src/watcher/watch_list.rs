@@ -1,9 +1,12 @@
-//! The watch list in memory: address -> account, loaded once, then followed by its change sequence.
+//! The watch list in memory: which addresses are watched, loaded once, then followed by its change sequence.
 //!
-//! Matching costs one look-up per leg, however many addresses there are.
+//! Matching costs one look-up per leg, however many addresses there are, and an address costs its bytes in a hash table:
+//! 24 to 48 of memory, so that 10,000,000 of them fit. Whose they are is not in it: a hit is rare, and the transaction
+//! that records it asks the store. Clones share one list: two workers of a chain do not hold it twice, and whoever
+//! follows it does so for both.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use landfall_chain::{Address, Chain};
 
@@ -12,39 +15,63 @@ use crate::store::{Connection, StoreError, accounts};
 const PAGE_ROWS: u32 = 10_000;
 
 /// The watched addresses of one chain.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct WatchList {
     chain: Chain,
-    accounts: HashMap<Address, Arc<str>>,
-    /// The number of the newest address in it.
+    members: Arc<RwLock<Members>>,
+}
+
+#[derive(Default, Debug)]
+struct Members {
+    /// Apart by family: an `Address` takes the space of the longer kind and a tag.
+    evm: HashSet<[u8; 20]>,
+    solana: HashSet<[u8; 32]>,
+    /// The number of the newest address in it; every older one is in it, too.
     seq: u64,
 }
 
 impl WatchList {
     pub(super) fn new(chain: Chain) -> Self {
-        WatchList { chain, accounts: HashMap::new(), seq: 0 }
+        WatchList { chain, members: Arc::default() }
     }
 
-    /// Takes in what was added since the last time; how many there were.
-    pub(super) async fn follow(&mut self, connection: &mut impl Connection) -> Result<usize, StoreError> {
-        let before = self.accounts.len();
+    /// Takes in what was added since the last time. Taking in the same page twice, as two who follow at one time do,
+    /// changes nothing.
+    pub(super) async fn follow(&self, connection: &mut impl Connection) -> Result<(), StoreError> {
         loop {
-            let page = accounts::watched_since(connection, self.chain, self.seq, PAGE_ROWS).await?;
-            let Some(last) = page.last() else { return Ok(self.accounts.len() - before) };
-            self.seq = last.seq;
+            let seq = self.read().seq;
+            let page = accounts::watched_since(connection, self.chain, seq, PAGE_ROWS).await?;
+            let Some(last) = page.last().map(|last| last.seq) else { return Ok(()) };
+            let mut members = self.write();
             for watched in page {
-                self.accounts.insert(watched.address, watched.account_id.into());
+                match watched.address {
+                    Address::Evm(address) => members.evm.insert(address),
+                    Address::Solana(address) => members.solana.insert(address),
+                };
             }
+            members.seq = members.seq.max(last);
         }
     }
 
-    /// The account whose address this is.
-    pub(super) fn account(&self, address: &Address) -> Option<&str> {
-        self.accounts.get(address).map(AsRef::as_ref)
+    pub(super) fn contains(&self, address: &Address) -> bool {
+        let members = self.read();
+        match address {
+            Address::Evm(address) => members.evm.contains(address),
+            Address::Solana(address) => members.solana.contains(address),
+        }
     }
 
     /// Whether everything up to number `seq` is in it.
     pub(super) fn is_current(&self, seq: u64) -> bool {
-        self.seq >= seq
+        self.read().seq >= seq
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Members> {
+        // Nothing panics while it holds the lock, and a half taken page is taken again.
+        self.members.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Members> {
+        self.members.write().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use landfall::deposit::DepositStatus::{Confirmed, Pending};
 use landfall::watcher::{Backfill, BackfillError, Job, Progress, Scope, TickError};
 use landfall_chain::{ReadProof, U256};
-use landfall_sim::{Fault, SimChain, SimLeg, SimTx};
+use landfall_sim::{Fault, SimLeg, SimPool, SimTx};
 
 use crate::books::events;
 use crate::postgres::{ENGINES, Engine, TestStore};
@@ -45,7 +45,7 @@ fn job(from: u64, to: u64, proof: ReadProof) -> Job {
     Job { from, to, proof, scope: Scope::All, dry_run: false }
 }
 
-async fn begin(world: &World, job: &Job) -> Result<Backfill<SimChain>, BackfillError> {
+async fn begin(world: &World, job: &Job) -> Result<Backfill<SimPool>, BackfillError> {
     Backfill::begin(world.another_watcher(), job.clone()).await
 }
 

@@ -6,11 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use landfall::deposit::{DepositStatus, Leg, LegHash};
 use landfall::event::EventId;
-use landfall::store::{Db, Engine};
-use landfall_chain::{AssetTransfer, U256};
+use landfall::store::cursors::Cursor;
+use landfall::store::{Connection, Db, Engine, movements};
+use landfall_chain::{Address, AssetTransfer, Lane, U256};
 use serde_json::Value;
+use sqlx::FromRow;
+use sqlx::postgres::PgRow;
+use sqlx::sqlite::SqliteRow;
 
-use crate::world::{World, network};
+use crate::world::{CHAIN, World};
 
 /// An event as it stands in its table.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, sqlx::FromRow)]
@@ -33,21 +37,19 @@ pub(crate) struct FinalLeg {
 pub(crate) async fn events(db: &Db) -> Vec<EventRow> {
     let text =
         "SELECT aggregateid, position, id, status, nth_entry, payload FROM events ORDER BY aggregateid, position";
-    let mut reader = db.read().await.unwrap();
-    use landfall::store::Connection;
-    match reader.engine() {
-        Engine::Postgres(connection) => sqlx::query_as(text).fetch_all(connection).await.unwrap(),
-        Engine::Sqlite(connection) => sqlx::query_as(text).fetch_all(connection).await.unwrap(),
-    }
+    rows(db, text).await
 }
 
 /// The legs of final blocks, as the chain itself knows them.
 pub(crate) fn final_legs(world: &World) -> BTreeMap<LegHash, FinalLeg> {
     let through = world.chain.finalized().map_or(0, |finalized| finalized.number);
-    let network = network();
+    let network = &world.network;
     let mut legs = BTreeMap::new();
     for block in world.chain.blocks().iter().filter(|block| block.header.block.number <= through) {
-        for transfer in block.to_block().transfers.iter().filter(|transfer| network.asset(&transfer.asset).is_some()) {
+        let is_traced = network.native.is_traced(block.header.block.number);
+        let inner = if is_traced { block.to_block(Lane::Traces).transfers } else { Vec::new() };
+        let transfers = block.to_block(Lane::Roots).transfers.into_iter().chain(inner);
+        for transfer in transfers.filter(|transfer| network.asset(&transfer.asset).is_some()) {
             let hash = Leg {
                 chain_ref: &network.chain_ref,
                 tx: transfer.tx.id,
@@ -67,7 +69,7 @@ pub(crate) fn final_legs(world: &World) -> BTreeMap<LegHash, FinalLeg> {
 /// pure functions of the leg.
 pub(crate) async fn assert_balanced(world: &World) {
     let deposits = world.deposits().await;
-    let (final_legs, network) = (final_legs(world), network());
+    let (final_legs, network) = (final_legs(world), &world.network);
     let mut events: BTreeMap<String, Vec<EventRow>> = BTreeMap::new();
     for event in self::events(world.db()).await {
         events.entry(event.aggregateid.clone()).or_default().push(event);
@@ -91,21 +93,69 @@ pub(crate) async fn assert_balanced(world: &World) {
         let of_deposit = events.get(&deposit.id.to_string()).expect("a deposit has events");
         assert_events(of_deposit, &deposit.leg_hash, deposit.status);
     }
+    assert_balances(world).await;
+}
+
+/// Asserts that for each watched address what is on record, in less out and fees, is what the chain itself says it owns
+/// more than before it was watched.
+async fn assert_balances(world: &World) {
+    let mut reader = world.db().read().await.unwrap();
+    let cursor = Cursor::load(&mut reader, CHAIN).await.unwrap().at;
+    let blocks = world.chain.blocks();
+    // A world that was left in the middle of a reorg, or of its traces, has nothing to compare with.
+    let Some(at) = cursor.filter(|at| blocks.iter().any(|block| block.header.block == *at)) else { return };
+    let untraced: Vec<(i64,)> = rows(world.db(), "SELECT number FROM blocks WHERE canonical AND NOT traced").await;
+    if !untraced.is_empty() {
+        return;
+    }
+    let credits = "SELECT deposits.recipient, deposits.asset, deposits.amount, blocks.number FROM deposits \
+                   JOIN inclusions ON inclusions.deposit_id = deposits.id \
+                   JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash WHERE blocks.canonical";
+    type Credit = (Vec<u8>, Vec<u8>, Vec<u8>, i64);
+    let credits: Vec<Credit> = rows(world.db(), credits).await;
+    let watched: Vec<(Vec<u8>, i64)> =
+        rows(world.db(), "SELECT address, from_number FROM watched_addresses WHERE chain = 'ETHEREUM_TESTNET'").await;
+    for (bytes, from) in watched {
+        let (address, from) = (Address::from_bytes(&bytes).unwrap(), u64::try_from(from).unwrap());
+        for asset in world.network.assets.iter().map(|asset| asset.id) {
+            let of_asset = credits.iter().filter(|(to, what, _, number)| {
+                *to == bytes && *what == asset.to_bytes() && *number >= i64::try_from(from).unwrap()
+            });
+            let paid_in: U256 = of_asset.map(|(_, _, amount, _)| U256::from_be_slice(amount)).sum();
+            let spent = movements::spent(&mut reader, CHAIN, &address, &asset, &(from..=at.number)).await.unwrap();
+            let before = world.chain.balance(&address, &asset, from.saturating_sub(1));
+            let after = world.chain.balance(&address, &asset, at.number);
+            assert_eq!(
+                before + paid_in,
+                after + spent.debits + spent.fees,
+                "{asset} of {address} from block {from} on"
+            );
+        }
+    }
+}
+
+/// Reads with a text of the test's own.
+async fn rows<R>(db: &Db, text: &'static str) -> Vec<R>
+where
+    R: for<'r> FromRow<'r, PgRow> + for<'r> FromRow<'r, SqliteRow> + Send + Unpin,
+{
+    match db.read().await.unwrap().engine() {
+        Engine::Postgres(connection) => sqlx::query_as(text).fetch_all(connection).await.unwrap(),
+        Engine::Sqlite(connection) => sqlx::query_as(text).fetch_all(connection).await.unwrap(),
+    }
 }
 
 /// Asserts that everything final and watched is CONFIRMED, and nothing else is: for a world at rest.
 pub(crate) async fn assert_settled(world: &World, watched_from: &BTreeMap<landfall_chain::Address, u64>) {
-    let confirmed: BTreeSet<LegHash> = world
-        .deposits()
-        .await
-        .into_iter()
-        .filter(|deposit| deposit.status == DepositStatus::Confirmed)
-        .map(|deposit| deposit.leg_hash)
-        .collect();
+    let deposits = world.deposits().await;
+    let statuses: BTreeMap<LegHash, DepositStatus> =
+        deposits.into_iter().map(|deposit| (deposit.leg_hash, deposit.status)).collect();
     for (leg, FinalLeg { transfer, number }) in final_legs(world) {
         let recipient = transfer.recipient;
         if watched_from.get(&recipient).is_some_and(|from| number >= *from) {
-            assert!(confirmed.contains(&leg), "a leg to {recipient} in final block {number} is missed");
+            let status = statuses.get(&leg);
+            let confirmed = status == Some(&DepositStatus::Confirmed);
+            assert!(confirmed, "a leg to {recipient} in final block {number} is {status:?}: {transfer:?}");
         }
     }
 }

@@ -271,6 +271,92 @@ fn run_without_migration_refuses_another_schema() {
 }
 
 #[test]
+fn what_cannot_be_explained_is_refused_before_any_node_is_asked() {
+    let desk = Desk::new(CONFIG);
+    let hash = format!("0x{}", "ab".repeat(32));
+    let cases = [
+        (["BASE", &hash], "landfall: unknown chain \"BASE\"; the chains are "),
+        (["BASE_MAINNET", &hash], "landfall: BASE_MAINNET is not configured; add a section [chains.BASE_MAINNET]"),
+        (["SOLANA_MAINNET", &hash], "landfall: this version does not follow SOLANA_MAINNET"),
+        (
+            ["ETHEREUM_TESTNET", "0xab"],
+            "landfall: malformed transaction \"0xab\": expected 0x and 64 hexadecimal digits",
+        ),
+        (["ETHEREUM_TESTNET", &hash[2..]], "landfall: malformed transaction \"abab"),
+        (["ETHEREUM_TESTNET", &hash], "landfall: there is no store at landfall.db yet"),
+    ];
+    for ([chain, tx], expected) in cases {
+        let line = desk.refused(&["deposit", "explain", chain, tx]);
+        assert!(line.starts_with(expected), "{line}");
+    }
+    desk.ok(&["migrate"]);
+    let line = desk.refused(&["deposit", "explain", "ETHEREUM_TESTNET", &hash]);
+    assert!(line.contains("127.0.0.1:9"), "a node that does not answer is no unknown transaction: {line}");
+}
+
+#[test]
+fn native_is_declared_as_top_level_or_trace_and_nothing_else() {
+    for (value, chain, expected) in [
+        ("top_level", "ETHEREUM_TESTNET", None),
+        ("trace", "ETHEREUM_TESTNET", None),
+        ("traces", "ETHEREUM_TESTNET", Some("config key chains.ETHEREUM_TESTNET.native: unknown variant `traces`")),
+    ] {
+        let desk =
+            Desk::new(&format!("[chains.{chain}]\nrpc = [\"http://127.0.0.1:9/canary\"]\nnative = \"{value}\"\n"));
+        match expected {
+            None => drop(desk.ok(&["migrate"])),
+            Some(expected) => assert!(desk.refused(&["migrate"]).contains(expected)),
+        }
+    }
+}
+
+#[test]
+fn what_a_person_decides_about_a_chain_needs_a_reason_and_stands_in_the_audit() {
+    let desk = Desk::new(CONFIG);
+    let halt = ["chain", "halt", "ETHEREUM_TESTNET", "--reason", "node moves"];
+    assert!(desk.refused(&halt).starts_with("landfall: there is no store at landfall.db yet"));
+    desk.ok(&["migrate"]);
+    desk.ok(&halt);
+    desk.ok(&["chain", "resume", "ETHEREUM_TESTNET", "--reason", "node moved"]);
+    let agree = ["finality", "--agree", "1", "--for", "30m", "--reason", "one node is down"];
+    desk.ok(&[&["chain", "override", "ETHEREUM_TESTNET"], agree.as_slice()].concat());
+    let on_chain = |rest: &[&str]| desk.refused(&[&["chain", "override", "ETHEREUM_TESTNET"], rest].concat());
+    let cases = [
+        (
+            on_chain(&["accept-reorg", "--reason", "x"]),
+            "ETHEREUM_TESTNET: no reorg below what was final is open; `landfall incident list` shows what is",
+        ),
+        (
+            on_chain(&["confirm", "--through", "7", "--reason", "x"]),
+            "ETHEREUM_TESTNET: block 7 is not on our chain's record; `landfall status` shows how far that reaches",
+        ),
+        (on_chain(&["clear", "--reason", " "]), "a decision needs a reason: --reason TEXT"),
+        (
+            desk.refused(&["chain", "halt", "BASE_MAINNET", "--reason", "x"]),
+            "BASE_MAINNET is not configured: nobody follows it",
+        ),
+        (
+            desk.refused(&["incident", "resolve", "inc_1", "--reason", "x"]),
+            "there is no open incident inc_1; `landfall incident list` shows those that are",
+        ),
+        (desk.refused(&["incident", "show", "inc_1"]), "there is no incident inc_1"),
+    ];
+    for (line, expected) in cases {
+        assert_eq!(line, format!("landfall: {expected}"));
+    }
+    desk.ok(&["chain", "override", "ETHEREUM_TESTNET", "clear", "--reason", "it is back"]);
+    assert_eq!(desk.ok(&["incident", "list", "--json"]), "");
+    let audit = desk.ok(&["chain", "audit", "--json"]);
+    let entries: Vec<Value> = audit.lines().rev().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told: Vec<[&str; 2]> =
+        entries.iter().map(|entry| [entry["action"].as_str().unwrap(), entry["reason"].as_str().unwrap()]).collect();
+    let expected =
+        [["halt", "node moves"], ["resume", "node moved"], ["finality", "one node is down"], ["clear", "it is back"]];
+    assert_eq!(told, expected);
+    assert!(entries.iter().all(|entry| !entry["actor"].as_str().unwrap().is_empty()));
+}
+
+#[test]
 fn the_openapi_document_is_printed() {
     let desk = Desk::new(CONFIG);
     assert_eq!(desk.ok(&["openapi"]), include_str!("../../openapi.json"));

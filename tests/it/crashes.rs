@@ -22,12 +22,14 @@ enum Work {
     Connect,
     Disconnect,
     Settle,
+    Trace,
+    Witness,
 }
 
 #[tokio::test]
 async fn a_crash_at_any_await_of_a_tick_loses_nothing_and_repeats_nothing() {
     for engine in ENGINES {
-        for work in [Work::Connect, Work::Disconnect, Work::Settle] {
+        for work in [Work::Connect, Work::Disconnect, Work::Settle, Work::Trace, Work::Witness] {
             let (undisturbed, _) = outcome(engine, work, None).await;
             let (mut crashes, mut misses) = (0, 0);
             for wakeups in 0..AWAITS_MAX {
@@ -48,25 +50,34 @@ async fn a_crash_at_any_await_of_a_tick_loses_nothing_and_repeats_nothing() {
 
 /// The events at the end, by id, and whether the tick was cut off before it was over.
 async fn outcome(engine: Engine, work: Work, crash_at: Option<u32>) -> (BTreeSet<String>, bool) {
-    let mut world = World::on(engine, 5).await;
+    let is_traced = matches!(work, Work::Trace | Work::Witness);
+    let mut world = if is_traced { World::traced(engine, 5).await } else { World::on(engine, 5).await };
     world.watch("alice", address(ALICE)).await;
     world.chain.mine_empty(1);
     world.catch_up().await;
-    let paid = [payment(0, 5), payment(1, 5), payment(2, 6)];
+    let paid =
+        if is_traced { [inner(0, 5), inner(1, 5), payment(2, 6)] } else { [0, 1, 2].map(|n| payment(n, 5 + n / 2)) };
     world.chain.mine(paid.to_vec());
-    if work != Work::Connect {
-        world.catch_up().await;
-    }
     match work {
         Work::Connect => {}
+        Work::Trace => drop(world.tick().await),
+        Work::Disconnect | Work::Settle | Work::Witness => world.catch_up().await,
+    }
+    match work {
+        Work::Connect | Work::Trace => {}
         Work::Disconnect => {
             world.chain.fork_at(1);
             world.chain.mine_empty(1);
             world.chain.mine(paid.to_vec());
         }
         Work::Settle => world.chain.mine_empty(FINALITY_DEPTH),
+        Work::Witness => {
+            world.chain.mine_empty(FINALITY_DEPTH);
+            while world.tick().await.confirmed == 0 {}
+        }
     }
     let cut_off = match crash_at {
+        Some(wakeups) if is_traced => world.crash_trace_within(wakeups).await,
         Some(wakeups) => world.crash_within(wakeups).await,
         None => false,
     };
@@ -77,6 +88,13 @@ async fn outcome(engine: Engine, work: Work, crash_at: Option<u32>) -> (BTreeSet
     let ids = events(world.db()).await.into_iter().map(|event| event.id).collect();
     world.close().await;
     (ids, cut_off)
+}
+
+/// What a contract pays, and ALICE pays something back.
+fn inner(nonce: u64, amount: u64) -> SimTx {
+    let [to, back] =
+        [(PAYER, ALICE, amount), (ALICE, PAYER, 1)].map(|(a, b, n)| SimLeg::inner(address(a), address(b), n));
+    SimTx::new(address(PAYER), nonce, vec![to, back])
 }
 
 fn payment(nonce: u64, amount: u64) -> SimTx {

@@ -242,7 +242,7 @@ async fn attempts_are_made_by_the_schedule_with_jitter_within_a_fifth_for_ever()
 }
 
 #[tokio::test]
-async fn a_later_event_is_not_sent_before_the_earlier_was_accepted_and_other_deposits_go_on() {
+async fn r9_a_later_event_is_not_sent_before_the_earlier_was_accepted_and_other_deposits_go_on() {
     for engine in ENGINES {
         let refused = Arc::new(Mutex::new(true));
         let refuses = Arc::clone(&refused);
@@ -421,7 +421,7 @@ async fn a_connection_that_is_closed_without_an_answer_is_written_down_and_tried
 }
 
 #[tokio::test]
-async fn what_was_sent_and_not_acknowledged_is_sent_again_with_the_same_bytes_and_id() {
+async fn r10_what_was_sent_and_not_acknowledged_is_sent_again_with_the_same_bytes_and_id() {
     for engine in ENGINES {
         let receiver = Receiver::scripted([Answer::Silence]).await;
         let mut world = world(engine).await;

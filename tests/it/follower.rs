@@ -223,6 +223,7 @@ fn watcher(servers: &[Server], store: &TestStore) -> Watcher<EvmSource> {
     let source = EvmSource::new(network(), &urls).unwrap();
     let endpoints = source.endpoints();
     let (poll, proof) = (Duration::from_millis(10), ReadProof::Full);
-    let settings = Settings { start: Start::Number(1), proof, poll, failed_grace: FAILED_GRACE };
+    let start = Start::Number(1);
+    let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None };
     Watcher::new(source, endpoints, store.db.clone(), network(), settings)
 }

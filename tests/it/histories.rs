@@ -1,27 +1,37 @@
-//! Seeded random histories: mining, reorgs to depth 8, transactions replaced, executed again and lost, failed, late,
-//! empty and lagging answers, restarts and crashes at any await, addresses added on the way.
+//! Seeded random histories (R11): mining, reorgs to depth 12, transactions replaced, executed again and lost, failed, late,
+//! empty and lagging answers, restarts and crashes at any await, two processes at once, addresses added on the way. In
+//! every second one an endpoint lies, as far as proofs do not catch it; in every third some deposits wait for less.
 //!
-//! At the end the CONFIRMED deposits are the legs of the final chain, each once, and every id is that of a straight
+//! Nothing halts on the way, and at the end the CONFIRMED deposits are the legs of the final chain, each once, and every id is that of a straight
 //! scan of the final chain into an empty store.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use landfall::deposit::DepositStatus;
-use landfall_chain::Address;
-use landfall_sim::{Fault, SimLeg, SimTx};
+use landfall::store::accounts;
+use landfall_chain::{Address, AssetId, Lane};
+use landfall_sim::{Fault, Lie, SimChain, SimLeg, SimTx};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::books::{assert_settled, events};
 use crate::postgres::{Engine, TestStore};
-use crate::world::{FAILED_GRACE, FINALITY_DEPTH, TOKEN, World, address};
+use crate::world::{CHAIN, FAILED_GRACE, TOKEN, World, address};
 
-const REORG_DEPTH_MAX: u64 = 8;
-const STEPS: u32 = 60;
+const REORG_DEPTH_MAX: u64 = 12;
+/// As deep as the deepest reorg: what is final is never taken back.
+const FINALITY_DEPTH: u64 = REORG_DEPTH_MAX;
+/// Amounts are 1 to 3, so that some fit the first tier, some the second, and some none.
+const TIERS: [(AssetId, u64, u64); 3] = [(TOKEN, 1, 2), (TOKEN, 2, 5), (AssetId::Native, 2, 3)];
+const STEPS: u32 = 30;
 const WATCHED: [u8; 3] = [0xa1, 0xa2, 0xa3];
 const ADDED_LATER: [u8; 2] = [0xb1, 0xb2];
 const PAYERS: u8 = 4;
+/// Odd, so that each kind of history is scanned.
+const STRAIGHT_SCAN_EVERY: u64 = 5;
 
 /// How often each kind of thing happened, over all histories.
 #[derive(Default, Debug)]
@@ -38,20 +48,45 @@ struct Tally {
     crashes: u64,
     moved_while_read: u64,
     with_rival: u64,
+    straight_scans: u64,
+    with_tiers: u64,
+    liars: u64,
+    /// How often each lie was told where the truth was another.
+    lies: BTreeMap<&'static str, u64>,
     confirmed: u64,
     failed: u64,
 }
 
+/// Where histories are kept: the one that is random, and the straight scan. SQLite files are used again.
+struct Shelf {
+    engine: Engine,
+    stores: [TestStore; 2],
+}
+
+impl Shelf {
+    async fn new(engine: Engine) -> Self {
+        Shelf { engine, stores: [TestStore::fresh(engine).await, TestStore::fresh(engine).await] }
+    }
+
+    async fn take(&self, index: usize) -> TestStore {
+        match self.engine {
+            Engine::Sqlite => self.stores[index].again().await,
+            Engine::Postgres => TestStore::fresh(self.engine).await,
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_histories_end_with_the_legs_of_the_final_chain_each_once() {
-    let (count, mode) = if full() { (20_000, "full") } else { (1_000, "bounded") };
+    let (count, mode) = if full() { (100_000, "full") } else { (10_000, "bounded") };
     let begun = Instant::now();
     let halves = (0..2).map(|half| {
         tokio::task::spawn_blocking(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             let mut tally = Tally::default();
+            let shelf = runtime.block_on(Shelf::new(Engine::Sqlite));
             for seed in (half..count).step_by(2) {
-                runtime.block_on(history(Engine::Sqlite, seed, &mut tally));
+                runtime.block_on(history(&shelf, seed, &mut tally));
             }
             tally
         })
@@ -64,15 +99,16 @@ async fn random_histories_end_with_the_legs_of_the_final_chain_each_once() {
 
 #[tokio::test]
 async fn random_histories_on_postgresql_too() {
-    let (count, mode) = if full() { (1_000, "full") } else { (20, "bounded") };
+    let (count, mode) = if full() { (1_000, "full") } else { (50, "bounded") };
     let mut tally = Tally::default();
+    let shelf = Shelf::new(Engine::Postgres).await;
     for seed in 0..count {
-        history(Engine::Postgres, seed, &mut tally).await;
+        history(&shelf, seed, &mut tally).await;
     }
     println!("{mode}: {count} histories on PostgreSQL: {tally:?}");
 }
 
-fn full() -> bool {
+pub(crate) fn full() -> bool {
     #[expect(clippy::disallowed_methods, reason = "the test's own environment")]
     let full = std::env::var("LANDFALL_FULL");
     full.is_ok_and(|value| value == "1")
@@ -85,19 +121,57 @@ struct History {
     mempool: Vec<SimTx>,
     nonces: [u64; PAYERS as usize],
     watched_from: BTreeMap<Address, u64>,
+    /// The highest block that was ever final for a tier: what an operator's tiers risk is that it is taken back, and
+    /// then a person decides (`finality.rs`).
+    tier_floor: Arc<AtomicU64>,
+    /// The highest number that a block ever had, also on a branch that is gone.
+    highest: u64,
+    lies: bool,
+    /// Value moves inside of transactions, too, and watched addresses pay.
+    is_traced: bool,
 }
 
-async fn history(engine: Engine, seed: u64, tally: &mut Tally) {
-    let mut world = World::on(engine, seed).await;
-    // Every third history is followed by logs: the deposits must be the same.
-    if seed.is_multiple_of(3) {
+/// Names the history that a failed assertion belongs to.
+struct Name(u64);
+
+impl Drop for Name {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("this was seed {}", self.0);
+        }
+    }
+}
+
+async fn history(shelf: &Shelf, seed: u64, tally: &mut Tally) {
+    let _name = Name(seed);
+    let chain = SimChain::new(seed);
+    chain.set_finality_depth(Some(FINALITY_DEPTH));
+    // A part of them on a network that is traced.
+    let is_traced = seed % 4 == 1;
+    let store = shelf.take(0).await;
+    let mut world = if is_traced { World::of_traced(chain, store) } else { World::of(chain, store) };
+    // Some histories are followed by logs: the deposits must be the same.
+    if seed % 5 == 2 {
         world.read_by_logs();
     }
+    if seed.is_multiple_of(3) {
+        world.set_tiers(&TIERS);
+        tally.with_tiers += 1;
+    }
+    let lies = (seed / 3).is_multiple_of(2);
+    if lies {
+        world.pool.spread(if seed.is_multiple_of(4) { 2 } else { 3 }, 2, seed);
+        tally.liars += 1;
+    }
     let mut history = History {
+        tier_floor: Arc::default(),
+        highest: 0,
+        lies,
         rng: StdRng::seed_from_u64(seed ^ 0x5eed),
         mempool: Vec::new(),
         nonces: [0; PAYERS as usize],
         watched_from: BTreeMap::new(),
+        is_traced,
     };
     for who in WATCHED {
         history.add(&world, who).await;
@@ -113,22 +187,34 @@ async fn history(engine: Engine, seed: u64, tally: &mut Tally) {
         tally.failed += u64::from(deposit.status == DepositStatus::Failed);
         assert_ne!(deposit.status, DepositStatus::Pending, "seed {seed}: {} is settled", deposit.id);
     }
-    assert_ids_are_those_of_a_straight_scan(&world, engine, &history.watched_from).await;
+    assert_eq!(world.incidents().await, [], "seed {seed}: an endpoint's word halted the chain");
+    // The books derive every id anew from its leg, each time; that a second indexer says the same is costlier.
+    if seed.is_multiple_of(STRAIGHT_SCAN_EVERY) {
+        assert_ids_are_those_of_a_straight_scan(&world, shelf, &history.watched_from).await;
+        tally.straight_scans += 1;
+    }
+    for (lie, count) in world.pool.told() {
+        *tally.lies.entry(lie).or_default() += count;
+    }
     world.close().await;
 }
 
 impl History {
     async fn add(&mut self, world: &World, who: u8) {
-        let mut reader = world.db().read().await.unwrap();
-        let cursor = landfall::store::cursors::Cursor::load(&mut reader, crate::world::CHAIN).await.unwrap();
-        drop(reader);
-        self.watched_from.insert(address(who), cursor.at.map_or(0, |at| at.number + 1));
         world.watch(&format!("account-{who:x}"), address(who)).await;
+        // What was promised, and not where the cursor stood before: a commit of a crashed tick may arrive in between.
+        let mut reader = world.db().read().await.unwrap();
+        let from = accounts::watched_from(&mut reader, CHAIN, &address(who)).await.unwrap();
+        self.watched_from.insert(address(who), from.unwrap());
     }
 
     async fn step(&mut self, world: &mut World, tally: &mut Tally) {
         match self.rng.random_range(0..100) {
-            0..30 => self.mine(world, tally),
+            0..30 => {
+                for _ in 0..self.rng.random_range(1..4) {
+                    self.mine(world, tally);
+                }
+            }
             30..40 => self.reorganise(world, tally),
             40..50 => self.misbehave(world, tally),
             50..53 => {
@@ -138,6 +224,9 @@ impl History {
             53..60 => {
                 let wakeups = self.rng.random_range(0..60);
                 world.crash_within(wakeups).await;
+                if self.is_traced {
+                    world.crash_trace_within(wakeups).await;
+                }
                 tally.crashes += 1;
             }
             60..62 => {
@@ -152,8 +241,27 @@ impl History {
                 tally.with_rival += 1;
             }
             70..73 => world.pass(Duration::from_secs(self.rng.random_range(1..2_000))),
+            73..78 if self.lies => self.lie(world),
             _ => tally.failed_ticks += u64::from(world.tick_or_fail_for_now().await.is_none()),
         }
+        self.highest = self.highest.max(world.chain.latest().number);
+        if let Some(newest) = world.chain.tiers().into_iter().flatten().map(|block| block.number).max() {
+            self.tier_floor.fetch_max(newest, Ordering::Relaxed);
+        }
+    }
+
+    /// One endpoint begins to lie, or lies otherwise, or is honest again.
+    fn lie(&mut self, world: &World) {
+        let lie = match self.rng.random_range(0..8) {
+            0 => Some(Lie::StaleHead(self.rng.random_range(1..20))),
+            1 | 2 => Some(Lie::OtherFork),
+            3 => Some(Lie::ForgedTip(self.rng.random_range(0..4))),
+            4 => Some(Lie::FalseFinal),
+            5 => Some(Lie::LeftOut),
+            6 => Some(Lie::FalseFate),
+            _ => None,
+        };
+        world.pool.lie(lie, self.rng.random_range(1..=10));
     }
 
     fn mine(&mut self, world: &World, tally: &mut Tally) {
@@ -184,7 +292,7 @@ impl History {
         if self.rng.random_bool(0.05) {
             world.chain.skip(self.rng.random_range(1..4));
         }
-        world.chain.mine(txs);
+        self.highest = self.highest.max(world.chain.mine(txs).number);
         tally.blocks += 1;
     }
 
@@ -193,7 +301,13 @@ impl History {
         for _ in 0..self.rng.random_range(0..4) {
             let everybody = [WATCHED.as_slice(), ADDED_LATER.as_slice(), &[0xee]].concat();
             let to = everybody[self.rng.random_range(0..everybody.len())];
-            let leg = SimLeg::native(address(0x99), address(to), self.rng.random_range(1..4));
+            // Who pays is no part of a leg's identity: executed again, the same leg has the same sender here.
+            let from = WATCHED.into_iter().find(|from| self.is_traced && *from != to).unwrap_or(0x99);
+            let leg = SimLeg::native(address(from), address(to), self.rng.random_range(1..4));
+            if self.is_traced && self.rng.random_bool(0.4) {
+                legs.push(SimLeg { lane: Lane::Traces, ..leg });
+                continue;
+            }
             legs.push(if self.rng.random_bool(0.5) { SimLeg { asset: TOKEN, ..leg } } else { leg });
         }
         legs
@@ -202,8 +316,8 @@ impl History {
     fn reorganise(&mut self, world: &World, tally: &mut Tally) {
         let latest = world.chain.latest().number;
         let final_number = world.chain.finalized().map_or(0, |finalized| finalized.number);
-        let depth = self.rng.random_range(1..=REORG_DEPTH_MAX);
-        let keep = latest.saturating_sub(depth).max(final_number);
+        let depth = self.rng.random_range(0..=REORG_DEPTH_MAX);
+        let keep = latest.saturating_sub(depth).max(final_number).max(self.tier_floor.load(Ordering::Relaxed));
         if keep < latest {
             self.mempool.extend(world.chain.fork_at(keep));
             tally.reorgs += 1;
@@ -223,17 +337,23 @@ impl History {
             };
             tally.faults += u64::from(!matches!(fault, Fault::Late(_)));
             world.chain.script([fault]);
+            if self.is_traced {
+                world.chain.script_traces([fault]);
+            }
         }
     }
 
     /// At one of the next calls the chain loses its newest block and gets two others.
     fn move_while_read(&mut self, world: &World, tally: &mut Tally) {
         let mut calls_left: u32 = self.rng.random_range(1..5);
+        let tier_floor = Arc::clone(&self.tier_floor);
         world.chain.before_each_call(move |chain| {
             let is_due = calls_left == 1;
             calls_left = calls_left.saturating_sub(1);
             let latest = chain.latest().number;
-            if is_due && latest > 0 && chain.finalized().is_none_or(|finalized| finalized.number < latest) {
+            let tier_floor = tier_floor.load(Ordering::Relaxed);
+            let floor = chain.finalized().map_or(tier_floor, |finalized| finalized.number.max(tier_floor));
+            if is_due && latest > floor {
                 let txs = chain.fork_at(latest - 1);
                 chain.mine_empty(1);
                 chain.mine(txs);
@@ -245,20 +365,21 @@ impl History {
     /// The chain goes on quietly until every height that ever was is final and every grace has passed.
     async fn come_to_rest(&mut self, world: &mut World) {
         world.chain.behave();
-        for _ in 0..4 {
-            world.chain.mine_empty(FINALITY_DEPTH + 1);
-            world.catch_up().await;
-            world.pass(FAILED_GRACE);
+        world.pool.lie(None, 0);
+        let highest = self.highest.max(world.chain.latest().number);
+        while world.chain.finalized().is_none_or(|finalized| finalized.number < highest) {
+            world.chain.mine_empty(1);
         }
+        world.catch_up().await;
+        world.pass(FAILED_GRACE);
         world.chain.mine_empty(1);
         world.catch_up().await;
     }
 }
 
 /// The rebuild: the same chain into an empty store, everything watched from the start.
-async fn assert_ids_are_those_of_a_straight_scan(world: &World, engine: Engine, watched: &BTreeMap<Address, u64>) {
-    let store = TestStore::fresh(engine).await;
-    let mut straight = World::of(world.chain.clone(), store);
+async fn assert_ids_are_those_of_a_straight_scan(world: &World, shelf: &Shelf, watched: &BTreeMap<Address, u64>) {
+    let mut straight = world.again(shelf.take(1).await);
     for who in WATCHED.iter().chain(&ADDED_LATER) {
         straight.watch(&format!("account-{who:x}"), address(*who)).await;
     }

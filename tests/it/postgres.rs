@@ -3,11 +3,15 @@
 //! `scripts/test` starts a private PostgreSQL and names it in `LANDFALL_TEST_POSTGRES`. Without it these tests fail;
 //! they are never skipped.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use landfall::store::Db;
+use landfall::store::{Connection, Db, Engine as Connected};
 use tempfile::TempDir;
+use tokio::sync::OnceCell;
+
+/// A migrated SQLite file that is made once and copied: making a schema costs more than most tests.
+static TEMPLATE: OnceCell<(TempDir, PathBuf)> = OnceCell::const_new();
 
 /// The engines every store test runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,14 +35,50 @@ impl TestStore {
         let (url, folder) = match engine {
             Engine::Sqlite => {
                 let folder = folder();
-                (format!("sqlite:{}", folder.path().join("landfall.db").display()), Some(folder))
+                let file = folder.path().join("landfall.db");
+                let (_, template) = TEMPLATE.get_or_init(template).await;
+                std::fs::copy(template, &file).unwrap();
+                (format!("sqlite:{}", file.display()), Some(folder))
             }
             Engine::Postgres => (fresh_postgres().await, None),
         };
         let db = Db::open(&url.parse().unwrap()).await.unwrap();
-        db.migrate().await.unwrap();
+        if engine == Engine::Postgres {
+            db.migrate().await.unwrap();
+        }
         TestStore { db, url, _folder: folder }
     }
+}
+
+impl TestStore {
+    /// The same store, emptied: for tests that need thousands. Opening one costs more than what they do in it.
+    pub(crate) async fn again(&self) -> Self {
+        let mut tx = self.db.begin().await.unwrap();
+        let Connected::Sqlite(connection) = tx.engine() else { panic!("SQLite") };
+        let tables: Vec<(String,)> = sqlx::query_as(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE '\\_sqlx%' ESCAPE '\\' AND name <> 'identities'",
+        )
+        .fetch_all(&mut *connection)
+        .await
+        .unwrap();
+        sqlx::query("PRAGMA defer_foreign_keys = ON").execute(&mut *connection).await.unwrap();
+        for (table,) in tables {
+            let text = sqlx::AssertSqlSafe(format!("DELETE FROM {table}"));
+            sqlx::query(text).execute(&mut *connection).await.unwrap();
+        }
+        tx.commit().await.unwrap();
+        TestStore { db: self.db.clone(), url: self.url.clone(), _folder: None }
+    }
+}
+
+async fn template() -> (TempDir, PathBuf) {
+    let folder = folder();
+    let file = folder.path().join("template.db");
+    let db = Db::open(&format!("sqlite:{}", file.display()).parse().unwrap()).await.unwrap();
+    db.migrate().await.unwrap();
+    // Its log is folded into the file.
+    db.close().await;
+    (folder, file)
 }
 
 /// A temporary folder, in memory where the system has one: SQLite waits for the disk at each commit.

@@ -1,16 +1,18 @@
 //! Reorgs, by the rows of the catalogue of failures (R1 ..): ids unchanged, each deposit credited once, what vanished
-//! FAILED after finality and not before.
+//! FAILED after finality and not before. R7 and R8 stand in `finality.rs`, R9 and R10 in `delivery.rs`, R11 is `histories.rs`.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use landfall::deposit::DepositId;
 use landfall::deposit::DepositStatus::{Confirmed, Failed, Pending};
-use landfall::watcher::TickError;
-use landfall_sim::{Fault, SimLeg, SimTx};
+use landfall::store::cursors;
+use landfall::watcher::{Start, TickError};
+use landfall_sim::{Fault, SimChain, SimLeg, SimTx};
 
 use crate::books::events;
-use crate::world::{FAILED_GRACE, FINALITY_DEPTH, TOKEN, World, address};
+use crate::postgres::{Engine, TestStore};
+use crate::world::{CHAIN, FAILED_GRACE, FINALITY_DEPTH, TOKEN, World, address};
 
 const ALICE: u8 = 0xa1;
 const BOB: u8 = 0xb0;
@@ -236,7 +238,7 @@ async fn a_reorg_in_the_middle_of_a_tick_is_seen_by_its_parent_links() {
 }
 
 #[tokio::test]
-async fn a_reorg_below_the_final_block_changes_nothing_and_needs_a_person() {
+async fn r6_a_reorg_below_the_final_block_changes_nothing_and_needs_a_person() {
     let mut world = world().await;
     world.chain.mine(vec![payment(0, 5)]);
     world.chain.mine_empty(FINALITY_DEPTH);
@@ -304,5 +306,96 @@ async fn a_short_answer_in_the_search_for_the_fork_point_is_no_deeper_fork() {
     assert!(error.may_pass(), "blocks that a node does not have yet are not gone: {error}");
     assert_eq!(world.tick().await.disconnected, 1);
     world.catch_up().await;
+    world.close().await;
+}
+
+#[tokio::test]
+async fn r12_an_error_in_the_middle_of_a_range_and_a_long_stop_leave_no_block_unread() {
+    for failing in 1..=6 {
+        let mut world = world().await;
+        for nonce in 0..90 {
+            world.chain.mine(vec![payment(nonce, nonce + 1)]);
+        }
+        // tip, then the reads of a tick: one of them fails.
+        world.chain.script(std::iter::repeat_n(Fault::Late(Duration::ZERO), failing).chain([Fault::Fail]));
+        let connected = world.tick_or_fail_for_now().await.map(|ticked| ticked.connected);
+        let cursor = cursors::Cursor::load(&mut world.db().read().await.unwrap(), CHAIN).await.unwrap();
+        let pending = u64::try_from(world.deposits().await.len()).unwrap();
+        let at = cursor.at.map_or(0, |at| at.number);
+        assert_eq!(pending, at.saturating_sub(1), "{connected:?}: the cursor passes no block that was not read");
+        world.chain.behave();
+        // Down for longer than a tick reads.
+        for nonce in 90..350 {
+            world.chain.mine(vec![payment(nonce, nonce + 1)]);
+        }
+        world.restart();
+        world.chain.mine_empty(FINALITY_DEPTH);
+        world.catch_up().await;
+        let deposits = world.deposits().await;
+        assert_eq!(deposits.iter().filter(|deposit| deposit.status == Confirmed).count(), 350);
+        world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_forgotten_is_far_below_the_newest_final_block_and_below_the_cursor() {
+    let mut world = world().await;
+    world.chain.mine_empty(1_300);
+    let numbers = async |world: &World| -> (u64, u64, usize) {
+        let mut reader = world.db().read().await.unwrap();
+        let ours = cursors::canonical_in(&mut reader, CHAIN, 0, 5_000).await.unwrap();
+        (ours.last().unwrap().number, ours[0].number, ours.len())
+    };
+    world.tick().await;
+    // The source's final block is far above our cursor, and our own blocks are all that we have to find a fork with.
+    assert_eq!(numbers(&world).await, (0, 100, 101), "nothing is forgotten while we are behind");
+    world.catch_up().await;
+    let (oldest, newest, count) = numbers(&world).await;
+    let finalized = world.chain.finalized().unwrap().number;
+    assert_eq!((oldest, newest), (finalized - 1_024, 1_301), "1024 blocks below the final one, and no more");
+    assert_eq!(u64::try_from(count).unwrap(), newest - oldest + 1, "without a gap");
+    world.chain.fork_at(finalized);
+    world.chain.mine_empty(20);
+    world.catch_up().await;
+    world.close().await;
+}
+
+/// A chain whose watching starts at the next block.
+async fn started_at_the_tip() -> World {
+    let chain = SimChain::new(3);
+    chain.mine_empty(5);
+    let world = World::from(Start::Number(6), chain, TestStore::fresh(Engine::Sqlite).await);
+    world.watch("alice", address(ALICE)).await;
+    world
+}
+
+#[tokio::test]
+async fn the_block_below_the_start_may_be_replaced_while_nothing_stands_on_it() {
+    let mut world = started_at_the_tip().await;
+    world.tick().await;
+    world.chain.fork_at(3);
+    world.chain.mine_empty(2);
+    world.chain.mine(vec![payment(0, 5)]);
+    world.tick().await;
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Pending);
+    assert_eq!(world.incidents().await, []);
+    world.chain.set_finality_depth(Some(FINALITY_DEPTH));
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Confirmed);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn the_block_below_the_start_is_not_given_up_when_a_block_was_connected_on_it() {
+    let mut world = started_at_the_tip().await;
+    world.chain.mine(vec![payment(0, 5)]);
+    world.catch_up().await;
+    world.chain.fork_at(3);
+    world.chain.mine_empty(9);
+    let error = world.try_tick().await.unwrap_err();
+    assert!(matches!(error, TickError::DeepReorg { oldest: 5, .. }), "{error}");
+    assert_eq!(world.deposits().await.len(), 1);
     world.close().await;
 }

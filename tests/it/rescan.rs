@@ -3,7 +3,7 @@
 use landfall::deposit::DepositStatus::Confirmed;
 use landfall::store::{Connection, Db, Engine as Connected};
 use landfall::watcher::{BackfillError, Difference, Rescan};
-use landfall_sim::{SimChain, SimLeg, SimTx};
+use landfall_sim::{SimLeg, SimPool, SimTx};
 
 use crate::postgres::{ENGINES, Engine};
 use crate::world::{World, address};
@@ -34,7 +34,7 @@ async fn settled(engine: Engine) -> World {
 }
 
 async fn rescan(world: &World, repair: bool) -> Vec<Difference> {
-    let mut rescan = Rescan::<SimChain>::begin(world.another_watcher(), 1, 30, repair).await.unwrap();
+    let mut rescan = Rescan::<SimPool>::begin(world.another_watcher(), 1, 30, repair).await.unwrap();
     let mut differences = Vec::new();
     while !rescan.is_done() {
         rescan.step(world.now()).await.unwrap();
@@ -133,10 +133,10 @@ async fn a_failed_deposit_in_a_final_block_is_told_and_revived() {
 #[tokio::test]
 async fn what_was_not_read_yet_is_not_rescanned() {
     let world = settled(Engine::Sqlite).await;
-    let not_final = Rescan::<SimChain>::begin(world.another_watcher(), 1, 31, false).await.unwrap_err();
+    let not_final = Rescan::<SimPool>::begin(world.another_watcher(), 1, 31, false).await.unwrap_err();
     assert!(matches!(not_final, BackfillError::NotFinal { to: 31, .. }), "{not_final}");
     world.chain.mine_empty(30);
-    let not_read = Rescan::<SimChain>::begin(world.another_watcher(), 41, 50, false).await.unwrap_err();
+    let not_read = Rescan::<SimPool>::begin(world.another_watcher(), 41, 50, false).await.unwrap_err();
     assert!(matches!(not_read, BackfillError::NotRead { cursor: 40, .. }), "{not_read}");
     world.close().await;
 }

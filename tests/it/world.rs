@@ -10,13 +10,18 @@ use std::time::Duration;
 
 use landfall::account::{AccountType, NewAccount};
 use landfall::deposit::{Deposit, DepositStatus};
+use landfall::incident::Incident;
+use landfall::operator::Operator;
 use landfall::registry;
 use landfall::store::deposits::{self, DepositFilter};
-use landfall::store::{Db, StoreError};
-use landfall::time::{Clock, Timestamp};
-use landfall::watcher::{Settings, Start, TickError, Ticked, Watcher};
-use landfall_chain::{Address, Asset, AssetId, Chain, Endpoints, FinalityRule, Native, Network, ReadProof};
-use landfall_sim::SimChain;
+use landfall::store::{Db, StoreError, incidents};
+use landfall::time::{Clock, Pulse, Timestamp};
+use landfall::watcher::{Settings, Start, TickError, Ticked, TraceLane, Traced, Watcher};
+use landfall_chain::{
+    Address, Asset, AssetId, Chain, Endpoints, FinalityRule, Native, NativeSource, Network, ReadProof, Tier, U256,
+};
+use landfall_sim::{SimChain, SimPool};
+use tokio_util::sync::CancellationToken;
 
 use crate::books;
 use crate::postgres::{Engine, TestStore};
@@ -33,9 +38,14 @@ pub(crate) const FAILED_GRACE: Duration = Duration::from_secs(3_600);
 pub(crate) struct World {
     pub(crate) chain: SimChain,
     pub(crate) store: TestStore,
-    watcher: Watcher<SimChain>,
+    pub(crate) network: Network,
+    /// How the watchers see the chain: directly, unless a test spreads it over several views.
+    pub(crate) pool: SimPool,
+    watcher: Watcher<SimPool>,
+    /// Where the network is traced.
+    lane: Option<TraceLane<SimPool>>,
     /// A second process on the same store.
-    rival: Watcher<SimChain>,
+    rival: Watcher<SimPool>,
     start: Start,
     proof: ReadProof,
     now: Arc<AtomicI64>,
@@ -61,11 +71,33 @@ impl World {
 
     /// As [`World::of`], taken up elsewhere.
     pub(crate) fn from(start: Start, chain: SimChain, store: TestStore) -> Self {
-        let proof = ReadProof::Full;
-        let of_world = || watcher(&chain, &store.db, start, proof, network());
-        let (rival, watcher) = (of_world(), of_world());
+        World::with(network(), start, chain, store)
+    }
+
+    /// A network that is traced.
+    pub(crate) async fn traced(engine: Engine, seed: u64) -> Self {
+        let chain = SimChain::new(seed);
+        chain.set_finality_depth(Some(FINALITY_DEPTH));
+        World::of_traced(chain, TestStore::fresh(engine).await)
+    }
+
+    /// As [`World::of`], on a network that is traced.
+    pub(crate) fn of_traced(chain: SimChain, store: TestStore) -> Self {
+        let native = Native { source: NativeSource::Trace, eip7708_from: None };
+        World::with(Network { native, ..network() }, Start::Number(1), chain, store)
+    }
+
+    /// The same chain and network, with another store; seen directly.
+    pub(crate) fn again(&self, store: TestStore) -> Self {
+        World::with(self.network.clone(), self.start, self.chain.clone(), store)
+    }
+
+    fn with(network: Network, start: Start, chain: SimChain, store: TestStore) -> Self {
+        let (proof, pool) = (ReadProof::Full, SimPool::of(chain.clone()));
+        let [rival, watcher] = [(); 2].map(|()| watcher(&pool, &store.db, start, proof, network.clone()));
+        let lane = watcher.trace_lane();
         let now = Arc::new(AtomicI64::new(1_800_000_000_000_000));
-        World { chain, store, watcher, rival, start, proof, now, closed: false }
+        World { chain, store, network, pool, watcher, lane, rival, start, proof, now, closed: false }
     }
 
     /// As with `proof = "logs"`, from here on.
@@ -76,8 +108,21 @@ impl World {
     }
 
     /// A watcher of the same chain and store that nobody drives.
-    pub(crate) fn another_watcher(&self) -> Watcher<SimChain> {
-        watcher(&self.chain, &self.store.db, self.start, self.proof, network())
+    pub(crate) fn another_watcher(&self) -> Watcher<SimPool> {
+        watcher(&self.pool, &self.store.db, self.start, self.proof, self.network.clone())
+    }
+
+    /// Restarts with these tiers: asset, amount, depth.
+    pub(crate) fn set_tiers(&mut self, tiers: &[(AssetId, u64, u64)]) {
+        self.chain.set_tier_depths(tiers.iter().map(|(.., depth)| Some(*depth)).collect());
+        let tier = |(asset, up_to, depth): &(AssetId, u64, u64)| Tier {
+            asset: *asset,
+            up_to: U256::from(*up_to),
+            rule: FinalityRule::confirmations(*depth),
+        };
+        self.network.finality.tiers = tiers.iter().map(tier).collect();
+        self.restart();
+        self.rival = self.another_watcher();
     }
 
     pub(crate) fn db(&self) -> &Db {
@@ -107,9 +152,32 @@ impl World {
         self.watcher.tick(self.now()).await
     }
 
-    /// A tick that may fail, but not for good.
+    /// One tick of the lane of the traces, whatever comes of it.
+    pub(crate) async fn try_trace(&self) -> Result<Traced, TickError> {
+        self.lane.as_ref().expect("a world that is traced").tick(self.now()).await
+    }
+
+    /// Another worker of the lane of the traces, beside the world's own.
+    pub(crate) fn watcher_lane(&self) -> TraceLane<SimPool> {
+        self.watcher.trace_lane().expect("a world that is traced")
+    }
+
+    /// One tick of the lane of the traces that must succeed.
+    pub(crate) async fn trace(&self) -> Traced {
+        self.try_trace().await.unwrap()
+    }
+
+    /// What the lane of the traces says of itself, with this reason.
+    pub(crate) async fn say(&self, reason: &str) {
+        self.lane.as_ref().expect("a world that is traced").say(reason, self.now()).await.unwrap();
+    }
+
+    /// A tick of each lane that may fail, but not for good.
     pub(crate) async fn tick_or_fail_for_now(&mut self) -> Option<Ticked> {
         let outcome = self.try_tick().await;
+        if self.lane.is_some() {
+            self.try_trace().await.inspect_err(|error| assert!(error.may_pass(), "{error}")).ok();
+        }
         outcome.inspect_err(|error| assert!(error.may_pass(), "{error}")).ok()
     }
 
@@ -120,6 +188,46 @@ impl World {
         for outcome in [ours, theirs] {
             outcome.inspect_err(|error| assert!(error.may_pass(), "{error}")).ok();
         }
+    }
+
+    /// A tick; while it is under way, what `meanwhile` does, and then a second process that follows it.
+    pub(crate) async fn tick_while_the_rival_follows(&mut self, meanwhile: impl Future<Output = ()>) {
+        let now = self.now();
+        let World { watcher, rival, .. } = self;
+        let follow = async {
+            meanwhile.await;
+            for _ in 0..3 {
+                rival.tick(now).await.unwrap();
+            }
+        };
+        let (ours, ()) = tokio::join!(watcher.tick(now), follow);
+        ours.unwrap();
+    }
+
+    /// What the watcher warns of.
+    pub(crate) fn alarms(&self) -> Vec<String> {
+        self.watcher.alarms(self.now())
+    }
+
+    /// A watcher as a process runs it, until `stop`: on the world's store, chain and clock.
+    pub(crate) fn run(&self, stop: CancellationToken) -> impl Future<Output = ()> + use<> {
+        self.run_with(Pulse::new(CHAIN, self.now()), stop)
+    }
+
+    /// As [`World::run`], with this pulse.
+    pub(crate) fn run_with(&self, pulse: Pulse, stop: CancellationToken) -> impl Future<Output = ()> + use<> {
+        let watcher = self.another_watcher();
+        watcher.run(self.clock(), || 0, pulse, stop)
+    }
+
+    /// Who decides in these tests, at this moment.
+    pub(crate) fn operator(&self) -> Operator<'static> {
+        Operator { actor: "olga", reason: "a test", now: self.now() }
+    }
+
+    /// The incidents of every kind, oldest first.
+    pub(crate) async fn incidents(&self) -> Vec<Incident> {
+        incidents::all(&mut self.db().read().await.unwrap()).await.unwrap()
     }
 
     /// One tick that must succeed.
@@ -135,6 +243,10 @@ impl World {
                 Err(TickError::Store(StoreError::Moved { .. })) => continue,
                 outcome => outcome.unwrap(),
             };
+            let traced = if self.lane.is_some() { self.trace().await } else { Traced::default() };
+            if traced != Traced::default() {
+                continue;
+            }
             if (Ticked { tip: None, caught_up: true, ..Ticked::default() }) == (Ticked { tip: None, ..ticked }) {
                 return;
             }
@@ -145,36 +257,29 @@ impl World {
     /// A tick that is cut off after its `wakeups`-th await, as a crash would; nothing but the store survives. Whether
     /// it was cut off before it was over.
     pub(crate) async fn crash_within(&mut self, wakeups: u32) -> bool {
-        let now = self.now();
-        let mut left = wakeups;
-        let cut_off = {
-            let mut tick = Box::pin(self.watcher.tick(now));
-            std::future::poll_fn(|cx| match tick.as_mut().poll(cx) {
-                Poll::Ready(outcome) => {
-                    outcome.inspect_err(|error| assert!(error.may_pass(), "{error}")).ok();
-                    Poll::Ready(false)
-                }
-                Poll::Pending if left == 0 => Poll::Ready(true),
-                Poll::Pending => {
-                    left -= 1;
-                    Poll::Pending
-                }
-            })
-            .await
-        };
+        let cut_off = cut_off(self.watcher.tick(self.now()), wakeups).await;
+        self.restart();
+        cut_off
+    }
+
+    /// As [`World::crash_within`], of a tick of the lane of the traces.
+    pub(crate) async fn crash_trace_within(&mut self, wakeups: u32) -> bool {
+        let cut_off = cut_off(self.try_trace(), wakeups).await;
         self.restart();
         cut_off
     }
 
     /// Sees only what these assets list from here on, as after a change of the configuration.
     pub(crate) fn restart_listing(&mut self, assets: Vec<Asset>) {
-        let network = Network { assets, ..network() };
-        self.watcher = watcher(&self.chain, &self.store.db, self.start, self.proof, network);
+        let network = Network { assets, ..self.network.clone() };
+        self.watcher = watcher(&self.pool, &self.store.db, self.start, self.proof, network);
+        self.lane = self.watcher.trace_lane();
     }
 
     /// A new watcher on the same store: all it knows is what is on record.
     pub(crate) fn restart(&mut self) {
         self.watcher = self.another_watcher();
+        self.lane = self.watcher.trace_lane();
     }
 
     /// Every deposit on record.
@@ -239,8 +344,28 @@ pub(crate) fn network() -> Network {
     }
 }
 
-fn watcher(chain: &SimChain, db: &Db, start: Start, proof: ReadProof, network: Network) -> Watcher<SimChain> {
+/// Polls `tick` until it is over or has been woken so often; whether it was cut off.
+async fn cut_off<T: std::fmt::Debug>(tick: impl Future<Output = Result<T, TickError>>, wakeups: u32) -> bool {
+    let mut left = wakeups;
+    let mut tick = Box::pin(tick);
+    std::future::poll_fn(|cx| match tick.as_mut().poll(cx) {
+        Poll::Ready(outcome) => {
+            outcome.inspect_err(|error| assert!(error.may_pass(), "{error}")).ok();
+            Poll::Ready(false)
+        }
+        Poll::Pending if left == 0 => Poll::Ready(true),
+        Poll::Pending => {
+            left -= 1;
+            Poll::Pending
+        }
+    })
+    .await
+}
+
+fn watcher(pool: &SimPool, db: &Db, start: Start, proof: ReadProof, network: Network) -> Watcher<SimPool> {
     let poll = Duration::from_millis(10);
-    let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE };
-    Watcher::new(chain.clone(), Endpoints::new(["sim".to_owned()]), db.clone(), network, settings)
+    let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None };
+    let source = pool.clone();
+    Watcher::new(pool.clone(), Endpoints::new(["sim".to_owned()]), db.clone(), network, settings)
+        .with_agree(move |agree| source.override_agree(agree.and_then(|agree| usize::try_from(agree).ok())))
 }

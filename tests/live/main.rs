@@ -6,11 +6,15 @@
 
 mod backfill;
 mod contracts;
+mod credits;
+mod explain;
 mod first_deposit;
 mod kills;
 mod op_stack;
 mod outages;
+mod payments;
 mod postgres;
 mod rebuild;
 mod reorgs;
 mod stage;
+mod traces;

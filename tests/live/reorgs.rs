@@ -154,4 +154,18 @@ async fn a_reorg_below_finalized_halts_the_chain_and_says_what_to_do() {
     assert_eq!(stage.run(&["health"]).status.code(), Some(1));
     assert_eq!(stage.deposits()[0]["status"], "CONFIRMED", "nothing is taken back silently");
     assert!(service.is_running(), "the other chains go on");
+
+    // A person looks at the incident, and lets the chain go on without a restart.
+    let incident: Value = serde_json::from_str(&stage.ok(&["incident", "list", "--json"])).unwrap();
+    assert_eq!(incident["kind"], "post_finality_reorg", "{incident}");
+    let reason = "compared with an independent node";
+    stage.ok(&["chain", "override", "ETHEREUM_TESTNET", "accept-reorg", "--reason", reason]);
+    stage.until_caught_up().await;
+    assert_eq!(stage.ok(&["incident", "list"]), "", "the decision resolves it");
+    assert_eq!(stage.deposits()[0]["status"], "CONFIRMED", "what was told stays told");
+    stage.take_back(1);
+    stage.pay_token(address(ALICE), 4_000_000).await;
+    stage.node.mine(3).await.unwrap();
+    stage.until_status("4", "CONFIRMED").await;
+    assert!(stage.ok(&["chain", "audit"]).contains(reason));
 }

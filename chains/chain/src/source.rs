@@ -6,6 +6,7 @@
 use std::error::Error;
 use std::fmt;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use crate::{Address, Block, BlockRef, Header, Tip, TxRef, U256};
 
@@ -59,6 +60,43 @@ pub struct Candidates {
     pub headers: Vec<Header>,
     /// The blocks of these that must be read, ascending.
     pub hits: Vec<BlockRef>,
+}
+
+/// Two workers may read one source.
+impl<S: BlockSource> BlockSource for Arc<S> {
+    async fn tip(&self) -> Result<Tip, SourceError> {
+        (**self).tip().await
+    }
+
+    async fn headers(&self, range: RangeInclusive<u64>) -> Result<Vec<Header>, SourceError> {
+        (**self).headers(range).await
+    }
+
+    async fn blocks(&self, range: RangeInclusive<u64>, read: Read) -> Result<Vec<Block>, SourceError> {
+        (**self).blocks(range, read).await
+    }
+
+    async fn final_at(&self, number: u64) -> Result<Option<BlockRef>, SourceError> {
+        (**self).final_at(number).await
+    }
+
+    async fn fate(&self, tx: &TxRef, at: &BlockRef) -> Result<Fate, SourceError> {
+        (**self).fate(tx, at).await
+    }
+}
+
+impl<S: AddressSource> AddressSource for Arc<S> {
+    async fn candidates(
+        &self,
+        range: RangeInclusive<u64>,
+        watched: &(dyn Fn(&Address) -> bool + Sync),
+    ) -> Result<Candidates, SourceError> {
+        (**self).candidates(range, watched).await
+    }
+
+    async fn balances(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<U256>, SourceError> {
+        (**self).balances(addresses, at).await
+    }
 }
 
 /// What is read of a block.
@@ -139,18 +177,25 @@ pub enum SourceErrorKind {
 pub struct SourceError {
     /// Transient or permanent.
     pub kind: SourceErrorKind,
+    /// Whether only a newer version can read what was met; such a failure is permanent.
+    pub needs_upgrade: bool,
     cause: Box<dyn Error + Send + Sync>,
 }
 
 impl SourceError {
     /// A failure that may pass.
     pub fn transient(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        SourceError { kind: SourceErrorKind::Transient, cause: cause.into() }
+        SourceError { kind: SourceErrorKind::Transient, needs_upgrade: false, cause: cause.into() }
     }
 
     /// A failure that stays until a person acts.
     pub fn permanent(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        SourceError { kind: SourceErrorKind::Permanent, cause: cause.into() }
+        SourceError { kind: SourceErrorKind::Permanent, needs_upgrade: false, cause: cause.into() }
+    }
+
+    /// A failure that stays until a newer version runs.
+    pub fn upgrade_needed(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        SourceError { needs_upgrade: true, ..SourceError::permanent(cause) }
     }
 }
 

@@ -135,6 +135,12 @@ impl EvmError {
 
 impl From<EvmError> for SourceError {
     fn from(error: EvmError) -> Self {
-        if error.is_permanent() { SourceError::permanent(error) } else { SourceError::transient(error) }
+        if matches!(error, EvmError::UpgradeNeeded { .. }) {
+            SourceError::upgrade_needed(error)
+        } else if error.is_permanent() {
+            SourceError::permanent(error)
+        } else {
+            SourceError::transient(error)
+        }
     }
 }

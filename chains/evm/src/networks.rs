@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tokens_are_those_of_their_issuers() {
+    fn e21_the_tokens_are_those_of_their_issuers() {
         let listed = |chain| {
             let tokens = network(chain).unwrap().assets.into_iter().skip(1);
             tokens.map(|token| format!("{} {}", token.symbol, token.id)).collect::<Vec<_>>()

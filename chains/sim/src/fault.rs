@@ -2,15 +2,27 @@
 
 use std::time::Duration;
 
+use landfall_chain::Address;
+
 /// How the next call misbehaves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     /// It answers with a transient error.
     Fail,
+    /// It answers with a permanent error: what it is asked for is not offered.
+    Refuse,
     /// It answers after this time.
     Late(Duration),
+    /// It answers with blocks after this time, as they were before it.
+    Slow(Duration),
     /// It answers with nothing: no headers, no blocks, an unknown fate. A tip has no empty answer and fails.
     Empty,
     /// It answers as a node would that is so many blocks behind.
     Lag(u64),
+    /// Blocks: the first transaction pays this address so much more, says the node.
+    Invent(Address, u64),
+    /// Blocks: nothing was paid to this address, says the node.
+    Hide(Address),
+    /// Blocks: no transaction was signed by whom the node names.
+    Forge,
 }

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use landfall_chain::{
-    Address, AssetId, AssetTransfer, Block, BlockHash, BlockRef, Header, Proof, Signers, TxId, TxLife, TxRef, U256,
-    number_equal_legs,
+    Address, AssetId, AssetTransfer, Block, BlockHash, BlockRef, Fee, Header, Lane, Proof, Rejected, Signers, TxId,
+    TxLife, TxRef, U256, Verdict, number_equal_legs,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -15,6 +15,10 @@ use crate::Fault;
 
 const GENESIS_SECS: u64 = 1_700_000_000;
 const BLOCK_SECS: u64 = 12;
+/// What every transaction costs its signer, unless it says otherwise.
+const FEE: u64 = 21;
+/// What everybody owns of every asset before block 1: more than any test moves.
+const WEALTH: u128 = 1 << 100;
 
 /// A movement of value inside a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +27,8 @@ pub struct SimLeg {
     pub sender: Address,
     pub recipient: Address,
     pub amount: U256,
+    /// What shows it: the roots, or a trace only.
+    pub lane: Lane,
 }
 
 /// A transaction: mined again with other legs it is the same transaction executed differently.
@@ -30,6 +36,10 @@ pub struct SimLeg {
 pub struct SimTx {
     pub tx: TxRef,
     pub legs: Vec<SimLeg>,
+    /// What its signer pays for it; whoever has none pays nothing.
+    pub fee: U256,
+    /// What looks like a credit in it and is none.
+    pub rejected: Vec<(SimLeg, Verdict)>,
 }
 
 /// A mined block.
@@ -53,33 +63,62 @@ pub(crate) struct State {
     /// How far the newest final block is behind the newest; `None` while nothing becomes final.
     finality_depth: Option<u64>,
     finalized: Option<BlockRef>,
+    /// As `finality_depth`, for each tier.
+    tier_depths: Vec<Option<u64>>,
+    /// The branch that was dropped last.
+    pub(crate) dropped: Vec<SimBlock>,
     rng: StdRng,
     pub(crate) faults: VecDeque<Fault>,
+    /// Of reads of traces.
+    pub(crate) trace_faults: VecDeque<Fault>,
+    /// Whether full reads of traces come from two endpoints that agree.
+    pub(crate) traced_twice: bool,
+    pub(crate) balances_withheld: bool,
     pub(crate) calls: u64,
     before_call: Option<BeforeCall>,
 }
 
 impl SimLeg {
     pub fn native(sender: Address, recipient: Address, amount: u64) -> Self {
-        SimLeg { asset: AssetId::Native, sender, recipient, amount: U256::from(amount) }
+        SimLeg { asset: AssetId::Native, sender, recipient, amount: U256::from(amount), lane: Lane::Roots }
+    }
+
+    /// Native value that a contract moves inside of a transaction: only a trace shows it.
+    pub fn inner(sender: Address, recipient: Address, amount: u64) -> Self {
+        SimLeg { lane: Lane::Traces, ..SimLeg::native(sender, recipient, amount) }
+    }
+}
+
+impl SimLeg {
+    fn transfer(&self, tx: TxRef) -> AssetTransfer {
+        let SimLeg { asset, sender, recipient, amount, .. } = *self;
+        AssetTransfer { tx, asset, sender, recipient, amount, nth: 0 }
     }
 }
 
 impl SimTx {
+    fn paid(&self) -> Option<Fee> {
+        match self.tx.life {
+            TxLife::Nonce { signer, .. } => Some(Fee { tx: self.tx, payer: signer, amount: self.fee }),
+            TxLife::Block => None,
+        }
+    }
+
     /// A transaction with an id of its own: `signer` and `nonce` make it.
     pub fn new(signer: Address, nonce: u64, legs: Vec<SimLeg>) -> Self {
         let mut id = [0; 32];
         let signer_bytes = signer.as_bytes();
         id[..20].copy_from_slice(&signer_bytes[..20]);
         id[24..].copy_from_slice(&nonce.to_be_bytes());
-        SimTx { tx: TxRef { id: TxId::Evm(id), life: TxLife::Nonce { signer, nonce } }, legs }
+        let tx = TxRef { id: TxId::Evm(id), life: TxLife::Nonce { signer, nonce } };
+        SimTx { tx, legs, fee: U256::from(FEE), rejected: Vec::new() }
     }
 
     /// Another transaction that uses the same nonce: only one of the two can land.
     pub fn replaced_by(&self, legs: Vec<SimLeg>) -> Self {
         let TxId::Evm(mut id) = self.tx.id else { return self.clone() };
         id[20] = id[20].wrapping_add(1);
-        SimTx { tx: TxRef { id: TxId::Evm(id), ..self.tx }, legs }
+        SimTx { tx: TxRef { id: TxId::Evm(id), ..self.tx }, legs, fee: self.fee, rejected: Vec::new() }
     }
 }
 
@@ -95,8 +134,13 @@ impl SimChain {
             skip: 0,
             finality_depth: None,
             finalized: None,
+            tier_depths: Vec::new(),
+            dropped: Vec::new(),
             rng,
             faults: VecDeque::new(),
+            trace_faults: VecDeque::new(),
+            traced_twice: false,
+            balances_withheld: false,
             calls: 0,
             before_call: None,
         })))
@@ -131,7 +175,12 @@ impl SimChain {
     pub fn fork_at(&self, number: u64) -> Vec<SimTx> {
         let mut state = self.lock();
         let keep = state.blocks.partition_point(|block| block.header.block.number <= number).max(1);
-        state.blocks.split_off(keep).into_iter().flat_map(|block| block.txs).collect()
+        let dropped = state.blocks.split_off(keep);
+        let txs = dropped.iter().flat_map(|block| block.txs.clone()).collect();
+        if !dropped.is_empty() {
+            state.dropped = dropped;
+        }
+        txs
     }
 
     /// Makes these blocks the canonical ones: a branch that won after all, or another chain.
@@ -147,6 +196,17 @@ impl SimChain {
         state.finalize();
     }
 
+    /// From now on a block is final for tier i when it has `depths[i]` blocks on top; `None` stands for no such block.
+    pub fn set_tier_depths(&self, depths: Vec<Option<u64>>) {
+        self.lock().tier_depths = depths;
+    }
+
+    /// The newest block that is final for each tier.
+    pub fn tiers(&self) -> Vec<Option<BlockRef>> {
+        let state = self.lock();
+        state.tiers(&state.blocks)
+    }
+
     /// Says from now on that `block` is final, whatever it is.
     pub fn claim_final(&self, block: BlockRef) {
         self.lock().finalized = Some(block);
@@ -155,6 +215,21 @@ impl SimChain {
     /// The next calls misbehave, one fault each.
     pub fn script(&self, faults: impl IntoIterator<Item = Fault>) {
         self.lock().faults.extend(faults);
+    }
+
+    /// The next reads of traces misbehave, one fault each. Reads of the roots do not take them.
+    pub fn script_traces(&self, faults: impl IntoIterator<Item = Fault>) {
+        self.lock().trace_faults.extend(faults);
+    }
+
+    /// Whether full reads of traces come from two endpoints that agree, from now on.
+    pub fn trace_twice(&self, twice: bool) {
+        self.lock().traced_twice = twice;
+    }
+
+    /// Whether balances cannot be had, from now on.
+    pub fn withhold_balances(&self, withheld: bool) {
+        self.lock().balances_withheld = withheld;
     }
 
     /// Runs `f` before each call from now on: a chain that moves while it is read.
@@ -166,6 +241,8 @@ impl SimChain {
     pub fn behave(&self) {
         let mut state = self.lock();
         state.faults.clear();
+        state.trace_faults.clear();
+        state.balances_withheld = false;
         state.before_call = None;
     }
 
@@ -189,6 +266,11 @@ impl SimChain {
         self.lock().blocks.clone()
     }
 
+    /// What an address owns of an asset after block `number`.
+    pub fn balance(&self, address: &Address, asset: &AssetId, number: u64) -> U256 {
+        self.lock().balance(address, asset, number)
+    }
+
     pub(crate) fn before_call(&self) {
         let hook = self.lock().before_call.take();
         if let Some(mut hook) = hook {
@@ -204,23 +286,27 @@ impl SimChain {
 }
 
 impl SimBlock {
-    /// The block as a source hands it over.
-    pub fn to_block(&self) -> Block {
-        let mut transfers: Vec<AssetTransfer> = Vec::new();
-        for SimTx { tx, legs } in &self.txs {
-            transfers.extend(legs.iter().map(|leg| {
-                let SimLeg { asset, sender, recipient, amount } = *leg;
-                AssetTransfer { tx: *tx, asset, sender, recipient, amount, nth: 0 }
-            }));
-        }
+    /// The block as a source hands it over that reads this lane. Legs of the traces count on behind those of the roots.
+    pub fn to_block(&self, lane: Lane) -> Block {
+        let of_lane = |lane: Lane| {
+            let legs = self.txs.iter().flat_map(|tx| tx.legs.iter().map(move |leg| (tx.tx, leg)));
+            legs.filter(move |(_, leg)| leg.lane == lane).map(|(tx, leg)| leg.transfer(tx))
+        };
+        let mut transfers: Vec<AssetTransfer> = of_lane(Lane::Roots).collect();
+        let behind = transfers.len();
+        transfers.extend(of_lane(Lane::Traces));
         number_equal_legs(&mut transfers);
+        let traced = transfers.split_off(behind);
+        let rejected =
+            self.txs.iter().flat_map(|tx| tx.rejected.iter().map(move |(leg, verdict)| (tx.tx, leg, *verdict)));
+        let rejected = rejected.filter(|(_, leg, _)| leg.lane == lane);
         Block {
             header: self.header,
             txs: self.txs.iter().map(|tx| tx.tx.id).collect(),
-            transfers,
-            fees: Vec::new(),
-            rejected: Vec::new(),
-            proof: Proof::Roots,
+            transfers: if lane == Lane::Roots { transfers } else { traced },
+            fees: if lane == Lane::Roots { self.txs.iter().filter_map(SimTx::paid).collect() } else { Vec::new() },
+            rejected: rejected.map(|(tx, leg, verdict)| Rejected { transfer: leg.transfer(tx), verdict }).collect(),
+            proof: if lane == Lane::Roots { Proof::Roots } else { Proof::OneEndpoint },
             signers: Signers::default(),
         }
     }
@@ -230,7 +316,7 @@ impl SimBlock {
     /// The block as a source hands it over that read its logs only: who is named is true, what they got is not. Who
     /// records a candidate gets other ids and amounts than the chain has.
     pub(crate) fn to_candidates(&self) -> Block {
-        let mut block = self.to_block();
+        let mut block = self.to_block(Lane::Roots);
         for transfer in &mut block.transfers {
             transfer.amount = transfer.amount.saturating_add(U256::from(1));
             transfer.nth = 0;
@@ -245,8 +331,37 @@ impl State {
         self.blocks.last().expect("block 0 is never dropped")
     }
 
+    /// Transaction by transaction, with an arithmetic of its own: nothing here asks what a source would show.
+    pub(crate) fn balance(&self, address: &Address, asset: &AssetId, number: u64) -> U256 {
+        let mut balance = U256::from(WEALTH);
+        for tx in self.blocks.iter().take_while(|block| block.header.block.number <= number).flat_map(|b| &b.txs) {
+            for leg in tx.legs.iter().filter(|leg| leg.asset == *asset) {
+                if leg.recipient == *address {
+                    balance += leg.amount;
+                }
+                if leg.sender == *address {
+                    balance -= leg.amount;
+                }
+            }
+            let signed = matches!(tx.tx.life, TxLife::Nonce { signer, .. } if signer == *address);
+            if signed && *asset == AssetId::Native {
+                balance -= tx.fee;
+            }
+        }
+        balance
+    }
+
     pub(crate) fn finalized(&self) -> Option<BlockRef> {
         self.finalized
+    }
+
+    /// What is final for each tier on the chain of these blocks.
+    pub(crate) fn tiers(&self, blocks: &[SimBlock]) -> Vec<Option<BlockRef>> {
+        let at_depth = |depth: &Option<u64>| {
+            let behind = usize::try_from((*depth)?).ok()?;
+            blocks.len().checked_sub(1 + behind).map(|at| blocks[at].header.block)
+        };
+        self.tier_depths.iter().map(at_depth).collect()
     }
 
     fn finalize(&mut self) {

@@ -8,7 +8,9 @@
 
 mod fault;
 mod ledger;
+mod pool;
 mod source;
 
 pub use fault::Fault;
 pub use ledger::{SimBlock, SimChain, SimLeg, SimTx};
+pub use pool::{Lie, SimPool};

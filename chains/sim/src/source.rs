@@ -3,11 +3,11 @@
 use std::ops::RangeInclusive;
 
 use landfall_chain::{
-    Address, AddressSource, Block, BlockRef, BlockSource, Candidates, Fate, Header, Read, ReadProof, SourceError, Tip,
-    TxLife, TxRef, U256,
+    Address, AddressSource, AssetId, Block, BlockRef, BlockSource, Candidates, Fate, Header, Lane, Legs, Proof, Read,
+    ReadProof, Signers, SourceError, Tip, TxLife, TxRef, U256,
 };
 
-use crate::ledger::{SimBlock, State};
+use crate::ledger::{SimBlock, SimLeg, State};
 use crate::{Fault, SimChain};
 
 impl BlockSource for SimChain {
@@ -17,13 +17,14 @@ impl BlockSource for SimChain {
         let behind = match fault {
             Some(Fault::Empty) => return Err(failure("tip")),
             Some(Fault::Lag(behind)) => behind,
-            Some(Fault::Fail | Fault::Late(_)) | None => 0,
+            Some(_) | None => 0,
         };
         let latest = state.latest().header.block.number.saturating_sub(behind);
         let latest = state.at_or_below(latest);
         // A node that lags knows less that is final, too.
         let finalized = state.finalized().filter(|finalized| finalized.number <= latest.number);
-        Ok(Tip { latest, finalized, tiers: Vec::new(), waiting: None })
+        let above = state.blocks.partition_point(|block| block.header.block.number <= latest.number);
+        Ok(Tip { latest, finalized, tiers: state.tiers(&state.blocks[..above]), waiting: None })
     }
 
     async fn headers(&self, range: RangeInclusive<u64>) -> Result<Vec<Header>, SourceError> {
@@ -33,13 +34,18 @@ impl BlockSource for SimChain {
     }
 
     async fn blocks(&self, range: RangeInclusive<u64>, read: Read) -> Result<Vec<Block>, SourceError> {
-        let fault = self.call().await?;
-        let state = self.lock();
-        let to_block = match read.proof {
-            ReadProof::Full => SimBlock::to_block,
-            ReadProof::Listed => SimBlock::to_candidates,
+        let fault = match read.lane {
+            Lane::Roots => self.call().await?,
+            Lane::Traces => self.call_for_traces().await?,
         };
-        Ok(state.served(range, fault).iter().map(to_block).collect())
+        let blocks = {
+            let state = self.lock();
+            state.served(range, fault).iter().map(|block| state.read(block, read, fault)).collect()
+        };
+        if let Some(Fault::Slow(time)) = fault {
+            tokio::time::sleep(time).await;
+        }
+        Ok(blocks)
     }
 
     async fn final_at(&self, number: u64) -> Result<Option<BlockRef>, SourceError> {
@@ -88,27 +94,42 @@ impl AddressSource for SimChain {
         })
     }
 
-    async fn balances(&self, _: &[Address], _: &BlockRef) -> Result<Vec<U256>, SourceError> {
-        Err(SourceError::permanent("the sim keeps no balances"))
+    async fn balances(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<U256>, SourceError> {
+        self.before_call();
+        let state = self.lock();
+        let known = state.blocks.iter().any(|block| block.header.block == *at);
+        if state.balances_withheld || !known {
+            return Err(SourceError::transient(format!("the state of block {at} cannot be had")));
+        }
+        Ok(addresses.iter().map(|address| state.balance(address, &AssetId::Native, at.number)).collect())
     }
 }
 
 impl SimChain {
-    /// Counts a call and takes its fault.
     async fn call(&self) -> Result<Option<Fault>, SourceError> {
+        self.take(|state| state.faults.pop_front()).await
+    }
+
+    async fn call_for_traces(&self) -> Result<Option<Fault>, SourceError> {
+        self.take(|state| state.trace_faults.pop_front()).await
+    }
+
+    /// Counts a call and takes its fault.
+    async fn take(&self, next: impl Fn(&mut State) -> Option<Fault>) -> Result<Option<Fault>, SourceError> {
         self.before_call();
         let fault = {
             let mut state = self.lock();
             state.calls += 1;
-            state.faults.pop_front()
+            next(&mut state)
         };
         match fault {
             Some(Fault::Fail) => Err(failure("call")),
+            Some(Fault::Refuse) => Err(SourceError::permanent("the sim was told not to offer this call")),
             Some(Fault::Late(time)) => {
                 tokio::time::sleep(time).await;
                 Ok(fault)
             }
-            Some(Fault::Empty | Fault::Lag(_)) | None => Ok(fault),
+            Some(_) | None => Ok(fault),
         }
     }
 }
@@ -127,12 +148,45 @@ impl State {
                 let latest = self.latest().header.block.number.saturating_sub(behind);
                 self.blocks.partition_point(|block| block.header.block.number <= latest)
             }
-            Some(Fault::Fail | Fault::Late(_)) | None => self.blocks.len(),
+            Some(_) | None => self.blocks.len(),
         };
         let known = &self.blocks[..known];
         let from = known.partition_point(|block| block.header.block.number < *range.start());
         let to = known.partition_point(|block| block.header.block.number <= *range.end());
         &known[from..to.max(from)]
+    }
+}
+
+impl State {
+    /// A block as a node tells it that may lie.
+    fn read(&self, block: &SimBlock, read: Read, fault: Option<Fault>) -> Block {
+        let mut told = block.clone();
+        match fault {
+            Some(Fault::Invent(to, amount)) => {
+                if let Some(tx) = told.txs.first_mut() {
+                    let leg = SimLeg { lane: read.lane, ..SimLeg::native(to, to, amount) };
+                    tx.legs.push(SimLeg { sender: Address::Evm([0xee; 20]), ..leg });
+                }
+            }
+            Some(Fault::Hide(from)) => {
+                told.txs.iter_mut().for_each(|tx| tx.legs.retain(|leg| leg.recipient != from || leg.lane != read.lane));
+            }
+            Some(_) | None => {}
+        }
+        let mut told = match (read.lane, read.proof) {
+            (Lane::Roots, ReadProof::Listed) => told.to_candidates(),
+            (lane, _) => told.to_block(lane),
+        };
+        if read.lane == Lane::Traces && read.proof == ReadProof::Full && self.traced_twice {
+            told.proof = Proof::TwoEndpoints;
+        }
+        if read.legs == Legs::Creditable {
+            told.rejected.clear();
+        }
+        if fault == Some(Fault::Forge) {
+            told.signers = Signers::new(|tx| Err(SourceError::transient(format!("{} was signed by another", tx.id))));
+        }
+        told
     }
 }
 

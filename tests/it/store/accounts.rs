@@ -37,12 +37,16 @@ async fn an_address_is_watched_from_the_block_behind_the_cursor(store: TestStore
     assert!(accounts.iter().all(|account| account.kind == AccountType::Segregated && account.identity_id == "default"));
 
     let watched = accounts::watched_since(&mut reader, CHAIN, 0, 9).await.unwrap();
-    let found: Vec<_> =
-        watched.iter().map(|watched| (watched.seq, watched.address, watched.account_id.as_str())).collect();
-    assert_eq!(found, [(1, address(1), "early"), (2, address(2), "late")]);
+    let found: Vec<_> = watched.iter().map(|watched| (watched.seq, watched.address)).collect();
+    assert_eq!(found, [(1, address(1)), (2, address(2))]);
     assert_eq!(accounts::watched_since(&mut reader, CHAIN, 1, 9).await.unwrap(), watched[1..]);
     assert_eq!(accounts::watched_since(&mut reader, CHAIN, 0, 1).await.unwrap(), watched[..1]);
     assert_eq!(accounts::watched_since(&mut reader, CHAIN, 2, 9).await.unwrap(), []);
+    for (at, owner) in [(1, Some("early")), (2, Some("late")), (3, None)] {
+        assert_eq!(accounts::owner(&mut reader, CHAIN, &address(at)).await.unwrap().as_deref(), owner);
+    }
+    let elsewhere = accounts::owner(&mut reader, OTHER_CHAIN, &address(1)).await.unwrap();
+    assert_eq!(elsewhere, None, "watched on another chain");
 }
 
 async fn adding_the_same_again_changes_nothing(store: TestStore) {

@@ -17,7 +17,7 @@ use landfall::store::webhooks::{self, WebhookRow};
 use landfall::store::{Connection, Db, Engine as Connected, StoreError, Tx};
 use landfall::time::Timestamp;
 use landfall_chain::{
-    Address, AssetId, Block, BlockHash, BlockRef, Chain, Header, Proof, Signers, TxId, TxLife, TxRef, U256,
+    Address, AssetId, Block, BlockHash, BlockRef, Chain, Header, Lane, Proof, Signers, TxId, TxLife, TxRef, U256,
 };
 use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
@@ -113,7 +113,7 @@ pub(super) async fn insert(store: &TestStore, deposit: Deposit) -> Deposit {
 }
 
 pub(super) async fn include(store: &TestStore, deposit: &Deposit, block: &Block) {
-    write(store, async |tx| deposits::include(tx, deposit, &block.header.block).await.unwrap()).await;
+    write(store, async |tx| deposits::include(tx, deposit, &block.header.block, Lane::Roots).await.unwrap()).await;
 }
 
 pub(super) async fn append(store: &TestStore, event: &Event) -> Result<(), StoreError> {
@@ -127,7 +127,7 @@ pub(super) async fn connect(store: &TestStore, blocks: &[Block]) {
     write(store, async |tx| {
         Cursor::lock(tx, CHAIN).await.unwrap();
         for block in blocks {
-            cursors::connect(tx, CHAIN, block).await.unwrap();
+            cursors::connect(tx, CHAIN, block, true).await.unwrap();
         }
     })
     .await;
@@ -181,7 +181,7 @@ pub(super) async fn settleable(store: &TestStore, through: u64, limit: u32) -> V
 
 pub(super) async fn missing(store: &TestStore, through: u64, limit: u32) -> Vec<DepositId> {
     let mut reader = store.db.read().await.unwrap();
-    let missing = deposits::missing(&mut reader, CHAIN, through, limit).await.unwrap();
+    let missing = deposits::missing(&mut reader, CHAIN, Lane::Roots, through, limit).await.unwrap();
     missing.into_iter().map(|missing| missing.deposit.id).collect()
 }
 

@@ -88,7 +88,7 @@ async fn disconnecting_a_block_deletes_nothing_and_it_can_be_connected_again(sto
 async fn two_canonical_blocks_at_one_number_are_refused(store: TestStore) {
     connect(&store, &[block(1, 1)]).await;
     let mut tx = store.db.begin().await.unwrap();
-    let refused = cursors::connect(&mut tx, CHAIN, &block(1, 2)).await.unwrap_err();
+    let refused = cursors::connect(&mut tx, CHAIN, &block(1, 2), true).await.unwrap_err();
     assert!(matches!(refused, StoreError::Failed { .. }) && !refused.may_pass(), "{refused:?}");
     drop(tx);
     assert_eq!(canonical(&store, 0, 9).await, [block(1, 1).header.block]);

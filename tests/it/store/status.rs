@@ -49,6 +49,8 @@ async fn a_watchers_word_replaces_its_former_one(store: TestStore) {
         caught_up_at: Timestamp::EPOCH,
         heartbeat_at: NOW,
         endpoints: Vec::new(),
+        finalized_at: NOW,
+        alarms: vec!["it's \"stalled\"".to_owned()],
     };
     let endpoints = [endpoint("z:1", EndpointState::Healthy, Some(5)), endpoint("a:1", EndpointState::Failing, None)];
     let mut reader = store.db.read().await.unwrap();

@@ -93,7 +93,7 @@ async fn a_transactions_own_value_says_why_it_is_no_leg() {
 }
 
 #[tokio::test]
-async fn a_listed_contract_is_no_token_below_its_block() {
+async fn e21_a_listed_contract_is_no_token_below_its_block() {
     // [E21] With `from = 17`, block 16 is too early and block 17 is not.
     let tx = || Tx { logs: vec![transfer(USDC, ALICE, BOB, 5)], ..Tx::default() };
     for (from, is_leg) in [(0, true), (16, true), (17, false)] {

@@ -68,7 +68,7 @@ async fn what_only_looks_like_a_transfer_is_no_leg() {
 }
 
 #[tokio::test]
-async fn a_failed_transaction_moves_nothing() {
+async fn e2_a_failed_transaction_moves_nothing() {
     // [E2] with value and, against all rules, with a log.
     let failed = Tx { value: 7, success: false, logs: vec![transfer(USDC, ALICE, BOB, 5)], ..Tx::default() };
     assert_eq!(short(vec![failed]).await, []);

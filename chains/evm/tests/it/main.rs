@@ -32,6 +32,7 @@ mod endpoints;
 mod explain;
 mod fees;
 mod forge;
+mod fuzz;
 mod legs;
 mod logs;
 mod mint;

@@ -53,7 +53,7 @@ fn the_topic_is_the_hash_of_the_events_signature() {
 }
 
 #[tokio::test]
-async fn a_transfer_log_of_polygon_is_a_leg_once_and_replaces_the_transactions_own_value() {
+async fn e17_a_transfer_log_of_polygon_is_a_leg_once_and_replaces_the_transactions_own_value() {
     // [E17] its own value, what moves inside, and equal ones among them; tokens stand where their logs do.
     let logs = vec![
         moved(SIGNER, BOB, 7),
@@ -68,7 +68,7 @@ async fn a_transfer_log_of_polygon_is_a_leg_once_and_replaces_the_transactions_o
 }
 
 #[tokio::test]
-async fn what_only_looks_like_a_transfer_log_of_polygon_is_no_leg() {
+async fn e17_what_only_looks_like_a_transfer_log_of_polygon_is_no_leg() {
     let (token, from, to) = (POL.into_word(), ALICE.into_word(), BOB.into_word());
     let fee = b256!("4dfe1bbbcf077ddc3e01291eea2d5c70c2b422b415d95645b9adcfd678cb1d63");
     let longer = [words(5), vec![0]].concat();
@@ -111,7 +111,7 @@ async fn value_sent_with_a_creation_on_polygon_is_told_by_its_log() {
 }
 
 #[tokio::test]
-async fn eip7708_is_the_one_source_from_its_block_on_and_nothing_before() {
+async fn e20_eip7708_is_the_one_source_from_its_block_on_and_nothing_before() {
     // [E20] A payment that the chain logs, another inside, and a token that is not the system's.
     let tx = || pays(7, vec![transfer(SYSTEM, SIGNER, BOB, 7), transfer(SYSTEM, BOB, ALICE, 3)]);
     let own = vec![('N', SIGNER, BOB, 7, 0)];

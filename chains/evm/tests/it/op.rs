@@ -30,7 +30,7 @@ async fn a_synthetic_deposit_mints_first_and_then_pays() {
 }
 
 #[tokio::test]
-async fn a_synthetic_deposit_that_fails_keeps_its_mint_and_moves_nothing() {
+async fn e19_a_synthetic_deposit_that_fails_keeps_its_mint_and_moves_nothing() {
     let logs = vec![transfer(USDC, ALICE, BOB, 9)];
     let failed = Entry { success: false, logs, ..Deposit { mint: Some(7), value: 5, ..Deposit::default() }.entry() };
     assert_eq!(legs(&[failed]).await, [('N', NOBODY, ALICE, 7, 0)]);

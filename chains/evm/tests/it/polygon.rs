@@ -36,7 +36,7 @@ fn raw(entry: &Entry) -> Value {
 }
 
 #[tokio::test]
-async fn a_synthetic_state_sync_is_proved_by_its_encoding_and_pays_by_its_logs() {
+async fn e18_a_synthetic_state_sync_is_proved_by_its_encoding_and_pays_by_its_logs() {
     let entry = state_sync();
     let (raw, hash) = (raw(&entry), keccak256(&entry.leaf));
     let block = forge::read_with_raw(Chain::PolygonMainnet, forge::block(&[entry], &[]), raw).await.unwrap();
@@ -125,7 +125,7 @@ fn without_last(mut items: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_recorded_pseudo_transaction_is_set_aside_wherever_a_node_shows_it() {
+async fn e18_a_recorded_pseudo_transaction_is_set_aside_wherever_a_node_shows_it() {
     let (block, receipts) = with_pseudo();
     let mut bare = block.clone();
     bare["transactions"] = without_last(block["transactions"].clone());
@@ -223,7 +223,7 @@ async fn the_encoding_of_a_synthetic_state_sync_is_asked_for_in_other_ways_where
 }
 
 #[tokio::test]
-async fn a_synthetic_state_sync_pays_in_pol_by_its_transfer_logs() {
+async fn e18_a_synthetic_state_sync_pays_in_pol_by_its_transfer_logs() {
     // [E18] POL over the bridge: the contract at 0x1010 pays it out.
     let pol = address!("0000000000000000000000000000000000001010");
     let topic = keccak256("LogTransfer(address,address,address,uint256,uint256,uint256,uint256,uint256)");

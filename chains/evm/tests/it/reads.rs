@@ -80,7 +80,7 @@ async fn a_batch_torn_by_a_reorg_ends_at_the_tear() {
 }
 
 #[tokio::test]
-async fn missing_receipts_are_an_error_that_names_all() {
+async fn e2_missing_receipts_are_an_error_that_names_all() {
     let ledger = ledger();
     for absent in [Value::Null, json!([])] {
         let (ledger, block) = (ledger.clone(), reference(&ledger, 5));

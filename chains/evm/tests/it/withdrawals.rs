@@ -24,7 +24,7 @@ fn withdrawals() -> Vec<Withdrawal> {
 }
 
 #[tokio::test]
-async fn synthetic_withdrawals_are_credited_in_wei_one_leg_each() {
+async fn e9_synthetic_withdrawals_are_credited_in_wei_one_leg_each() {
     let block = forge::read(Chain::EthereumMainnet, forge::block(&[], &withdrawals())).await.unwrap();
     let wei = |gwei: u64| U256::from(gwei) * U256::from(1_000_000_000);
     let amounts: Vec<U256> = block.transfers.iter().map(|leg| leg.amount).collect();

@@ -1,0 +1,93 @@
+//! A store in a temporary folder, with as many watched addresses as are wanted.
+
+use anyhow::Context;
+use landfall::account::{AccountType, NewAccount};
+use landfall::registry;
+use landfall::store::{Connection, Db, Engine, StoreUrl, Tx};
+use landfall::time::Timestamp;
+use landfall::watcher::{Settings, Start, Watcher};
+use landfall_chain::{Address, Chain, Network, ReadProof};
+use landfall_evm::EvmSource;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+use url::Url;
+
+/// Whose payments the benchmarks make.
+pub(crate) const PAYEE: [u8; 20] = [0xa1; 20];
+pub(crate) const POLL: Duration = Duration::from_millis(100);
+
+/// A store, until it is dropped.
+pub(crate) struct Store {
+    pub(crate) db: Db,
+    folder: TempDir,
+}
+
+impl Store {
+    /// One account with [`PAYEE`].
+    pub(crate) async fn fresh(chain: Chain) -> anyhow::Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let db = open(&path(folder.path())).await?;
+        db.migrate().await?;
+        let account = NewAccount {
+            id: "payee".to_owned(),
+            identity_id: None,
+            kind: AccountType::Omnibus,
+            addresses: [(chain, Address::Evm(PAYEE))].into(),
+        };
+        registry::add_accounts(&db, &[account], Timestamp::EPOCH).await?;
+        Ok(Store { db, folder })
+    }
+
+    pub(crate) fn path(&self) -> String {
+        path(self.folder.path())
+    }
+
+    /// Watches so many addresses more, at once: an operator adds them by the thousand. The first payee stays.
+    pub(crate) async fn watch(&self, chain: Chain, more: u64) -> anyhow::Result<()> {
+        const ADDRESSES: &str = "WITH RECURSIVE numbers (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM numbers WHERE n <= $2) \
+             INSERT INTO watched_addresses (chain, address, account_id, seq, from_number) \
+             SELECT $1, CAST(printf('%020d', n) AS BLOB), 'payee', n, 0 FROM numbers";
+        const SEQ: &str = "UPDATE cursors SET watch_seq = $2 + 1 WHERE chain = $1";
+        let more = i64::try_from(more)?;
+        let mut tx = self.db.begin().await?;
+        for text in [ADDRESSES, SEQ] {
+            let query = sqlx::query(text).bind(chain.name()).bind(more);
+            let touched = query.execute(sqlite(&mut tx)?).await?.rows_affected();
+            anyhow::ensure!(touched > 0, "nothing was added");
+        }
+        Ok(tx.commit().await?)
+    }
+}
+
+/// A store that another process made.
+pub(crate) async fn open(path: &str) -> anyhow::Result<Db> {
+    let url: StoreUrl = format!("sqlite:{path}").parse()?;
+    Ok(Db::open(&url).await?)
+}
+
+fn path(folder: &Path) -> String {
+    folder.join("figures.db").display().to_string()
+}
+
+fn sqlite(tx: &mut Tx) -> anyhow::Result<&mut sqlx::SqliteConnection> {
+    match tx.engine() {
+        Engine::Sqlite(connection) => Some(connection),
+        Engine::Postgres(_) => None,
+    }
+    .context("SQLite")
+}
+
+/// Follows the node's chain from block 1 on.
+pub(crate) fn watcher(
+    network: &Network,
+    url: &Url,
+    db: &Db,
+    proof: ReadProof,
+) -> anyhow::Result<Watcher<Arc<EvmSource>>> {
+    let source = EvmSource::new(network.clone(), std::slice::from_ref(url))?;
+    let endpoints = source.endpoints();
+    let settings = Settings { start: Start::Number(1), proof, poll: POLL, failed_grace: Duration::from_secs(3_600) };
+    Ok(Watcher::new(Arc::new(source), endpoints, db.clone(), network.clone(), settings))
+}

@@ -1,0 +1,169 @@
+//! `landfall chain halt|resume|override|audit`.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+use clap::{Args, Subcommand};
+use landfall_chain::Chain as ChainName;
+use serde::Serialize;
+
+use crate::cli::{as_operator, duration, json_line};
+use crate::config::Config;
+use crate::decision::AuditEntry;
+use crate::store::{Db, audit};
+
+/// How many entries of the audit are shown.
+const AUDIT_ROWS: u32 = 1_000;
+
+#[derive(Subcommand, Debug)]
+pub(super) enum Chain {
+    /// Stop following a chain at its next tick, until it is resumed.
+    Halt {
+        chain: ChainName,
+        #[command(flatten)]
+        why: Why,
+    },
+    /// Let a halted chain go on.
+    Resume {
+        chain: ChainName,
+        #[command(flatten)]
+        why: Why,
+    },
+    /// Put a word in place of a chain's rules, for some time.
+    Override {
+        chain: ChainName,
+        #[command(subcommand)]
+        word: Override,
+    },
+    /// Show who decided what, and why, newest first.
+    Audit {
+        /// A JSON object for each entry, one a line.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+pub(super) enum Override {
+    /// Follow the reorg below what was final that the open incident tells of, once; CONFIRMED deposits stay so.
+    AcceptReorg {
+        #[command(flatten)]
+        why: Why,
+    },
+    /// Let fewer endpoints agree on what is final.
+    Finality {
+        /// How many must agree.
+        #[arg(long, value_name = "N")]
+        agree: u32,
+        /// For how long, for example 30m.
+        #[arg(long = "for", value_name = "DURATION", value_parser = duration)]
+        time: Duration,
+        #[command(flatten)]
+        why: Why,
+    },
+    /// Confirm what is in our chain's blocks up to this one, although it is not final.
+    Confirm {
+        /// The block's number, inclusive.
+        #[arg(long, value_name = "BLOCK")]
+        through: u64,
+        /// For how long, for example 30m.
+        #[arg(long = "for", value_name = "DURATION", value_parser = duration, default_value = "24h")]
+        time: Duration,
+        #[command(flatten)]
+        why: Why,
+    },
+    /// End every override of the chain.
+    Clear {
+        #[command(flatten)]
+        why: Why,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Why {
+    /// Why, for the audit.
+    #[arg(long, value_name = "TEXT")]
+    pub(super) reason: String,
+}
+
+#[derive(Serialize)]
+struct AuditLine<'a> {
+    at: String,
+    actor: &'a str,
+    action: &'a str,
+    chain: ChainName,
+    what: &'a str,
+    reason: &'a str,
+}
+
+impl Chain {
+    pub(super) async fn run(self, db: &Db, config: &Config) -> anyhow::Result<()> {
+        if let Some(chain) = self.name() {
+            ensure!(config.chains.contains_key(&chain), "{chain} is not configured: nobody follows it");
+        }
+        match self {
+            Chain::Halt { chain, why } => {
+                as_operator(&why.reason, async |operator| operator.halt(db, chain).await).await?;
+                println!("{chain} halts at its next tick, until `landfall chain resume {chain}`");
+            }
+            Chain::Resume { chain, why } => {
+                as_operator(&why.reason, async |operator| operator.resume(db, chain).await).await?;
+                println!("{chain} goes on");
+            }
+            Chain::Override { chain, word } => word.run(db, chain).await?,
+            Chain::Audit { json } => {
+                for entry in audit::newest(&mut db.read().await?, AUDIT_ROWS).await? {
+                    println!("{}", if json { json_line(&AuditLine::of(&entry))? } else { line(&entry) });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Chain {
+    /// The chain that is decided about.
+    fn name(&self) -> Option<ChainName> {
+        match self {
+            Chain::Halt { chain, .. } | Chain::Resume { chain, .. } | Chain::Override { chain, .. } => Some(*chain),
+            Chain::Audit { .. } => None,
+        }
+    }
+}
+
+impl Override {
+    async fn run(self, db: &Db, chain: ChainName) -> anyhow::Result<()> {
+        match self {
+            Override::AcceptReorg { why } => {
+                let down_to = as_operator(&why.reason, async |operator| operator.accept_reorg(db, chain).await).await?;
+                println!("{chain} may take back its blocks above {down_to}, once, within an hour");
+            }
+            Override::Finality { agree, time, why } => {
+                as_operator(&why.reason, async |operator| operator.agree(db, chain, agree, time).await).await?;
+                println!("{chain}: {agree} endpoints need to agree, for {} s", time.as_secs());
+            }
+            Override::Confirm { through, time, why } => {
+                let block =
+                    as_operator(&why.reason, async |operator| operator.confirm_through(db, chain, through, time).await);
+                println!("{chain}: block {} counts as final, for {} s", block.await?, time.as_secs());
+            }
+            Override::Clear { why } => {
+                let cleared = as_operator(&why.reason, async |operator| operator.clear(db, chain).await).await?;
+                println!("{chain}: {cleared} overrides ended");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'a> AuditLine<'a> {
+    fn of(entry: &'a AuditEntry) -> Self {
+        let AuditEntry { at, actor, action, chain, what, reason } = entry;
+        AuditLine { at: at.to_string(), actor, action, chain: *chain, what, reason }
+    }
+}
+
+fn line(entry: &AuditEntry) -> String {
+    let AuditEntry { at, actor, action, chain, what, reason } = entry;
+    format!("{at} {chain} {actor} {action} {what} ({reason})")
+}

@@ -1,0 +1,149 @@
+//! What `landfall deposit explain` prints: a table, or one JSON object of a stable shape.
+
+use landfall_chain::{Chain, Lane, Network, TxId};
+use serde::Serialize;
+
+use crate::amount::to_decimal;
+use crate::watcher::explain::{ExplainedLeg, Explanation, TraceReading};
+
+/// `deposit explain --json`.
+#[derive(Serialize)]
+pub(super) struct Report {
+    chain: &'static str,
+    transaction_hash: String,
+    /// Null when it is in no block (any more).
+    block: Option<BlockReport>,
+    traces: TracesReport,
+    legs: Vec<LegReport>,
+}
+
+#[derive(Serialize)]
+struct BlockReport {
+    number: u64,
+    hash: String,
+    #[serde(rename = "final")]
+    is_final: bool,
+}
+
+#[derive(Serialize)]
+struct TracesReport {
+    /// `read`, `not_traced`, `unavailable` or `no_block`.
+    state: &'static str,
+    reason: String,
+}
+
+#[derive(Serialize)]
+struct LegReport {
+    verdict: &'static str,
+    reason: String,
+    /// What shows it: `roots` or `traces`.
+    lane: &'static str,
+    /// `native`, or the token's contract.
+    asset: String,
+    /// Null where the asset is not listed.
+    currency_symbol: Option<String>,
+    /// In the major unit; null where the asset is not listed.
+    amount: Option<String>,
+    base_units: String,
+    source_address: String,
+    destination_address: String,
+    deposit: Option<DepositReport>,
+}
+
+#[derive(Serialize)]
+struct DepositReport {
+    id: String,
+    account_id: String,
+    status: &'static str,
+}
+
+impl Report {
+    pub(super) fn of(network: &Network, tx: &TxId, explanation: Explanation) -> Self {
+        let Explanation { block, is_final, traces, legs } = explanation;
+        let (state, reason) = match traces {
+            TraceReading::Read => ("read", String::new()),
+            TraceReading::NotTraced => {
+                ("not_traced", "value that moves inside of transactions is not looked for here".to_owned())
+            }
+            TraceReading::Unavailable(why) => ("unavailable", why),
+            TraceReading::NoBlock => ("no_block", String::new()),
+        };
+        Report {
+            chain: network.chain.name(),
+            transaction_hash: tx.to_string(),
+            block: block.map(|block| BlockReport { number: block.number, hash: block.hash.to_string(), is_final }),
+            traces: TracesReport { state, reason },
+            legs: legs.into_iter().map(|leg| LegReport::of(network, leg)).collect(),
+        }
+    }
+
+    /// The table.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let place = match &self.block {
+            Some(block) if block.is_final => format!("block {} ({}), final", block.number, block.hash),
+            Some(block) => format!("block {} ({}), not final yet", block.number, block.hash),
+            None => "in no block now".to_owned(),
+        };
+        let mut lines = vec![format!("{} on {}: {place}", self.transaction_hash, self.chain)];
+        match self.traces.state {
+            "unavailable" => lines.push(format!(
+                "no trace can be had: {}; what moved inside of the transaction is unproved",
+                self.traces.reason
+            )),
+            "not_traced" => lines.push(format!("not traced: {}", self.traces.reason)),
+            _ => {}
+        }
+        if self.legs.is_empty() {
+            lines.push("it moves nothing that is listed".to_owned());
+        }
+        lines.extend(self.legs.iter().map(LegReport::line));
+        lines
+    }
+}
+
+impl LegReport {
+    fn of(network: &Network, leg: ExplainedLeg) -> Self {
+        let ExplainedLeg { lane, transfer, verdict, why, deposit } = leg;
+        let asset = network.asset(&transfer.asset);
+        LegReport {
+            verdict: verdict.code(),
+            reason: why,
+            lane: lane.name(),
+            asset: transfer.asset.to_string(),
+            currency_symbol: asset.map(|asset| asset.symbol.clone()),
+            amount: asset.map(|asset| to_decimal(transfer.amount, asset.decimals)),
+            base_units: transfer.amount.to_string(),
+            source_address: transfer.sender.to_string(),
+            destination_address: transfer.recipient.to_string(),
+            deposit: deposit.map(|deposit| DepositReport {
+                id: deposit.id.to_string(),
+                account_id: deposit.account_id,
+                status: deposit.status.name(),
+            }),
+        }
+    }
+
+    fn line(&self) -> String {
+        let what = match (&self.amount, &self.currency_symbol) {
+            (Some(amount), Some(symbol)) => format!("{amount} {symbol}"),
+            _ => format!("{} base units of {}", self.base_units, self.asset),
+        };
+        let LegReport { verdict, source_address, destination_address, .. } = self;
+        let mut line = format!("{verdict:<20} {what} from {source_address} to {destination_address}");
+        if self.lane == Lane::Traces.name() {
+            line += ", by trace";
+        }
+        if let Some(deposit) = &self.deposit {
+            line += &format!(", deposit {} of {} {}", deposit.id, deposit.account_id, deposit.status);
+        }
+        if !self.reason.is_empty() {
+            line += &format!(" ({})", self.reason);
+        }
+        line
+    }
+}
+
+/// What is said of a transaction that nobody knows.
+pub(super) fn unknown(chain: Chain, tx: &TxId) -> String {
+    format!("{tx} on {chain}: unknown; it is in no block that the node knows, and no deposit of it is on record")
+}

@@ -1,0 +1,102 @@
+//! `landfall incident list|show|resolve`.
+
+use anyhow::Context;
+use clap::Subcommand;
+use landfall_chain::Chain;
+use serde::Serialize;
+
+use crate::cli::chain::Why;
+use crate::cli::{as_operator, json_line};
+use crate::incident;
+use crate::store::{Db, incidents};
+
+#[derive(Subcommand, Debug)]
+pub(super) enum Incident {
+    /// Show the open incidents, oldest first.
+    List {
+        /// The resolved ones too.
+        #[arg(long)]
+        all: bool,
+        /// A JSON object for each incident, one a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one incident.
+    Show {
+        id: String,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Close an incident that was looked at.
+    Resolve {
+        id: String,
+        #[command(flatten)]
+        why: Why,
+    },
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    id: &'a str,
+    chain: Chain,
+    kind: &'static str,
+    what: &'a str,
+    opened_at: String,
+    seen_at: String,
+    resolved_at: Option<String>,
+    resolution: &'a str,
+}
+
+impl Incident {
+    pub(super) async fn run(self, db: &Db) -> anyhow::Result<()> {
+        match self {
+            Incident::List { all, json } => {
+                let mut reader = db.read().await?;
+                let listed =
+                    if all { incidents::all(&mut reader).await? } else { incidents::open(&mut reader).await? };
+                for incident in &listed {
+                    println!("{}", if json { json_line(&Line::of(incident))? } else { headline(incident) });
+                }
+            }
+            Incident::Show { id, json } => {
+                let incident = incidents::by_id(&mut db.read().await?, &id).await?;
+                let incident = incident.with_context(|| format!("there is no incident {id}"))?;
+                if json {
+                    println!("{}", json_line(&Line::of(&incident))?);
+                } else {
+                    println!("{}\n{}", headline(&incident), incident.what);
+                }
+            }
+            Incident::Resolve { id, why } => {
+                as_operator(&why.reason, async |operator| operator.resolve(db, &id).await).await?;
+                println!("{id} is resolved");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Line<'a> {
+    fn of(incident: &'a incident::Incident) -> Self {
+        Line {
+            id: &incident.id,
+            chain: incident.chain,
+            kind: incident.kind.name(),
+            what: &incident.what,
+            opened_at: incident.opened_at.to_string(),
+            seen_at: incident.seen_at.to_string(),
+            resolved_at: incident.resolved_at.map(|at| at.to_string()),
+            resolution: &incident.resolution,
+        }
+    }
+}
+
+fn headline(incident: &incident::Incident) -> String {
+    let incident::Incident { id, chain, kind, opened_at, seen_at, resolved_at, resolution, .. } = incident;
+    let state = match resolved_at {
+        None => "open".to_owned(),
+        Some(at) => format!("resolved at {at}: {resolution}"),
+    };
+    format!("{id} {chain} {kind}, met at {opened_at}, last at {seen_at}, {state}")
+}

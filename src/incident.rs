@@ -1,0 +1,121 @@
+//! Incidents: what a person must look at. One of a kind is open on a chain at a time; meeting it again renews it.
+//!
+//! An incident is resolved by a person, with a reason, or by the decision that ends it (an accepted reorg). It does
+//! not know how it is met, nor what is done about it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use landfall_chain::Chain;
+use sha2::{Digest, Sha256};
+
+use crate::deposit::update_with_length;
+use crate::time::Timestamp;
+
+/// What happened.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum IncidentKind {
+    /// A block that was final, or held a CONFIRMED deposit, is no longer canonical.
+    PostFinalityReorg,
+    /// A reorg reaches below the oldest block on record.
+    DeepReorg,
+    /// A transaction would be credited with more than it paid.
+    OverCredited,
+    /// A proved block is read otherwise than before.
+    ReadOtherwise,
+    /// A block needs a newer version to be proved.
+    UpgradeNeeded,
+    /// The source refuses for good for another reason.
+    SourceRefused,
+    /// The store contradicts itself.
+    BrokenBooks,
+}
+
+/// Something that a person must look at.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Incident {
+    pub id: String,
+    pub chain: Chain,
+    pub kind: IncidentKind,
+    /// In words, as it was last met.
+    pub what: String,
+    /// Of a reorg: the fork point.
+    pub block_number: Option<u64>,
+    pub opened_at: Timestamp,
+    /// When it was last met.
+    pub seen_at: Timestamp,
+    pub resolved_at: Option<Timestamp>,
+    /// Why it is resolved; empty while it is open.
+    pub resolution: String,
+}
+
+impl IncidentKind {
+    const ALL: [IncidentKind; 7] = [
+        IncidentKind::PostFinalityReorg,
+        IncidentKind::DeepReorg,
+        IncidentKind::OverCredited,
+        IncidentKind::ReadOtherwise,
+        IncidentKind::UpgradeNeeded,
+        IncidentKind::SourceRefused,
+        IncidentKind::BrokenBooks,
+    ];
+
+    /// The name that is stored and shown.
+    pub const fn name(self) -> &'static str {
+        match self {
+            IncidentKind::PostFinalityReorg => "post_finality_reorg",
+            IncidentKind::DeepReorg => "deep_reorg",
+            IncidentKind::OverCredited => "over_credited",
+            IncidentKind::ReadOtherwise => "read_otherwise",
+            IncidentKind::UpgradeNeeded => "upgrade_needed",
+            IncidentKind::SourceRefused => "source_refused",
+            IncidentKind::BrokenBooks => "broken_books",
+        }
+    }
+}
+
+impl Incident {
+    /// A new one, met at `at`.
+    pub fn open(chain: Chain, kind: IncidentKind, what: String, block_number: Option<u64>, at: Timestamp) -> Self {
+        let id = short_id("inc", &[chain.name(), kind.name(), &at.0.to_string(), &what]);
+        let resolution = String::new();
+        Incident { id, chain, kind, what, block_number, opened_at: at, seen_at: at, resolved_at: None, resolution }
+    }
+}
+
+impl fmt::Display for IncidentKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for IncidentKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = IncidentKind::ALL.into_iter().find(|kind| kind.name() == text);
+        known.ok_or_else(|| format!("unknown kind of incident {text:?}"))
+    }
+}
+
+/// A name for a record that is told apart by these fields, short enough to be typed.
+pub(crate) fn short_id(prefix: &str, fields: &[&str]) -> String {
+    let mut hasher = Sha256::new();
+    for field in [prefix].iter().chain(fields) {
+        update_with_length(&mut hasher, field.as_bytes());
+    }
+    format!("{prefix}_{}", hex::encode(&hasher.finalize()[..8]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_is_read_from_its_name() {
+        for kind in IncidentKind::ALL {
+            assert_eq!(kind.name().parse(), Ok(kind));
+        }
+        assert!("reorg".parse::<IncidentKind>().is_err());
+    }
+}

@@ -1,0 +1,186 @@
+//! What operators decide about chains: halt, resume, words in place of a rule, incidents resolved. Each with its entry in the
+//! audit, in one transaction.
+//!
+//! The watchers read it at each tick; nothing here reaches into one. Time and the person are arguments.
+
+use std::time::Duration;
+
+use landfall_chain::{BlockRef, Chain};
+
+use crate::decision::{AuditEntry, Decision, Word};
+use crate::incident::IncidentKind;
+use crate::store::{Db, StoreError, Tx, audit, cursors, incidents, overrides};
+use crate::time::Timestamp;
+
+/// How long an accepted reorg may take to be done; then it must be accepted anew.
+const ACCEPT_TIME: Duration = Duration::from_secs(3_600);
+/// What counts until it is taken back.
+const FOR_EVER: Timestamp = Timestamp(i64::MAX);
+
+/// Who decides, why and when.
+#[derive(Clone, Copy, Debug)]
+pub struct Operator<'a> {
+    pub actor: &'a str,
+    pub reason: &'a str,
+    pub now: Timestamp,
+}
+
+/// Why a decision was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum DecideError {
+    #[error("a decision needs a reason: --reason TEXT")]
+    Reason,
+    #[error("{chain}: no reorg below what was final is open; `landfall incident list` shows what is")]
+    NoReorg { chain: Chain },
+    #[error("{chain}: at least 1 endpoint must tell what is final")]
+    NoEndpoint { chain: Chain },
+    #[error("{chain}: block {number} is not on our chain's record; `landfall status` shows how far that reaches")]
+    NotOurs { chain: Chain, number: u64 },
+    #[error("{chain}: no override is in force")]
+    NothingToClear { chain: Chain },
+    #[error("there is no open incident {id}; `landfall incident list` shows those that are")]
+    NoIncident { id: String },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Operator<'_> {
+    /// Stops a chain at its next tick, until it is resumed.
+    ///
+    /// # Errors
+    /// See [`DecideError`].
+    pub async fn halt(&self, db: &Db, chain: Chain) -> Result<(), DecideError> {
+        let mut tx = self.begin(db).await?;
+        self.put(&mut tx, chain, Word::Halt, FOR_EVER).await?;
+        Ok(tx.commit().await?)
+    }
+
+    /// Lets a halted chain go on, whoever halted it.
+    ///
+    /// # Errors
+    /// See [`DecideError`].
+    pub async fn resume(&self, db: &Db, chain: Chain) -> Result<(), DecideError> {
+        let mut tx = self.begin(db).await?;
+        overrides::remove(&mut tx, chain, Word::Halt.kind()).await?;
+        self.put_resume(&mut tx, chain).await?;
+        Ok(tx.commit().await?)
+    }
+
+    /// Lets a chain that halted on a reorg below what was final follow it, down to the fork point that was met; that
+    /// block. Deposits that are CONFIRMED stay so.
+    ///
+    /// # Errors
+    /// When there is no such incident.
+    pub async fn accept_reorg(&self, db: &Db, chain: Chain) -> Result<u64, DecideError> {
+        let mut tx = self.begin(db).await?;
+        let open = incidents::open(&mut tx).await?;
+        let reorg = open.iter().find(|found| found.chain == chain && found.kind == IncidentKind::PostFinalityReorg);
+        let down_to = reorg.and_then(|reorg| reorg.block_number).ok_or(DecideError::NoReorg { chain })?;
+        self.put(&mut tx, chain, Word::AcceptReorg { down_to }, self.now.plus(ACCEPT_TIME)).await?;
+        self.put_resume(&mut tx, chain).await?;
+        tx.commit().await?;
+        Ok(down_to)
+    }
+
+    /// For some time, so many endpoints need to agree on what is final.
+    ///
+    /// # Errors
+    /// See [`DecideError`].
+    pub async fn agree(&self, db: &Db, chain: Chain, endpoints: u32, time: Duration) -> Result<(), DecideError> {
+        if endpoints == 0 {
+            return Err(DecideError::NoEndpoint { chain });
+        }
+        let mut tx = self.begin(db).await?;
+        self.put(&mut tx, chain, Word::Agree { endpoints }, self.now.plus(time)).await?;
+        Ok(tx.commit().await?)
+    }
+
+    /// For some time, a block of ours counts as final for confirming; that block.
+    ///
+    /// # Errors
+    /// When no block with this number is on our canonical record.
+    pub async fn confirm_through(
+        &self,
+        db: &Db,
+        chain: Chain,
+        number: u64,
+        time: Duration,
+    ) -> Result<BlockRef, DecideError> {
+        let mut tx = self.begin(db).await?;
+        let hash =
+            cursors::canonical_at(&mut tx, chain, number).await?.ok_or(DecideError::NotOurs { chain, number })?;
+        let block = BlockRef { number, hash };
+        self.put(&mut tx, chain, Word::ConfirmThrough(block), self.now.plus(time)).await?;
+        tx.commit().await?;
+        Ok(block)
+    }
+
+    /// Ends every word in place of a rule; how many there were.
+    ///
+    /// # Errors
+    /// When there was none.
+    pub async fn clear(&self, db: &Db, chain: Chain) -> Result<usize, DecideError> {
+        let mut tx = self.begin(db).await?;
+        let decisions = overrides::of_chain(&mut tx, chain).await?;
+        let words: Vec<Word> = decisions.into_iter().map(|decision| decision.word).collect();
+        let mut cleared = 0;
+        for word in words.iter().filter(|word| word.replaces_a_rule()) {
+            overrides::remove(&mut tx, chain, word.kind()).await?;
+            self.write_down(&mut tx, chain, "clear", &format!("{} {}", word.kind(), word.value())).await?;
+            cleared += 1;
+        }
+        if cleared == 0 {
+            return Err(DecideError::NothingToClear { chain });
+        }
+        tx.commit().await?;
+        Ok(cleared)
+    }
+
+    /// Closes an incident.
+    ///
+    /// # Errors
+    /// When there is no open one with this id.
+    pub async fn resolve(&self, db: &Db, id: &str) -> Result<(), DecideError> {
+        let mut tx = self.begin(db).await?;
+        let unknown = || DecideError::NoIncident { id: id.to_owned() };
+        let incident = incidents::by_id(&mut tx, id).await?.ok_or_else(unknown)?;
+        if !incidents::resolve(&mut tx, id, self.reason, self.now).await? {
+            return Err(unknown());
+        }
+        self.write_down(&mut tx, incident.chain, "resolve", &format!("{id} {}", incident.kind)).await?;
+        Ok(tx.commit().await?)
+    }
+
+    async fn begin(&self, db: &Db) -> Result<Tx, DecideError> {
+        if self.reason.trim().is_empty() {
+            return Err(DecideError::Reason);
+        }
+        Ok(db.begin().await?)
+    }
+
+    async fn put(&self, tx: &mut Tx, chain: Chain, word: Word, until: Timestamp) -> Result<(), StoreError> {
+        let (kind, value) = (word.kind(), word.value());
+        let reason = self.reason.to_owned();
+        overrides::put(tx, chain, &Decision { word, reason, until, created_at: self.now }).await?;
+        let until = if until == FOR_EVER { String::new() } else { format!(" until {until}") };
+        self.write_down(tx, chain, kind, format!("{value}{until}").trim_start()).await
+    }
+
+    /// The id of a resumption is that of its entry in the audit.
+    async fn put_resume(&self, tx: &mut Tx, chain: Chain) -> Result<(), StoreError> {
+        let entry = self.entry(chain, "resume", "");
+        audit::append(tx, &entry).await?;
+        let (word, reason) = (Word::Resume { id: entry.id() }, self.reason.to_owned());
+        overrides::put(tx, chain, &Decision { word, reason, until: FOR_EVER, created_at: self.now }).await
+    }
+
+    async fn write_down(&self, tx: &mut Tx, chain: Chain, action: &str, what: &str) -> Result<(), StoreError> {
+        audit::append(tx, &self.entry(chain, action, what)).await
+    }
+
+    fn entry(&self, chain: Chain, action: &str, what: &str) -> AuditEntry {
+        let Operator { actor, reason, now } = *self;
+        let [actor, action, what, reason] = [actor, action, what, reason].map(str::to_owned);
+        AuditEntry { at: now, actor, action, chain, what, reason }
+    }
+}

@@ -1,0 +1,29 @@
+//! The audit: insert only, in the transaction of what was decided.
+
+use crate::decision::AuditEntry;
+use crate::store::sql::{execute, fetch_all, statements};
+use crate::store::{Connection, StoreError, Tx, parsed};
+use crate::time::Timestamp;
+
+statements! {
+    APPEND = "INSERT INTO audit (id, at_us, actor, action, chain, what, reason) VALUES ($1, $2, $3, $4, $5, $6, $7) \
+              ON CONFLICT (id) DO NOTHING";
+    NEWEST = "SELECT at_us, actor, action, chain, what, reason FROM audit ORDER BY at_us DESC, id DESC LIMIT $1";
+}
+
+/// Writes an entry.
+pub async fn append(tx: &mut Tx, entry: &AuditEntry) -> Result<(), StoreError> {
+    let AuditEntry { at, actor, action, chain, what, reason } = entry;
+    execute!(tx, APPEND, entry.id(), at.0, actor, action, chain.name(), what, reason).map(drop)
+}
+
+/// At most `limit` entries, newest first.
+pub async fn newest(connection: &mut impl Connection, limit: u32) -> Result<Vec<AuditEntry>, StoreError> {
+    type Row = (i64, String, String, String, String, String);
+    let rows = fetch_all!(connection, Row, NEWEST, i64::from(limit))?;
+    let entries = rows.into_iter().map(|(at, actor, action, chain, what, reason)| {
+        let (at, chain) = (Timestamp(at), parsed("chain", &chain)?);
+        Ok(AuditEntry { at, actor, action, chain, what, reason })
+    });
+    entries.collect()
+}

@@ -1,0 +1,81 @@
+//! Incidents: one of a kind is open on a chain.
+
+use landfall_chain::Chain;
+use sqlx::FromRow;
+
+use crate::incident::Incident;
+use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
+use crate::store::{Connection, StoreError, Tx, int, parsed, uint};
+use crate::time::Timestamp;
+
+statements! {
+    OPEN = "INSERT INTO incidents (id, chain, kind, what, block_number, opened_us, seen_us, resolution) \
+            VALUES ($1, $2, $3, $4, $5, $6, $6, '') ON CONFLICT DO NOTHING";
+    MEET = "UPDATE incidents SET seen_us = $1, what = $2, block_number = $3 WHERE chain = $4 AND kind = $5 AND resolved_us IS NULL";
+    RESOLVE = "UPDATE incidents SET resolved_us = $1, resolution = $2 WHERE id = $3 AND resolved_us IS NULL";
+    BY_ID = "SELECT * FROM incidents WHERE id = $1";
+    OPEN_ONES = "SELECT * FROM incidents WHERE resolved_us IS NULL ORDER BY opened_us, id";
+    ALL = "SELECT * FROM incidents ORDER BY opened_us, id";
+}
+
+#[derive(FromRow)]
+struct Row {
+    id: String,
+    chain: String,
+    kind: String,
+    what: String,
+    block_number: Option<i64>,
+    opened_us: i64,
+    seen_us: i64,
+    resolved_us: Option<i64>,
+    resolution: String,
+}
+
+/// Records that `incident` is met: as a new one, or on the open one of its kind; whether it is a new one.
+pub async fn meet(tx: &mut Tx, incident: &Incident) -> Result<bool, StoreError> {
+    let Incident { id, chain, kind, what, block_number, seen_at, .. } = incident;
+    let number = block_number.map(int);
+    let renewed = execute!(tx, MEET, seen_at.0, what, number, chain.name(), kind.name())?;
+    if renewed > 0 {
+        return Ok(false);
+    }
+    Ok(execute!(tx, OPEN, id, chain.name(), kind.name(), what, number, seen_at.0)? > 0)
+}
+
+/// Resolves an open incident; whether it was open.
+pub async fn resolve(tx: &mut Tx, id: &str, resolution: &str, at: Timestamp) -> Result<bool, StoreError> {
+    Ok(execute!(tx, RESOLVE, at.0, resolution, id)? > 0)
+}
+
+/// The incident with this id.
+pub async fn by_id(connection: &mut impl Connection, id: &str) -> Result<Option<Incident>, StoreError> {
+    fetch_optional!(connection, Row, BY_ID, id)?.map(Incident::try_from).transpose()
+}
+
+/// The open incidents of every chain, oldest first.
+pub async fn open(connection: &mut impl Connection) -> Result<Vec<Incident>, StoreError> {
+    fetch_all!(connection, Row, OPEN_ONES)?.into_iter().map(Incident::try_from).collect()
+}
+
+/// Every incident, oldest first. There are few: each needed a person.
+pub async fn all(connection: &mut impl Connection) -> Result<Vec<Incident>, StoreError> {
+    fetch_all!(connection, Row, ALL)?.into_iter().map(Incident::try_from).collect()
+}
+
+impl TryFrom<Row> for Incident {
+    type Error = StoreError;
+
+    fn try_from(row: Row) -> Result<Self, StoreError> {
+        Ok(Incident {
+            id: row.id,
+            chain: parsed::<Chain>("chain", &row.chain)?,
+            kind: parsed("kind of incident", &row.kind)?,
+            what: row.what,
+            block_number: row.block_number.map(|number| uint("block number", number)).transpose()?,
+            opened_at: Timestamp(row.opened_us),
+            seen_at: Timestamp(row.seen_us),
+            resolved_at: row.resolved_us.map(Timestamp),
+            resolution: row.resolution,
+        })
+    }
+}

@@ -1,0 +1,93 @@
+//! What left watched addresses, and what they paid for transactions: the other side of the books.
+//!
+//! Each leg and each fee of a block stands here once, however often it is read; which of them count is told by the
+//! block. What came in stands in `deposits`.
+
+use std::ops::RangeInclusive;
+
+use landfall_chain::{Address, AssetId, AssetTransfer, BlockRef, Chain, Fee, Lane, U256};
+
+use crate::deposit::LegHash;
+use crate::store::deposits::{amount_bytes, amount_of};
+use crate::store::sql::{execute, fetch_all, statements};
+use crate::store::{Connection, StoreError, Tx, int};
+
+/// What an address spent, in base units.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Spent {
+    /// What legs moved out.
+    pub debits: U256,
+    /// What its transactions cost; zero but for the native currency.
+    pub fees: U256,
+}
+
+statements! {
+    DEBIT = "INSERT INTO debits (chain, block_hash, block_number, lane, leg_hash, tx_id, asset, sender, recipient, amount, amount_text) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (chain, block_hash, leg_hash) DO NOTHING";
+    FEE = "INSERT INTO fees (chain, block_hash, block_number, tx_id, payer, amount, amount_text) \
+           VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (chain, block_hash, tx_id) DO NOTHING";
+    DEBITED = "SELECT debits.amount FROM debits JOIN blocks ON blocks.chain = debits.chain AND blocks.hash = debits.block_hash \
+               WHERE debits.chain = $1 AND debits.sender = $2 AND debits.asset = $3 \
+               AND debits.block_number >= $4 AND debits.block_number <= $5 AND blocks.canonical";
+    PAID = "SELECT fees.amount FROM fees JOIN blocks ON blocks.chain = fees.chain AND blocks.hash = fees.block_hash \
+            WHERE fees.chain = $1 AND fees.payer = $2 AND fees.block_number >= $3 AND fees.block_number <= $4 AND blocks.canonical";
+}
+
+/// Records that `leg`, which `transfer` is, moved value out of a watched address; once for each block.
+pub async fn debit(
+    tx: &mut Tx,
+    chain: Chain,
+    block: &BlockRef,
+    lane: Lane,
+    leg: &LegHash,
+    transfer: &AssetTransfer,
+) -> Result<(), StoreError> {
+    let AssetTransfer { tx: of, asset, sender, recipient, amount, .. } = transfer;
+    execute!(
+        tx,
+        DEBIT,
+        chain.name(),
+        &block.hash.0[..],
+        int(block.number),
+        lane.name(),
+        &leg.0[..],
+        of.id.as_bytes(),
+        asset.to_bytes(),
+        sender.as_bytes(),
+        recipient.as_bytes(),
+        amount_bytes(amount),
+        amount.to_string(),
+    )
+    .map(drop)
+}
+
+/// Records what a transaction cost a watched address; once for each block.
+pub async fn fee(tx: &mut Tx, chain: Chain, block: &BlockRef, fee: &Fee) -> Result<(), StoreError> {
+    let Fee { tx: of, payer, amount } = fee;
+    let (bytes, text) = (amount_bytes(amount), amount.to_string());
+    let (hash, number) = (&block.hash.0[..], int(block.number));
+    execute!(tx, FEE, chain.name(), hash, number, of.id.as_bytes(), payer.as_bytes(), bytes, text).map(drop)
+}
+
+/// What `address` spent of `asset` in the canonical blocks of `range`, both ends inclusive.
+pub async fn spent(
+    connection: &mut impl Connection,
+    chain: Chain,
+    address: &Address,
+    asset: &AssetId,
+    range: &RangeInclusive<u64>,
+) -> Result<Spent, StoreError> {
+    let (from, to, who) = (int(*range.start()), int(*range.end()), address.as_bytes());
+    let debits = fetch_all!(connection, (Vec<u8>,), DEBITED, chain.name(), who, asset.to_bytes(), from, to)?;
+    let fees = match asset {
+        AssetId::Native => fetch_all!(connection, (Vec<u8>,), PAID, chain.name(), who, from, to)?,
+        AssetId::Token(_) => Vec::new(),
+    };
+    Ok(Spent { debits: sum("debits", debits)?, fees: sum("fees", fees)? })
+}
+
+fn sum(what: &'static str, rows: Vec<(Vec<u8>,)>) -> Result<U256, StoreError> {
+    rows.into_iter().try_fold(U256::ZERO, |sum, (bytes,)| {
+        sum.checked_add(amount_of(&bytes)?).ok_or_else(|| StoreError::inconsistent(what, "more than 2^256"))
+    })
+}

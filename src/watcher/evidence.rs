@@ -1,0 +1,40 @@
+//! What blocks that were read again say of a deposit: is its leg there, and was more credited than paid?
+
+use landfall_chain::{AssetTransfer, Lane, Network, U256};
+
+use crate::deposit::Deposit;
+use crate::store::{Tx, deposits};
+use crate::watcher::TickError;
+use crate::watcher::connect::leg_of;
+
+/// Whether the deposit's leg is among `transfers`. What is not listed (any more) is never shown.
+pub(super) fn shows(network: &Network, transfers: &[AssetTransfer], deposit: &Deposit) -> bool {
+    let is_listed = network.asset(&deposit.asset).is_some();
+    let mut of_tx = transfers.iter().filter(|transfer| is_listed && transfer.tx.id == deposit.tx.id);
+    of_tx.any(|transfer| leg_of(&network.chain_ref, transfer).hash() == deposit.leg_hash)
+}
+
+/// Per transaction, asset and recipient, what is CONFIRMED never exceeds what was paid. Each deposit is held against what
+/// its own lane can know: with the roots the legs that they show and what they confirmed; with the traces everything.
+pub(super) async fn guard_sum(
+    tx: &mut Tx,
+    lane: Lane,
+    transfers: impl IntoIterator<Item = &AssetTransfer>,
+    deposit: &Deposit,
+) -> Result<(), TickError> {
+    let same = transfers.into_iter().filter(|transfer| {
+        (transfer.tx.id, transfer.asset, transfer.recipient) == (deposit.tx.id, deposit.asset, deposit.recipient)
+    });
+    let paid = same.fold(U256::ZERO, |sum, transfer| sum.saturating_add(transfer.amount));
+    let confirmed = deposits::confirmed_of(tx, deposit, lane).await?;
+    let credited = confirmed.iter().try_fold(deposit.amount, |sum, amount| sum.checked_add(*amount));
+    match credited {
+        Some(credited) if credited <= paid => Ok(()),
+        Some(_) | None => Err(TickError::OverCredited {
+            chain: deposit.chain,
+            tx: deposit.tx.id,
+            credited: credited.map_or("more than 2^256".to_owned(), |credited| credited.to_string()),
+            paid: paid.to_string(),
+        }),
+    }
+}

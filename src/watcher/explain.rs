@@ -1,0 +1,260 @@
+//! Why each leg of a transaction is a credit or none: the question that a client's support asks.
+//!
+//! Reads the transaction's block again, with everything in it that looks like a credit, and says of each leg what is on
+//! record or what stands against it, with a code of the closed list ([`Verdict`]). It changes nothing.
+
+use landfall_chain::{
+    AssetTransfer, Block, BlockRef, BlockSource, Chain, Fate, Lane, Legs, Network, Read, ReadProof, SourceError, TxId,
+    TxLife, TxRef, Verdict,
+};
+
+use crate::deposit::{Deposit, DepositStatus};
+use crate::store::cursors::Cursor;
+use crate::store::deposits::{self, SeenIn};
+use crate::store::{Db, Reader, StoreError, accounts, traces};
+use crate::watcher::connect::leg_of;
+
+/// What is known of a transaction.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Explanation {
+    /// The block it is in; `None` when it is in none (any more) and only our record knows it.
+    pub block: Option<BlockRef>,
+    /// Whether that block can no longer be replaced.
+    pub is_final: bool,
+    pub traces: TraceReading,
+    /// The legs that the roots show, then those that the trace shows, then what is on record only.
+    pub legs: Vec<ExplainedLeg>,
+}
+
+/// Whether value that moved inside of the transaction was looked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum TraceReading {
+    Read,
+    /// The network is not traced at this block.
+    NotTraced,
+    /// No trace can be had now, and why.
+    Unavailable(String),
+    /// It is in no block.
+    NoBlock,
+}
+
+/// A leg with its verdict.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExplainedLeg {
+    pub lane: Lane,
+    pub transfer: AssetTransfer,
+    pub verdict: Verdict,
+    /// What there is to say beyond the code; may be empty.
+    pub why: String,
+    /// What is on record of it.
+    pub deposit: Option<Deposit>,
+}
+
+/// Why nothing can be said.
+#[derive(Debug, thiserror::Error)]
+pub enum ExplainError {
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(
+        "{chain}: block {block}, in which the transaction is said to be, is not shown; the chain may be moving, ask again"
+    )]
+    Moving { chain: Chain, block: BlockRef },
+}
+
+/// What became of each leg of transaction `tx`; `None` when neither the chain nor our record knows it.
+///
+/// # Errors
+/// When the chain or the store cannot be read now.
+pub async fn explain<S: BlockSource>(
+    source: &S,
+    db: &Db,
+    network: &Network,
+    tx: TxId,
+) -> Result<Option<Explanation>, ExplainError> {
+    let tip = source.tip().await?;
+    let mut reader = db.read().await?;
+    let mut recorded = Vec::new();
+    for deposit in deposits::of_tx(&mut reader, network.chain, &tx).await? {
+        let seen_in = deposits::seen_in(&mut reader, deposit.id).await?;
+        recorded.push(Recorded { deposit, seen_in, is_shown: false });
+    }
+    // Its place is all that is asked for: it uses up nothing.
+    let place = match source.fate(&TxRef { id: tx, life: TxLife::Block }, &tip.latest).await? {
+        Fate::In(block) => Some(block),
+        // A withdrawal has no hash that a node knows.
+        Fate::Superseded(_) | Fate::Unknown => recorded.iter().find_map(Recorded::canonical),
+    };
+    if place.is_none() && recorded.is_empty() {
+        return Ok(None);
+    }
+    let cursor = Cursor::load(&mut reader, network.chain).await?;
+    let mut explainer = Explainer { network, reader, cursor, recorded, legs: Vec::new() };
+    let mut traces = TraceReading::NoBlock;
+    if let Some(block) = place {
+        let roots = read(source, network, &block, Lane::Roots).await?;
+        explainer.add(&roots, Lane::Roots, &tx).await?;
+        traces = if network.native.is_traced(block.number) {
+            match read(source, network, &block, Lane::Traces).await {
+                Ok(traces) => {
+                    explainer.add(&traces, Lane::Traces, &tx).await?;
+                    TraceReading::Read
+                }
+                Err(error) => TraceReading::Unavailable(error.to_string()),
+            }
+        } else {
+            TraceReading::NotTraced
+        };
+    }
+    let is_final = place.zip(tip.finalized).is_some_and(|(block, finalized)| block.number <= finalized.number);
+    Ok(Some(Explanation { block: place, is_final, legs: explainer.finish(place, &traces).await?, traces }))
+}
+
+/// A deposit of the transaction, and where it was seen.
+struct Recorded {
+    deposit: Deposit,
+    seen_in: Option<SeenIn>,
+    is_shown: bool,
+}
+
+impl Recorded {
+    fn canonical(&self) -> Option<BlockRef> {
+        self.seen_in.filter(|seen| seen.canonical).map(|seen| seen.block)
+    }
+}
+
+struct Explainer<'n> {
+    network: &'n Network,
+    reader: Reader,
+    cursor: Cursor,
+    recorded: Vec<Recorded>,
+    legs: Vec<ExplainedLeg>,
+}
+
+impl Explainer<'_> {
+    /// Takes in what the transaction's block shows of it.
+    async fn add(&mut self, block: &Block, lane: Lane, tx: &TxId) -> Result<(), StoreError> {
+        for transfer in block.transfers.iter().filter(|transfer| transfer.tx.id == *tx) {
+            let leg = self.leg(transfer, lane, &block.header.block).await?;
+            self.legs.push(leg);
+        }
+        for rejected in block.rejected.iter().filter(|rejected| rejected.transfer.tx.id == *tx) {
+            let (transfer, verdict) = (rejected.transfer.clone(), rejected.verdict);
+            self.legs.push(ExplainedLeg { lane, transfer, verdict, why: String::new(), deposit: None });
+        }
+        Ok(())
+    }
+
+    async fn leg(
+        &mut self,
+        transfer: &AssetTransfer,
+        lane: Lane,
+        block: &BlockRef,
+    ) -> Result<ExplainedLeg, StoreError> {
+        let hash = leg_of(&self.network.chain_ref, transfer).hash();
+        let known = self.recorded.iter_mut().find(|recorded| recorded.deposit.leg_hash == hash);
+        let deposit = known.map(|known| {
+            known.is_shown = true;
+            known.deposit.clone()
+        });
+        let (verdict, why) = match &deposit {
+            Some(deposit) => self.of_deposit(deposit).await?,
+            None => self.without_deposit(transfer, lane, block).await?,
+        };
+        Ok(ExplainedLeg { lane, transfer: transfer.clone(), verdict, why, deposit })
+    }
+
+    /// Of a leg that the chain shows now and that is on record.
+    async fn of_deposit(&mut self, deposit: &Deposit) -> Result<(Verdict, String), StoreError> {
+        Ok(match deposit.status {
+            DepositStatus::Confirmed => (Verdict::Credited, String::new()),
+            DepositStatus::Pending => {
+                let doubt = traces::doubt_of(&mut self.reader, deposit.id).await?;
+                (Verdict::Pending, doubt.unwrap_or_else(|| "waits for its block to be final".to_owned()))
+            }
+            // The list has no word for it, and none is needed: what the chain shows will be PENDING again.
+            DepositStatus::Failed => (
+                Verdict::Pending,
+                "was FAILED while it was in no block; PENDING again once this block is connected".to_owned(),
+            ),
+        })
+    }
+
+    /// Of a leg that the chain shows now and that is not on record.
+    async fn without_deposit(
+        &mut self,
+        transfer: &AssetTransfer,
+        lane: Lane,
+        block: &BlockRef,
+    ) -> Result<(Verdict, String), StoreError> {
+        let chain = self.network.chain;
+        if self.network.asset(&transfer.asset).is_none() {
+            return Ok((Verdict::FakeToken, "its token is not listed".to_owned()));
+        }
+        let Some(from) = accounts::watched_from(&mut self.reader, chain, &transfer.recipient).await? else {
+            for other in Chain::ALL.into_iter().filter(|other| *other != chain) {
+                if accounts::watched_from(&mut self.reader, other, &transfer.recipient).await?.is_some() {
+                    return Ok((Verdict::ChainNotRegistered, format!("its recipient is watched on {other}")));
+                }
+            }
+            return Ok((Verdict::NotWatched, String::new()));
+        };
+        if block.number < from {
+            return Ok((Verdict::NotWatchedThen, format!("its recipient is watched from block {from} on")));
+        }
+        let why = match (self.cursor.at, lane) {
+            (Some(at), Lane::Roots) if block.number <= at.number => {
+                "our chain has passed its block without it: read the block again (landfall backfill)".to_owned()
+            }
+            (Some(at), Lane::Traces) if block.number <= at.number => {
+                "the trace of its block is not on record yet".to_owned()
+            }
+            (Some(at), _) => format!("our chain stands at block {} and has not reached its block", at.number),
+            (None, _) => "the chain has not been read yet".to_owned(),
+        };
+        Ok((Verdict::Pending, why))
+    }
+
+    /// Adds what is on record and was not shown.
+    async fn finish(
+        mut self,
+        place: Option<BlockRef>,
+        reading: &TraceReading,
+    ) -> Result<Vec<ExplainedLeg>, StoreError> {
+        for Recorded { deposit, seen_in, is_shown } in self.recorded {
+            if is_shown {
+                continue;
+            }
+            let lane = seen_in.map_or(Lane::Roots, |seen| seen.lane);
+            let no_trace = lane == Lane::Traces && !matches!(reading, TraceReading::Read);
+            let (verdict, why) = match (deposit.status, place) {
+                (DepositStatus::Confirmed, _) => (Verdict::Credited, "on record; not shown now".to_owned()),
+                (DepositStatus::Pending, None) => (Verdict::Pending, "its transaction is in no block now".to_owned()),
+                (DepositStatus::Pending, Some(_)) if no_trace => {
+                    (Verdict::Unproved, "PENDING, and no trace that could show it can be had now".to_owned())
+                }
+                (DepositStatus::Pending, Some(_)) => {
+                    (Verdict::Unproved, "PENDING, and its transaction's block does not show it".to_owned())
+                }
+                (DepositStatus::Failed, _) => (Verdict::Unproved, "FAILED: it is in no final block".to_owned()),
+            };
+            let Deposit { tx, asset, sender, recipient, amount, nth, .. } = deposit;
+            let transfer = AssetTransfer { tx, asset, sender, recipient, amount, nth };
+            self.legs.push(ExplainedLeg { lane, transfer, verdict, why, deposit: Some(deposit) });
+        }
+        Ok(self.legs)
+    }
+}
+
+async fn read<S: BlockSource>(
+    source: &S,
+    network: &Network,
+    wanted: &BlockRef,
+    lane: Lane,
+) -> Result<Block, ExplainError> {
+    let read = Read { lane, proof: ReadProof::Full, legs: Legs::Explained };
+    let blocks = source.blocks(wanted.number..=wanted.number, read).await?;
+    let shown = blocks.into_iter().find(|block| block.header.block == *wanted);
+    shown.ok_or(ExplainError::Moving { chain: network.chain, block: *wanted })
+}

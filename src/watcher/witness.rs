@@ -1,0 +1,345 @@
+//! Settles what only a trace shows. A trace is an endpoint's word, so a final block is not enough: a second witness must
+//! agree, another endpoint's trace or the balances that the block's own state root proves.
+//!
+//! Promises: without a witness a deposit stays PENDING, with a reason that operators see, and is tried again with growing
+//! pauses; it is never FAILED for that. What the roots prove never waits here.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use landfall_chain::{
+    Address, AddressSource, AssetId, Block, BlockRef, BlockSource, Fate, Lane, Legs, Proof, Read, ReadProof, U256,
+};
+use tracing::{info, warn};
+
+use crate::deposit::{Deposit, DepositStatus};
+use crate::store::cursors::{self, Cursor};
+use crate::store::deposits::{self, Missing};
+use crate::store::{Tx, traces};
+use crate::time::Timestamp;
+use crate::watcher::connect::prove_signer;
+use crate::watcher::evidence::{guard_sum, shows};
+use crate::watcher::settle::enter;
+use crate::watcher::trace_lane::{TraceLane, Traced};
+use crate::watcher::{TickError, report};
+
+/// How many deposits a tick settles at most, in how many blocks, and how many missing ones it looks for.
+const TICK_DEPOSITS_MAX: u32 = 200;
+const TICK_EVIDENCE_MAX: usize = 8;
+const TICK_MISSING_MAX: u32 = 10;
+/// How long a deposit that was not witnessed waits for the next try; twice as long each time, up to the most.
+const PAUSE_FIRST: Duration = Duration::from_secs(10);
+const PAUSE_MAX: Duration = Duration::from_secs(600);
+/// 10 s doubled six times is more than the most.
+const DOUBLINGS_MAX: u32 = 6;
+
+const TRACES: Read = Read { lane: Lane::Traces, proof: ReadProof::Full, legs: Legs::Creditable };
+
+/// A final block of ours, read again.
+struct Evidence {
+    roots: Block,
+    traces: Block,
+}
+
+/// What is to become of a deposit that is in no block of ours.
+enum Outcome {
+    Seen(BlockRef, Lane),
+    Failed(String),
+    /// Nothing is known yet; the reason, when there is more to say than that.
+    Waits(Option<String>),
+}
+
+/// Whether something is witnessed, or why not.
+type Witnessed = Result<(), String>;
+
+impl<S: BlockSource + AddressSource> TraceLane<S> {
+    pub(super) async fn settle(&self, now: Timestamp, traced: &mut Traced) -> Result<(), TickError> {
+        let chain = self.chain();
+        let mut reader = self.db.read().await?;
+        let Some(finalized) = Cursor::load(&mut reader, chain).await?.finalized else { return Ok(()) };
+        // Where a person must decide, nothing is settled in this lane either.
+        if traces::is_halted(&mut reader, chain).await? {
+            return Ok(());
+        }
+        let due = traces::settleable(&mut reader, chain, finalized.number, now, TICK_DEPOSITS_MAX).await?;
+        let missing = deposits::missing(&mut reader, chain, Lane::Traces, finalized.number, TICK_MISSING_MAX).await?;
+        drop(reader);
+
+        let list_is_cut = u32::try_from(due.len()) == Ok(TICK_DEPOSITS_MAX);
+        let mut by_block: BTreeMap<u64, (BlockRef, Vec<Deposit>)> = BTreeMap::new();
+        for due in due {
+            let (_, deposits) = by_block.entry(due.block.number).or_insert_with(|| (due.block, Vec::new()));
+            deposits.push(due.deposit);
+        }
+        // Each of them is settled or put off, so that more is due only when this list was cut.
+        traced.more |= list_is_cut || by_block.len() > TICK_EVIDENCE_MAX || missing.len() == TICK_MISSING_MAX as usize;
+        for (block, deposits) in by_block.into_values().take(TICK_EVIDENCE_MAX) {
+            match told(self.evidence(&block).await)? {
+                Ok(evidence) => self.judge(&evidence, deposits, now, traced).await?,
+                Err(why) => self.doubt_all(&deposits, &why, now, traced).await?,
+            }
+        }
+        for missing in missing {
+            self.look_for(missing, &finalized, now, traced).await?;
+        }
+        Ok(())
+    }
+
+    async fn evidence(&self, block: &BlockRef) -> Result<Evidence, TickError> {
+        let (roots, traces) =
+            futures_util::future::try_join(self.read_again(block, Read::FULL), self.read_again(block, TRACES)).await?;
+        Ok(Evidence { roots, traces })
+    }
+
+    /// Confirms those deposits of a final block that are witnessed, and puts the others off.
+    async fn judge(
+        &self,
+        evidence: &Evidence,
+        deposits: Vec<Deposit>,
+        now: Timestamp,
+        traced: &mut Traced,
+    ) -> Result<(), TickError> {
+        // A fuller read may show what the first one hid.
+        let mut again = Traced::default();
+        self.record(&evidence.traces, now, &mut again).await?;
+        traced.pending += again.pending;
+        let mut judged = Vec::new();
+        for deposit in deposits {
+            let witnessed = told(self.witness(evidence, &deposit).await)?.and_then(|witnessed| witnessed);
+            judged.push((deposit, witnessed));
+        }
+        let (chain, block) = (self.chain(), evidence.roots.header.block);
+        let mut tx = self.db.begin().await?;
+        // Also keeps the block canonical until the commit: who disconnects takes the same lock.
+        let cursor = Cursor::lock(&mut tx, chain).await?;
+        let is_final = cursor.finalized.is_some_and(|finalized| block.number <= finalized.number);
+        if !is_final || cursors::canonical_at(&mut tx, chain, block.number).await? != Some(block.hash) {
+            return Ok(());
+        }
+        for (deposit, witnessed) in judged {
+            // Settled by another process since it was listed?
+            let recorded = deposits::by_leg(&mut tx, &deposit.leg_hash).await?;
+            let Some(deposit) = recorded.filter(|recorded| recorded.status == DepositStatus::Pending) else { continue };
+            if let Err(why) = witnessed {
+                self.doubt(&mut tx, &deposit, &why, now, traced).await?;
+                continue;
+            }
+            let transfers = evidence.roots.transfers.iter().chain(&evidence.traces.transfers);
+            guard_sum(&mut tx, Lane::Traces, transfers, &deposit).await?;
+            traces::settled(&mut tx, deposit.id).await?;
+            info!(%chain, tx = %deposit.tx.id, block = block.number, "deposit {} confirmed", deposit.id);
+            enter(&mut tx, deposit.confirm(now)?, now).await?;
+            traced.confirmed += 1;
+        }
+        Ok(tx.commit().await?)
+    }
+
+    /// Whether the deposit's leg is in the trace, and somebody else agrees.
+    async fn witness(&self, evidence: &Evidence, deposit: &Deposit) -> Result<Witnessed, TickError> {
+        prove_signer(&evidence.roots.signers, &deposit.tx)?;
+        if !shows(&self.network, &evidence.traces.transfers, deposit) {
+            return Ok(Err("the trace of its block, read again, does not show it".to_owned()));
+        }
+        self.agree(evidence, &deposit.recipient).await
+    }
+
+    /// Whether a second endpoint or the balances of `address` agree with what the trace shows of it.
+    async fn agree(&self, evidence: &Evidence, address: &Address) -> Result<Witnessed, TickError> {
+        if evidence.traces.proof == Proof::TwoEndpoints {
+            return Ok(Ok(()));
+        }
+        let header = evidence.roots.header;
+        let [before, after] = [header.parent, header.block].map(async |at| {
+            let balances = self.source.balances(std::slice::from_ref(address), &at).await?;
+            balances.first().copied().ok_or_else(|| {
+                let what = format!("no balance of {address} was told at block {at}");
+                TickError::Contradiction { chain: self.chain(), what }
+            })
+        });
+        let (before, after) = futures_util::future::try_join(before, after).await?;
+        let (paid_in, paid_out) = moved(evidence, address);
+        // before + in == after + out, without a subtraction that could wrap.
+        let balanced = paid_in.and_then(|paid_in| before.checked_add(paid_in));
+        let spent = paid_out.and_then(|paid_out| after.checked_add(paid_out));
+        Ok(match (balanced, spent) {
+            (Some(balanced), Some(spent)) if balanced == spent => Ok(()),
+            _ => Err(format!(
+                "one endpoint's trace shows it, and the balances of {address} do not agree: {before} base units before \
+                 block {} and {after} after it",
+                header.block.number
+            )),
+        })
+    }
+
+    /// Judges a deposit of a trace whose height is final and that is in no block of our chain.
+    async fn look_for(
+        &self,
+        missing: Missing,
+        finalized: &BlockRef,
+        now: Timestamp,
+        traced: &mut Traced,
+    ) -> Result<(), TickError> {
+        let chain = self.chain();
+        let outcome = told(self.outcome(&missing, finalized, now).await)?;
+        let outcome = outcome.unwrap_or_else(|why| Outcome::Waits(Some(why)));
+        let Missing { deposit, .. } = missing;
+        let mut tx = self.db.begin().await?;
+        Cursor::lock(&mut tx, chain).await?;
+        // Connected again meanwhile, or settled by another process? Then it is no longer missing.
+        if !deposits::is_missing(&mut tx, &deposit, Lane::Traces, finalized.number).await? {
+            return Ok(());
+        }
+        match outcome {
+            Outcome::Seen(block, lane) => {
+                if cursors::canonical_at(&mut tx, chain, block.number).await? == Some(block.hash) {
+                    deposits::include(&mut tx, &deposit, &block, lane).await?;
+                }
+            }
+            // What we would not see if it were there is not judged.
+            Outcome::Failed(why) if self.network.asset(&deposit.asset).is_some() => {
+                warn!(%chain, tx = %deposit.tx.id, "deposit {} failed: {why}", deposit.id);
+                traces::settled(&mut tx, deposit.id).await?;
+                enter(&mut tx, deposit.fail()?, now).await?;
+                traced.failed += 1;
+            }
+            Outcome::Failed(_) | Outcome::Waits(None) => {
+                deposits::miss(&mut tx, deposit.id, finalized.number, now).await?;
+            }
+            Outcome::Waits(Some(why)) => {
+                deposits::miss(&mut tx, deposit.id, finalized.number, now).await?;
+                self.doubt(&mut tx, &deposit, &why, now, traced).await?;
+            }
+        }
+        Ok(tx.commit().await?)
+    }
+
+    async fn outcome(&self, missing: &Missing, finalized: &BlockRef, now: Timestamp) -> Result<Outcome, TickError> {
+        let Missing { deposit, since } = missing;
+        let gone = since.is_some_and(|since| now.since(since) >= self.settings.failed_grace);
+        let nowhere = || match gone {
+            true => Outcome::Failed("its transaction stayed in no block".to_owned()),
+            false => Outcome::Waits(None),
+        };
+        let block = match self.source.fate(&deposit.tx, finalized).await? {
+            Fate::Superseded(by) => {
+                return Ok(Outcome::Failed(format!("another transaction took its place by final block {}", by.number)));
+            }
+            Fate::In(block) if block.number > finalized.number => return Ok(Outcome::Waits(None)),
+            Fate::In(block) => block,
+            Fate::Unknown => return Ok(nowhere()),
+        };
+        match cursors::canonical_at(&mut self.db.read().await?, self.chain(), block.number).await? {
+            Some(ours) if ours == block.hash => {}
+            // Stale words of an index.
+            Some(_) => return Ok(nowhere()),
+            None => {
+                return Ok(Outcome::Waits(Some(format!("it is in block {block}, which is not on record (any more)"))));
+            }
+        }
+        let roots = self.read_again(&block, Read::FULL).await?;
+        if !roots.txs.contains(&deposit.tx.id) {
+            return Ok(nowhere());
+        }
+        self.outcome_in(roots, deposit).await
+    }
+
+    /// Of a deposit whose transaction is in a final block of ours.
+    async fn outcome_in(&self, roots: Block, deposit: &Deposit) -> Result<Outcome, TickError> {
+        let block = roots.header.block;
+        let without = Outcome::Failed(format!("its transaction is in final block {} without it", block.number));
+        if shows(&self.network, &roots.transfers, deposit) {
+            return Ok(Outcome::Seen(block, Lane::Roots));
+        }
+        if !self.network.native.is_traced(block.number) {
+            return Ok(without);
+        }
+        let evidence = Evidence { roots, traces: self.read_again(&block, TRACES).await? };
+        if shows(&self.network, &evidence.traces.transfers, deposit) {
+            return Ok(Outcome::Seen(block, Lane::Traces));
+        }
+        // That it is not there is one endpoint's word, too.
+        Ok(match self.agree(&evidence, &deposit.recipient).await? {
+            Ok(()) => without,
+            Err(_) => Outcome::Waits(Some(format!(
+                "its transaction is in final block {} without it, says one endpoint's trace, and nobody else",
+                block.number
+            ))),
+        })
+    }
+
+    async fn doubt_all(
+        &self,
+        deposits: &[Deposit],
+        why: &str,
+        now: Timestamp,
+        traced: &mut Traced,
+    ) -> Result<(), TickError> {
+        let mut tx = self.db.begin().await?;
+        Cursor::lock(&mut tx, self.chain()).await?;
+        for deposit in deposits {
+            self.doubt(&mut tx, deposit, why, now, traced).await?;
+        }
+        Ok(tx.commit().await?)
+    }
+
+    /// Puts a deposit off, and says so once.
+    async fn doubt(
+        &self,
+        tx: &mut Tx,
+        deposit: &Deposit,
+        why: &str,
+        now: Timestamp,
+        traced: &mut Traced,
+    ) -> Result<(), TickError> {
+        let chain = self.chain();
+        if traces::doubt(tx, chain, deposit.id, why, now, pause_after).await? == 0 {
+            warn!(%chain, tx = %deposit.tx.id, "deposit {} has no second witness and stays PENDING: {why}", deposit.id);
+        }
+        traced.doubted += 1;
+        Ok(())
+    }
+}
+
+/// What the block moved of the native currency to `address` and away from it, fees included; `None` beyond 2^256.
+fn moved(evidence: &Evidence, address: &Address) -> (Option<U256>, Option<U256>) {
+    let Evidence { roots, traces } = evidence;
+    let (mut paid_in, mut paid_out) = (Some(U256::ZERO), Some(U256::ZERO));
+    let add = |sum: &mut Option<U256>, amount: U256| *sum = sum.and_then(|sum| sum.checked_add(amount));
+    for transfer in roots.transfers.iter().chain(&traces.transfers).filter(|leg| leg.asset == AssetId::Native) {
+        if transfer.recipient == *address {
+            add(&mut paid_in, transfer.amount);
+        }
+        if transfer.sender == *address {
+            add(&mut paid_out, transfer.amount);
+        }
+    }
+    roots.fees.iter().filter(|fee| fee.payer == *address).for_each(|fee| add(&mut paid_out, fee.amount));
+    (paid_in, paid_out)
+}
+
+/// What could not be read is a reason to wait; what the store refuses is none.
+fn told<T>(read: Result<T, TickError>) -> Result<Result<T, String>, TickError> {
+    match read {
+        Ok(read) => Ok(Ok(read)),
+        Err(error @ (TickError::Source(_) | TickError::Contradiction { .. })) => Ok(Err(report::chain_of(&error))),
+        Err(error) => Err(error),
+    }
+}
+
+/// The pause after a try that came to nothing, by how many had come to nothing before it.
+fn pause_after(tries: u32) -> Duration {
+    PAUSE_FIRST.saturating_mul(1 << tries.min(DOUBLINGS_MAX)).min(PAUSE_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_between_tries_grow_up_to_ten_minutes() {
+        assert_eq!(
+            [0, 1, 2, 5, 6, 7, u32::MAX].map(|tries| pause_after(tries).as_secs()),
+            [10, 20, 40, 320, 600, 600, 600]
+        );
+    }
+}

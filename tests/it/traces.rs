@@ -1,0 +1,546 @@
+//! The lane of the traces: found behind the roots and beside them, confirmed only with a second witness, never FAILED for
+//! want of one, and complete when it says so.
+
+use std::time::Duration;
+
+use landfall::deposit::DepositStatus::{Confirmed, Failed, Pending};
+use landfall::health::Status;
+use landfall::store::status::{self, ChainStatus};
+use landfall::store::{Connection, movements};
+use landfall::time::{Pulse, Timestamp};
+use landfall_chain::{AssetId, U256};
+use landfall_sim::{Fault, SimLeg, SimTx};
+use tokio_util::sync::CancellationToken;
+
+use crate::books::events;
+use crate::postgres::{ENGINES, Engine};
+use crate::world::{CHAIN, FAILED_GRACE, FINALITY_DEPTH, TOKEN, World, address};
+
+const ALICE: u8 = 0xa1;
+const BOB: u8 = 0xb0;
+const PAYER: u8 = 0x01;
+
+async fn world() -> World {
+    let mut world = World::traced(Engine::Sqlite, 1).await;
+    world.watch("alice", address(ALICE)).await;
+    world.chain.mine_empty(1);
+    world.catch_up().await;
+    world
+}
+
+fn inner(nonce: u64, to: u8, amount: u64) -> SimTx {
+    SimTx::new(address(PAYER), nonce, vec![SimLeg::inner(address(PAYER), address(to), amount)])
+}
+
+fn token(nonce: u64, to: u8, amount: u64) -> SimTx {
+    let leg = SimLeg { asset: TOKEN, ..SimLeg::native(address(PAYER), address(to), amount) };
+    SimTx::new(address(PAYER), nonce, vec![leg])
+}
+
+/// What `status` says of the chain, after its watcher has said something.
+async fn report(world: &World) -> landfall::health::ChainReport {
+    let word = ChainStatus {
+        chain: CHAIN,
+        state: "following".to_owned(),
+        reason: String::new(),
+        proof: "roots".to_owned(),
+        latest: None,
+        finalized: None,
+        cursor: None,
+        caught_up_at: world.now(),
+        heartbeat_at: world.now(),
+        endpoints: Vec::new(),
+        finalized_at: Timestamp::EPOCH,
+        alarms: Vec::new(),
+    };
+    let mut tx = world.db().begin().await.unwrap();
+    status::record(&mut tx, &word, &[]).await.unwrap();
+    tx.commit().await.unwrap();
+    Status::read(world.db(), world.now()).await.unwrap().chains.remove(0)
+}
+
+#[tokio::test]
+async fn value_that_moves_inside_is_pending_by_its_trace_and_confirmed_with_the_balances_that_agree() {
+    for engine in ENGINES {
+        let mut world = World::traced(engine, 1).await;
+        world.watch("alice", address(ALICE)).await;
+        world.chain.mine(vec![inner(0, ALICE, 5), token(1, ALICE, 6)]);
+        let ticked = world.tick().await;
+        assert_eq!((ticked.pending, world.deposits().await.len()), (1, 1), "the token; nothing inside is seen yet");
+        let traced = world.trace().await;
+        assert_eq!((traced.traced, traced.pending), (1, 1));
+        world.chain.mine_empty(FINALITY_DEPTH);
+        world.tick().await;
+        assert_eq!(
+            (world.status_of(5).await, world.status_of(6).await),
+            (Pending, Confirmed),
+            "the token waits for nothing"
+        );
+        assert_eq!(world.trace().await.confirmed, 1);
+        assert_eq!(world.status_of(5).await, Confirmed);
+        world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn equal_legs_inside_count_on_behind_those_of_the_roots_whichever_lane_came_first() {
+    let mut world = world().await;
+    let legs = [SimLeg::inner, SimLeg::native, SimLeg::inner].map(|leg| leg(address(PAYER), address(ALICE), 5));
+    world.chain.mine(vec![SimTx::new(address(PAYER), 0, legs.to_vec())]);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    let mut nths: Vec<u32> = world.deposits().await.iter().map(|deposit| deposit.nth).collect();
+    nths.sort_unstable();
+    assert_eq!(nths, [0, 1, 2]);
+    assert!(world.deposits().await.iter().all(|deposit| deposit.status == Confirmed), "what was paid covers all three");
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_leg_inside_that_is_confirmed_first_stands_in_nobody_elses_way() {
+    let mut world = world().await;
+    let legs =
+        vec![SimLeg::native(address(PAYER), address(ALICE), 5), SimLeg::inner(address(PAYER), address(ALICE), 7)];
+    world.chain.mine(vec![SimTx::new(address(PAYER), 0, legs)]);
+    world.catch_up().await;
+    world.chain.mine_empty(FINALITY_DEPTH);
+    // tip, the new blocks, then the evidence, which cannot be had: the block is final all the same.
+    world.chain.script([Fault::Late(Duration::ZERO), Fault::Late(Duration::ZERO), Fault::Fail]);
+    assert!(world.try_tick().await.unwrap_err().may_pass());
+    world.trace().await;
+    assert_eq!((world.status_of(5).await, world.status_of(7).await), (Pending, Confirmed));
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Confirmed, "12 were paid in all, and each lane knows its own");
+    world.close().await;
+}
+
+#[tokio::test]
+async fn slow_and_failing_traces_delay_no_token_by_one_tick() {
+    let mut world = world().await;
+    world.chain.mine_empty(1);
+    world.tick().await;
+    for number in 0..20 {
+        let hour = Fault::Late(Duration::from_secs(3_600));
+        world.chain.script_traces(std::iter::repeat_n(if number % 2 == 0 { hour } else { Fault::Fail }, 16));
+        world.chain.mine(vec![token(2 * number, ALICE, number + 1), inner(2 * number + 1, ALICE, 100 + number)]);
+        // The lane is in the middle of a trace that takes an hour, or fails at once, while the other one ticks.
+        let (lane, now) = (world.watcher_lane(), world.now());
+        let traces = async {
+            assert!(lane.tick(now).await.is_err(), "a trace of an hour is over");
+            std::future::pending::<()>().await;
+        };
+        let ticked = tokio::select! {
+            () = traces => unreachable!("it waits for ever"),
+            ticked = world.try_tick() => ticked.unwrap(),
+        };
+        assert_eq!((ticked.connected, ticked.pending, ticked.caught_up), (1, 1, true));
+        world.chain.behave();
+    }
+    world.chain.behave();
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    assert_eq!(world.deposits().await.iter().filter(|deposit| deposit.status == Confirmed).count(), 40);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_block_is_complete_for_native_only_when_its_trace_is_in_and_status_says_so() {
+    let mut world = world().await;
+    world.say("").await;
+    assert_eq!(report(&world).await.traced, Some(1));
+    world.chain.mine(vec![inner(0, ALICE, 5)]);
+    world.chain.mine_empty(2);
+    world.tick().await;
+    world.chain.script_traces([Fault::Refuse]);
+    // The first block's trace is refused; that holds up neither of the others.
+    let error = world.try_trace().await.unwrap_err();
+    assert!(error.to_string().contains("not to offer this call"), "{error}");
+    world.pass(Duration::from_secs(61));
+    world.say(&error.to_string()).await;
+    let told = report(&world).await;
+    assert_eq!((told.traced, told.traces_lag_secs), (Some(1), Some(61)), "blocks 3 and 4 are traced, and 2 is not");
+    assert!(told.traces_reason.contains("not to offer this call"), "{told:?}");
+    let status = Status::read(world.db(), world.now()).await.unwrap();
+    let complaints = status.complaints(&[CHAIN].into(), Duration::from_secs(60));
+    assert_eq!(complaints.len(), 1, "{complaints:?}");
+    assert!(
+        complaints[0].starts_with("ETHEREUM_TESTNET: its traces are 61 s behind (the sim was told"),
+        "{complaints:?}"
+    );
+
+    world.catch_up().await;
+    world.say("").await;
+    let told = report(&world).await;
+    assert_eq!((told.traced, told.traces_lag_secs, told.traces_reason.as_str()), (Some(4), Some(0), ""));
+    assert_eq!(world.status_of(5).await, Pending);
+    assert!(
+        Status::read(world.db(), world.now())
+            .await
+            .unwrap()
+            .complaints(&[CHAIN].into(), Duration::from_secs(60))
+            .is_empty()
+    );
+    landfall::watcher::not_traced(world.db(), CHAIN).await.unwrap();
+    assert_eq!(report(&world).await.traced, None, "and nothing is said of a network that is not traced");
+    world.close().await;
+}
+
+#[tokio::test]
+async fn without_a_second_witness_a_deposit_stays_pending_with_a_reason_and_is_tried_with_growing_pauses() {
+    let mut world = world().await;
+    world.chain.mine(vec![inner(0, ALICE, 5)]);
+    world.chain.withhold_balances(true);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    world.say("").await;
+    let told = report(&world).await;
+    assert!(
+        told.traces_alarm.starts_with("deposits without a second witness, PENDING: 1; the state of block"),
+        "{told:?}"
+    );
+    let mut tried_after = Vec::new();
+    let mut waited = 0;
+    while tried_after.len() < 4 {
+        world.pass(Duration::from_secs(1));
+        waited += 1;
+        if world.trace().await.doubted == 1 {
+            tried_after.push(std::mem::take(&mut waited));
+        }
+    }
+    assert_eq!(tried_after, [10, 20, 40, 80]);
+    for _ in 0..48 {
+        world.pass(FAILED_GRACE);
+        world.trace().await;
+        world.tick().await;
+    }
+    assert_eq!(world.status_of(5).await, Pending, "two days, and it is not FAILED");
+    world.chain.withhold_balances(false);
+    world.pass(Duration::from_secs(600));
+    assert_eq!(world.trace().await.confirmed, 1);
+    assert_eq!(report(&world).await.traces_alarm, "");
+    world.close().await;
+}
+
+#[tokio::test]
+async fn two_endpoints_that_agree_are_witness_enough() {
+    let mut world = world().await;
+    world.chain.withhold_balances(true);
+    world.chain.trace_twice(true);
+    world.chain.mine(vec![inner(0, ALICE, 5)]);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Confirmed);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_leg_that_an_endpoint_invents_is_never_confirmed_whether_it_says_so_once_or_always() {
+    let mut world = world().await;
+    let invented = Fault::Invent(address(ALICE), 1_000);
+    world.chain.script_traces([invented]);
+    world.chain.mine(vec![inner(0, BOB, 5)]);
+    world.catch_up().await;
+    assert_eq!(world.status_of(1_000).await, Pending, "one endpoint's word");
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    world.say("").await;
+    assert!(report(&world).await.traces_alarm.contains("read again, does not show it"));
+
+    for _ in 0..5 {
+        world.pass(Duration::from_secs(600));
+        world.chain.script_traces([invented]);
+        world.trace().await;
+        world.chain.behave();
+    }
+    assert_eq!(world.status_of(1_000).await, Pending, "the balances do not agree");
+    assert!(report(&world).await.traces_alarm.contains("do not agree"), "{:?}", report(&world).await.traces_alarm);
+    let statuses: Vec<String> = events(world.db()).await.into_iter().map(|event| event.status).collect();
+    assert_eq!(statuses, ["PENDING"]);
+    world.abandon();
+}
+
+#[tokio::test]
+async fn a_leg_that_an_endpoint_hides_is_found_when_the_balances_do_not_agree_with_what_it_shows() {
+    let mut world = world().await;
+    world.chain.mine(vec![inner(0, ALICE, 5), inner(1, ALICE, 7)]);
+    world.tick().await;
+    world.chain.mine(vec![inner(2, ALICE, 9)]);
+    world.chain.set_finality_depth(None);
+    world.chain.mine_empty(FINALITY_DEPTH + 2);
+    world.catch_up().await;
+    world.chain.set_finality_depth(Some(FINALITY_DEPTH));
+    world.tick().await;
+    // The first read showed all of them; what is read again of the first block hides them.
+    world.chain.script_traces([Fault::Hide(address(ALICE))]);
+    let traced = world.trace().await;
+    assert_eq!((traced.doubted, traced.confirmed), (2, 1));
+    assert_eq!((world.status_of(5).await, world.status_of(7).await), (Pending, Pending));
+    assert_eq!(world.status_of(9).await, Confirmed, "another block's is held up by nothing");
+    world.chain.behave();
+    world.pass(Duration::from_secs(600));
+    world.catch_up().await;
+    assert_eq!((world.status_of(5).await, world.status_of(7).await), (Confirmed, Confirmed));
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_leg_that_the_first_read_hid_is_recorded_by_the_full_one() {
+    let mut world = world().await;
+    world.watch("bob", address(BOB)).await;
+    world.chain.mine(vec![inner(0, ALICE, 5), inner(1, BOB, 7)]);
+    world.tick().await;
+    world.chain.script_traces([Fault::Hide(address(BOB))]);
+    assert_eq!(world.trace().await.pending, 1);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    assert_eq!((world.status_of(5).await, world.status_of(7).await), (Confirmed, Confirmed));
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_payer_that_is_watched_too_makes_the_balances_agree_with_its_fees() {
+    let mut world = world().await;
+    let paid = [SimLeg::inner(address(PAYER), address(ALICE), 50), SimLeg::native(address(ALICE), address(BOB), 7)];
+    // ALICE signs: she pays the fee, sends 7 and is paid 50.
+    world.chain.mine(vec![SimTx::new(address(ALICE), 0, paid.to_vec())]);
+    let at = world.chain.latest().number;
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    assert_eq!(world.status_of(50).await, Confirmed);
+    let mut reader = world.db().read().await.unwrap();
+    let spent = movements::spent(&mut reader, CHAIN, &address(ALICE), &AssetId::Native, &(0..=at)).await.unwrap();
+    assert_eq!((spent.debits, spent.fees), (U256::from(7), U256::from(21)));
+    let none =
+        movements::spent(&mut reader, CHAIN, &address(ALICE), &AssetId::Native, &(at + 1..=u64::MAX)).await.unwrap();
+    assert_eq!((none.debits, none.fees), (U256::ZERO, U256::ZERO));
+    drop(reader);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_reorg_while_a_trace_is_read_records_nothing_of_the_dropped_block() {
+    let mut world = world().await;
+    world.chain.mine(vec![inner(0, ALICE, 5)]);
+    world.tick().await;
+    world.chain.script_traces([Fault::Late(Duration::from_millis(200))]);
+    let lane = world.watcher_lane();
+    let (now, chain) = (world.now(), world.chain.clone());
+    // The trace is under way when the block is disconnected; the answer still comes from the dropped branch.
+    let dropped = chain.blocks();
+    let reorg = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        chain.fork_at(1);
+        chain.mine_empty(2);
+        world.try_tick().await.unwrap();
+        chain.restore(dropped);
+    };
+    let (traced, ()) = tokio::join!(lane.tick(now), reorg);
+    assert_eq!(traced.unwrap().traced, 0);
+    assert_eq!(world.deposits().await, []);
+
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Pending, "connected again, traced again");
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Confirmed);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_leg_inside_that_is_mined_again_elsewhere_keeps_its_id_and_is_credited_once() {
+    let mut world = world().await;
+    world.chain.mine(vec![inner(0, ALICE, 5)]);
+    world.catch_up().await;
+    let before = world.deposits().await.remove(0).id;
+    world.chain.fork_at(1);
+    world.chain.mine_empty(1);
+    world.chain.mine(vec![token(7, BOB, 1), inner(0, ALICE, 5)]);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    let deposits = world.deposits().await;
+    assert_eq!((deposits.len(), deposits[0].id, deposits[0].status), (1, before, Confirmed));
+    assert_eq!(events(world.db()).await.len(), 2);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_leg_inside_that_is_gone_from_its_transaction_fails_only_when_somebody_else_agrees() {
+    let mut world = world().await;
+    world.chain.mine(vec![inner(0, ALICE, 5)]);
+    world.catch_up().await;
+    world.chain.fork_at(1);
+    world.chain.mine(vec![SimTx { legs: Vec::new(), ..inner(0, ALICE, 5) }]);
+    world.chain.withhold_balances(true);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Pending, "that it is not there is one endpoint's word, too");
+    world.chain.withhold_balances(false);
+    world.chain.mine_empty(1);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Failed);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_leg_inside_whose_transaction_was_replaced_or_lost_fails_as_any_other() {
+    let mut world = world().await;
+    let (replaced, lost) = (inner(0, ALICE, 5), SimTx::new(address(PAYER + 1), 0, inner(0, ALICE, 6).legs));
+    world.chain.mine(vec![replaced.clone(), lost]);
+    world.catch_up().await;
+    world.chain.fork_at(1);
+    world.chain.mine(vec![replaced.replaced_by(Vec::new())]);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    assert_eq!((world.status_of(5).await, world.status_of(6).await), (Failed, Pending));
+    world.pass(FAILED_GRACE);
+    world.chain.mine_empty(1);
+    world.catch_up().await;
+    assert_eq!(world.status_of(6).await, Failed);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn an_address_added_while_a_block_was_disconnected_is_matched_when_it_is_connected_again() {
+    let mut world = world().await;
+    world.chain.mine(vec![inner(0, BOB, 5)]);
+    world.catch_up().await;
+    let branch = world.chain.blocks();
+    world.chain.fork_at(1);
+    world.chain.mine_empty(1);
+    // tip, headers; the block is taken back, and the one in its place cannot be read.
+    world.chain.script([Fault::Late(Duration::ZERO), Fault::Late(Duration::ZERO), Fault::Fail]);
+    assert!(world.try_tick().await.unwrap_err().may_pass());
+    world.watch("bob", address(BOB)).await;
+    world.chain.restore(branch);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Pending, "its block was traced before, for a list without it");
+    world.close().await;
+}
+
+#[tokio::test]
+async fn an_address_is_matched_inside_from_the_block_that_it_was_told() {
+    let mut world = world().await;
+    world.chain.mine(vec![inner(0, BOB, 5)]);
+    world.tick().await;
+    world.watch("bob", address(BOB)).await;
+    world.chain.mine(vec![inner(1, BOB, 6)]);
+    world.catch_up().await;
+    assert_eq!(world.deposits().await.len(), 1, "the trace of the block before is read later, and was not promised");
+    assert_eq!(world.status_of(6).await, Pending);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn pruning_forgets_no_block_that_has_still_to_be_traced() {
+    let mut world = world().await;
+    world.chain.mine(vec![inner(0, ALICE, 5)]);
+    world.chain.mine_empty(1_200);
+    while !world.tick().await.caught_up {}
+    world.chain.mine_empty(20);
+    while !world.tick().await.caught_up {}
+    let db = world.db().clone();
+    let on_record = async |text: &'static str| -> i64 {
+        let mut reader = db.read().await.unwrap();
+        let landfall::store::Engine::Sqlite(connection) = reader.engine() else { panic!("SQLite") };
+        sqlx::query_scalar(text).fetch_one(connection).await.unwrap()
+    };
+    assert_eq!(on_record("SELECT COUNT(*) FROM blocks WHERE NOT traced").await, 1_221);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Confirmed);
+    assert_eq!(on_record("SELECT COUNT(*) FROM blocks WHERE NOT traced").await, 0);
+    let kept = on_record("SELECT COUNT(*) FROM blocks").await;
+    assert!(kept < 1_060, "{kept} blocks: what was kept for the traces is forgotten behind them");
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_signer_that_the_node_made_up_credits_nothing_and_is_read_again() {
+    let mut world = world().await;
+    world.chain.mine(vec![token(0, ALICE, 5), inner(1, ALICE, 6)]);
+    // tip is right; the block names another signer.
+    world.chain.script([Fault::Late(Duration::ZERO), Fault::Forge]);
+    let error = world.try_tick().await.unwrap_err();
+    assert!(error.may_pass() && error.to_string().contains("was signed by another"), "{error}");
+    assert_eq!(world.deposits().await, []);
+    world.tick().await;
+    world.chain.script_traces([Fault::Forge]);
+    assert!(world.try_trace().await.unwrap_err().to_string().contains("was signed by another"));
+    assert_eq!(world.deposits().await.len(), 1);
+    world.catch_up().await;
+
+    world.chain.mine_empty(FINALITY_DEPTH);
+    // tip, the new blocks, then the evidence.
+    world.chain.script([Fault::Late(Duration::ZERO), Fault::Late(Duration::ZERO), Fault::Forge]);
+    assert!(world.try_tick().await.unwrap_err().to_string().contains("was signed by another"));
+    assert_eq!(world.status_of(5).await, Pending);
+    world.catch_up().await;
+    assert_eq!((world.status_of(5).await, world.status_of(6).await), (Confirmed, Confirmed));
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_halted_chain_confirms_nothing_by_traces_either() {
+    let mut world = world().await;
+    world.chain.mine(vec![inner(0, ALICE, 5)]);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.tick().await;
+    let word = |state: &str| ChainStatus {
+        chain: CHAIN,
+        state: state.to_owned(),
+        reason: String::new(),
+        proof: "roots".to_owned(),
+        latest: None,
+        finalized: None,
+        cursor: None,
+        caught_up_at: Timestamp::EPOCH,
+        heartbeat_at: Timestamp::EPOCH,
+        endpoints: Vec::new(),
+        finalized_at: Timestamp::EPOCH,
+        alarms: Vec::new(),
+    };
+    for (state, confirmed) in [("halted", 0), ("following", 1)] {
+        let mut tx = world.db().begin().await.unwrap();
+        status::record(&mut tx, &word(state), &[]).await.unwrap();
+        tx.commit().await.unwrap();
+        let mut found = 0;
+        for _ in 0..3 {
+            found += world.trace().await.confirmed;
+        }
+        assert_eq!(found, confirmed, "{state}");
+    }
+    world.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_running_lane_says_what_fails_recovers_by_itself_and_stops_in_the_middle_of_a_trace() {
+    let mut world = world().await;
+    world.chain.script_traces(std::iter::repeat_n(Fault::Refuse, 3));
+    world.chain.mine(vec![inner(0, ALICE, 5)]);
+    world.tick().await;
+    let (stop, clock) = (CancellationToken::new(), world.clock());
+    let pulse = Pulse::new("traces", world.now());
+    let running = {
+        let (lane, stop) = (world.watcher_lane(), stop.clone());
+        #[expect(clippy::disallowed_methods, reason = "the test's own worker")]
+        tokio::spawn(lane.run(clock, || 0, pulse, stop))
+    };
+    let mut said = String::new();
+    for _ in 0..400 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        let reason = report(&world).await.traces_reason;
+        said = if reason.is_empty() { said } else { reason };
+        if !said.is_empty() && world.deposits().await.len() == 1 {
+            break;
+        }
+    }
+    assert!(said.contains("not to offer this call"), "{said}");
+    assert_eq!(world.status_of(5).await, Pending);
+    world.chain.script_traces([Fault::Late(Duration::from_secs(3_600))]);
+    world.chain.mine_empty(1);
+    world.tick().await;
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    stop.cancel();
+    tokio::time::timeout(Duration::from_secs(1), running).await.unwrap().unwrap();
+    world.chain.behave();
+    world.close().await;
+}
