@@ -9,10 +9,13 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use futures_util::future::try_join_all;
 use landfall_chain::address::AddressError;
-use landfall_chain::{Address, Asset, AssetId, Chain, Family, Network, Retry, SourceError, SourceErrorKind};
-use landfall_evm::EvmSource;
+use landfall_chain::{
+    Address, Asset, AssetId, Chain, Family, Finality, Network, Retry, SourceError, SourceErrorKind, Tier,
+};
+use landfall_evm::{EndpointUrl, EvmSource};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -108,8 +111,13 @@ impl App {
         for (source, network, config) in sources {
             let chain = network.chain;
             let pulse = Pulse::new(chain, clock.now());
-            let endpoints = source.endpoints();
+            let (endpoints, door) = (source.endpoints(), source.endpoints());
+            let (listen, wake_up) = (source.listen(), source.wake_up());
             let watcher = Watcher::new(source, endpoints, db.clone(), network.clone(), settings(&network, config));
+            let watcher = watcher
+                .woken_by(wake_up)
+                .with_agree(move |agree| door.override_agree(agree.and_then(|agree| usize::try_from(agree).ok())));
+            workers.spawn("wake-ups", stop.clone().run_until_cancelled_owned(listen).map(drop));
             match watcher.trace_lane() {
                 Some(lane) => {
                     let pulse = Pulse::new(format!("{chain} traces"), clock.now());
@@ -240,8 +248,11 @@ pub async fn watcher(config: &Config, chain: Chain, db: Db) -> Result<Watcher<Ev
 /// # Errors
 /// See [`network`]; a URL that cannot be used.
 pub fn source(chain: Chain, config: &ChainConfig) -> Result<(EvmSource, Network), StartError> {
+    let refused = |error: landfall_evm::EvmError| StartError::Source(error.into());
     let network = network(chain, config)?;
-    let source = EvmSource::new(network.clone(), &config.rpc).map_err(|error| StartError::Source(error.into()))?;
+    let urls = config.rpc.iter().map(|rpc| EndpointUrl { url: rpc.url.clone(), headers: rpc.headers.clone() });
+    let source = EvmSource::at(network.clone(), urls.collect()).map_err(refused)?;
+    config.agree.map_or(Ok(()), |agree| source.set_agree(agree)).map_err(refused)?;
     Ok((source, network))
 }
 
@@ -273,9 +284,22 @@ pub fn network(chain: Chain, config: &ChainConfig) -> Result<Network, StartError
         }
         network.assets.push(asset);
     }
+    if let Some(rule) = config.finality {
+        network.finality = Finality::from(rule);
+    }
+    if !config.tiers.is_empty() {
+        network.finality.tiers = config
+            .tiers
+            .iter()
+            .map(|tier| {
+                let unknown = || fault(format!("tier of {:?}: no such asset is listed", tier.symbol));
+                let asset = network.assets.iter().find(|asset| asset.symbol == tier.symbol).ok_or_else(unknown)?;
+                Ok(Tier { asset: asset.id, up_to: tier.up_to, rule: tier.rule })
+            })
+            .collect::<Result<_, StartError>>()?;
+    }
     network.native.source = config.native.unwrap_or(network.native.source);
     network.native.eip7708_from = config.eip7708_from.or(network.native.eip7708_from);
-    network.finality = config.finality.clone().unwrap_or(network.finality);
     Ok(network)
 }
 
@@ -308,9 +332,10 @@ async fn listen(address: SocketAddr, key: &'static str) -> Result<TcpListener, S
 
 #[cfg(test)]
 mod tests {
-    use landfall_chain::{FinalityRule, Native, NativeSource, ReadProof};
+    use landfall_chain::{FinalityRule, Native, NativeSource, ReadProof, U256};
 
     use super::*;
+    use crate::config::{AssetConfig, TierConfig};
     use crate::watcher::Start;
 
     const MINE: &str = "0x5fd84259d66Cd46123540766Be93DFE6D43130D7";
@@ -319,11 +344,14 @@ mod tests {
         let asset = AssetConfig { symbol: symbol.to_owned(), contract: contract.to_owned(), decimals: 6, from: 0 };
         let (rpc, assets) = (Vec::new(), vec![asset]);
         let start = Start::Finalized;
+        let tier = TierConfig { symbol: symbol.to_owned(), up_to: U256::from(7), rule: FinalityRule::confirmations(1) };
         let config = ChainConfig {
             rpc,
+            agree: None,
             start,
             proof: ReadProof::Full,
-            finality: Some(FinalityRule::SAFE.into()),
+            finality: Some(FinalityRule::SAFE),
+            tiers: vec![tier],
             native: Some(NativeSource::TopLevel),
             eip7708_from: Some(7),
             poll_ms: None,
@@ -339,7 +367,9 @@ mod tests {
         let network = with_asset(Chain::EthereumTestnet, "MINE", MINE).unwrap();
         let symbols: Vec<&str> = network.assets.iter().map(|asset| asset.symbol.as_str()).collect();
         assert_eq!(symbols, ["ETH", "USDC", "EURC", "MINE"]);
-        assert_eq!(network.finality, FinalityRule::SAFE.into());
+        assert_eq!(network.finality.rule, FinalityRule::SAFE);
+        let tier = Tier { asset: network.assets[3].id, up_to: U256::from(7), rule: FinalityRule::confirmations(1) };
+        assert_eq!(network.finality.tiers, [tier]);
         assert_eq!(network.native, Native { source: NativeSource::TopLevel, eip7708_from: Some(7) });
     }
 

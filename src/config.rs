@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use landfall_chain::{Chain, Finality, FinalityRule, NativeSource, ReadProof};
+use landfall_chain::{Chain, FinalityRule, NativeSource, ReadProof, RuleName, U256};
+use reqwest::header::{HeaderName, HeaderValue};
 use serde::{Deserialize, Deserializer};
 use url::Url;
 
@@ -32,12 +33,15 @@ pub struct Config {
 /// What an operator sets for one chain.
 #[derive(Clone, Debug)]
 pub struct ChainConfig {
-    pub rpc: Vec<Url>,
+    pub rpc: Vec<RpcConfig>,
+    /// How many endpoints must agree on what is final; `None` leaves it to the adapter.
+    pub agree: Option<usize>,
     pub start: Start,
     /// How strongly a block is proved before it is connected.
     pub proof: ReadProof,
-    /// `None` leaves it to the network's facts.
-    pub finality: Option<Finality>,
+    /// `None` leaves it to the network's facts, tiers and all.
+    pub finality: Option<FinalityRule>,
+    pub tiers: Vec<TierConfig>,
     /// `None` leaves each to the network's facts.
     pub native: Option<NativeSource>,
     pub eip7708_from: Option<u64>,
@@ -48,6 +52,22 @@ pub struct ChainConfig {
     pub finality_stall_secs: Option<u64>,
     /// Added to the built-in ones.
     pub assets: Vec<AssetConfig>,
+}
+
+/// An endpoint. What is sent along, and parts of the URL, may be secrets.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RpcConfig {
+    pub url: Url,
+    pub headers: Vec<(String, String)>,
+}
+
+/// What deposits of an asset up to an amount wait for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TierConfig {
+    pub symbol: String,
+    /// In base units, inclusive.
+    pub up_to: U256,
+    pub rule: FinalityRule,
 }
 
 /// A token to credit beside the built-in ones.
@@ -106,7 +126,9 @@ struct AdminSection {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ChainSection {
-    rpc: Vec<String>,
+    rpc: Vec<RpcEntry>,
+    #[serde(default)]
+    agree: Option<usize>,
     #[serde(default, deserialize_with = "start")]
     start: Option<Start>,
     #[serde(default)]
@@ -116,9 +138,13 @@ struct ChainSection {
     #[serde(default)]
     eip7708_from: Option<u64>,
     #[serde(default)]
-    finality: Option<FinalityName>,
+    finality: Option<RuleName>,
     #[serde(default)]
     confirmations: Option<u64>,
+    #[serde(default)]
+    l1_blocks: Option<u64>,
+    #[serde(default)]
+    tiers: Vec<TierSection>,
     #[serde(default)]
     poll_ms: Option<u64>,
     #[serde(default)]
@@ -129,12 +155,51 @@ struct ChainSection {
     assets: Vec<AssetConfig>,
 }
 
-#[derive(Deserialize, Clone, Copy)]
-#[serde(rename_all = "lowercase")]
-enum FinalityName {
-    Finalized,
-    Safe,
-    Confirmations,
+/// A URL, or a table with one.
+struct RpcEntry {
+    url: String,
+    headers: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RpcTable {
+    url: String,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TierSection {
+    asset: String,
+    up_to: String,
+    finality: RuleName,
+    #[serde(default)]
+    confirmations: Option<u64>,
+    #[serde(default)]
+    l1_blocks: Option<u64>,
+}
+
+impl<'de> Deserialize<'de> for RpcEntry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match toml::Value::deserialize(deserializer)? {
+            toml::Value::String(url) => Ok(RpcEntry { url, headers: BTreeMap::new() }),
+            toml::Value::Table(table) => {
+                let table: RpcTable = table
+                    .try_into()
+                    .map_err(|error: toml::de::Error| serde::de::Error::custom(without_values(error.message())))?;
+                Ok(RpcEntry { url: table.url, headers: table.headers })
+            }
+            _ => Err(serde::de::Error::custom("expected a URL or a table with url and headers")),
+        }
+    }
+}
+
+impl std::fmt::Debug for RpcConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RpcConfig").field("host", &self.url.host_str()).finish_non_exhaustive()
+    }
 }
 
 #[derive(Deserialize, Clone, Copy)]
@@ -221,8 +286,17 @@ impl ChainSection {
         if self.rpc.is_empty() {
             return Err(key(&format!("{at}.rpc"), "at least one URL is needed"));
         }
-        let rpc = self.rpc.iter().enumerate().map(|(index, text)| rpc_url(&format!("{at}.rpc[{index}]"), text));
-        let rpc = rpc.collect::<Result<_, _>>()?;
+        let rpc = self.rpc.into_iter().enumerate();
+        let rpc =
+            rpc.map(|(index, entry)| entry.check(&format!("{at}.rpc[{index}]"))).collect::<Result<Vec<_>, _>>()?;
+        let readable = rpc.iter().filter(|entry| matches!(entry.url.scheme(), "http" | "https")).count();
+        if readable == 0 {
+            return Err(key(&format!("{at}.rpc"), "at least one http or https URL is needed; ws and wss only wake up"));
+        }
+        if self.agree.is_some_and(|agree| !(1..=readable).contains(&agree)) {
+            let what = format!("expected 1 to {readable}: so many http or https endpoints are configured");
+            return Err(key(&format!("{at}.agree"), what));
+        }
         let poll_ms = self.poll_ms.unwrap_or(POLL_MS_MIN);
         if !(POLL_MS_MIN..=POLL_MS_MAX).contains(&poll_ms) {
             return Err(key(&format!("{at}.poll_ms"), "expected 20 to 60000"));
@@ -230,8 +304,10 @@ impl ChainSection {
         Ok(ChainConfig {
             rpc,
             start: self.start.unwrap_or(Start::Finalized),
+            agree: self.agree,
             proof: proof(at, self.proof.as_deref())?,
-            finality: finality(at, self.finality, self.confirmations)?,
+            finality: finality(at, self.finality, self.confirmations, self.l1_blocks)?,
+            tiers: tiers(at, self.tiers)?,
             native: self.native.map(|name| match name {
                 NativeName::TopLevel => NativeSource::TopLevel,
                 NativeName::Trace => NativeSource::Trace,
@@ -246,29 +322,62 @@ impl ChainSection {
     }
 }
 
-fn finality(at: &str, name: Option<FinalityName>, confirmations: Option<u64>) -> Result<Option<Finality>, ConfigError> {
-    match (name, confirmations) {
-        (None, None) => Ok(None),
-        (Some(FinalityName::Finalized), None) => Ok(Some(FinalityRule::FINALIZED.into())),
-        (Some(FinalityName::Safe), None) => Ok(Some(FinalityRule::SAFE.into())),
-        (Some(FinalityName::Confirmations), Some(0)) => {
-            Err(key(&format!("{at}.confirmations"), "expected at least 1: the newest block is never final"))
+fn finality(
+    at: &str,
+    name: Option<RuleName>,
+    confirmations: Option<u64>,
+    l1_blocks: Option<u64>,
+) -> Result<Option<FinalityRule>, ConfigError> {
+    match name {
+        Some(name) => rule(at, name, confirmations, l1_blocks).map(Some),
+        None => match (confirmations, l1_blocks) {
+            (None, None) => Ok(None),
+            (Some(_), _) => Err(key(&format!("{at}.confirmations"), "counts only together with finality")),
+            (None, Some(_)) => Err(key(&format!("{at}.l1_blocks"), "counts only together with finality = \"safe\"")),
+        },
+    }
+}
+
+fn rule(
+    at: &str,
+    name: RuleName,
+    confirmations: Option<u64>,
+    l1_blocks: Option<u64>,
+) -> Result<FinalityRule, ConfigError> {
+    let rule = FinalityRule::of_keys(name, confirmations, l1_blocks);
+    rule.map_err(|error| key(&format!("{at}.{}", error.key), error.what))
+}
+
+fn tiers(at: &str, sections: Vec<TierSection>) -> Result<Vec<TierConfig>, ConfigError> {
+    let tier = |(index, section): (usize, TierSection)| {
+        let at = format!("{at}.tiers[{index}]");
+        let up_to = U256::from_str_radix(&section.up_to, 10).ok().filter(|_| !section.up_to.is_empty());
+        let what = "expected a whole number of base units, such as \"1000000\"";
+        Ok(TierConfig {
+            symbol: section.asset,
+            up_to: up_to.ok_or_else(|| key(&format!("{at}.up_to"), what))?,
+            rule: rule(&at, section.finality, section.confirmations, section.l1_blocks)?,
+        })
+    };
+    sections.into_iter().enumerate().map(tier).collect()
+}
+
+impl RpcEntry {
+    fn check(self, at: &str) -> Result<RpcConfig, ConfigError> {
+        for (name, value) in &self.headers {
+            if HeaderName::from_bytes(name.as_bytes()).is_err() || HeaderValue::from_str(value).is_err() {
+                return Err(key(&format!("{at}.headers.{name}"), "no HTTP header can hold this"));
+            }
         }
-        (Some(FinalityName::Confirmations), Some(count)) => Ok(Some(FinalityRule::confirmations(count).into())),
-        (Some(FinalityName::Confirmations), None) => {
-            Err(key(&format!("{at}.confirmations"), "finality = \"confirmations\" needs this number"))
-        }
-        (None | Some(FinalityName::Finalized | FinalityName::Safe), Some(_)) => {
-            Err(key(&format!("{at}.confirmations"), "counts only together with finality = \"confirmations\""))
-        }
+        Ok(RpcConfig { url: rpc_url(at, &self.url)?, headers: self.headers.into_iter().collect() })
     }
 }
 
 fn rpc_url(at: &str, text: &str) -> Result<Url, ConfigError> {
     let url = Url::parse(text).map_err(|error| key(at, format!("malformed URL: {error}")))?;
     match url.scheme() {
-        "http" | "https" if url.has_host() => Ok(url),
-        other => Err(key(at, format!("scheme {other:?}; expected http or https"))),
+        "http" | "https" | "ws" | "wss" if url.has_host() => Ok(url),
+        other => Err(key(at, format!("scheme {other:?}; expected http, https, ws or wss"))),
     }
 }
 
@@ -348,6 +457,7 @@ fn syntax(name: &str, text: &str, error: &toml::de::Error) -> ConfigError {
 mod tests {
     use super::*;
 
+    const TIER: &str = "[[chains.ETHEREUM_TESTNET.tiers]]\nasset = \"USDC\"\nup_to = \"1000\"\n";
     const CHAIN: &str = "[chains.ETHEREUM_TESTNET]\nrpc = [\"http://127.0.0.1:8545\"]\n";
 
     fn parse(text: &str) -> Result<Config, String> {
@@ -371,19 +481,36 @@ mod tests {
     fn every_key_is_read() {
         let config = parse(
             "[store]\nurl = \"postgres://me:pass@db/landfall\"\n[api]\nlisten = \"0.0.0.0:1\"\nenvironment = \"test\"\n\
-             [admin]\nlisten = \"127.0.0.1:2\"\n[chains.BASE_MAINNET]\nrpc = [\"https://node/${KEY}\", \"http://other\"]\n\
+             [admin]\nlisten = \"127.0.0.1:2\"\n[chains.BASE_MAINNET]\nrpc = [\"https://node/${KEY}\", \"wss://other\", \
+             { url = \"http://third\", headers = { Authorization = \"Bearer ${KEY}\" } }]\nagree = 2\n\
              start = 100\nproof = \"logs\"\nnative = \"log_transfer\"\neip7708_from = 7\nfinality = \"confirmations\"\nconfirmations = 12\n\
              poll_ms = 250\nfailed_grace_secs = 5\nfinality_stall_secs = 900\n[[chains.BASE_MAINNET.assets]]\nsymbol = \"EURC\"\ncontract = \"0x1\"\ndecimals = 6\nfrom = 9\n",
         );
         let config = config.unwrap();
         assert_eq!(config.store.to_string(), "postgres://db:5432/landfall");
         let chain = &config.chains[&Chain::BaseMainnet];
-        assert_eq!(chain.rpc[0].as_str(), "https://node/canary");
+        assert_eq!((chain.rpc.len(), chain.rpc[0].url.as_str()), (3, "https://node/canary"));
+        let header = ("Authorization".to_owned(), "Bearer canary".to_owned());
+        assert_eq!((chain.agree, &chain.rpc[2].headers), (Some(2), &vec![header]));
+        assert!(!format!("{chain:?}").contains("canary"));
         assert_eq!(chain.proof, ReadProof::Listed);
-        assert_eq!((chain.start, &chain.finality), (Start::Number(100), &Some(FinalityRule::confirmations(12).into())));
+        assert_eq!((chain.start, &chain.finality), (Start::Number(100), &Some(FinalityRule::confirmations(12))));
         assert_eq!((chain.poll_ms, chain.failed_grace_secs, chain.assets[0].from), (Some(250), 5, 9));
         assert_eq!((chain.native, chain.eip7708_from), (Some(NativeSource::LogTransfer), Some(7)));
         assert_eq!(chain.finality_stall_secs, Some(900));
+    }
+
+    #[test]
+    fn a_rule_of_finality_may_have_several_parts_and_tiers() {
+        let keys = "finality = \"safe\"\nconfirmations = 5\nl1_blocks = 12\n";
+        let chains =
+            parse(&format!("{CHAIN}{keys}{TIER}finality = \"confirmations\"\nconfirmations = 3\n")).unwrap().chains;
+        let chain = &chains[&Chain::EthereumTestnet];
+        let rule = FinalityRule { confirmations: 5, l1_blocks: 12, ..FinalityRule::SAFE };
+        assert_eq!(chain.finality, Some(rule));
+        let tier =
+            TierConfig { symbol: "USDC".to_owned(), up_to: U256::from(1_000), rule: FinalityRule::confirmations(3) };
+        assert_eq!(chain.tiers, [tier]);
     }
 
     #[test]
@@ -392,7 +519,7 @@ mod tests {
         let cases = [
             (
                 with("confirmatons = 3"),
-                "config key chains.ETHEREUM_TESTNET.confirmatons: unknown field `confirmatons`, expected one of `rpc`, `start`, `proof`, `native`, `eip7708_from`, `finality`, `confirmations`, `poll_ms`, `failed_grace_secs`, `finality_stall_secs`, `assets`",
+                "config key chains.ETHEREUM_TESTNET.confirmatons: unknown field `confirmatons`, expected one of `rpc`, `agree`, `start`, `proof`, `native`, `eip7708_from`, `finality`, `confirmations`, `l1_blocks`, `tiers`, `poll_ms`, `failed_grace_secs`, `finality_stall_secs`, `assets`",
             ),
             (
                 with("[stor]"),
@@ -413,6 +540,29 @@ mod tests {
                 "config key chains.ETHEREUM_TESTNET.native: unknown variant `logs`, expected one of `top_level`, `trace`, `log_transfer`",
             ),
             (
+                with("[store]\nurl = \"mysql://x\""),
+                "config key store.url: expected sqlite:PATH or postgres://USER@HOST/DATABASE",
+            ),
+            (with("[store]\nurl = \"${NOPE}\""), "config key store.url: environment variable NOPE is not set"),
+            (
+                "[chains]".to_owned(),
+                "config key chains: no chain is configured; add a section such as [chains.BASE_MAINNET]",
+            ),
+            (String::new(), "config landfall.toml: missing field `chains`"),
+            ("[chains\n".to_owned(), "config landfall.toml: line 1: unclosed table, expected `]`"),
+        ];
+        for (text, expected) in cases {
+            let error = parse(&text).unwrap_err();
+            assert_eq!(error, expected);
+            assert!(!error.contains("canary"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_bad_endpoint_or_rule_of_finality_is_one_line_that_names_the_key() {
+        let with = |line: &str| format!("{CHAIN}{line}\n");
+        let cases = [
+            (
                 with("finality = \"confirmations\""),
                 "config key chains.ETHEREUM_TESTNET.confirmations: finality = \"confirmations\" needs this number",
             ),
@@ -422,22 +572,61 @@ mod tests {
             ),
             (
                 with("confirmations = 2"),
-                "config key chains.ETHEREUM_TESTNET.confirmations: counts only together with finality = \"confirmations\"",
+                "config key chains.ETHEREUM_TESTNET.confirmations: counts only together with finality",
             ),
             (
-                with("[store]\nurl = \"mysql://x\""),
-                "config key store.url: expected sqlite:PATH or postgres://USER@HOST/DATABASE",
+                with("finality = \"finalized\"\nconfirmations = 0"),
+                "config key chains.ETHEREUM_TESTNET.confirmations: expected at least 1: the newest block is never final",
             ),
-            (with("[store]\nurl = \"${NOPE}\""), "config key store.url: environment variable NOPE is not set"),
+            (
+                with("l1_blocks = 12"),
+                "config key chains.ETHEREUM_TESTNET.l1_blocks: counts only together with finality = \"safe\"",
+            ),
+            (
+                with("finality = \"finalized\"\nl1_blocks = 12"),
+                "config key chains.ETHEREUM_TESTNET.l1_blocks: counts only together with finality = \"safe\"",
+            ),
+            (
+                with("finality = \"safe\"\nl1_blocks = 0"),
+                "config key chains.ETHEREUM_TESTNET.l1_blocks: expected at least 1",
+            ),
+            (
+                with("agree = 2"),
+                "config key chains.ETHEREUM_TESTNET.agree: expected 1 to 1: so many http or https endpoints are configured",
+            ),
+            (
+                with("agree = 0"),
+                "config key chains.ETHEREUM_TESTNET.agree: expected 1 to 1: so many http or https endpoints are configured",
+            ),
+            (
+                with(&format!("{TIER}finality = \"confirmations\"")),
+                "config key chains.ETHEREUM_TESTNET.tiers[0].confirmations: finality = \"confirmations\" needs this number",
+            ),
+            (
+                with(&format!("{TIER}finality = \"safe\"").replace("1000", "10.00")),
+                "config key chains.ETHEREUM_TESTNET.tiers[0].up_to: expected a whole number of base units, such as \"1000000\"",
+            ),
+            (with(TIER), "config key chains.ETHEREUM_TESTNET.tiers[0]: missing field `finality`"),
+            (
+                "[chains.BASE_MAINNET]\nrpc = [{ url = \"http://a\", headers = { \"a b\" = \"${KEY}\" } }]".to_owned(),
+                "config key chains.BASE_MAINNET.rpc[0].headers.a b: no HTTP header can hold this",
+            ),
+            (
+                "[chains.BASE_MAINNET]\nrpc = [{ url = \"http://a\", headers = { X = \"${KEY}\\n\" } }]".to_owned(),
+                "config key chains.BASE_MAINNET.rpc[0].headers.X: no HTTP header can hold this",
+            ),
+            (
+                "[chains.BASE_MAINNET]\nrpc = [{ uri = \"http://${KEY}\" }]".to_owned(),
+                "config key chains.BASE_MAINNET.rpc[0]: unknown field `uri`, expected `url` or `headers`",
+            ),
+            (
+                "[chains.BASE_MAINNET]\nrpc = [7]".to_owned(),
+                "config key chains.BASE_MAINNET.rpc[0]: expected a URL or a table with url and headers",
+            ),
             (
                 "[chains.ETHEREUM]\nrpc = [\"http://x\"]".to_owned(),
                 "config key chains.ETHEREUM: unknown chain \"ETHEREUM\"; the chains are ETHEREUM_MAINNET, POLYGON_MAINNET, ETHEREUM_TESTNET, OPTIMISM_SEPOLIA, BASE_MAINNET, BASE_SEPOLIA, OPTIMISM_MAINNET, POLYGON_AMOY, SOLANA_MAINNET, SOLANA_DEVNET",
             ),
-            (
-                "[chains]".to_owned(),
-                "config key chains: no chain is configured; add a section such as [chains.BASE_MAINNET]",
-            ),
-            (String::new(), "config landfall.toml: missing field `chains`"),
             (
                 "[chains.BASE_MAINNET]\nrpc = \"https://node/${KEY}\"".to_owned(),
                 "config key chains.BASE_MAINNET.rpc: expected a sequence, found string",
@@ -447,10 +636,13 @@ mod tests {
                 "config key chains.BASE_MAINNET.rpc[0]: malformed URL: relative URL without a base",
             ),
             (
-                "[chains.BASE_MAINNET]\nrpc = [\"ws://node/${KEY}\"]".to_owned(),
-                "config key chains.BASE_MAINNET.rpc[0]: scheme \"ws\"; expected http or https",
+                "[chains.BASE_MAINNET]\nrpc = [\"ftp://node/${KEY}\"]".to_owned(),
+                "config key chains.BASE_MAINNET.rpc[0]: scheme \"ftp\"; expected http, https, ws or wss",
             ),
-            ("[chains\n".to_owned(), "config landfall.toml: line 1: unclosed table, expected `]`"),
+            (
+                "[chains.BASE_MAINNET]\nrpc = [\"wss://node/${KEY}\"]".to_owned(),
+                "config key chains.BASE_MAINNET.rpc: at least one http or https URL is needed; ws and wss only wake up",
+            ),
         ];
         for (text, expected) in cases {
             let error = parse(&text).unwrap_err();

@@ -25,9 +25,11 @@ mod trace_lane;
 mod watch_list;
 mod witness;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_chain::{BlockRef, BlockSource, Chain, Endpoints, NativeSource, Network, ReadProof, Tip};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
@@ -81,6 +83,7 @@ pub struct Watcher<S> {
     network: Network,
     settings: Settings,
     watch_list: WatchList,
+    wake_up: Arc<Notify>,
     /// How many blocks a read asks for now.
     read_width: u64,
     alarms: Alarms,
@@ -112,7 +115,25 @@ impl<S: BlockSource> Watcher<S> {
         let watch_list = WatchList::new(network.chain);
         let alarms = Alarms::new(settings.finality_stall.unwrap_or_else(|| alarms::stall_after(&network)));
         let (read_width, agree) = (connect::READ_BLOCKS_MAX, AgreeDoor(Box::new(|_| ())));
-        Watcher { source, endpoints, db, network, settings, watch_list, read_width, alarms, agree, resumed: None }
+        Watcher {
+            source,
+            endpoints,
+            db,
+            network,
+            settings,
+            watch_list,
+            wake_up: Arc::default(),
+            read_width,
+            alarms,
+            agree,
+            resumed: None,
+        }
+    }
+
+    /// With something that tells when to look before the next poll is due.
+    pub fn woken_by(mut self, wake_up: Arc<Notify>) -> Self {
+        self.wake_up = wake_up;
+        self
     }
 
     /// The worker beside this one that reads traces; `None` where the network needs none.
@@ -201,6 +222,7 @@ impl<S: BlockSource> Watcher<S> {
                 never = reporter.beat(&db, &endpoints, &clock, &pulse) => match never {},
             };
             reporter.log(&outcome, clock.now());
+            let succeeded = outcome.is_ok();
             reporter.warn(self.alarms.texts(clock.now()), self.alarms.finalized_at());
             let pause = match &outcome {
                 Ok(ticked) => {
@@ -223,6 +245,8 @@ impl<S: BlockSource> Watcher<S> {
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = tokio::time::sleep(pause) => {}
+                // After an error the growing pause holds, whoever says that there is something new.
+                () = self.wake_up.notified(), if succeeded => {}
             }
         }
     }

@@ -1,17 +1,21 @@
 //! From a block to CONFIRMED, and everything a source can leave out on the way.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use landfall::account::{AccountType, NewAccount};
 use landfall::deposit::DepositStatus::{Confirmed, Pending};
 use landfall::deposit::{Deposit, DepositId, LegHash};
 use landfall::registry;
+use landfall::store::cursors::Cursor;
 use landfall::store::deposits;
-use landfall::time::Timestamp;
-use landfall::watcher::Start;
-use landfall::watcher::TickError;
-use landfall_chain::{Address, AssetId, U256};
+use landfall::time::{Pulse, Timestamp};
+use landfall::watcher::{Settings, Start, TickError, Watcher};
+use landfall_chain::{Address, AssetId, Endpoints, ReadProof, U256};
 use landfall_sim::{Fault, SimChain, SimLeg, SimTx};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use crate::books::events;
 use crate::postgres::{ENGINES, Engine, TestStore};
@@ -434,5 +438,44 @@ async fn a_deposit_whose_block_was_read_while_its_asset_was_not_listed_is_found_
     world.chain.mine_empty(FINALITY_DEPTH);
     world.catch_up().await;
     assert_eq!(world.status_of(5).await, Confirmed);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_wake_up_ends_the_wait_for_the_next_poll() {
+    let world = World::new(61).await;
+    let settings = Settings {
+        proof: ReadProof::Full,
+        start: Start::Number(1),
+        poll: Duration::from_secs(3_600),
+        failed_grace: Duration::from_secs(3_600),
+        finality_stall: None,
+    };
+    let (wake_up, stop, random) = (Arc::new(Notify::new()), CancellationToken::new(), || 0);
+    let endpoints = Endpoints::new(["sim".to_owned()]);
+    let watcher = Watcher::new(world.chain.clone(), endpoints, world.db().clone(), network(), settings);
+    let pulse = Pulse::new("sim", world.now());
+    let mut running = JoinSet::new();
+    running.spawn(watcher.woken_by(wake_up.clone()).run(world.clock(), random, pulse, stop.clone()));
+    let cursor = async || Cursor::load(&mut world.db().read().await.unwrap(), CHAIN).await.unwrap().at;
+    let reaches = async |number: u64| {
+        tokio::time::timeout(Duration::from_secs(5), async {
+            while cursor().await.is_none_or(|at| at.number < number) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        })
+        .await
+    };
+    world.chain.mine_empty(3);
+    wake_up.notify_one();
+    reaches(3).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    world.chain.mine_empty(2);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert_eq!(cursor().await.unwrap().number, 3, "the next poll is an hour away");
+    wake_up.notify_one();
+    reaches(5).await.unwrap();
+    stop.cancel();
+    running.join_all().await;
     world.close().await;
 }

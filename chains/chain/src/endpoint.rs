@@ -3,6 +3,7 @@
 //!
 //! An endpoint is named by host and port. Its path, query and credentials are secrets and never get here.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What is known of one endpoint.
@@ -12,10 +13,12 @@ pub struct EndpointStatus {
     pub id: String,
     /// Its state.
     pub state: EndpointState,
-    /// Why it is in this state; empty while healthy.
+    /// Why it is in this state; while healthy what to know of it, which is mostly nothing.
     pub reason: String,
     /// The newest block number it told.
     pub latest: Option<u64>,
+    /// How long its requests take: a moving average.
+    pub latency_ms: Option<u64>,
 }
 
 /// Whether an endpoint is of use.
@@ -27,13 +30,21 @@ pub enum EndpointState {
     Healthy,
     /// Its last answer was an error.
     Failing,
-    /// It must not be asked: wrong chain, failed proof.
+    /// It must not be asked: wrong chain, failed proof. Now and then it is looked at again.
     Quarantined,
 }
 
 /// The endpoints of one source; clones share the state.
 #[derive(Clone, Debug)]
-pub struct Endpoints(Arc<Mutex<Vec<EndpointStatus>>>);
+pub struct Endpoints(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    statuses: Mutex<Vec<EndpointStatus>>,
+    agree: AtomicUsize,
+    /// A person's word that stands above `agree`; 0 is none.
+    agree_override: AtomicUsize,
+}
 
 impl EndpointState {
     /// The name that is stored and shown.
@@ -50,8 +61,37 @@ impl EndpointState {
 impl Endpoints {
     /// One status per id, untried.
     pub fn new(ids: impl IntoIterator<Item = String>) -> Self {
-        let untried = |id| EndpointStatus { id, state: EndpointState::Untried, reason: String::new(), latest: None };
-        Endpoints(Arc::new(Mutex::new(ids.into_iter().map(untried).collect())))
+        let untried = |id| EndpointStatus {
+            id,
+            state: EndpointState::Untried,
+            reason: String::new(),
+            latest: None,
+            latency_ms: None,
+        };
+        Endpoints(Arc::new(Shared {
+            statuses: Mutex::new(ids.into_iter().map(untried).collect()),
+            agree: AtomicUsize::new(1),
+            agree_override: AtomicUsize::new(0),
+        }))
+    }
+
+    /// How many endpoints must say the same of what is final before it counts; at least one.
+    pub fn agree(&self) -> usize {
+        match self.0.agree_override.load(Ordering::Relaxed) {
+            0 => self.0.agree.load(Ordering::Relaxed),
+            count => count,
+        }
+    }
+
+    /// Sets what is configured.
+    pub fn set_agree(&self, count: usize) {
+        self.0.agree.store(count.max(1), Ordering::Relaxed);
+    }
+
+    /// A person's decision that stands above the configuration until it is taken back with `None`. It counts from the
+    /// source's next call. The caller records who decided, and why.
+    pub fn override_agree(&self, count: Option<usize>) {
+        self.0.agree_override.store(count.map_or(0, |count| count.max(1)), Ordering::Relaxed);
     }
 
     /// The statuses as they are now, in the order of configuration.
@@ -61,11 +101,17 @@ impl Endpoints {
 
     /// The endpoint at `index` answered; `latest` when the answer told its newest block.
     pub fn answered(&self, index: usize, latest: Option<u64>) {
+        self.healthy(index, latest, None, "");
+    }
+
+    /// As [`Endpoints::answered`], with how long its requests take and what to know of it.
+    pub fn healthy(&self, index: usize, latest: Option<u64>, latency_ms: Option<u64>, note: &str) {
         let mut statuses = self.lock();
         let status = &mut statuses[index];
         status.state = EndpointState::Healthy;
-        status.reason.clear();
+        note.clone_into(&mut status.reason);
         status.latest = latest.or(status.latest);
+        status.latency_ms = latency_ms.or(status.latency_ms);
     }
 
     /// The endpoint at `index` did not serve, for `reason`.
@@ -77,6 +123,6 @@ impl Endpoints {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<EndpointStatus>> {
         // A panic elsewhere cannot leave a status half written in a way that matters.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.statuses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,5 +1,7 @@
 //! When a block counts as final: facts of a network, or an operator's word. How a chain tells is its adapter's.
 
+use serde::Deserialize;
+
 use crate::{AssetId, U256};
 
 /// When a block counts as one that can no longer be replaced: a rule, and earlier ones for small amounts.
@@ -31,6 +33,28 @@ pub enum Tag {
     Safe,
 }
 
+/// How a rule is written: the key `finality`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RuleName {
+    /// The node's `finalized` tag.
+    Finalized,
+    /// The node's `safe` tag.
+    Safe,
+    /// Blocks on top, and no tag.
+    Confirmations,
+}
+
+/// The keys of a rule do not go together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{key}: {what}")]
+pub struct RuleError {
+    /// The key that is wrong.
+    pub key: &'static str,
+    /// What to write instead.
+    pub what: &'static str,
+}
+
 /// Deposits of one asset up to an amount wait for less.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tier {
@@ -51,6 +75,35 @@ impl FinalityRule {
     /// So many blocks on top, and nothing else.
     pub const fn confirmations(count: u64) -> Self {
         FinalityRule { tag: None, confirmations: count, l1_blocks: 0 }
+    }
+}
+
+impl FinalityRule {
+    /// The rule that the keys `finality`, `confirmations` and `l1_blocks` make up. Beside a tag, `confirmations` must
+    /// hold too.
+    ///
+    /// # Errors
+    /// Keys that do not go together.
+    pub fn of_keys(name: RuleName, confirmations: Option<u64>, l1_blocks: Option<u64>) -> Result<Self, RuleError> {
+        let tag = match name {
+            RuleName::Finalized => Some(Tag::Finalized),
+            RuleName::Safe => Some(Tag::Safe),
+            RuleName::Confirmations => None,
+        };
+        let wrong = |key, what| Err(RuleError { key, what });
+        match (confirmations, l1_blocks) {
+            (None, _) if tag.is_none() => wrong("confirmations", "finality = \"confirmations\" needs this number"),
+            (Some(0), _) => wrong("confirmations", "expected at least 1: the newest block is never final"),
+            (_, Some(_)) if tag != Some(Tag::Safe) => {
+                wrong("l1_blocks", "counts only together with finality = \"safe\"")
+            }
+            (_, Some(0)) => wrong("l1_blocks", "expected at least 1"),
+            (confirmations, l1_blocks) => Ok(FinalityRule {
+                tag,
+                confirmations: confirmations.unwrap_or_default(),
+                l1_blocks: l1_blocks.unwrap_or_default(),
+            }),
+        }
     }
 }
 

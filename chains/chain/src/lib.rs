@@ -29,7 +29,7 @@ pub use address::Address;
 pub use asset::{AssetId, AssetTransfer, number_equal_legs};
 pub use block::{Block, BlockHash, BlockRef, Fee, Header, Proof, Rejected, Tip};
 pub use endpoint::{EndpointState, EndpointStatus, Endpoints};
-pub use finality::{Finality, FinalityRule, Tag, Tier};
+pub use finality::{Finality, FinalityRule, RuleError, RuleName, Tag, Tier};
 pub use network::{Asset, Chain, Family, Native, NativeSource, Network};
 pub use retry::Retry;
 pub use ruint::aliases::U256;

@@ -2,22 +2,24 @@
 //!
 //! Promises: nothing is believed but a Merkle proof (`eth_getProof`) from the `stateRoot` of the header that hashes
 //! to the block asked for; an address that is proved to be in no leaf owns nothing. A short, empty or broken proof is
-//! a failed proof and never zero.
+//! a failed proof and never zero. Endpoints are asked one after the other until one proves it. That one does not serve
+//! proofs changes nothing in the pool's opinion of it, as with traces; that one proves a lie does.
 
 use alloy::primitives::{Address as Plain, B256, Bytes, keccak256};
 use alloy_trie::proof::verify_proof;
 use alloy_trie::{Nibbles, TrieAccount};
 use landfall_chain::{Address, BlockRef, U256};
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::answer::{Answer, Raw};
+use crate::endpoint::Endpoint;
 use crate::error::{Check, EvmError};
 use crate::headers::{HeaderOnly, refused};
 use crate::hex::{Amount, Data, Quantity};
-use crate::pool::Endpoint;
+use crate::pool::{Need, Pool};
 use crate::proof;
-use crate::rpc::{Answer, Call};
+use crate::rpc::Call;
 
 const BY_HASH: &str = "eth_getBlockByHash";
 const PROOF: &str = "eth_getProof";
@@ -36,12 +38,27 @@ struct WireAccount<'a> {
     storage_hash: B256,
 }
 
-/// In the order of `addresses`.
-pub(crate) async fn read_balances(
-    endpoint: &Endpoint,
-    addresses: &[Address],
-    at: &BlockRef,
-) -> Result<Vec<U256>, EvmError> {
+/// In the order of `addresses`, from the first endpoint that proves them.
+pub(crate) async fn balances(pool: &Pool, addresses: &[Address], at: &BlockRef) -> Result<Vec<U256>, EvmError> {
+    let need = Need { first: at.number, last: at.number, methods: &[PROOF] };
+    let mut failure = None;
+    for endpoint in pool.candidates(need).await {
+        match of_endpoint(endpoint, addresses, at).await {
+            Ok(balances) => return Ok(balances),
+            Err(error) if error.is_permanent() => return Err(error),
+            Err(error) => {
+                tracing::warn!(chain = %pool.chain(), "an endpoint proved no balances: {error}");
+                if matches!(error, EvmError::ProofFailed { .. }) {
+                    endpoint.failed(&error);
+                }
+                failure = failure.or(Some(error));
+            }
+        }
+    }
+    Err(failure.unwrap_or_else(|| pool.nobody()))
+}
+
+async fn of_endpoint(endpoint: &Endpoint, addresses: &[Address], at: &BlockRef) -> Result<Vec<U256>, EvmError> {
     let mut balances = Vec::with_capacity(addresses.len());
     for some in addresses.chunks(PROOFS_MAX) {
         let plain: Vec<Plain> = some.iter().map(|address| plain(endpoint, address)).collect::<Result<_, _>>()?;
@@ -84,13 +101,13 @@ async fn ask(
     let header = Call { method: BY_HASH, params: json!([at.hash.to_string(), false]) };
     let proof = |address: &Plain| Call { method: PROOF, params: json!([address.to_string(), [], block]) };
     let calls: Vec<Call> = std::iter::once(header).chain(addresses.iter().map(proof)).collect();
-    let mut answers = endpoint.ask(&calls).await?.into_iter();
+    let mut answers = endpoint.ask_aside(&calls).await?.into_iter();
     let header = answers.next().ok_or_else(|| endpoint.unusable(BY_HASH, "no answer"))?;
     let header = header.map_err(|error| endpoint.refused(BY_HASH, &error))?;
     Ok((state_root(endpoint, at, &header)?, answers.collect()))
 }
 
-fn state_root(endpoint: &Endpoint, at: &BlockRef, answer: &RawValue) -> Result<B256, EvmError> {
+fn state_root(endpoint: &Endpoint, at: &BlockRef, answer: &Raw) -> Result<B256, EvmError> {
     let block: Option<HeaderOnly<'_>> = endpoint.parse(BY_HASH, answer)?;
     let block = block.ok_or_else(|| endpoint.unusable(BY_HASH, &format!("the block {at} is not known there")))?;
     let header = proof::header(&block).map_err(|refusal| refused(endpoint, *at, BY_HASH, &refusal))?;

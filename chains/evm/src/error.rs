@@ -24,9 +24,17 @@ pub enum EvmError {
         "endpoint {endpoint} serves chain id {served}, but {chain} is chain id {expected}; check chains.{chain}.rpc"
     )]
     WrongChain { chain: Chain, endpoint: String, served: u64, expected: u64 },
-    /// The reasons of all of them, as they stand in their statuses.
+    #[error("{chain}: rpc url {position} has a header that cannot be sent; check chains.{chain}.rpc")]
+    Header { chain: Chain, position: usize },
+    #[error("{chain}: {agree} endpoints must agree, but {endpoints} are configured; check chains.{chain}.agree")]
+    Agree { chain: Chain, agree: usize, endpoints: usize },
+    #[error("{chain}: its finality counts L1 blocks, which only blocks called safe on the OP stack have behind them")]
+    L1Blocks { chain: Chain },
+    /// The reasons of all of them, as they stand in their statuses. Permanent when each serves another chain.
     #[error("{reasons}")]
-    AllQuarantined { chain: Chain, reasons: String },
+    NoEndpoint { chain: Chain, reasons: String, permanent: bool },
+    #[error("{chain}: endpoint {endpoint} shows {says} as final, but others agree on {agreed}")]
+    Contradicts { chain: Chain, endpoint: String, says: BlockRef, agreed: BlockRef },
     #[error("{chain}: endpoint {endpoint} failed {method}: {reason}")]
     Call { chain: Chain, endpoint: String, method: &'static str, reason: String },
     #[error("{chain}: endpoint {endpoint} gave an unusable answer to {method}: {reason}")]
@@ -105,16 +113,20 @@ impl EvmError {
             | EvmError::Url { .. }
             | EvmError::Client { .. }
             | EvmError::WrongChain { .. }
-            | EvmError::AllQuarantined { .. }
+            | EvmError::Header { .. }
+            | EvmError::Agree { .. }
+            | EvmError::L1Blocks { .. }
             | EvmError::UpgradeNeeded { .. }
             | EvmError::Unlogged { .. }
             | EvmError::NoTransferLogs { .. }
             | EvmError::NoToken { .. }
             | EvmError::NotInBlock { .. }
             | EvmError::Foreign { .. } => true,
+            EvmError::NoEndpoint { permanent, .. } => *permanent,
             EvmError::Call { .. }
             | EvmError::Answer { .. }
             | EvmError::ProofFailed { .. }
+            | EvmError::Contradicts { .. }
             | EvmError::TracesDiffer { .. }
             | EvmError::NoTraces { .. } => false,
         }

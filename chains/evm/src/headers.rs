@@ -6,20 +6,21 @@ use landfall_chain::{BlockHash, BlockRef, Header};
 use serde::de::IgnoredAny;
 use serde_json::json;
 
+use crate::endpoint::Endpoint;
 use crate::error::EvmError;
-use crate::pool::Endpoint;
+use crate::learnt::BATCH_MAX;
 use crate::proof::{self, Refusal};
 use crate::rpc::Call;
 use crate::wire::WireBlock;
 
 pub(crate) const BY_NUMBER: &str = "eth_getBlockByNumber";
-/// geth's `--rpc.batch-request-limit`. What is asked for beyond it does not come back.
-pub(crate) const BATCH_MAX: usize = 1000;
+/// What is asked for beyond it does not come back.
+pub(crate) const HEADERS_MAX: usize = BATCH_MAX;
 
 pub(crate) type HeaderOnly<'a> = WireBlock<'a, IgnoredAny>;
 
 pub(crate) async fn read_headers(endpoint: &Endpoint, range: RangeInclusive<u64>) -> Result<Vec<Header>, EvmError> {
-    let answers = endpoint.ask_all(&by_number(range.clone().take(BATCH_MAX), false)).await?;
+    let answers = endpoint.ask_all(&by_number(range.clone().take(HEADERS_MAX), false)).await?;
     let mut headers: Vec<Header> = Vec::with_capacity(answers.len());
     for (number, answer) in range.zip(&answers) {
         let Some(block) = endpoint.parse::<Option<HeaderOnly<'_>>>(BY_NUMBER, answer)? else { break };

@@ -5,8 +5,12 @@
 //! - `tip`, `headers`, `read`, `fate`: its calls, each against one endpoint
 //! - `logs`, `bloom`: blocks by the logs of listed contracts, compared with the header's bloom
 //! - `scan`, `seen`: where in a range of blocks to look
-//! - `pool`: which endpoint is asked, its chain id, its state
-//! - `rpc`: JSON-RPC batches over HTTP, and what of a failure may be told
+//! - `pool`: which endpoint is asked, and which other when it fails
+//! - `poll`, `outcome`: how one poll and one read went
+//! - `agree`: what endpoints agree on as final
+//! - `endpoint`, `calls`: one endpoint, its own head, its state, and what it is asked; `learnt`, `limits`: what it serves, and how it says no
+//! - `wake`: connections that say when to look, and nothing else
+//! - `rpc`, `answer`: JSON-RPC batches over HTTP, and what of a failure may be told
 //! - `wire`, `hex`: the answers as borrowed structs that hold only what is needed
 //! - `proof`, `encode`, `rlp`: header hash, transactions root and receipts root, recomputed
 //! - `stack`, `polygon`: what a network is beside an EVM chain, and what Polygon puts into answers
@@ -23,18 +27,26 @@ pub mod error;
 pub mod networks;
 pub mod source;
 
+mod agree;
+mod answer;
 mod balances;
 mod bloom;
 mod call_tracer;
+mod calls;
 mod encode;
+mod endpoint;
 mod fate;
 mod fees;
 mod frames;
 mod headers;
 mod hex;
+mod learnt;
 mod legs;
+mod limits;
 mod logs;
 mod native;
+mod outcome;
+mod poll;
 mod polygon;
 mod pool;
 mod proof;
@@ -48,9 +60,10 @@ mod stack;
 mod tip;
 mod trace_block;
 mod traces;
+mod wake;
 mod wire;
 mod withdrawals;
 
 pub use error::EvmError;
 pub use networks::{network, networks};
-pub use source::EvmSource;
+pub use source::{EndpointUrl, EvmSource};

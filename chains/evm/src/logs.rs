@@ -15,17 +15,17 @@ use landfall_chain::{
 };
 use serde::Deserialize;
 use serde_json::json;
-use serde_json::value::RawValue;
 
+use crate::answer::Raw;
 use crate::bloom::{Bits, Bloom};
 use crate::encode::created_contract;
+use crate::endpoint::Endpoint;
 use crate::error::{Check, EvmError};
 use crate::headers::{BY_NUMBER, by_number, refused};
 use crate::hex::{Data, Quantity};
 use crate::legs::{self, Movement, TRANSFER};
 use crate::native::{self, LOG_TRANSFER, POLYGON_POL, SYSTEM};
 use crate::polygon;
-use crate::pool::Endpoint;
 use crate::proof::{self, Refusal};
 use crate::read::{BLOCKS_MAX, Found, Reader, txs};
 use crate::rpc::Call;
@@ -170,9 +170,9 @@ impl Reader {
         let calls = linked.iter().map(|found| self.calls_beside(endpoint, found)).collect::<Result<Vec<_>, _>>()?;
         let counts: Vec<usize> = calls.iter().map(Vec::len).collect();
         let answers = endpoint.ask_all(&calls.into_iter().flatten().collect::<Vec<_>>()).await?;
-        let (mut answers, mut blocks) = (answers.iter().map(|answer| &**answer), Vec::with_capacity(linked.len()));
+        let (mut answers, mut blocks) = (answers.iter(), Vec::with_capacity(linked.len()));
         for (found, count) in linked.into_iter().zip(counts) {
-            let answers: Vec<&RawValue> = answers.by_ref().take(count).collect();
+            let answers: Vec<&Raw> = answers.by_ref().take(count).collect();
             blocks.push(self.judged(endpoint, found, &answers).await?);
             tokio::task::yield_now().await;
         }
@@ -199,12 +199,12 @@ impl Reader {
         if self.beside(endpoint, &found)? == Beside::Receipts {
             return self.with_receipts(endpoint, found).await.map(Some);
         }
-        let logs: Vec<&RawValue> = logs.iter().map(|logs| &**logs).collect();
+        let logs: Vec<&Raw> = logs.iter().collect();
         self.judged(endpoint, found, &logs).await.map(Some)
     }
 
     /// The block from the answers to [`Reader::calls_beside`]; read with receipts when its bloom contradicts its logs.
-    async fn judged(&self, endpoint: &Endpoint, found: Found<'_>, answers: &[&RawValue]) -> Result<Block, EvmError> {
+    async fn judged(&self, endpoint: &Endpoint, found: Found<'_>, answers: &[&Raw]) -> Result<Block, EvmError> {
         if self.beside(endpoint, &found)? == Beside::Receipts {
             return self.with_receipts(endpoint, found).await;
         }
@@ -243,7 +243,7 @@ impl Reader {
         &self,
         endpoint: &Endpoint,
         found: &Found<'_>,
-        logs: Option<&RawValue>,
+        logs: Option<&Raw>,
     ) -> Result<Option<Block>, EvmError> {
         let Found { header, block, .. } = found;
         let refused = |method| move |refusal| refused(endpoint, header.block, method, &refusal);

@@ -4,7 +4,10 @@
 //! version (an unknown key is an error). Contracts are written in EIP-55 and refused otherwise.
 //! A new token of Circle's, or a new network of the interface, is a change to these files and to no code.
 
-use landfall_chain::{Address, Asset, AssetId, Chain, Family, FinalityRule, Native, NativeSource, Network};
+use landfall_chain::{
+    Address, Asset, AssetId, Chain, Family, Finality, FinalityRule, Native, NativeSource, Network, RuleError, RuleName,
+    Tier, U256,
+};
 use serde::Deserialize;
 
 use crate::stack::Stack;
@@ -47,19 +50,25 @@ struct File {
     block_time_ms: u64,
     #[serde(default)]
     stack: Stack,
-    finality: Rule,
+    finality: RuleName,
     confirmations: Option<u64>,
+    l1_blocks: Option<u64>,
+    #[serde(default)]
+    tiers: Vec<TierKeys>,
     native: Currency,
     #[serde(default)]
     assets: Vec<Token>,
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Rule {
-    Finalized,
-    Safe,
-    Confirmations,
+#[serde(deny_unknown_fields)]
+struct TierKeys {
+    asset: String,
+    /// In base units, as text: TOML's integers are too small.
+    up_to: String,
+    finality: RuleName,
+    confirmations: Option<u64>,
+    l1_blocks: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -104,39 +113,42 @@ impl From<Source> for NativeSource {
 enum FileError {
     #[error(transparent)]
     Toml(#[from] toml::de::Error),
-    #[error("finality {rule:?} and confirmations {count:?} do not go together")]
-    Finality { rule: &'static str, count: Option<u64> },
+    #[error(transparent)]
+    Rule(#[from] RuleError),
+    #[error("tier of {asset:?} up to {up_to:?}: no such asset, or no number of base units")]
+    Tier { asset: String, up_to: String },
     #[error("{contract} is not in EIP-55: {reason}")]
     Contract { contract: String, reason: String },
 }
 
 fn parse(text: &str) -> Result<(Network, Stack), FileError> {
     let file: File = toml::from_str(text)?;
-    let finality = finality(&file.finality, file.confirmations)?;
+    let rule = FinalityRule::of_keys(file.finality, file.confirmations, file.l1_blocks)?;
     let Currency { symbol, decimals, source, eip7708_from } = file.native;
     let mut assets = vec![Asset { id: AssetId::Native, symbol, decimals, from_block: 0 }];
     for Token { symbol, contract: text, decimals, from } in file.assets {
         assets.push(Asset { id: contract(&text)?, symbol, decimals, from_block: from });
     }
+    let tiers = file.tiers.into_iter().map(|keys| tier(keys, &assets)).collect::<Result<_, _>>()?;
     let network = Network {
         chain: file.chain,
         chain_ref: format!("eip155:{}", file.chain_id),
         block_time_ms: file.block_time_ms,
-        finality: finality.into(),
+        finality: Finality { rule, tiers },
         native: Native { source: source.into(), eip7708_from },
         assets,
     };
     Ok((network, file.stack))
 }
 
-fn finality(rule: &Rule, count: Option<u64>) -> Result<FinalityRule, FileError> {
-    match (rule, count) {
-        (Rule::Finalized, None) => Ok(FinalityRule::FINALIZED),
-        (Rule::Safe, None) => Ok(FinalityRule::SAFE),
-        (Rule::Confirmations, Some(count)) => Ok(FinalityRule::confirmations(count)),
-        (Rule::Finalized, Some(_)) => Err(FileError::Finality { rule: "finalized", count }),
-        (Rule::Safe, Some(_)) => Err(FileError::Finality { rule: "safe", count }),
-        (Rule::Confirmations, None) => Err(FileError::Finality { rule: "confirmations", count }),
+fn tier(keys: TierKeys, assets: &[Asset]) -> Result<Tier, FileError> {
+    let TierKeys { asset, up_to, finality, confirmations, l1_blocks } = keys;
+    let listed = assets.iter().find(|listed| listed.symbol == asset).map(|listed| listed.id);
+    match (listed, U256::from_str_radix(&up_to, 10)) {
+        (Some(asset), Ok(up_to)) => {
+            Ok(Tier { asset, up_to, rule: FinalityRule::of_keys(finality, confirmations, l1_blocks)? })
+        }
+        (None, _) | (_, Err(_)) => Err(FileError::Tier { asset, up_to }),
     }
 }
 
@@ -150,6 +162,8 @@ fn contract(text: &str) -> Result<AssetId, FileError> {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+
+    use landfall_chain::Tag;
 
     use super::*;
 
@@ -265,9 +279,21 @@ mod tests {
         let confirmations = good.replace(finality, "finality = \"confirmations\"\nconfirmations = 12");
         assert_eq!(parse(&confirmations).unwrap().0.finality.rule, FinalityRule::confirmations(12));
         assert_eq!(parse(&good.replace(finality, "finality = \"safe\"")).unwrap().0.finality.rule, FinalityRule::SAFE);
+        let both = good.replace(finality, "finality = \"finalized\"\nconfirmations = 12");
+        let rule = parse(&both).unwrap().0.finality.rule;
+        assert_eq!(rule, FinalityRule { tag: Some(Tag::Finalized), confirmations: 12, l1_blocks: 0 });
+        let l1 = good.replace(finality, "finality = \"safe\"\nl1_blocks = 12");
+        assert_eq!(parse(&l1).unwrap().0.finality.rule, FinalityRule { l1_blocks: 12, ..FinalityRule::SAFE });
+        let tiers =
+            "\n[[tiers]]\nasset = \"USDC\"\nup_to = \"1000000000\"\nfinality = \"confirmations\"\nconfirmations = 3\n";
+        let tier = parse(&format!("{good}{tiers}")).unwrap().0.finality.tiers.remove(0);
+        assert_eq!((tier.up_to, tier.rule), (U256::from(1_000_000_000), FinalityRule::confirmations(3)));
         for (from, to) in [
             (finality, "finality = \"confirmations\""),
-            (finality, "finality = \"finalized\"\nconfirmations = 12"),
+            (finality, "finality = \"finalized\"\nconfirmations = 0"),
+            (finality, "finality = \"finalized\"\nl1_blocks = 12"),
+            (finality, "finality = \"finalized\"\n[[tiers]]\nasset = \"X\"\nup_to = \"1\"\nfinality = \"safe\""),
+            (finality, "finality = \"finalized\"\n[[tiers]]\nasset = \"ETH\"\nup_to = \"1.5\"\nfinality = \"safe\""),
             (finality, "finality = \"latest\""),
             ("chain_id = 1", "chain_id = 1\nsymbol = \"X\""),
             ("chain_id = 1", "chain_id = -1"),

@@ -9,10 +9,10 @@
 
 use alloy::primitives::{Address, B256, keccak256};
 use serde_json::json;
-use serde_json::value::RawValue;
 
+use crate::answer::Raw;
+use crate::endpoint::Endpoint;
 use crate::error::EvmError;
-use crate::pool::Endpoint;
 use crate::rpc::Call;
 use crate::stack::Stack;
 use crate::wire::{Kind, WireBlock, WireReceipt, WireTx};
@@ -50,7 +50,7 @@ pub(crate) fn state_sync(stack: Stack, block: &WireBlock<'_, Vec<WireTx<'_>>>) -
 
 /// The encoding of the transaction `hash`, from a node that does not give it by its place in the block. Whatever
 /// comes back is judged by the hash.
-pub(crate) async fn encoding(endpoint: &Endpoint, hash: &B256) -> Result<Box<RawValue>, EvmError> {
+pub(crate) async fn encoding(endpoint: &Endpoint, hash: &B256) -> Result<Raw, EvmError> {
     let mut error = None;
     for method in RAW_BY_HASH {
         let call = Call { method, params: json!([hash]) };

@@ -1,220 +1,356 @@
-//! The endpoints of one network: which is asked, and what is known of each.
+//! The endpoints of one network: which is asked, what they agree on, and what is known of each.
 //!
-//! Promises: an endpoint is asked for blocks only after it told the network's chain id; one that told another is
-//! never asked again. A failure moves the choice to the next endpoint for the next call; nothing is retried.
-//! Deliberately simple: heads, latencies and limits of each endpoint are for a later, wiser pool.
+//! Promises: the newest block of the best endpoint counts, and a slow or failing one delays nobody: polls run beside
+//! each other, one of each endpoint at a time, and outlive the call that began them. A read that fails is tried again
+//! at once on each other endpoint that is of use, once. What one endpoint alone does not understand is its own
+//! failure. Deliberately not here: what the endpoints say (`tip`, `read`), and whether they agree (`agree`).
 
-use std::fmt;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use landfall_chain::{Chain, EndpointState, Endpoints, SourceError};
-use serde::Deserialize;
-use serde_json::json;
-use serde_json::value::RawValue;
-use url::Url;
+use futures_util::future::BoxFuture;
+use landfall_chain::{BlockRef, Chain, Endpoints, Tip};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 
+use crate::agree::{Agreement, Voice};
+use crate::endpoint::{Endpoint, Use};
 use crate::error::EvmError;
-use crate::hex::Quantity;
-use crate::rpc::{Answer, Call, NodeError, Rpc, http_client};
-
-/// One endpoint and its place in the statuses.
-pub(crate) struct Endpoint {
-    pub(crate) chain: Chain,
-    index: usize,
-    /// Host and port; `#2` where two share them.
-    pub(crate) id: String,
-    rpc: Rpc,
-    /// What it told as its chain id, once asked.
-    served: OnceLock<u64>,
-}
+use crate::outcome::Outcome;
+use crate::poll::{GRACE, Polling};
+use crate::tip::Question;
 
 /// The endpoints of one network.
 #[derive(Debug)]
 pub(crate) struct Pool {
     chain: Chain,
     chain_id: u64,
-    endpoints: Vec<Endpoint>,
+    endpoints: Vec<Arc<Endpoint>>,
     statuses: Endpoints,
-    current: AtomicUsize,
+    agreement: Mutex<Agreement>,
+    question: Question,
+    /// Whose newest block was told last: it is asked first, so that what follows is of the same branch.
+    leader: Mutex<Option<usize>>,
+    polls: Mutex<JoinSet<()>>,
+    news: Arc<Notify>,
+}
+
+/// What a read needs of the endpoint that serves it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Need {
+    /// Blocks from here
+    pub(crate) first: u64,
+    /// to here, inclusive.
+    pub(crate) last: u64,
+    pub(crate) methods: &'static [&'static str],
+}
+
+/// How long polls are waited for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    /// The first good one, and a little for others.
+    Grace,
+    All,
 }
 
 impl Pool {
-    pub(crate) fn new(chain: Chain, chain_id: u64, urls: &[Url]) -> Result<Self, EvmError> {
-        if urls.is_empty() {
-            return Err(EvmError::NoUrl { chain });
+    pub(crate) fn new(
+        chain: Chain,
+        chain_id: u64,
+        endpoints: Vec<Endpoint>,
+        statuses: Endpoints,
+        agreement: Agreement,
+    ) -> Self {
+        Pool {
+            chain,
+            chain_id,
+            endpoints: endpoints.into_iter().map(Arc::new).collect(),
+            statuses,
+            question: Question::of(&agreement.rules),
+            agreement: Mutex::new(agreement),
+            leader: Mutex::new(None),
+            polls: Mutex::new(JoinSet::new()),
+            news: Arc::new(Notify::new()),
         }
-        // A builder's error cannot hold a URL: it has seen none.
-        let http = http_client().map_err(|error| EvmError::Client { chain, reason: error.to_string() })?;
-        let mut endpoints: Vec<Endpoint> = Vec::with_capacity(urls.len());
-        for (index, url) in urls.iter().enumerate() {
-            let host = host(url).map_err(|reason| EvmError::Url { chain, position: index + 1, reason })?;
-            let id = unused(host, &endpoints);
-            endpoints.push(Endpoint { chain, index, id, rpc: Rpc::new(http.clone(), url), served: OnceLock::new() });
-        }
-        let statuses = Endpoints::new(endpoints.iter().map(|endpoint| endpoint.id.clone()));
-        Ok(Pool { chain, chain_id, endpoints, statuses, current: AtomicUsize::new(0) })
     }
 
-    pub(crate) fn statuses(&self) -> Endpoints {
-        self.statuses.clone()
-    }
-
-    /// Asks every endpoint for its chain id that has not told it yet. A wrong one weighs more than an unreachable one.
+    /// Asks every endpoint that is due, and waits for all of them.
     pub(crate) async fn check(&self) -> Result<(), EvmError> {
-        let mut worst = Ok(());
-        for endpoint in &self.endpoints {
-            match self.verify(endpoint).await {
-                Ok(()) => {}
-                Err(error) if error.is_permanent() => return Err(error),
-                Err(error) => worst = worst.and(Err(error)),
+        self.poll(&BTreeSet::new(), Wait::All, || false).await;
+        self.hear();
+        match self.endpoints.iter().find(|endpoint| endpoint.is_of_wrong_chain()) {
+            Some(wrong) => Err(EvmError::NoEndpoint { chain: self.chain, reasons: wrong.reason(), permanent: true }),
+            None if self.good().count() == self.endpoints.len() => Ok(()),
+            None => Err(self.nobody()),
+        }
+    }
+
+    /// Where the chain ends, and what is final.
+    pub(crate) async fn tip(&self) -> Result<Tip, EvmError> {
+        let mut voices = self.poll_and_hear().await;
+        // Nothing was ever final, and a hash is all that lacks: worth another request, once.
+        if self.agreement().is_first_to_come() {
+            voices = self.poll_and_hear().await;
+        }
+        if voices.is_empty() {
+            return Err(self.nobody());
+        }
+        let latest = self.lead().ok_or_else(|| self.nobody())?;
+        let agreement = self.agreement();
+        Ok(Tip { latest, finalized: agreement.finalized(), tiers: agreement.tiers(), waiting: agreement.waiting() })
+    }
+
+    /// The block at `number`, when it is final and as many endpoints as must agree show the same.
+    pub(crate) async fn final_at(&self, number: u64) -> Result<Option<BlockRef>, EvmError> {
+        let must = self.statuses.agree();
+        let agreed = || Agreement::at(&self.hear(), number, must);
+        // A poll may have been under way that did not ask for this number.
+        for _ in 0..2 {
+            self.poll(&BTreeSet::from([number]), Wait::All, || agreed().is_some()).await;
+            if let Some(block) = agreed() {
+                return Ok(Some(block));
             }
         }
-        worst
+        if self.good().next().is_none() { Err(self.nobody()) } else { Ok(None) }
     }
 
-    /// The endpoint for one call, its chain id verified.
-    pub(crate) async fn pick(&self) -> Result<&Endpoint, EvmError> {
-        // Each turn that does not return has quarantined one more.
-        for _ in 0..self.endpoints.len() {
-            let Some(endpoint) = self.usable() else { break };
-            match self.verify(endpoint).await {
-                Ok(()) => return Ok(endpoint),
-                Err(error) if error.is_permanent() => {}
-                Err(error) => return Err(error),
+    /// Reads from the best endpoint for `need`, and from the next when it fails.
+    pub(crate) async fn call<'a, T>(
+        &'a self,
+        need: Need,
+        read: impl Fn(&'a Endpoint) -> BoxFuture<'a, Result<T, EvmError>> + Send,
+    ) -> Result<T, EvmError> {
+        let mut outcome = Outcome::new(self);
+        for endpoint in self.candidates(need).await {
+            let begun = Instant::now();
+            match read(endpoint).await {
+                Ok(value) => {
+                    endpoint.answered(begun, None);
+                    outcome.one_understands();
+                    return Ok(value);
+                }
+                Err(error) => outcome.failed(endpoint, error)?,
             }
         }
-        let reasons = self.statuses.snapshot().into_iter().map(|status| status.reason).collect::<Vec<_>>().join("; ");
-        Err(EvmError::AllQuarantined { chain: self.chain, reasons })
+        Err(outcome.error())
     }
 
-    /// The endpoints beside `endpoint`, the next one first. Whether they serve this network is still to be verified.
-    pub(crate) fn beside(&self, endpoint: &Endpoint) -> impl Iterator<Item = &Endpoint> {
-        let count = self.endpoints.len();
-        let index = endpoint.index;
-        (1..count).filter_map(move |step| self.endpoints.get((index + step) % count))
-    }
-
-    /// Records how a call to `endpoint` ended, and hands the result on. `latest` is the newest block it told.
-    pub(crate) fn settle<T>(
-        &self,
-        endpoint: &Endpoint,
-        result: Result<T, EvmError>,
-        latest: impl FnOnce(&T) -> Option<u64>,
-    ) -> Result<T, SourceError> {
-        match &result {
-            Ok(value) => self.statuses.answered(endpoint.index, latest(value)),
-            // The endpoint is not to blame for what this version does not know.
-            Err(error) if error.is_permanent() => {}
-            Err(error) => self.failed(endpoint, error),
+    /// As [`Pool::call`], of a list with an item for each block. An endpoint whose own newest block says that it has
+    /// more than it shows is left for another; the longest list counts, for a reorg may have cut it.
+    pub(crate) async fn call_range<'a, T: Send>(
+        &'a self,
+        need: Need,
+        most: usize,
+        read: impl Fn(&'a Endpoint) -> BoxFuture<'a, Result<Vec<T>, EvmError>> + Send,
+    ) -> Result<Vec<T>, EvmError> {
+        let mut outcome = Outcome::new(self);
+        let wanted = usize::try_from((need.last + 1).saturating_sub(need.first)).unwrap_or(usize::MAX).min(most);
+        let mut longest: Option<Vec<T>> = None;
+        for endpoint in self.candidates(need).await {
+            let begun = Instant::now();
+            match read(endpoint).await {
+                Ok(items) => {
+                    let is_whole = items.len() >= wanted;
+                    let is_short = !is_whole && endpoint.head().is_some_and(|head| head >= need.last);
+                    if is_short {
+                        endpoint.failed(&endpoint.shows_too_little(need, items.len()));
+                    } else {
+                        endpoint.answered(begun, None);
+                    }
+                    outcome.one_understands();
+                    if longest.as_ref().is_none_or(|longest| longest.len() < items.len()) {
+                        longest = Some(items);
+                    }
+                    if is_whole || !is_short {
+                        break;
+                    }
+                }
+                Err(error) => outcome.failed(endpoint, error)?,
+            }
         }
-        result.map_err(SourceError::from)
+        longest.ok_or_else(|| outcome.error())
+    }
+
+    /// The endpoints for a read, the best first.
+    pub(crate) async fn candidates(&self, need: Need) -> Vec<&Endpoint> {
+        let (mut candidates, now) = (self.of_use(need).await, Instant::now());
+        // Who failed a moment ago is asked only when there is nobody else.
+        if candidates.iter().any(|endpoint| endpoint.standing(now) < Use::Resting) {
+            candidates.retain(|endpoint| endpoint.standing(now) < Use::Resting);
+        }
+        candidates
+    }
+
+    /// The same with those behind that failed a moment ago, for who needs a second witness. Asks for their heads first
+    /// while none has told one.
+    pub(crate) async fn of_use(&self, need: Need) -> Vec<&Endpoint> {
+        if self.good().next().is_none() {
+            self.poll(&BTreeSet::new(), Wait::Grace, || false).await;
+        }
+        let (now, leader) = (Instant::now(), *self.leader());
+        let of_use = |endpoint: &&Arc<Endpoint>| endpoint.standing(now) < Use::None;
+        let mut endpoints: Vec<&Endpoint> = self.endpoints.iter().filter(of_use).map(|endpoint| &**endpoint).collect();
+        endpoints.sort_by_cached_key(|endpoint| {
+            let serves = need.methods.iter().all(|method| endpoint.learnt.is_served(method));
+            let head = endpoint.head().unwrap_or_default();
+            let missing = need.last.saturating_sub(head);
+            let leads = leader == Some(endpoint.index);
+            (!serves, endpoint.standing(now), missing, !leads, endpoint.latency_ms(), endpoint.index)
+        });
+        endpoints
     }
 
     /// Records that an answer of the endpoint named `id` was found to be a lie, after the call had ended well.
     pub(crate) fn disprove(&self, id: &str, error: &EvmError) {
         if let Some(endpoint) = self.endpoints.iter().find(|endpoint| endpoint.id == id) {
-            self.failed(endpoint, error);
+            endpoint.failed(error);
         }
     }
 
-    /// Once: that `endpoint` serves this network.
-    pub(crate) async fn verify(&self, endpoint: &Endpoint) -> Result<(), EvmError> {
-        let served = match endpoint.served.get() {
-            Some(served) => *served,
-            None => {
-                let served = endpoint.chain_id().await.inspect_err(|error| self.failed(endpoint, error))?;
-                self.statuses.answered(endpoint.index, None);
-                *endpoint.served.get_or_init(|| served)
+    /// How many endpoints must say the same before it counts.
+    pub(crate) fn must_agree(&self) -> usize {
+        self.statuses.agree()
+    }
+
+    async fn poll_and_hear(&self) -> Vec<Voice> {
+        self.poll(&BTreeSet::new(), Wait::Grace, || false).await;
+        self.hear()
+    }
+
+    /// Begins a poll of every endpoint that is due, and waits for polls as `wait` says or until `enough`.
+    async fn poll(&self, numbers: &BTreeSet<u64>, wait: Wait, enough: impl Fn() -> bool + Send) {
+        let before: Vec<u64> = self.endpoints.iter().map(|endpoint| endpoint.answers()).collect();
+        self.begin_polls(numbers);
+        let mut give_up: Option<Instant> = None;
+        loop {
+            // First in line for news, then looking: nothing that comes between is missed.
+            let news = self.news.notified();
+            tokio::pin!(news);
+            news.as_mut().enable();
+            let open = || self.endpoints.iter().filter(|endpoint| endpoint.is_polled());
+            let has_answer = self.endpoints.iter().zip(&before).any(|(endpoint, before)| endpoint.answers() > *before);
+            let worth = || open().any(|endpoint| endpoint.is_prompt());
+            if enough() || open().next().is_none() || wait == Wait::Grace && has_answer && !worth() {
+                return;
             }
+            if wait == Wait::Grace && has_answer && give_up.is_none() {
+                give_up = Some(Instant::now() + GRACE);
+            }
+            match give_up {
+                None => news.await,
+                Some(at) => {
+                    if tokio::time::timeout_at(at, news).await.is_err() {
+                        // Its answer is taken when it comes; nobody waits for it until it is faster.
+                        open().for_each(|endpoint| endpoint.set_prompt(false));
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn begin_polls(&self, numbers: &BTreeSet<u64>) {
+        let now = Instant::now();
+        let pressing = self.good().next().is_none();
+        let (wanted, anchor) = {
+            let agreement = self.agreement();
+            (&agreement.wanted() | numbers, agreement.finalized())
         };
-        if served == self.chain_id {
-            return Ok(());
-        }
-        let id = endpoint.id.clone();
-        let error = EvmError::WrongChain { chain: self.chain, endpoint: id, served, expected: self.chain_id };
-        self.statuses.failed(endpoint.index, EndpointState::Quarantined, &error.to_string());
-        Err(error)
-    }
-
-    /// The current endpoint, or the next one behind it that is not of another chain.
-    fn usable(&self) -> Option<&Endpoint> {
-        let current = self.current.load(Ordering::Relaxed);
-        let (before, from) = self.endpoints.split_at_checked(current)?;
-        from.iter().chain(before).find(|endpoint| endpoint.served.get().is_none_or(|served| *served == self.chain_id))
-    }
-
-    fn failed(&self, endpoint: &Endpoint, error: &EvmError) {
-        self.statuses.failed(endpoint.index, EndpointState::Failing, &error.to_string());
-        // A call that ends late must not take the choice away from an endpoint that was chosen since.
-        if self.usable().is_some_and(|usable| usable.index == endpoint.index) {
-            self.current.store((endpoint.index + 1) % self.endpoints.len(), Ordering::Relaxed);
+        let mut polls = self.polls.lock().unwrap_or_else(PoisonError::into_inner);
+        while polls.try_join_next().is_some() {}
+        for endpoint in self.endpoints.iter().filter(|endpoint| endpoint.begin_poll(pressing, now)) {
+            let polling = Polling { endpoint: Arc::clone(endpoint), news: Arc::clone(&self.news) };
+            let chain_id = endpoint.must_prove_its_chain().then_some(self.chain_id);
+            let mut question = Question { chain_id, numbers: wanted.clone(), ..self.question.clone() };
+            question.numbers.extend(anchor.filter(|_| endpoint.is_quarantined()).map(|anchor| anchor.number));
+            polls.spawn(async move { polling.run(question, anchor).await });
         }
     }
-}
 
-impl Endpoint {
-    /// Sends all calls in one request; the answers stand in their order.
-    pub(crate) async fn ask(&self, calls: &[Call]) -> Result<Vec<Answer>, EvmError> {
-        let Some(Call { method, .. }) = calls.first() else { return Ok(Vec::new()) };
-        self.rpc.batch(calls).await.map_err(|failure| self.call_error(method, failure.0))
+    /// What the healthy endpoints say, taken into the agreement.
+    fn hear(&self) -> Vec<Voice> {
+        let (must, now) = (self.statuses.agree(), Instant::now());
+        self.tell_what_is_not_checked(must);
+        let mut agreement = self.agreement();
+        let voice = |(index, endpoint): (usize, &Arc<Endpoint>)| {
+            endpoint.voice(now, |word, covered| {
+                let finals = agreement.rules.iter().map(|rule| word.final_number(rule, covered)).collect();
+                Voice { index, id: endpoint.id.clone(), finals, hashes: word.hashes.clone() }
+            })
+        };
+        let mut voices: Vec<Voice> = self.endpoints.iter().enumerate().filter_map(voice).collect();
+        let silent = |endpoint: &&Arc<Endpoint>| voices.iter().all(|voice| voice.id != endpoint.id);
+        let others: Vec<String> = self.endpoints.iter().filter(silent).map(|endpoint| endpoint.reason()).collect();
+        let contradicting = agreement.hear(&voices, must, &others.join("; "));
+        drop(agreement);
+        for (index, says, agreed) in contradicting {
+            let endpoint = &self.endpoints[index];
+            let id = endpoint.id.clone();
+            endpoint.failed(&EvmError::Contradicts { chain: self.chain, endpoint: id, says, agreed });
+            voices.retain(|voice| voice.index != index);
+        }
+        voices
     }
 
-    /// The answers, when the node refused none of the calls.
-    pub(crate) async fn ask_all(&self, calls: &[Call]) -> Result<Vec<Box<RawValue>>, EvmError> {
-        let answers = self.ask(calls).await?.into_iter().zip(calls);
-        answers.map(|(answer, call)| answer.map_err(|error| self.refused(call.method, &error))).collect()
+    fn tell_what_is_not_checked(&self, must: usize) {
+        if must > 1 {
+            return;
+        }
+        let note = match self.endpoints.len() {
+            1 => "what it calls final is checked by no other endpoint: it is the only one",
+            _ => "what one endpoint calls final is checked by no other: agree is 1",
+        };
+        self.endpoints.iter().for_each(|endpoint| endpoint.note(note));
     }
 
-    pub(crate) fn parse<'a, T: Deserialize<'a>>(
-        &self,
-        method: &'static str,
-        answer: &'a RawValue,
-    ) -> Result<T, EvmError> {
-        serde_json::from_str(answer.get()).map_err(|error| self.unusable(method, &error.to_string()))
+    /// The newest block that a healthy endpoint told; who told it leads from now on, and before others at its number.
+    fn lead(&self) -> Option<BlockRef> {
+        let mut leader = self.leader();
+        let now = Instant::now();
+        let head = |(index, endpoint): (usize, &Arc<Endpoint>)| endpoint.voice(now, |word, _| (word.latest, index));
+        let heads = self.endpoints.iter().enumerate().filter_map(head);
+        let (latest, index) = heads.max_by_key(|(latest, index)| {
+            let endpoint = &self.endpoints[*index];
+            let leads = *leader == Some(endpoint.index);
+            let slowness = endpoint.latency_ms().unwrap_or(u64::MAX);
+            (latest.number, leads, std::cmp::Reverse((slowness, *index)))
+        })?;
+        *leader = Some(self.endpoints[index].index);
+        Some(latest)
     }
 
-    /// The node said no to a call.
-    pub(crate) fn refused(&self, method: &'static str, error: &NodeError) -> EvmError {
-        self.call_error(method, error.to_string())
+    fn good(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
+        let now = Instant::now();
+        self.endpoints.iter().filter(move |endpoint| endpoint.standing(now) == Use::Good)
     }
 
-    /// The node answered, but not with what was asked for.
-    pub(crate) fn unusable(&self, method: &'static str, reason: &str) -> EvmError {
-        EvmError::Answer { chain: self.chain, endpoint: self.id.clone(), method, reason: self.rpc.clean(reason) }
+    /// How many endpoints could tell about a block: all but those of another chain.
+    pub(crate) fn of_this_chain(&self) -> usize {
+        self.endpoints.iter().filter(|endpoint| !endpoint.is_of_wrong_chain()).count()
     }
 
-    fn call_error(&self, method: &'static str, reason: String) -> EvmError {
-        EvmError::Call { chain: self.chain, endpoint: self.id.clone(), method, reason }
+    pub(crate) fn chain(&self) -> Chain {
+        self.chain
     }
 
-    async fn chain_id(&self) -> Result<u64, EvmError> {
-        const METHOD: &str = "eth_chainId";
-        let answers = self.ask_all(&[Call { method: METHOD, params: json!([]) }]).await?;
-        let answer = answers.first().ok_or_else(|| self.unusable(METHOD, "no answer"))?;
-        Ok(self.parse::<Quantity>(METHOD, answer)?.0)
+    /// How many endpoints there are.
+    pub(crate) fn size(&self) -> usize {
+        self.endpoints.len()
     }
-}
 
-impl fmt::Debug for Endpoint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Endpoint").field("chain", &self.chain).field("id", &self.id).finish_non_exhaustive()
+    /// No endpoint is of use.
+    pub(crate) fn nobody(&self) -> EvmError {
+        let reasons: Vec<String> = self.endpoints.iter().map(|endpoint| endpoint.reason()).collect();
+        let reasons: Vec<String> = reasons.into_iter().filter(|reason| !reason.is_empty()).collect();
+        EvmError::NoEndpoint { chain: self.chain, reasons: reasons.join("; "), permanent: self.of_this_chain() == 0 }
     }
-}
 
-/// Host and port: all of a URL that may be shown.
-fn host(url: &Url) -> Result<String, &'static str> {
-    if !matches!(url.scheme(), "http" | "https") {
-        return Err("is neither http nor https");
+    fn agreement(&self) -> MutexGuard<'_, Agreement> {
+        self.agreement.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    match (url.host_str(), url.port_or_known_default()) {
-        (Some(host), Some(port)) => Ok(format!("{host}:{port}")),
-        _ => Err("has no host"),
-    }
-}
 
-/// `host`, or `host#2` and so on where it is taken.
-fn unused(host: String, endpoints: &[Endpoint]) -> String {
-    let taken = endpoints.iter().filter(|endpoint| endpoint.id.split('#').next() == Some(&host)).count();
-    if taken == 0 { host } else { format!("{host}#{}", taken + 1) }
+    fn leader(&self) -> MutexGuard<'_, Option<usize>> {
+        self.leader.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }

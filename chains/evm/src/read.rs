@@ -3,26 +3,29 @@
 //! Promises: everything is fetched by hash or proved to be at its number; a batch hangs together by parent links, and
 //! ends where it does not; an empty or missing answer is an error or the end of a prefix, never an empty block.
 //! One request asks for blocks and receipts by number: their roots prove that they belong together. Where they do not
-//! (a reorg or another node between two calls of the batch), the receipts are asked for again, by hash.
+//! (a reorg or another node between two calls of the batch), the receipts are asked for again, by hash. What is of
+//! another block then too is no answer; what names this block and does not fit is a failed proof.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use landfall_chain::{Block, BlockHash, BlockRef, Header, Legs, Proof, TxId};
 use serde_json::json;
-use serde_json::value::RawValue;
 
+use crate::answer::{Answer, Raw};
+use crate::endpoint::Endpoint;
 use crate::error::EvmError;
 use crate::fees;
 use crate::frames::ProvedTx;
-use crate::headers::{BATCH_MAX, BY_NUMBER, by_number, proved_header, refused};
+use crate::headers::{BY_NUMBER, by_number, proved_header, refused};
 use crate::hex::Data;
+use crate::learnt::BATCH_MAX;
 use crate::legs::{self, Rules};
 use crate::logs::Sources;
 use crate::polygon;
-use crate::pool::{Endpoint, Pool};
+use crate::pool::Pool;
 use crate::proof;
-use crate::rpc::{Answer, Call};
+use crate::rpc::Call;
 use crate::signer;
 use crate::stack::Stack;
 use crate::wire::{Kind, WireBlock, WireReceipt, WireTx, WireTypes};
@@ -101,7 +104,7 @@ impl Reader {
         }
         let calls: Vec<Call> = linked.iter().flat_map(|found| self.content(found)).collect();
         let answers = self.contents(endpoint, &calls, &linked).await?;
-        let mut answers = answers.iter().map(|answer| &**answer);
+        let mut answers = answers.iter();
         let mut blocks = Vec::with_capacity(linked.len());
         for found in linked {
             let answers = self.content(&found).into_iter().zip(answers.by_ref());
@@ -118,7 +121,7 @@ impl Reader {
         &self,
         endpoint: &Endpoint,
         number: u64,
-        answer: &'a RawValue,
+        answer: &'a Raw,
         parent: Option<&Found<'_>>,
     ) -> Result<Option<Found<'a>>, EvmError> {
         let Some(mut block) = full_block(endpoint, self.rules.stack, answer)? else { return Ok(None) };
@@ -165,12 +168,7 @@ impl Reader {
 
     /// The answers to `calls`, which are those of `found`. What a node does not give of a state-sync by its place, it
     /// may give by its hash.
-    async fn contents(
-        &self,
-        endpoint: &Endpoint,
-        calls: &[Call],
-        found: &[Found<'_>],
-    ) -> Result<Vec<Box<RawValue>>, EvmError> {
+    async fn contents(&self, endpoint: &Endpoint, calls: &[Call], found: &[Found<'_>]) -> Result<Vec<Raw>, EvmError> {
         let mut syncs = found.iter().filter_map(|Found { block, .. }| {
             let index = polygon::state_sync(self.rules.stack, block)?;
             Some(&block.transactions.get(index)?.hash)
@@ -192,7 +190,7 @@ impl Reader {
     pub(crate) async fn with_receipts(&self, endpoint: &Endpoint, found: Found<'_>) -> Result<Block, EvmError> {
         let calls = self.content(&found);
         let answers = self.contents(endpoint, &calls, std::slice::from_ref(&found)).await?;
-        let answers = calls.into_iter().zip(answers.iter().map(|answer| &**answer));
+        let answers = calls.into_iter().zip(answers.iter());
         let (block, ()) = self.prove(endpoint, found, answers, Legs::Creditable, |_, _| ())?;
         Ok(block)
     }
@@ -202,7 +200,7 @@ impl Reader {
         &self,
         endpoint: &Endpoint,
         found: Found<'a>,
-        answers: impl Iterator<Item = (Call, &'a RawValue)>,
+        answers: impl Iterator<Item = (Call, &'a Raw)>,
         legs: Legs,
         more: impl Fn(&FullBlock<'_>, &[WireReceipt<'_>]) -> T,
     ) -> Result<(Block, T), EvmError> {
@@ -224,6 +222,11 @@ impl Reader {
         let stack = self.rules.stack;
         let leaves = proof::transactions(stack, &block, raw.as_ref()).map_err(refused(BY_NUMBER))?;
         proof::withdrawals(stack, &block).map_err(refused(BY_NUMBER))?;
+        // No lie: it answered for another block, on another branch or by another node behind the same address.
+        if !receipts.is_empty() && receipts.iter().all(|receipt| receipt.block_hash != block.hash) {
+            let reason = format!("the receipts are not of block {}", header.block);
+            return Err(endpoint.unusable(RECEIPTS, &reason));
+        }
         proof::receipts(stack, &block, &receipts).map_err(refused(RECEIPTS))?;
         let judged =
             legs::of_block(&self.rules, &block, &receipts, pseudo.as_ref(), legs).map_err(refused(RECEIPTS))?;
@@ -253,7 +256,7 @@ fn receipts_of(block: &str) -> Call {
     Call { method: RECEIPTS, params: json!([block]) }
 }
 
-fn full_block<'a>(endpoint: &Endpoint, stack: Stack, answer: &'a RawValue) -> Result<Option<FullBlock<'a>>, EvmError> {
+fn full_block<'a>(endpoint: &Endpoint, stack: Stack, answer: &'a Raw) -> Result<Option<FullBlock<'a>>, EvmError> {
     endpoint.parse(BY_NUMBER, answer).map_err(|error| {
         // A type of the future may lack what every type has today: then it is no malformed answer.
         let Ok(types) = endpoint.parse::<WireTypes>(BY_NUMBER, answer) else { return error };

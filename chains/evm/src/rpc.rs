@@ -1,23 +1,31 @@
-//! JSON-RPC over HTTP to one endpoint: a batch of calls is one request.
+//! JSON-RPC over HTTP to one endpoint: a batch of calls is one request, and its answers are parts of one body.
 //!
 //! Promises: every request ends within [`CALL_TIMEOUT`]; no redirect is followed and no proxy of the environment is
-//! used; nothing of the URL but host and port gets into an error, a log or a `Debug` text, not even where a node
-//! repeats it in its own message. Retries nothing, chooses nothing: that is `pool`'s.
+//! used; an answer has the id of its call or is none; a body of more than [`ANSWER_BYTES_MAX`] is cut off and never
+//! held; nothing of the URL but host and port, and nothing of a header, gets into an error, a log or a `Debug` text,
+//! not even where a node repeats it in its own message. Retries nothing, chooses nothing: that is `pool`'s.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use alloy::rpc::client::RpcClient;
-use alloy::transports::http::Http;
-use alloy::transports::{TransportError, TransportErrorKind};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::{Response, StatusCode};
+use serde::Serialize;
 use serde_json::Value;
-use serde_json::value::RawValue;
 use tracing::Dispatch;
 use tracing::instrument::WithSubscriber;
 use url::Url;
 
-const CALL_TIMEOUT: Duration = Duration::from_secs(15);
+use crate::answer::{self, Answer, Broken};
+use crate::limits::Limit;
+
+pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// After decompression. A thousand full blocks of a busy chain are more, but nobody asks for as many at once.
+const ANSWER_BYTES_MAX: usize = 128 << 20;
+/// What is read of the body behind an HTTP status that is no success.
+const REFUSAL_BYTES_MAX: usize = 64 << 10;
 /// A node's own words are shown up to here.
 const MESSAGE_CHARS_MAX: usize = 200;
 /// Shorter parts of a URL, such as `v2`, are no secrets and would disfigure messages.
@@ -25,8 +33,11 @@ const SECRET_CHARS_MIN: usize = 4;
 
 /// One endpoint that speaks JSON-RPC.
 pub(crate) struct Rpc {
-    client: RpcClient,
-    secrets: Vec<String>,
+    http: reqwest::Client,
+    url: Url,
+    headers: HeaderMap,
+    secrets: Secrets,
+    next_id: AtomicU64,
 }
 
 /// One call of a batch.
@@ -36,17 +47,24 @@ pub(crate) struct Call {
 }
 
 /// What a node said against one call.
+#[derive(Debug)]
 pub(crate) struct NodeError {
     pub(crate) code: i64,
     /// Its words, shortened, without secrets.
     pub(crate) message: String,
+    pub(crate) limit: Option<Limit>,
 }
 
 /// A whole request that came to nothing, in words.
-pub(crate) struct Failure(pub(crate) String);
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) reason: String,
+    pub(crate) limit: Option<Limit>,
+}
 
-/// The answer to one call; `null` is an answer.
-pub(crate) type Answer = Result<Box<RawValue>, NodeError>;
+/// Every part of a URL and of headers that could be a key.
+#[derive(Clone)]
+pub(crate) struct Secrets(pub(crate) Vec<String>);
 
 /// The HTTP client that all endpoints of a source share.
 pub(crate) fn http_client() -> Result<reqwest::Client, reqwest::Error> {
@@ -60,60 +78,124 @@ pub(crate) fn http_client() -> Result<reqwest::Client, reqwest::Error> {
         .build()
 }
 
+/// The headers of an endpoint; `None` when one of them cannot be sent.
+pub(crate) fn header_map(headers: &[(String, String)]) -> Option<HeaderMap> {
+    let header = |(name, value): &(String, String)| {
+        let mut value = HeaderValue::from_str(value).ok()?;
+        value.set_sensitive(true);
+        Some((HeaderName::from_bytes(name.as_bytes()).ok()?, value))
+    };
+    headers.iter().map(header).collect()
+}
+
+#[derive(Serialize)]
+struct Request<'a> {
+    jsonrpc: &'static str,
+    id: u64,
+    method: &'a str,
+    params: &'a Value,
+}
+
 impl Rpc {
-    pub(crate) fn new(http: reqwest::Client, url: &Url) -> Self {
-        Rpc { client: RpcClient::new(Http::with_client(http, url.clone()), false), secrets: secrets(url) }
+    pub(crate) fn new(http: reqwest::Client, url: &Url, headers: HeaderMap) -> Self {
+        let secrets = Secrets::of(url, &headers);
+        Rpc { http, url: url.clone(), headers, secrets, next_id: AtomicU64::new(1) }
     }
 
     /// Sends all `calls` in one request; the answers stand in their order.
     pub(crate) async fn batch(&self, calls: &[Call]) -> Result<Vec<Answer>, Failure> {
-        let mut batch = self.client.new_batch();
-        let mut waiters = Vec::with_capacity(calls.len());
-        for call in calls {
-            let waiter = batch.add_call::<_, Box<RawValue>>(call.method, &call.params);
-            waiters.push(waiter.map_err(|error| self.failure(&error))?);
-        }
-        // alloy opens a span that holds the whole URL, key included: no subscriber may see it.
-        batch.send().with_subscriber(Dispatch::none()).await.map_err(|error| self.failure(&error))?;
-        let mut answers = Vec::with_capacity(calls.len());
-        for waiter in waiters {
-            answers.push(match waiter.await {
-                Ok(answer) => Ok(answer),
-                Err(TransportError::ErrorResp(error)) => Err(self.node_error(error.code, &error.message)),
-                Err(error) => return Err(self.failure(&error)),
-            });
-        }
-        Ok(answers)
+        let ids = u64::try_from(calls.len()).unwrap_or(u64::MAX);
+        let first_id = self.next_id.fetch_add(ids, Ordering::Relaxed);
+        let request = |(id, call): (u64, &'_ Call)| -> Value {
+            let Call { method, params } = call;
+            serde_json::to_value(Request { jsonrpc: "2.0", id, method, params }).expect("text, numbers and JSON")
+        };
+        let mut requests: Vec<Value> = (first_id..).zip(calls).map(request).collect();
+        // Some nodes serve no batches, and a single call needs none.
+        let request = if requests.len() == 1 { requests.remove(0) } else { Value::Array(requests) };
+        // reqwest and hyper may log the whole URL, key included: no subscriber may see it.
+        let body = self.exchange(request.to_string()).with_subscriber(Dispatch::none()).await?;
+        answer::parse(body, first_id, calls.len(), &self.secrets).map_err(|broken| self.broken(broken))
     }
 
     /// Foreign text, fit to be shown: without secrets and control characters, on one line, not too long.
     pub(crate) fn clean(&self, text: &str) -> String {
-        let hidden = self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "***"));
-        hidden.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MESSAGE_CHARS_MAX).collect()
+        self.secrets.clean(text)
     }
 
-    fn node_error(&self, code: i64, message: &str) -> NodeError {
-        NodeError { code, message: self.clean(message) }
+    /// The body of a good answer.
+    async fn exchange(&self, request: String) -> Result<Vec<u8>, Failure> {
+        let post = self.http.post(self.url.clone()).headers(self.headers.clone());
+        let sent = post.header(CONTENT_TYPE, "application/json").body(request).send().await;
+        let response = sent.map_err(|error| self.failure(&http_failure(&error), None))?;
+        if response.status().is_success() {
+            return match read(response, ANSWER_BYTES_MAX).await {
+                Ok(Some(body)) => Ok(body),
+                Ok(None) => {
+                    let reason = format!("the answer is larger than {} MiB", ANSWER_BYTES_MAX >> 20);
+                    Err(self.failure(&reason, Some(Limit::TooManyResults { range: None })))
+                }
+                Err(error) => Err(self.failure(&http_failure(&error), None)),
+            };
+        }
+        Err(self.refused(response).await)
     }
 
-    /// Never by `Display`: those of reqwest and alloy hold the URL and the whole body.
-    fn failure(&self, error: &TransportError) -> Failure {
-        let text = match error {
-            TransportError::ErrorResp(error) => self.node_error(error.code, &error.message).to_string(),
-            TransportError::Transport(TransportErrorKind::HttpError(error)) => format!("HTTP status {}", error.status),
-            TransportError::Transport(TransportErrorKind::HttpErrorWithRetryAfter { error, .. }) => {
-                format!("HTTP status {}", error.status)
+    /// An HTTP status that is no success, with what the node says to it.
+    async fn refused(&self, response: Response) -> Failure {
+        let status = response.status();
+        let wait = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
+        let pause = wait.map(Duration::from_secs);
+        let body = read(response, REFUSAL_BYTES_MAX).await.ok().flatten();
+        let said = body.and_then(|body| answer::refusal(&body, &self.secrets));
+        let limit = match (status, said.as_ref().and_then(|said| said.limit)) {
+            (StatusCode::TOO_MANY_REQUESTS, said) => {
+                let said = match said {
+                    Some(Limit::RateLimited { pause }) => pause,
+                    _ => None,
+                };
+                Some(Limit::RateLimited { pause: pause.or(said) })
             }
-            TransportError::Transport(TransportErrorKind::MissingBatchResponse(_)) => {
-                "the answer leaves out a part of the batch".to_owned()
-            }
-            TransportError::Transport(TransportErrorKind::Custom(error)) => {
-                error.downcast_ref().map_or_else(|| "the request failed".to_owned(), http_failure)
-            }
-            TransportError::DeserError { err, .. } => format!("the answer is no JSON-RPC: {err}"),
-            _ => "the request failed".to_owned(),
+            (_, Some(limit)) => Some(limit),
+            (StatusCode::PAYLOAD_TOO_LARGE, None) => Some(Limit::BatchTooLarge { most: None }),
+            (StatusCode::SERVICE_UNAVAILABLE, None) if pause.is_some() => Some(Limit::RateLimited { pause }),
+            (_, None) => None,
         };
-        Failure(self.clean(&text))
+        let said = said.map(|said| format!(": {said}")).unwrap_or_default();
+        self.failure(&format!("HTTP status {}{said}", status.as_u16()), limit)
+    }
+
+    fn broken(&self, broken: Broken) -> Failure {
+        match broken {
+            Broken::Refused(error) => Failure { reason: error.to_string(), limit: error.limit },
+            Broken::Unusable(reason) => self.failure(&reason, None),
+        }
+    }
+
+    fn failure(&self, reason: &str, limit: Option<Limit>) -> Failure {
+        Failure { reason: self.clean(reason), limit }
+    }
+}
+
+impl Secrets {
+    pub(crate) fn of(url: &Url, headers: &HeaderMap) -> Self {
+        let mut parts = vec![url.username().to_owned(), url.password().unwrap_or_default().to_owned()];
+        parts.extend(url.path_segments().into_iter().flatten().map(str::to_owned));
+        parts.extend(url.query().map(str::to_owned));
+        parts.extend(url.query_pairs().flat_map(|(key, value)| [key.into_owned(), value.into_owned()]));
+        for value in headers.values().filter_map(|value| value.to_str().ok()) {
+            parts.push(value.to_owned());
+            parts.extend(value.split_whitespace().map(str::to_owned));
+        }
+        parts.retain(|part| part.chars().count() >= SECRET_CHARS_MIN);
+        // The longest first: a part of a secret must not hide the rest of it from the search.
+        parts.sort_by_key(|part| std::cmp::Reverse(part.len()));
+        Secrets(parts)
+    }
+
+    pub(crate) fn clean(&self, text: &str) -> String {
+        let hidden = self.0.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "***"));
+        hidden.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MESSAGE_CHARS_MAX).collect()
     }
 }
 
@@ -123,6 +205,23 @@ impl fmt::Display for NodeError {
     }
 }
 
+/// The body, or `None` as soon as it is larger than `most`.
+async fn read(mut response: Response, most: usize) -> Result<Option<Vec<u8>>, reqwest::Error> {
+    let told = response.content_length().and_then(|told| usize::try_from(told).ok());
+    if told.is_some_and(|told| told > most) {
+        return Ok(None);
+    }
+    let mut body = Vec::with_capacity(told.unwrap_or_default());
+    while let Some(chunk) = response.chunk().await? {
+        if body.len() + chunk.len() > most {
+            return Ok(None);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(Some(body))
+}
+
+/// Never by `Display`: that of reqwest holds the URL.
 fn http_failure(error: &reqwest::Error) -> String {
     let what = if error.is_timeout() {
         return format!("no answer within {} s", CALL_TIMEOUT.as_secs());
@@ -139,16 +238,4 @@ fn http_failure(error: &reqwest::Error) -> String {
         cause = Some(inner);
     }
     cause.map_or_else(|| what.to_owned(), |cause| format!("{what}: {cause}"))
-}
-
-/// Every part of a URL that could be a key.
-fn secrets(url: &Url) -> Vec<String> {
-    let mut parts = vec![url.username().to_owned(), url.password().unwrap_or_default().to_owned()];
-    parts.extend(url.path_segments().into_iter().flatten().map(str::to_owned));
-    parts.extend(url.query().map(str::to_owned));
-    parts.extend(url.query_pairs().flat_map(|(key, value)| [key.into_owned(), value.into_owned()]));
-    parts.retain(|part| part.chars().count() >= SECRET_CHARS_MIN);
-    // The longest first: a part of a secret must not hide the rest of it from the search.
-    parts.sort_by_key(|part| std::cmp::Reverse(part.len()));
-    parts
 }

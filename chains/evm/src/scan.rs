@@ -5,10 +5,9 @@
 //! where native movements are not logged, when a proved transaction or withdrawal names one. So a block that is not
 //! told holds nothing of ours, but for logs that a node left out while it showed others of the same contract and
 //! block: only receipts prove more.
-//! How many blocks one call asks for is learnt: halved when a node refuses or answers too much, else grown by steps.
+//! How many blocks one call asks for is learnt of each endpoint: fewer when it refuses or answers too much, else more.
 
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use alloy::consensus::EMPTY_ROOT_HASH;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -16,23 +15,18 @@ use landfall_chain::{Address, Candidates, Header};
 use serde_json::json;
 
 use crate::encode::created_contract;
+use crate::endpoint::Endpoint;
 use crate::error::{Check, EvmError};
 use crate::headers::{BY_NUMBER, HeaderOnly, by_number, proved_header, refused};
+use crate::limits::Limit;
 use crate::logs::{LOGS, bloom, bloom_is_mute};
 use crate::polygon;
-use crate::pool::Endpoint;
 use crate::proof::{self, Refusal};
 use crate::read::{FullBlock, Reader};
-use crate::rpc::NodeError;
 use crate::seen::Seen;
 use crate::wire::WireBlock;
 use crate::withdrawals;
 
-/// How many blocks the logs of one call are of, at first and at most.
-const WIDTH_FIRST: u64 = 2_000;
-const WIDTH_MAX: u64 = 10_000;
-/// What a call that was answered adds to it.
-const WIDTH_STEP: u64 = 100;
 /// Answers above this size make the next ranges narrower: they stand in memory whole.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// How many ranges are read at once; with the above it bounds what is in memory.
@@ -41,28 +35,16 @@ const RANGES_AHEAD_MAX: usize = 3;
 const HEADERS_MAX: usize = 200;
 const FULL_MAX: usize = 20;
 
-/// What was learnt of the node's limits.
-#[derive(Debug)]
-pub(crate) struct Scan {
-    width: AtomicU64,
-}
-
-impl Default for Scan {
-    fn default() -> Self {
-        Scan { width: AtomicU64::new(WIDTH_FIRST) }
-    }
-}
-
-impl Scan {
+impl Reader {
+    /// The headers of `range` as far as they hang together, and the blocks that must be read.
     pub(crate) async fn candidates(
         &self,
-        reader: &Reader,
         endpoint: &Endpoint,
         range: RangeInclusive<u64>,
         watched: &(dyn Fn(&Address) -> bool + Sync),
     ) -> Result<Candidates, EvmError> {
-        let ranges = stream::iter(self.ranges(range));
-        let mut scans = ranges.map(|range| self.range(reader, endpoint, range, watched)).buffered(RANGES_AHEAD_MAX);
+        let ranges = stream::iter(ranges(endpoint, range));
+        let mut scans = ranges.map(|range| self.range(endpoint, range, watched)).buffered(RANGES_AHEAD_MAX);
         let mut all = Candidates::default();
         while let Some(part) = scans.try_next().await? {
             let (asked, part) = part;
@@ -82,43 +64,31 @@ impl Scan {
         Ok(all)
     }
 
-    /// The range in parts, each as wide as was learnt when it is begun.
-    fn ranges(&self, range: RangeInclusive<u64>) -> impl Iterator<Item = RangeInclusive<u64>> {
-        let (mut first, last) = range.into_inner();
-        std::iter::from_fn(move || {
-            let part = first..=last.min(first.saturating_add(self.width.load(Ordering::Relaxed) - 1));
-            first = part.end().saturating_add(1);
-            (!part.is_empty()).then_some(part)
-        })
-    }
-
     async fn range(
         &self,
-        reader: &Reader,
         endpoint: &Endpoint,
         range: RangeInclusive<u64>,
         watched: &(dyn Fn(&Address) -> bool + Sync),
     ) -> Result<(RangeInclusive<u64>, Candidates), EvmError> {
-        let mut seen = Seen::new(&reader.sources, watched);
-        self.logs(reader, endpoint, range.clone(), &mut seen).await?;
+        let mut seen = Seen::new(&self.sources, watched);
+        self.logs(endpoint, range.clone(), &mut seen).await?;
         let mut found = Candidates::default();
         let mut first = *range.start();
         while first <= *range.end() {
-            let is_logged = reader.sources.log_native(first);
+            let is_logged = self.sources.log_native(first);
             let many = if is_logged { HEADERS_MAX } else { FULL_MAX };
-            let numbers =
-                (first..=*range.end()).take(many).take_while(|at| reader.sources.log_native(*at) == is_logged);
+            let numbers = (first..=*range.end()).take(many).take_while(|at| self.sources.log_native(*at) == is_logged);
             let numbers: Vec<u64> = numbers.collect();
             let answers = endpoint.ask_all(&by_number(numbers.iter().copied(), !is_logged)).await?;
             for (number, answer) in numbers.iter().zip(&answers) {
                 let told = if is_logged {
                     let block: Option<HeaderOnly<'_>> = endpoint.parse(BY_NUMBER, answer)?;
-                    block.map(|block| told(reader, endpoint, *number, &block, &seen)).transpose()?
+                    block.map(|block| told(self, endpoint, *number, &block, &seen)).transpose()?
                 } else {
-                    let found = reader.next(endpoint, *number, answer, None)?;
+                    let found = self.next(endpoint, *number, answer, None)?;
                     let told = |block: &FullBlock<'_>| {
-                        let (header, is_hit) = told(reader, endpoint, *number, block, &seen)?;
-                        Ok((header, is_hit || pays_watched(reader, endpoint, &header, block, &seen)?))
+                        let (header, is_hit) = told(self, endpoint, *number, block, &seen)?;
+                        Ok((header, is_hit || pays_watched(self, endpoint, &header, block, &seen)?))
                     };
                     found.map(|found| told(&found.block)).transpose()?
                 };
@@ -137,45 +107,49 @@ impl Scan {
     }
 
     /// Takes in the logs of `range`, in as many calls as the node wants.
-    async fn logs(
-        &self,
-        reader: &Reader,
-        endpoint: &Endpoint,
-        range: RangeInclusive<u64>,
-        seen: &mut Seen<'_>,
-    ) -> Result<(), EvmError> {
+    async fn logs(&self, endpoint: &Endpoint, range: RangeInclusive<u64>, seen: &mut Seen<'_>) -> Result<(), EvmError> {
         // The next to ask for is the last.
         let mut left = vec![range];
         while let Some(range) = left.pop() {
             let (first, last) = (*range.start(), *range.end());
             let filter = json!({ "fromBlock": format!("{first:#x}"), "toBlock": format!("{last:#x}") });
-            let Some(call) = reader.sources.call(filter) else { return Ok(()) };
-            let answer = endpoint.ask(&[call]).await.inspect_err(|_| self.narrow(last - first + 1))?;
+            let Some(call) = self.sources.call(filter) else { return Ok(()) };
+            let width = last - first + 1;
+            // What came to nothing may have been too much, whatever was said: the next try is narrower.
+            let narrow = || endpoint.range_refused(Limit::TooManyResults { range: None }, width);
+            let answer = endpoint.ask(&[call]).await.inspect_err(|_| _ = narrow())?;
             match answer.into_iter().next().ok_or_else(|| endpoint.unusable(LOGS, "no answer"))? {
                 Ok(answer) => {
                     let unusable = |error: crate::seen::BadLogs| endpoint.unusable(LOGS, &error.to_string());
                     seen.add(answer.get()).map_err(unusable)?;
                     if answer.get().len() > ANSWER_BYTES_MAX {
-                        self.narrow(last - first + 1);
+                        narrow();
                     } else {
-                        self.width.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).ok();
+                        endpoint.range_served(width);
                     }
                 }
-                Err(error) if first < last && is_too_much(&error) => {
-                    self.narrow(last - first + 1);
+                Err(error) if error.limit.is_some_and(|limit| endpoint.range_refused(limit, width)) => {
                     let middle = first + (last - first) / 2;
                     left.extend([middle + 1..=last, first..=middle]);
                 }
-                Err(error) => return Err(endpoint.refused(LOGS, &error)),
+                Err(error) => {
+                    narrow();
+                    return Err(endpoint.refused(LOGS, &error));
+                }
             }
         }
         Ok(())
     }
+}
 
-    /// After a range of `width` blocks that was too much. Of several such, the narrowest counts.
-    fn narrow(&self, width: u64) {
-        self.width.fetch_min((width / 2).max(1), Ordering::Relaxed);
-    }
+/// The range in parts, each as wide as was learnt when it is begun.
+fn ranges(endpoint: &Endpoint, range: RangeInclusive<u64>) -> impl Iterator<Item = RangeInclusive<u64>> {
+    let (mut first, last) = range.into_inner();
+    std::iter::from_fn(move || {
+        let part = first..=last.min(first.saturating_add(endpoint.range_width() - 1));
+        first = part.end().saturating_add(1);
+        (!part.is_empty()).then_some(part)
+    })
 }
 
 /// The header, and whether the block must be read by what its bloom and the logs of it say.
@@ -231,16 +205,4 @@ fn pays_watched(
 
 fn contradicted(endpoint: &Endpoint, header: &Header) -> EvmError {
     refused(endpoint, header.block, LOGS, &Refusal::Unproved(Check::Bloom))
-}
-
-fn grown(width: u64) -> Option<u64> {
-    Some((width + WIDTH_STEP).min(WIDTH_MAX))
-}
-
-/// Whether a node says that a range has too many blocks or logs.
-fn is_too_much(error: &NodeError) -> bool {
-    let message = error.message.to_lowercase();
-    let words = ["range", "too many", "too large", "more than", "limit", "exceed", "timed out", "timeout", "max"];
-    let is_rate = message.contains("rate") || message.contains("per second") || message.contains("requests");
-    !is_rate && words.iter().any(|word| message.contains(word))
 }

@@ -13,8 +13,9 @@ use alloy::primitives::{Address, B256, Signature, keccak256};
 use alloy::rlp::Header;
 use landfall_chain::{Address as ChainAddress, BlockRef, Signers, TxId, TxLife, TxRef, U256};
 
+use crate::endpoint::Endpoint;
 use crate::error::{Check, EvmError};
-use crate::pool::{Endpoint, Pool};
+use crate::pool::Pool;
 use crate::proof::{Leaves, Refusal};
 use crate::rlp::Rlp;
 use crate::stack::Stack;

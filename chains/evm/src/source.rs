@@ -1,67 +1,158 @@
 //! Reads an EVM chain: tip, headers, blocks with their content, the fate of a transaction.
 //!
-//! Each call goes to an endpoint of the pool, which judges it by how the call ends.
-//! Deliberately not here: retries, and memory of what was read but the newest block's hash.
+//! Each call goes to the pool, which knows whom to ask and asks another when one fails.
+//! Deliberately not here: memory of what was read but the newest block's hash.
 
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures_util::future::join_all;
 use landfall_chain::{
-    Address, AddressSource, Block, BlockRef, BlockSource, Candidates, Endpoints, Family, Fate, Finality, Header, Lane,
-    Network, Read, ReadProof, SourceError, Tip, TxRef, U256,
+    Address, AddressSource, Block, BlockRef, BlockSource, Candidates, Endpoints, Family, Fate, Finality, FinalityRule,
+    Header, Lane, Network, Read, ReadProof, SourceError, Tag, Tip, TxRef, U256,
 };
+use reqwest::header::HeaderMap;
+use tokio::sync::Notify;
+use tokio::time::Instant;
 use url::Url;
 
-use crate::balances::read_balances;
+use crate::agree::Agreement;
+use crate::balances::balances;
+use crate::endpoint::Endpoint;
 use crate::error::EvmError;
 use crate::fate::read_fate;
-use crate::headers::read_headers;
+use crate::headers::{HEADERS_MAX, read_headers};
 use crate::legs::Rules;
-use crate::logs::Sources;
-use crate::pool::Pool;
-use crate::read::Reader;
-use crate::scan::Scan;
-use crate::tip::{read_final_at, read_tip};
+use crate::logs::{LOGS, Sources};
+use crate::networks;
+use crate::pool::{Need, Pool};
+use crate::read::{BLOCKS_MAX, RECEIPTS, Reader};
+use crate::rpc::{Rpc, header_map, http_client};
+use crate::stack::Stack;
+use crate::tip::L1_BLOCKS_MAX;
 use crate::traces::Tracer;
+use crate::wake::WakeUp;
+
+/// How many endpoints must agree on what is final, where as many are configured and nothing else is.
+const AGREE_DEFAULT: usize = 2;
+
+/// Where an endpoint is, and what is sent along.
+#[derive(Clone)]
+pub struct EndpointUrl {
+    /// `http` and `https` are read from; `ws` and `wss` only wake up.
+    pub url: Url,
+    /// Names and values; both may be secrets.
+    pub headers: Vec<(String, String)>,
+}
 
 /// One EVM network, read over JSON-RPC.
 #[derive(Debug)]
 pub struct EvmSource {
-    finality: Finality,
     reader: Reader,
     tracer: Tracer,
-    scan: Scan,
     pool: Arc<Pool>,
+    statuses: Endpoints,
+    wake_ups: Vec<WakeUp>,
+    wake_up: Arc<Notify>,
     /// The newest block that a tip named: it can be asked for by hash.
     told: Mutex<Option<BlockRef>>,
 }
 
 impl EvmSource {
-    /// A source over `rpc_urls`, of which the first is asked first. Touches no network.
+    /// A source over `urls`. Touches no network.
     ///
     /// # Errors
-    /// A network of another family or with facts that cannot be, and a URL that cannot be used.
-    pub fn new(network: Network, rpc_urls: &[Url]) -> Result<Self, EvmError> {
+    /// A network of another family or with facts that cannot be, a rule of finality that its chain cannot follow, and a
+    /// URL that cannot be used.
+    pub fn new(network: Network, urls: &[Url]) -> Result<Self, EvmError> {
+        EvmSource::at(network, urls.iter().cloned().map(EndpointUrl::from).collect())
+    }
+
+    /// As [`EvmSource::new`], with headers.
+    ///
+    /// # Errors
+    /// As [`EvmSource::new`], and a header that cannot be sent.
+    pub fn at(network: Network, urls: Vec<EndpointUrl>) -> Result<Self, EvmError> {
         let chain = network.chain;
         if chain.family() != Family::Evm {
             return Err(EvmError::NotEvm { chain });
         }
         let chain_id = network.chain_ref.strip_prefix("eip155:").and_then(|id| id.parse().ok());
         let chain_id = chain_id.ok_or_else(|| EvmError::ChainRef { chain, chain_ref: network.chain_ref.clone() })?;
-        let pool = Arc::new(Pool::new(chain, chain_id, rpc_urls)?);
+        let stack = networks::stack(chain);
+        let rules = rules(&network.finality);
+        if rules.iter().any(|rule| !can_follow(rule, stack)) {
+            return Err(EvmError::L1Blocks { chain });
+        }
+        let mut places: Vec<Place> = Vec::with_capacity(urls.len());
+        for (index, url) in urls.into_iter().enumerate() {
+            let place = Place::of(url, &places);
+            places.push(place.map_err(|reason| match reason {
+                Some(reason) => EvmError::Url { chain, position: index + 1, reason },
+                None => EvmError::Header { chain, position: index + 1 },
+            })?);
+        }
+        let statuses = Endpoints::new(places.iter().map(|place| place.id.clone()));
+        // A builder's error cannot hold a URL: it has seen none.
+        let http = http_client().map_err(|error| EvmError::Client { chain, reason: error.to_string() })?;
+        let is_alone = places.iter().filter(|place| !place.wakes).count() == 1;
+        let (mut endpoints, mut wake_ups, wake_up) = (Vec::new(), Vec::new(), Arc::new(Notify::new()));
+        for (index, Place { id, url, headers, wakes }) in places.into_iter().enumerate() {
+            let (statuses, notify) = (statuses.clone(), Arc::clone(&wake_up));
+            if wakes {
+                wake_ups.push(WakeUp { index, url, headers, statuses, notify });
+            } else {
+                let rpc = Rpc::new(http.clone(), &url, headers);
+                endpoints.push(Endpoint::new(chain, index, id, rpc, statuses, is_alone));
+            }
+        }
+        if endpoints.is_empty() {
+            return Err(EvmError::NoUrl { chain });
+        }
+        statuses.set_agree(AGREE_DEFAULT.min(endpoints.len()));
+        let pool = Arc::new(Pool::new(chain, chain_id, endpoints, statuses.clone(), Agreement::new(rules)));
         Ok(EvmSource {
             reader: Reader { rules: Rules::of(&network)?, sources: Sources::of(&network), pool: Arc::clone(&pool) },
             tracer: Tracer::new(network.native),
-            scan: Scan::default(),
-            finality: network.finality,
             pool,
+            statuses,
+            wake_ups,
+            wake_up,
             told: Mutex::new(None),
         })
     }
 
+    /// Sets how many endpoints must agree on what is final; two, or one where there is one, if this is not called.
+    /// While the source is at work a person may override it: [`Endpoints::override_agree`].
+    ///
+    /// # Errors
+    /// More than are configured, and none.
+    pub fn set_agree(&self, agree: usize) -> Result<(), EvmError> {
+        let endpoints = self.pool.size();
+        if !(1..=endpoints).contains(&agree) {
+            return Err(EvmError::Agree { chain: self.pool.chain(), agree, endpoints });
+        }
+        self.statuses.set_agree(agree);
+        Ok(())
+    }
+
     /// The states of the endpoints; clones share them.
     pub fn endpoints(&self) -> Endpoints {
-        self.pool.statuses()
+        self.statuses.clone()
+    }
+
+    /// Told when there may be a new block, as far as `ws` URLs say so while [`EvmSource::listen`] runs.
+    pub fn wake_up(&self) -> Arc<Notify> {
+        Arc::clone(&self.wake_up)
+    }
+
+    /// Listens for wake-ups, for ever. Without a `ws` URL there is nothing to hear.
+    pub fn listen(&self) -> impl Future<Output = ()> + Send + 'static {
+        let listeners: Vec<_> = self.wake_ups.iter().cloned().map(WakeUp::listen).collect();
+        async move {
+            join_all(listeners).await;
+            std::future::pending().await
+        }
     }
 
     /// For the start: asks every endpoint for its chain id that has not told it yet.
@@ -75,44 +166,67 @@ impl EvmSource {
 
 impl BlockSource for EvmSource {
     async fn tip(&self) -> Result<Tip, SourceError> {
-        let endpoint = self.pool.pick().await?;
-        let tip = read_tip(endpoint, &self.finality).await;
-        let tip = self.pool.settle(endpoint, tip, |tip| Some(tip.latest.number))?;
+        let tip = self.pool.tip().await?;
         *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(tip.latest);
         Ok(tip)
     }
 
     async fn headers(&self, range: RangeInclusive<u64>) -> Result<Vec<Header>, SourceError> {
-        let endpoint = self.pool.pick().await?;
-        let headers = read_headers(endpoint, range).await;
-        self.pool.settle(endpoint, headers, |_| None)
+        let need = Need { first: *range.start(), last: *range.end(), methods: &[] };
+        let read = |endpoint| -> BoxRead<'_, _> { Box::pin(read_headers(endpoint, range.clone())) };
+        Ok(self.pool.call_range(need, HEADERS_MAX, read).await?)
     }
 
     async fn blocks(&self, range: RangeInclusive<u64>, read: Read) -> Result<Vec<Block>, SourceError> {
-        let endpoint = self.pool.pick().await?;
         if read.lane == Lane::Traces {
-            let blocks = self.reader.blocks_and_txs(endpoint, self.tracer.narrow(range)).await;
-            let blocks = self.pool.settle(endpoint, blocks, |_| None)?;
-            return Ok(self.tracer.blocks(&self.pool, endpoint, blocks, read).await?);
+            return Ok(self.traced(self.tracer.narrow(range), read).await?);
         }
-        let told = *self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let (first, last) = (*range.start(), *range.end());
         let blocks = match read.proof {
-            ReadProof::Full => self.reader.blocks(endpoint, range, read.legs).await,
-            ReadProof::Listed => self.reader.listed(endpoint, range, told).await,
+            ReadProof::Full => {
+                let need = Need { first, last, methods: &[RECEIPTS] };
+                let full =
+                    |endpoint| -> BoxRead<'_, _> { Box::pin(self.reader.blocks(endpoint, range.clone(), read.legs)) };
+                self.pool.call_range(need, BLOCKS_MAX, full).await
+            }
+            ReadProof::Listed => {
+                let need = Need { first, last, methods: &[LOGS] };
+                let told = *self.told.lock().unwrap_or_else(PoisonError::into_inner);
+                let listed =
+                    |endpoint| -> BoxRead<'_, _> { Box::pin(self.reader.listed(endpoint, range.clone(), told)) };
+                self.pool.call_range(need, BLOCKS_MAX, listed).await
+            }
         };
-        self.pool.settle(endpoint, blocks, |_| None)
+        Ok(blocks?)
     }
 
     async fn final_at(&self, number: u64) -> Result<Option<BlockRef>, SourceError> {
-        let endpoint = self.pool.pick().await?;
-        let block = read_final_at(endpoint, &self.finality, number).await;
-        self.pool.settle(endpoint, block, |_| None)
+        Ok(self.pool.final_at(number).await?)
     }
 
+    /// That a transaction can never land is believed of as many endpoints as must agree.
     async fn fate(&self, tx: &TxRef, at: &BlockRef) -> Result<Fate, SourceError> {
-        let endpoint = self.pool.pick().await?;
-        let fate = read_fate(endpoint, tx, at).await;
-        self.pool.settle(endpoint, fate, |_| None)
+        let need = Need { first: at.number, last: at.number, methods: &[] };
+        let (mut superseded, mut last) = (0, None);
+        for endpoint in self.pool.candidates(need).await {
+            let begun = Instant::now();
+            match read_fate(endpoint, tx, at).await {
+                Ok(fate) => {
+                    endpoint.answered(begun, None);
+                    superseded += usize::from(matches!(fate, Fate::Superseded(_)));
+                    match fate {
+                        Fate::Superseded(_) if superseded < self.pool.must_agree() => last = Some(Ok(Fate::Unknown)),
+                        fate => return Ok(fate),
+                    }
+                }
+                Err(error) if error.is_permanent() => return Err(error.into()),
+                Err(error) => {
+                    endpoint.failed(&error);
+                    last = Some(last.and_then(Result::ok).ok_or(error));
+                }
+            }
+        }
+        Ok(last.unwrap_or_else(|| Err(self.pool.nobody()))?)
     }
 }
 
@@ -122,14 +236,92 @@ impl AddressSource for EvmSource {
         range: RangeInclusive<u64>,
         watched: &(dyn Fn(&Address) -> bool + Sync),
     ) -> Result<Candidates, SourceError> {
-        let endpoint = self.pool.pick().await?;
-        let candidates = self.scan.candidates(&self.reader, endpoint, range, watched).await;
-        self.pool.settle(endpoint, candidates, |_| None)
+        let need = Need { first: *range.start(), last: *range.end(), methods: &[LOGS] };
+        let scan = |endpoint| -> BoxRead<'_, _> { Box::pin(self.scanned(endpoint, need, watched)) };
+        Ok(self.pool.call(need, scan).await?)
     }
 
     async fn balances(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<U256>, SourceError> {
-        let endpoint = self.pool.pick().await?;
-        let balances = read_balances(endpoint, addresses, at).await;
-        self.pool.settle(endpoint, balances, |_| None)
+        Ok(balances(&self.pool, addresses, at).await?)
     }
+}
+
+impl EvmSource {
+    /// The lane of traces. Blocks and traces may come from different endpoints: the blocks are proved, and a trace that
+    /// contradicts them is not believed.
+    async fn traced(&self, range: RangeInclusive<u64>, read: Read) -> Result<Vec<Block>, EvmError> {
+        let need = Need { first: *range.start(), last: *range.end(), methods: &[RECEIPTS] };
+        let proved = |endpoint| -> BoxRead<'_, _> { Box::pin(self.reader.blocks_and_txs(endpoint, range.clone())) };
+        let blocks = self.pool.call_range(need, BLOCKS_MAX, proved).await?;
+        self.tracer.blocks(&self.pool, blocks, read).await
+    }
+
+    /// What `endpoint` finds in the range; nothing, when its own newest block says that it has more, is a failure.
+    async fn scanned(
+        &self,
+        endpoint: &Endpoint,
+        need: Need,
+        watched: &(dyn Fn(&Address) -> bool + Sync),
+    ) -> Result<Candidates, EvmError> {
+        let candidates = self.reader.candidates(endpoint, need.first..=need.last, watched).await?;
+        if candidates.headers.is_empty() && endpoint.head().is_some_and(|head| head >= need.first) {
+            return Err(endpoint.shows_too_little(need, 0));
+        }
+        Ok(candidates)
+    }
+}
+
+type BoxRead<'a, T> = futures_util::future::BoxFuture<'a, Result<T, EvmError>>;
+
+impl From<Url> for EndpointUrl {
+    fn from(url: Url) -> Self {
+        EndpointUrl { url, headers: Vec::new() }
+    }
+}
+
+impl std::fmt::Debug for EndpointUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EndpointUrl").field("host", &self.url.host_str()).finish_non_exhaustive()
+    }
+}
+
+/// A URL that can be used, and what may be shown of it.
+struct Place {
+    id: String,
+    url: Url,
+    headers: HeaderMap,
+    wakes: bool,
+}
+
+impl Place {
+    /// `None` is a header that cannot be sent.
+    fn of(EndpointUrl { url, headers }: EndpointUrl, before: &[Place]) -> Result<Self, Option<&'static str>> {
+        let wakes = match url.scheme() {
+            "http" | "https" => false,
+            "ws" | "wss" => true,
+            _ => return Err(Some("is neither http nor https nor wss")),
+        };
+        let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
+            return Err(Some("has no host"));
+        };
+        let host = format!("{host}:{port}");
+        let is_same = |place: &&Place| place.wakes == wakes && place.id.split(['#', ' ']).next() == Some(&host);
+        let number = match before.iter().filter(is_same).count() {
+            0 => String::new(),
+            taken => format!("#{}", taken + 1),
+        };
+        let id = format!("{host}{number}{}", if wakes { " (wake-ups)" } else { "" });
+        let headers = header_map(&headers).ok_or(None)?;
+        Ok(Place { id, url, headers, wakes })
+    }
+}
+
+/// The rule of the network, then those of its tiers.
+fn rules(finality: &Finality) -> Vec<FinalityRule> {
+    std::iter::once(finality.rule).chain(finality.tiers.iter().map(|tier| tier.rule)).collect()
+}
+
+/// L1 blocks are counted from when a block was called safe, which says that it is on L1.
+fn can_follow(rule: &FinalityRule, stack: Stack) -> bool {
+    rule.l1_blocks == 0 || stack == Stack::Op && rule.tag == Some(Tag::Safe) && rule.l1_blocks < L1_BLOCKS_MAX
 }

@@ -1,64 +1,182 @@
-//! Where the chain ends, and what of it is final, as one endpoint says.
+//! What one endpoint says of where the chain ends and what of it is final: one request, whatever the rules need.
+//!
+//! Promises: every header in it is proved by its hash; a final block above the endpoint's own newest block is a lie.
+//! Whether endpoints agree is `agree`'s.
 
-use landfall_chain::{BlockRef, Finality, Header, Tag, Tip};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use landfall_chain::{BlockHash, BlockRef, FinalityRule, Header, Tag};
 use serde_json::json;
-use serde_json::value::RawValue;
 
+use crate::answer::{Answer, Raw};
+use crate::endpoint::Endpoint;
 use crate::error::EvmError;
-use crate::headers::{BY_NUMBER, HeaderOnly, proved_header, read_headers};
-use crate::pool::Endpoint;
-use crate::rpc::{Answer, Call, NodeError};
+use crate::headers::{BY_NUMBER, HeaderOnly, by_number, proved_header};
+use crate::hex::{Amount, Quantity};
+use crate::rpc::{Call, NodeError};
 
+const CHAIN_ID: &str = "eth_chainId";
+const CALL: &str = "eth_call";
+/// The OP stack's `L1Block` predeploy and the selector of its `number()`.
+const L1_BLOCK: &str = "0x4200000000000000000000000000000000000015";
+const L1_NUMBER: &str = "0x8381f58a";
 /// Besu's and EIP-1474's code for a block that a tag does not name yet.
 const UNKNOWN_BLOCK: i64 = -39_001;
+/// How many L1 blocks are remembered with what was safe then; a rule asks for fewer.
+pub(crate) const L1_BLOCKS_MAX: u64 = 1_000;
 
-pub(crate) async fn read_tip(endpoint: &Endpoint, finality: &Finality) -> Result<Tip, EvmError> {
-    let rule = finality.rule;
-    let tag = rule.tag.map(|tag| match tag {
+/// What a poll asks for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Question {
+    /// The chain id that it must tell, where it is asked.
+    pub(crate) chain_id: Option<u64>,
+    pub(crate) tags: Vec<Tag>,
+    pub(crate) l1_number: bool,
+    /// Of these blocks the hash.
+    pub(crate) numbers: BTreeSet<u64>,
+}
+
+/// What an endpoint said at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Word {
+    pub(crate) latest: BlockRef,
+    /// By tag, where the endpoint names a block by it.
+    tags: Vec<(Tag, BlockRef)>,
+    l1_number: Option<u64>,
+    /// Of all blocks that it named or was asked for.
+    pub(crate) hashes: BTreeMap<u64, BlockHash>,
+}
+
+/// What was safe when: pairs of an L1 block and the newest L2 block that was safe by then, both growing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Covered(VecDeque<(u64, u64)>);
+
+impl Question {
+    /// What the rules need.
+    pub(crate) fn of<'r>(rules: impl IntoIterator<Item = &'r FinalityRule>) -> Self {
+        let mut question = Question::default();
+        for rule in rules {
+            if let Some(tag) = rule.tag.filter(|tag| !question.tags.contains(tag)) {
+                question.tags.push(tag);
+            }
+            question.l1_number |= rule.l1_blocks > 0;
+        }
+        question
+    }
+}
+
+/// Asks `endpoint`.
+pub(crate) async fn read_word(endpoint: &Endpoint, question: &Question) -> Result<Word, EvmError> {
+    let tagged = |tag| Call { method: BY_NUMBER, params: json!([tag, false]) };
+    let mut calls = Vec::with_capacity(question.tags.len() + question.numbers.len() + 3);
+    calls.extend(question.chain_id.map(|_| Call { method: CHAIN_ID, params: json!([]) }));
+    calls.push(tagged("latest"));
+    calls.extend(question.tags.iter().map(|tag| tagged(name(*tag))));
+    calls.extend(question.l1_number.then(|| {
+        let call = json!({ "to": L1_BLOCK, "data": L1_NUMBER });
+        Call { method: CALL, params: json!([call, "latest"]) }
+    }));
+    calls.extend(by_number(question.numbers.iter().copied(), false));
+    let mut answers = endpoint.ask(&calls).await?.into_iter();
+    let mut next = || answers.next().ok_or_else(|| endpoint.unusable(BY_NUMBER, "no answer"));
+
+    if let Some(expected) = question.chain_id {
+        serves(endpoint, expected, next()?)?;
+    }
+    let latest = next()?.map_err(|error| endpoint.refused(BY_NUMBER, &error))?;
+    let latest = header_of(endpoint, &latest)?.ok_or_else(|| endpoint.unusable(BY_NUMBER, "no latest block"))?.block;
+    let mut word =
+        Word { latest, tags: Vec::new(), l1_number: None, hashes: BTreeMap::from([(latest.number, latest.hash)]) };
+    for tag in &question.tags {
+        let Some(block) = tagged_block(endpoint, next()?)? else { continue };
+        if block.number > latest.number || block.number == latest.number && block != latest {
+            let reason = format!("block {block} is called {}, but the latest is {latest}", called(*tag));
+            return Err(endpoint.unusable(BY_NUMBER, &reason));
+        }
+        word.tags.push((*tag, block));
+        word.hashes.insert(block.number, block.hash);
+    }
+    if question.l1_number {
+        // A node that cannot tell has no say in what is final; all else that it says still counts.
+        word.l1_number =
+            next()?.ok().and_then(|answer| endpoint.parse::<Amount>(CALL, &answer).ok()?.0.try_into().ok());
+    }
+    for number in &question.numbers {
+        // Not there, or no longer: then it has no say about this block.
+        let Ok(answer) = next()? else { continue };
+        let Some(block) = endpoint.parse::<Option<HeaderOnly<'_>>>(BY_NUMBER, &answer)? else { continue };
+        let block = proved_header(endpoint, *number, &block)?.block;
+        word.hashes.insert(block.number, block.hash);
+    }
+    Ok(word)
+}
+
+impl Word {
+    /// The newest block that `rule` calls final by this word.
+    pub(crate) fn final_number(&self, rule: &FinalityRule, covered: &Covered) -> Option<u64> {
+        let confirmed = self.latest.number.checked_sub(rule.confirmations)?;
+        let Some(tag) = rule.tag else { return Some(confirmed) };
+        let tagged = self.tagged(tag)?.number;
+        let tagged =
+            if rule.l1_blocks > 0 { covered.since(self.l1_number?, rule.l1_blocks)?.min(tagged) } else { tagged };
+        Some(tagged.min(confirmed))
+    }
+
+    fn tagged(&self, tag: Tag) -> Option<BlockRef> {
+        self.tags.iter().find(|(named, _)| *named == tag).map(|(_, block)| *block)
+    }
+}
+
+impl Covered {
+    /// Remembers what `word` calls safe, at the L1 block that it stands on.
+    pub(crate) fn note(&mut self, word: &Word) {
+        let (Some(l1), Some(safe)) = (word.l1_number, word.tagged(Tag::Safe)) else { return };
+        let safe = safe.number;
+        match self.0.back_mut() {
+            // A block that is safe now was covered now at the latest: a later pair may only wait longer.
+            Some((last, _)) if *last > l1 => {}
+            // What was safe and is no longer must be covered anew.
+            Some((_, covered)) if *covered > safe => {
+                self.0.retain(|(_, covered)| *covered <= safe);
+                self.0.push_back((l1, safe));
+            }
+            Some((last, covered)) if *last == l1 => *covered = safe,
+            Some(_) | None => self.0.push_back((l1, safe)),
+        }
+        while self.0.len() > 1 && self.0.get(1).is_some_and(|(second, _)| second + L1_BLOCKS_MAX <= l1) {
+            self.0.pop_front();
+        }
+    }
+
+    /// The newest block that was safe `blocks` L1 blocks before `l1`.
+    fn since(&self, l1: u64, blocks: u64) -> Option<u64> {
+        let by = l1.checked_sub(blocks)?;
+        self.0.iter().rev().find(|(at, _)| *at <= by).map(|(_, covered)| *covered)
+    }
+}
+
+fn name(tag: Tag) -> &'static str {
+    match tag {
         Tag::Finalized => "finalized",
         Tag::Safe => "safe",
-    });
-    let tagged = |tag| Call { method: BY_NUMBER, params: json!([tag, false]) };
-    let calls: Vec<Call> = std::iter::once("latest").chain(tag).map(tagged).collect();
-    let mut answers = endpoint.ask(&calls).await?.into_iter();
-    let latest = match answers.next() {
-        Some(Ok(answer)) => header_of(endpoint, &answer)?,
-        Some(Err(error)) => return Err(endpoint.refused(BY_NUMBER, &error)),
-        None => None,
-    };
-    let latest = latest.ok_or_else(|| endpoint.unusable(BY_NUMBER, "no latest block"))?.block;
-    let finalized = match (rule.tag, answers.next()) {
-        (None, _) => confirmed(endpoint, latest, rule.confirmations).await?,
-        (Some(_), Some(answer)) => tagged_block(endpoint, answer)?,
-        (Some(_), None) => None,
-    };
-    if let Some(finalized) = finalized
-        && (finalized.number > latest.number || finalized.number == latest.number && finalized != latest)
-    {
-        let reason = format!("block {finalized} is called final, but the latest is {latest}");
-        return Err(endpoint.unusable(BY_NUMBER, &reason));
     }
-    Ok(Tip { latest, finalized, tiers: vec![None; finality.tiers.len()], waiting: None })
 }
 
-/// The block at `number`, when it is final.
-pub(crate) async fn read_final_at(
-    endpoint: &Endpoint,
-    finality: &Finality,
-    number: u64,
-) -> Result<Option<BlockRef>, EvmError> {
-    let tip = read_tip(endpoint, finality).await?;
-    if tip.finalized.is_none_or(|finalized| finalized.number < number) {
-        return Ok(None);
+fn called(tag: Tag) -> &'static str {
+    match tag {
+        Tag::Finalized => "final",
+        Tag::Safe => "safe",
     }
-    Ok(read_headers(endpoint, number..=number).await?.first().map(|header| header.block))
 }
 
-/// With 12 and a newest block 100: block 88.
-async fn confirmed(endpoint: &Endpoint, latest: BlockRef, count: u64) -> Result<Option<BlockRef>, EvmError> {
-    let Some(number) = latest.number.checked_sub(count) else { return Ok(None) };
-    let headers = read_headers(endpoint, number..=number).await?;
-    Ok(headers.first().map(|header| header.block))
+/// That the endpoint serves the chain with the id `expected`.
+fn serves(endpoint: &Endpoint, expected: u64, answer: Answer) -> Result<(), EvmError> {
+    let answer = answer.map_err(|error| endpoint.refused(CHAIN_ID, &error))?;
+    let served = endpoint.parse::<Quantity>(CHAIN_ID, &answer)?.0;
+    if served == expected {
+        return Ok(());
+    }
+    Err(EvmError::WrongChain { chain: endpoint.chain, endpoint: endpoint.id.clone(), served, expected })
 }
 
 /// The block that a tag names. Nodes say `null` or "finalized block not found" while there is none.
@@ -76,7 +194,78 @@ fn names_no_block(error: &NodeError) -> bool {
     error.code == UNKNOWN_BLOCK || message.contains("block not found") || message.contains("unknown block")
 }
 
-fn header_of(endpoint: &Endpoint, answer: &RawValue) -> Result<Option<Header>, EvmError> {
+fn header_of(endpoint: &Endpoint, answer: &Raw) -> Result<Option<Header>, EvmError> {
     let block: Option<HeaderOnly<'_>> = endpoint.parse(BY_NUMBER, answer)?;
     block.map(|block| proved_header(endpoint, block.number.0, &block)).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn word(latest: u64, safe: u64, l1: u64) -> Word {
+        let block = |number| BlockRef { number, hash: BlockHash([1; 32]) };
+        Word {
+            latest: block(latest),
+            tags: vec![(Tag::Safe, block(safe))],
+            l1_number: Some(l1),
+            hashes: BTreeMap::new(),
+        }
+    }
+
+    const RULE: FinalityRule = FinalityRule { tag: Some(Tag::Safe), confirmations: 0, l1_blocks: 12 };
+
+    fn after(polls: &[(u64, u64)]) -> Option<u64> {
+        let mut covered = Covered::default();
+        let mut last = None;
+        for (safe, l1) in polls {
+            let word = word(1_000, *safe, *l1);
+            covered.note(&word);
+            last = word.final_number(&RULE, &covered);
+        }
+        last
+    }
+
+    #[test]
+    fn a_safe_block_is_final_so_many_l1_blocks_after_it_was_first_seen_covered() {
+        assert_eq!(after(&[(100, 50)]), None);
+        assert_eq!(after(&[(100, 50), (160, 61)]), None);
+        assert_eq!(after(&[(100, 50), (160, 62)]), Some(100));
+        assert_eq!(after(&[(100, 50), (130, 55), (160, 66)]), Some(100));
+        assert_eq!(after(&[(100, 50), (130, 55), (160, 67)]), Some(130));
+        // Covered later in the same L1 block: counted from that block.
+        assert_eq!(after(&[(100, 50), (105, 50), (160, 62)]), Some(105));
+        // A node that falls back says nothing new.
+        assert_eq!(after(&[(100, 50), (130, 49), (160, 62)]), Some(100));
+        // What was safe and is no longer must be covered anew.
+        assert_eq!(after(&[(100, 50), (90, 60), (160, 62)]), None);
+        assert_eq!(after(&[(100, 50), (90, 60), (160, 72)]), Some(90));
+    }
+
+    #[test]
+    fn the_pairs_are_bounded_and_the_oldest_that_counts_stays() {
+        let mut covered = Covered::default();
+        for l1 in 0..5_000 {
+            covered.note(&word(100_000, l1 * 6, l1));
+        }
+        assert!(covered.0.len() <= 1_002, "{}", covered.0.len());
+        assert_eq!(covered.since(4_999, L1_BLOCKS_MAX), Some(3_999 * 6));
+    }
+
+    #[test]
+    fn all_parts_of_a_rule_must_hold() {
+        let (word, covered) = (word(100, 80, 0), Covered::default());
+        let number = |confirmations| {
+            word.final_number(&FinalityRule { tag: Some(Tag::Safe), confirmations, l1_blocks: 0 }, &covered)
+        };
+        assert_eq!((number(0), number(20), number(21), number(101)), (Some(80), Some(80), Some(79), None));
+        assert_eq!(word.final_number(&FinalityRule::confirmations(12), &covered), Some(88));
+        assert_eq!(word.final_number(&FinalityRule::FINALIZED, &covered), None);
+        assert_eq!(word.final_number(&RULE, &covered), None);
+    }
+
+    #[test]
+    fn the_selector_is_that_of_number() {
+        assert_eq!(L1_NUMBER, alloy::hex::encode_prefixed(&alloy::primitives::keccak256("number()")[..4]));
+    }
 }

@@ -15,12 +15,13 @@ use std::sync::{Mutex, PoisonError};
 use alloy::primitives::B256;
 use landfall_chain::{AssetTransfer, Block, BlockRef, Legs, Native, Proof, Read, ReadProof, TxId, number_equal_legs};
 use serde_json::json;
-use serde_json::value::RawValue;
 
+use crate::answer::{Answer, Raw};
+use crate::endpoint::Endpoint;
 use crate::error::EvmError;
 use crate::frames::{self, Malformed, Moved, ProvedTx, Trace};
-use crate::pool::{Endpoint, Pool};
-use crate::rpc::{Answer, Call, NodeError};
+use crate::pool::{Need, Pool};
+use crate::rpc::{Call, NodeError};
 use crate::{call_tracer, trace_block};
 
 /// Traces of one block of mainnet are some megabytes, and take a node a second: what is asked for in one request
@@ -70,7 +71,6 @@ impl Tracer {
     pub(crate) async fn blocks(
         &self,
         pool: &Pool,
-        reader: &Endpoint,
         proved: Vec<(Block, Vec<ProvedTx>)>,
         read: Read,
     ) -> Result<Vec<Block>, EvmError> {
@@ -81,7 +81,7 @@ impl Tracer {
         };
         let mut readings = Vec::new();
         if asked.iter().any(|block| !block.txs.is_empty()) {
-            readings = self.readings(pool, reader, &asked, wanted).await?;
+            readings = self.readings(pool, &asked, wanted).await?;
         }
         if let [one, other, ..] = readings.as_slice() {
             compare(&asked, one, other)?;
@@ -107,23 +107,17 @@ impl Tracer {
         (block, Asked { at, txs })
     }
 
-    /// As many readings as are `wanted`, or as can be had; at least one. Who read the blocks is asked first.
-    async fn readings<'p>(
-        &self,
-        pool: &'p Pool,
-        reader: &'p Endpoint,
-        asked: &[Asked],
-        wanted: usize,
-    ) -> Result<Vec<Reading<'p>>, EvmError> {
+    /// As many readings as are `wanted`, or as can be had; at least one. Who has the blocks is asked first.
+    async fn readings<'p>(&self, pool: &'p Pool, asked: &[Asked], wanted: usize) -> Result<Vec<Reading<'p>>, EvmError> {
+        let number = |block: Option<&Asked>| block.map_or(0, |block| block.at.number);
+        let need = Need { first: number(asked.first()), last: number(asked.last()), methods: &[] };
+        let endpoints = pool.of_use(need).await;
+        let Some(reader) = endpoints.first().copied() else { return Err(pool.nobody()) };
         let mut readings = Vec::with_capacity(wanted);
         let (mut failure, mut without, mut reader_failed) = (None, Vec::new(), false);
-        for endpoint in std::iter::once(reader).chain(pool.beside(reader)) {
+        for endpoint in endpoints {
             if readings.len() == wanted {
                 break;
-            }
-            if let Err(error) = pool.verify(endpoint).await {
-                failure = failure.or(Some(error));
-                continue;
             }
             match self.reading(endpoint, asked).await {
                 Ok(Some(moved)) => readings.push((endpoint, moved)),
@@ -157,7 +151,7 @@ impl Tracer {
         for method in methods {
             let blocks = asked.iter().filter(|block| !block.txs.is_empty());
             let calls: Vec<Call> = blocks.map(|block| method.call(&block.at)).collect();
-            let answers = endpoint.ask(&calls).await?;
+            let answers = endpoint.ask_aside(&calls).await?;
             if answers.iter().any(|answer| answer.as_ref().is_err_and(is_unknown_method)) {
                 continue;
             }
@@ -197,7 +191,7 @@ impl Method {
         Call { method: self.name(), params }
     }
 
-    fn parse(self, endpoint: &Endpoint, block: &BlockRef, answer: &RawValue) -> Result<Vec<Trace>, EvmError> {
+    fn parse(self, endpoint: &Endpoint, block: &BlockRef, answer: &Raw) -> Result<Vec<Trace>, EvmError> {
         let read = match self {
             Method::CallTracer => call_tracer::read(answer.get()),
             Method::TraceBlock => trace_block::read(B256::from(block.hash.0), endpoint.parse(self.name(), answer)?),
@@ -241,7 +235,9 @@ fn compare(asked: &[Asked], (one, ones): &Reading<'_>, (other, others): &Reading
         let at = a.iter().zip(b).position(|(a, b)| a != b).unwrap_or_else(|| a.len().min(b.len()));
         let ids: Vec<TxId> = a.get(at).into_iter().chain(b.get(at)).map(|leg| leg.tx.id).collect();
         if let Some(tx) = frames::first_of(&block.txs, &ids) {
-            let endpoints = format!("{} and {}", one.id, other.id);
+            // Who was asked first says nothing of who lies.
+            let (first, second) = (one.id.as_str().min(&other.id), one.id.as_str().max(&other.id));
+            let endpoints = format!("{first} and {second}");
             return Err(EvmError::TracesDiffer { chain: one.chain, endpoints, block: block.at, tx });
         }
     }

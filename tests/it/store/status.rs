@@ -36,7 +36,7 @@ async fn keys_are_found_by_id_and_no_more_than_the_most_are_taken(store: TestSto
 async fn a_watchers_word_replaces_its_former_one(store: TestStore) {
     let endpoint = |id: &str, state, latest| {
         let reason = if state == EndpointState::Healthy { "" } else { "refused" };
-        EndpointStatus { id: id.to_owned(), state, reason: reason.to_owned(), latest }
+        EndpointStatus { id: id.to_owned(), state, reason: reason.to_owned(), latest, latency_ms: None }
     };
     let word = ChainStatus {
         chain: CHAIN,

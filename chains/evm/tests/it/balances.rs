@@ -2,11 +2,12 @@
 
 use alloy::primitives::Address;
 use landfall_chain::{
-    Address as ChainAddress, AddressSource, BlockHash, BlockRef, EndpointState, SourceError, SourceErrorKind, U256,
+    Address as ChainAddress, AddressSource, BlockHash, BlockRef, BlockSource, EndpointState, SourceError,
+    SourceErrorKind, U256,
 };
 use serde_json::{Value, json};
 
-use crate::node::{Answer, Node, mainnet};
+use crate::node::{Answer, Ledger, Live, Node, mainnet, source};
 
 const RECIPIENT: Address = Address::repeat_byte(0xb2);
 const NOBODY: Address = Address::repeat_byte(0xee);
@@ -36,6 +37,9 @@ impl Accounts {
     pub(crate) fn answer(&self, method: &str, params: &Value) -> Answer {
         match method {
             "eth_chainId" => Ok(json!("0x1")),
+            // Nothing is final yet.
+            "eth_getBlockByNumber" if params[0] == "latest" => Ok(self.header(|header| header["number"] == "0x2")),
+            "eth_getBlockByNumber" => Ok(self.header(|header| header["number"] == params[0])),
             "eth_getBlockByHash" => Ok(self.header(|header| header["hash"] == params[0])),
             "eth_getProof" => {
                 let number = match &params[2]["blockHash"] {
@@ -217,7 +221,47 @@ async fn a_node_that_proves_nothing_is_an_error() {
     let error = source.balances(&[ChainAddress::Evm(RECIPIENT.into())], &at).await.unwrap_err();
     assert_eq!(error.kind, SourceErrorKind::Transient);
     assert!(error.to_string().contains("exceeds maximum proof window"), "{error}");
-    assert_eq!(source.endpoints().snapshot()[0].state, EndpointState::Failing);
+    // Its blocks are as good as before.
+    assert_eq!(source.endpoints().snapshot()[0].state, EndpointState::Healthy);
     let error = source.balances(&[ChainAddress::Solana([1; 32])], &at).await.unwrap_err();
     assert_eq!(error.kind, SourceErrorKind::Permanent);
+}
+
+#[tokio::test]
+async fn who_serves_no_proofs_is_left_for_another_and_who_proves_a_lie_is_left_out() {
+    let (all, [_, at]) = (Accounts::recorded(), Accounts::recorded().blocks());
+    type Lie = fn(Answer) -> Answer;
+    let cases: [(Lie, EndpointState); 3] = [
+        (|_| Err((-32005, "rate limit exceeded".to_owned())), EndpointState::Healthy),
+        (|_| Err((-32601, "the method eth_getProof does not exist".to_owned())), EndpointState::Healthy),
+        (
+            |proof| {
+                let mut proof = proof?;
+                proof["balance"] = json!("0x3d");
+                Ok(proof)
+            },
+            EndpointState::Quarantined,
+        ),
+    ];
+    for (lie, expected) in cases {
+        let (lying, honest) = (Live::start(Ledger::default()).await, Live::start(Ledger::default()).await);
+        honest.set_delay_ms(30);
+        let accounts = all.clone();
+        honest.lie(move |method, params| Some(accounts.answer(method, params)));
+        let accounts = all.clone();
+        lying.lie(move |method, params| {
+            let truth = accounts.answer(method, params);
+            Some(if method == "eth_getProof" { lie(truth) } else { truth })
+        });
+        let source = source(mainnet(), &[&lying.node, &honest.node]);
+        source.tip().await.unwrap();
+        lying.take_calls();
+        let owner = [ChainAddress::Evm(RECIPIENT.into())];
+        assert_eq!(source.balances(&owner, &at).await.unwrap(), [U256::from(60)]);
+        assert!(lying.take_calls().iter().any(|(method, _)| method == "eth_getProof"), "it was asked first");
+        assert_eq!(source.endpoints().snapshot()[0].state, expected);
+        // It is asked for all else at once.
+        source.tip().await.unwrap();
+        assert_eq!(lying.take_calls().is_empty(), expected == EndpointState::Quarantined);
+    }
 }

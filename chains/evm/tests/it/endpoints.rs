@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use axum::http::StatusCode;
 use landfall_chain::{BlockSource, Chain, EndpointState, FinalityRule, Read, SourceErrorKind};
-use landfall_evm::{EvmSource, network};
+use landfall_evm::{EndpointUrl, EvmSource, network};
 use serde_json::json;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -21,7 +21,7 @@ async fn good() -> Node {
 }
 
 fn source(hosts: &[&str]) -> EvmSource {
-    let urls: Vec<_> = hosts.iter().map(|host| format!("http://{host}").parse().unwrap()).collect();
+    let urls: Vec<url::Url> = hosts.iter().map(|host| format!("http://{host}").parse().unwrap()).collect();
     EvmSource::new(mainnet(), &urls).unwrap()
 }
 
@@ -52,10 +52,14 @@ impl Write for Lines {
 
 #[tokio::test]
 async fn no_secret_of_a_url_is_ever_told() {
-    const KEYS: [&str; 5] = ["kanary-user", "kanary-pass", "kanary-path", "kanary-name", "kanary-value"];
+    const KEYS: [&str; 6] =
+        ["kanary-user", "kanary-pass", "kanary-path", "kanary-name", "kanary-value", "kanary-header"];
     let secret = |host: &str| {
         let url = format!("http://kanary-user:kanary-pass@{host}/v2/kanary-path?kanary-name=kanary-value");
-        EvmSource::new(mainnet(), &[url.parse().unwrap()]).unwrap()
+        let header = ("authorization".to_owned(), "Bearer kanary-header".to_owned());
+        let url = EndpointUrl { url: url.parse().unwrap(), headers: vec![header] };
+        assert!(!format!("{url:?}").contains("kanary"));
+        EvmSource::at(mainnet(), vec![url]).unwrap()
     };
     let lines = Lines::default();
     let writer = lines.clone();
@@ -65,7 +69,7 @@ async fn no_secret_of_a_url_is_ever_told() {
         .with_writer(move || writer.clone());
     let guard = tracing::subscriber::set_default(subscriber.finish());
     tracing::trace!("the subscriber listens");
-    let repeat = "kanary-path is no key, nor is kanary-value of kanary-user:kanary-pass";
+    let repeat = "kanary-path is no key, nor is kanary-value of kanary-user:kanary-pass, kanary-header";
     let node = good().await;
     let rude = Node::start(move |_, _| Err((-32000, repeat.to_owned()))).await;
     let forbidden = Node::start_http(StatusCode::FORBIDDEN, move |_, _| Ok(json!(repeat))).await;
@@ -82,7 +86,9 @@ async fn no_secret_of_a_url_is_ever_told() {
         told += &format!("{check:?} {tip:?} {blocks:?} {source:?} {source:#?} {:?}\n", source.endpoints().snapshot());
         told += &check.map_err(|error| error.to_string()).err().unwrap_or_default();
     }
-    for (text, reason) in [("ftp://kanary-path@host/", "is neither http nor https"), ("data:kanary-path", "neither")] {
+    for (text, reason) in
+        [("ftp://kanary-path@host/", "is neither http nor https nor wss"), ("data:kanary-path", "neither")]
+    {
         let error = EvmSource::new(mainnet(), &[text.parse().unwrap()]).unwrap_err();
         assert!(error.to_string().contains(reason), "{error}");
         told += &format!("{error} {error:?}");
@@ -128,40 +134,19 @@ async fn a_wrong_endpoint_beside_a_right_one_fails_the_check_but_not_the_reading
 }
 
 #[tokio::test]
-async fn a_failing_endpoint_is_left_for_the_next_call() {
+async fn beside_a_dead_endpoint_a_good_one_serves() {
     let (dead, right) = (dead().await, good().await);
     let source = source(&[&dead, right.id()]);
     assert_eq!(states(&source), [EndpointState::Untried; 2]);
-    let error = source.tip().await.unwrap_err();
-    assert_eq!(error.kind, SourceErrorKind::Transient);
-    let expected = format!("ETHEREUM_MAINNET: endpoint {dead} failed eth_chainId: cannot connect: Connection refused");
-    assert!(error.to_string().starts_with(&expected), "{error}");
     source.tip().await.unwrap();
     assert_eq!(states(&source), [EndpointState::Failing, EndpointState::Healthy]);
-    source.tip().await.unwrap();
+    let reason = source.endpoints().snapshot().remove(0).reason;
+    let expected = format!("ETHEREUM_MAINNET: endpoint {dead} failed eth_chainId: cannot connect: Connection refused");
+    assert!(reason.starts_with(&expected), "{reason}");
+    assert_eq!(source.blocks(5..=5, Read::FULL).await.unwrap().len(), 1);
     let error = source.check().await.unwrap_err();
     assert_eq!(error.kind, SourceErrorKind::Transient);
     assert!(error.to_string().contains(&dead), "{error}");
-    source.tip().await.unwrap();
-}
-
-#[tokio::test]
-async fn a_failed_proof_moves_to_the_next_endpoint() {
-    let lying = Node::start(|method, params| {
-        let mut answer = ledger().answer(method, params)?;
-        if let Some(gas) = answer.pointer_mut("/0/cumulativeGasUsed") {
-            *gas = json!("0x1");
-        }
-        Ok(answer)
-    })
-    .await;
-    let right = good().await;
-    let source = source(&[lying.id(), right.id()]);
-    assert_eq!(source.blocks(5..=5, Read::FULL).await.unwrap_err().kind, SourceErrorKind::Transient);
-    let status = source.endpoints().snapshot().remove(0);
-    assert_eq!(status.state, EndpointState::Failing);
-    assert!(status.reason.contains("the receipts do not make up the header's receiptsRoot"), "{}", status.reason);
-    assert_eq!(source.blocks(5..=5, Read::FULL).await.unwrap().len(), 1);
 }
 
 #[tokio::test]
@@ -180,11 +165,20 @@ async fn a_batch_that_is_refused_or_left_out_in_part_is_an_error() {
 
 #[tokio::test]
 async fn endpoints_are_named_by_host_and_port() {
-    let urls = ["http://a.example/1", "https://a.example/2", "https://a.example:443/3", "http://[::1]:8545/x"];
-    let urls: Vec<_> = urls.iter().map(|url| url.parse().unwrap()).collect();
+    let urls = [
+        "http://a.example/1",
+        "https://a.example/2",
+        "https://a.example:443/3",
+        "http://[::1]:8545/x",
+        "wss://a.example/4",
+        "wss://a.example/5",
+    ];
+    let urls: Vec<url::Url> = urls.iter().map(|url| url.parse().unwrap()).collect();
     let source = EvmSource::new(mainnet(), &urls).unwrap();
     let ids: Vec<String> = source.endpoints().snapshot().into_iter().map(|status| status.id).collect();
-    assert_eq!(ids, ["a.example:80", "a.example:443", "a.example:443#2", "[::1]:8545"]);
+    let http = ["a.example:80", "a.example:443", "a.example:443#2", "[::1]:8545"];
+    assert_eq!(ids[..4], http);
+    assert_eq!(ids[4..], ["a.example:443 (wake-ups)", "a.example:443#2 (wake-ups)"]);
 }
 
 #[tokio::test]
@@ -193,7 +187,7 @@ async fn what_cannot_be_a_source_is_refused_before_any_socket_opens() {
     assert_eq!(error.to_string(), "ETHEREUM_MAINNET: no endpoint is configured; set chains.ETHEREUM_MAINNET.rpc");
     let mut other = mainnet();
     other.chain = Chain::SolanaMainnet;
-    let url = ["http://localhost".parse().unwrap()];
+    let url: [url::Url; 1] = ["http://localhost".parse().unwrap()];
     assert_eq!(EvmSource::new(other, &url).unwrap_err().to_string(), "SOLANA_MAINNET is no EVM chain");
     let mut other = mainnet();
     other.chain_ref = "solana:1".to_owned();

@@ -19,9 +19,14 @@
 //! - `torn`: blocks and receipts that do not belong together
 //! - `logs`, `scan`: blocks by their logs, and where in a range to look
 //! - `endpoints`: secrets, wrong chains, failures
+//! - `pool`: several endpoints: whose word counts, who is asked next, who is left out and comes back
+//! - `agreeing`: what is final, by each rule, and when endpoints disagree
+//! - `transport`: HTTP and JSON-RPC that go wrong
+//! - `wake`: what wakes up, and what does not
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+mod agreeing;
 mod balances;
 mod endpoints;
 mod explain;
@@ -35,6 +40,7 @@ mod native;
 mod node;
 mod op;
 mod polygon;
+mod pool;
 mod proof;
 mod reads;
 mod recorded;
@@ -45,4 +51,6 @@ mod trace;
 mod traced;
 mod tracers;
 mod traces;
+mod transport;
+mod wake;
 mod withdrawals;

@@ -3,13 +3,14 @@
 //! `Chain` is a closure's usual heart: it answers truthfully from blocks in memory. A test that wants a lie wraps it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
-use axum::http::StatusCode;
-use axum::response::IntoResponse;
-use landfall_chain::{Chain, Network};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use landfall_chain::{BlockHash, BlockRef, Chain, Network};
 use landfall_evm::{EvmSource, network};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -44,12 +45,24 @@ impl Node {
         rewrite: impl Fn(String) -> String + Send + Sync + 'static,
         answer: impl Fn(&str, &Value) -> Answer + Send + Sync + 'static,
     ) -> Node {
-        let http_requests = Arc::new(AtomicUsize::new(0));
-        let (count, answer, rewrite) = (http_requests.clone(), Arc::new(answer), Arc::new(rewrite));
-        let router = Router::new().fallback(move |body: String| {
-            count.fetch_add(1, Ordering::Relaxed);
-            let reply = rewrite(reply(&body, answer.as_ref()));
+        let told = Arc::new((rewrite, answer));
+        Node::start_raw(move |_, body| {
+            let (rewrite, answer) = told.as_ref();
+            let reply = rewrite(reply(&body, answer));
             async move { (status, [("content-type", "application/json")], reply).into_response() }
+        })
+        .await
+    }
+
+    /// Whatever HTTP allows.
+    pub(crate) async fn start_raw<F: Future<Output = Response> + Send>(
+        respond: impl Fn(HeaderMap, String) -> F + Clone + Send + Sync + 'static,
+    ) -> Node {
+        let http_requests = Arc::new(AtomicUsize::new(0));
+        let count = http_requests.clone();
+        let router = Router::new().fallback(move |headers: HeaderMap, body: String| {
+            count.fetch_add(1, Ordering::Relaxed);
+            respond(headers, body)
         });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -74,7 +87,63 @@ impl Node {
     }
 }
 
-fn reply(body: &str, answer: &impl Fn(&str, &Value) -> Answer) -> String {
+/// A source that knows these nodes.
+pub(crate) fn source(network: Network, nodes: &[&Node]) -> EvmSource {
+    let urls: Vec<url::Url> = nodes.iter().map(|node| format!("http://{}", node.id()).parse().unwrap()).collect();
+    EvmSource::new(network, &urls).unwrap()
+}
+
+/// A node whose knowledge and manners change while it runs.
+pub(crate) struct Live {
+    pub(crate) node: Node,
+    pub(crate) ledger: Arc<Mutex<Ledger>>,
+    pub(crate) delay_ms: Arc<AtomicU64>,
+    /// Answers instead of the ledger, where it does.
+    pub(crate) lie: Arc<Mutex<Option<Lie>>>,
+    calls: Arc<Mutex<Vec<(String, Value)>>>,
+}
+
+pub(crate) type Lie = Box<dyn Fn(&str, &Value) -> Option<Answer> + Send>;
+
+impl Live {
+    pub(crate) async fn start(ledger: Ledger) -> Live {
+        let (ledger, delay_ms) = (Arc::new(Mutex::new(ledger)), Arc::new(AtomicU64::new(0)));
+        let (lie, calls) = (Arc::new(Mutex::new(None::<Lie>)), Arc::new(Mutex::new(Vec::new())));
+        let (truth, delay, lies, told) = (ledger.clone(), delay_ms.clone(), lie.clone(), calls.clone());
+        let respond = move |_: HeaderMap, body: String| {
+            let body = reply(&body, &|method: &str, params: &Value| {
+                told.lock().unwrap().push((method.to_owned(), params.clone()));
+                let lie = lies.lock().unwrap().as_ref().and_then(|lie| lie(method, params));
+                lie.unwrap_or_else(|| truth.lock().unwrap().answer(method, params))
+            });
+            let delay = delay.load(Ordering::Relaxed);
+            async move {
+                tokio::time::sleep(Duration::from_millis(delay)).await;
+                ([("content-type", "application/json")], body).into_response()
+            }
+        };
+        Live { node: Node::start_raw(respond).await, ledger, delay_ms, lie, calls }
+    }
+
+    pub(crate) fn lie(&self, lie: impl Fn(&str, &Value) -> Option<Answer> + Send + 'static) {
+        *self.lie.lock().unwrap() = Some(Box::new(lie));
+    }
+
+    pub(crate) fn tell_the_truth(&self) {
+        *self.lie.lock().unwrap() = None;
+    }
+
+    pub(crate) fn set_delay_ms(&self, delay: u64) {
+        self.delay_ms.store(delay, Ordering::Relaxed);
+    }
+
+    /// The methods of the calls since the last time this was asked.
+    pub(crate) fn take_calls(&self) -> Vec<(String, Value)> {
+        std::mem::take(&mut self.calls.lock().unwrap())
+    }
+}
+
+pub(crate) fn reply(body: &str, answer: &impl Fn(&str, &Value) -> Answer) -> String {
     let one = |call: &Value| match answer(call["method"].as_str().unwrap(), &call["params"]) {
         Err((LEFT_OUT, _)) => Value::Null,
         Ok(result) => json!({ "jsonrpc": "2.0", "id": call["id"], "result": result }),
@@ -94,6 +163,8 @@ pub(crate) struct Ledger {
     pub(crate) chain_id: u64,
     pub(crate) blocks: BTreeMap<u64, (Value, Value)>,
     pub(crate) finalized: Option<u64>,
+    /// As `finalized`, where it is not set.
+    pub(crate) safe: Option<u64>,
 }
 
 impl Ledger {
@@ -110,7 +181,19 @@ impl Ledger {
     pub(crate) fn of(blocks: impl IntoIterator<Item = (Value, Value)>) -> Ledger {
         let number = |block: &Value| u64::from_str_radix(&block["number"].as_str().unwrap()[2..], 16).unwrap();
         let blocks = blocks.into_iter().map(|(block, receipts)| (number(&block), (block, receipts))).collect();
-        Ledger { chain_id: 1, blocks, finalized: None }
+        Ledger { chain_id: 1, blocks, ..Ledger::default() }
+    }
+
+    /// The same chain up to here.
+    pub(crate) fn up_to(&self, latest: u64, finalized: Option<u64>) -> Ledger {
+        let blocks = self.blocks.range(..=latest).map(|(number, block)| (*number, block.clone())).collect();
+        Ledger { blocks, finalized, ..self.clone() }
+    }
+
+    /// The block at this number, by name.
+    pub(crate) fn reference(&self, number: u64) -> BlockRef {
+        let hash: alloy::primitives::B256 = self.blocks[&number].0["hash"].as_str().unwrap().parse().unwrap();
+        BlockRef { number, hash: BlockHash(hash.0) }
     }
 
     pub(crate) fn answer(&self, method: &str, params: &Value) -> Answer {
@@ -129,7 +212,8 @@ impl Ledger {
     fn block(&self, tag: &str) -> Value {
         let number = match tag {
             "latest" => self.blocks.keys().last().copied(),
-            "finalized" | "safe" => self.finalized,
+            "finalized" => self.finalized,
+            "safe" => self.safe.or(self.finalized),
             number => u64::from_str_radix(number.strip_prefix("0x").unwrap(), 16).ok(),
         };
         let block = number.and_then(|number| self.blocks.get(&number));

@@ -17,8 +17,7 @@ fn ledger() -> Ledger {
 }
 
 fn reference(ledger: &Ledger, number: u64) -> BlockRef {
-    let hash: alloy::primitives::B256 = ledger.blocks[&number].0["hash"].as_str().unwrap().parse().unwrap();
-    BlockRef { number, hash: BlockHash(hash.0) }
+    ledger.reference(number)
 }
 
 fn with_finality(finality: FinalityRule) -> Network {
@@ -119,8 +118,8 @@ async fn the_tip_follows_the_networks_finality_rule() {
     let cases = [
         (FinalityRule::FINALIZED, Some(7), 1),
         (FinalityRule::SAFE, Some(7), 1),
-        (FinalityRule::confirmations(0), Some(9), 2),
-        (FinalityRule::confirmations(4), Some(5), 2),
+        (FinalityRule::confirmations(0), Some(9), 1),
+        (FinalityRule::confirmations(4), Some(5), 1),
         // Block 0 exists on the chain but this node has it not; block -1 exists nowhere.
         (FinalityRule::confirmations(9), None, 2),
         (FinalityRule::confirmations(10), None, 1),

@@ -5,12 +5,12 @@ use alloy::primitives::{Address, B256};
 use landfall_chain::{
     Address as ChainAddress, Block, BlockSource, Chain, EndpointState, Read, SourceErrorKind, TxId, TxLife, TxRef,
 };
-use landfall_evm::{EvmSource, network};
+use landfall_evm::network;
 use serde_json::{Value, json};
 
 use crate::forge::{self, Deposit, short};
 use crate::mint::{self, Tx};
-use crate::node::{Ledger, Node, mainnet};
+use crate::node::{Ledger, Live, mainnet, source};
 
 const BOB: Address = Address::repeat_byte(0x0b);
 
@@ -86,10 +86,11 @@ async fn a_false_signer_is_a_failed_proof_of_the_endpoint_that_named_it() {
     let mut lie = block.clone();
     lie["transactions"][1]["from"] = json!(mint::signer(2));
     let (honest, liar) = (Ledger::of([(block, receipts.clone())]), Ledger::of([(lie, receipts)]));
-    let liar = Node::start(move |method, params| liar.answer(method, params)).await;
-    let honest = Node::start(move |method, params| honest.answer(method, params)).await;
-    let urls = [&liar, &honest].map(|node| format!("http://{}", node.id()).parse().unwrap());
-    let source = EvmSource::new(mainnet(), &urls).unwrap();
+    let (liar, honest) = (Live::start(liar).await, Live::start(honest).await);
+    // So that the liar is asked first.
+    honest.set_delay_ms(30);
+    let source = source(mainnet(), &[&liar.node, &honest.node]);
+    source.tip().await.unwrap();
 
     let block = source.blocks(16..=16, Read::FULL).await.unwrap().remove(0);
     assert_eq!(block.transfers.iter().map(short).collect::<Vec<_>>(), [('N', mint::signer(2), BOB, 7, 0)]);
@@ -97,9 +98,9 @@ async fn a_false_signer_is_a_failed_proof_of_the_endpoint_that_named_it() {
     assert_eq!(error.kind, SourceErrorKind::Transient);
     let text = error.to_string();
     assert!(text.contains("which is not proved: transaction 1 was not signed by its stated sender"), "{text}");
-    assert!(text.contains(liar.id()), "{text}");
+    assert!(text.contains(liar.node.id()), "{text}");
     let status = source.endpoints().snapshot().remove(0);
-    assert_ne!(status.state, EndpointState::Healthy);
+    assert_eq!(status.state, EndpointState::Quarantined);
     assert_eq!(status.reason, text);
 
     // The next reading asks another one.

@@ -1,9 +1,11 @@
 //! Receipts of another block than the one that came with them: no lie, but a reorg or another node between two calls.
 //! They are asked for again by hash; what does not fit then either is an error that may pass.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
-use landfall_chain::{BlockSource, Read, SourceErrorKind};
+use landfall_chain::{BlockSource, EndpointState, Read, SourceErrorKind};
 use serde_json::{Value, json};
 
 use crate::mint::{self, Tx};
@@ -43,7 +45,7 @@ async fn receipts_that_do_not_fit_are_asked_for_again_by_hash() {
 
 #[tokio::test]
 async fn only_what_does_not_fit_is_asked_for_again() {
-    let asked = std::sync::Arc::new(AtomicUsize::new(0));
+    let asked = Arc::new(AtomicUsize::new(0));
     let (ledger, count) = (ledger(), asked.clone());
     let node = Node::start(move |method, params| match method {
         "eth_getBlockReceipts" if is_hash(params) => {
@@ -74,6 +76,31 @@ async fn what_does_not_fit_by_hash_either_is_an_error_that_may_pass() {
         let source = node.source(mainnet());
         let error = source.blocks(5..=7, Read::FULL).await.unwrap_err();
         assert_eq!(error.kind, SourceErrorKind::Transient, "{error}");
+        assert_ne!(source.endpoints().snapshot()[0].state, EndpointState::Quarantined, "{error}");
         assert_eq!(source.blocks(5..=5, Read::FULL).await.unwrap().len(), 1, "the others can be read");
     }
+}
+
+#[tokio::test]
+async fn receipts_that_name_the_block_and_do_not_fit_are_a_lie_and_the_only_endpoint_is_soon_asked_again() {
+    let (ledger, lies) = (ledger(), Arc::new(AtomicBool::new(true)));
+    let lying = lies.clone();
+    let node = Node::start(move |method, params| {
+        let mut answer = ledger.answer(method, params)?;
+        if method == "eth_getBlockReceipts" && lying.load(Ordering::Relaxed) {
+            answer[0]["cumulativeGasUsed"] = json!("0x1");
+        }
+        Ok(answer)
+    })
+    .await;
+    let source = node.source(mainnet());
+    for _ in 0..2 {
+        source.check().await.unwrap();
+        let error = source.blocks(5..=7, Read::FULL).await.unwrap_err();
+        assert!(error.to_string().contains("do not make up the header's receiptsRoot"), "{error}");
+        assert_eq!(source.endpoints().snapshot()[0].state, EndpointState::Quarantined);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+    lies.store(false, Ordering::Relaxed);
+    assert_eq!(source.blocks(5..=7, Read::FULL).await.unwrap().len(), 3);
 }

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use landfall_chain::{BlockSource, EndpointState, Lane, Legs, NativeSource, Network, Proof, Read, SourceErrorKind};
-use landfall_evm::EvmSource;
+use landfall_chain::{
+    BlockSource, Chain, EndpointState, Lane, Legs, Native, NativeSource, Proof, Read, SourceErrorKind,
+};
+use landfall_evm::{EvmSource, network};
 use serde_json::{Value, json};
 
 use crate::mint::{self, Tx};
-use crate::node::{Answer, Ledger, Node, mainnet};
+use crate::node::{Answer, Ledger, Live, Node, chain_id, mainnet, source};
 use crate::trace::{FLAT, FULL, LISTED, NESTED, address, flat, frame, nested, traced, tracing};
 
 /// A block with one transaction, and its trace, in which `amount` moves inside.
@@ -37,9 +39,21 @@ async fn refusing(code: i64, words: &'static str) -> Node {
     .await
 }
 
-fn source(network: Network, nodes: &[&Node]) -> EvmSource {
-    let urls: Vec<_> = nodes.iter().map(|node| format!("http://{}", node.id()).parse().unwrap()).collect();
-    EvmSource::new(network, &urls).unwrap()
+/// A node that traces by `method`, and does so `delay` ms late: who is faster is asked first.
+async fn live(method: &'static str, amount: u64, delay: u64) -> Live {
+    let (ledger, nested, flat) = told(amount);
+    let live = Live::start(ledger.clone()).await;
+    let answer = tracing(ledger, method, if method == FLAT { flat } else { nested });
+    live.lie(move |method, params| Some(answer(method, params)));
+    live.set_delay_ms(delay);
+    live
+}
+
+/// How many calls for blocks with content, and for traces, came since the last time this was asked.
+fn take_reads(node: &Live) -> (usize, usize) {
+    let calls = node.take_calls();
+    let count = |methods: &[&str]| calls.iter().filter(|(method, _)| methods.contains(&method.as_str())).count();
+    (count(&["eth_getBlockReceipts"]), count(&[NESTED, FLAT]))
 }
 
 async fn proof(source: &EvmSource, read: Read) -> Proof {
@@ -49,12 +63,14 @@ async fn proof(source: &EvmSource, read: Read) -> Proof {
 }
 
 #[tokio::test]
-async fn a_traced_block_costs_three_requests_and_the_method_is_asked_for_once() {
-    for (method, first) in [(NESTED, 1 + 3), (FLAT, 1 + 4)] {
+async fn a_traced_block_costs_two_requests_and_the_method_is_asked_for_once() {
+    // The block with its receipts, and its traces. The first read finds out which method there is.
+    for (method, first) in [(NESTED, 2), (FLAT, 3)] {
         let node = tracer(method, 5).await;
         let source = node.source(traced());
-        // The first read asks for the chain id, and finds out which method there is.
-        for expected in [first, 3, 3] {
+        source.check().await.unwrap();
+        node.take_requests();
+        for expected in [first, 2, 2] {
             assert_eq!(proof(&source, LISTED).await, Proof::OneEndpoint);
             assert_eq!(node.take_requests(), expected, "{method}");
         }
@@ -80,7 +96,7 @@ async fn the_traces_of_several_blocks_are_one_request_and_no_more_than_eight_are
     source.check().await.unwrap();
     node.take_requests();
     let blocks = source.blocks(5..=24, LISTED).await.unwrap();
-    assert_eq!((blocks.len(), node.take_requests()), (8, 3));
+    assert_eq!((blocks.len(), node.take_requests()), (8, 2));
     // Nothing has to be traced of a block without transactions: the roots prove that.
     let proofs: Vec<Proof> = blocks.iter().map(|block| block.proof).collect();
     assert_eq!(proofs[..3], [Proof::OneEndpoint, Proof::Roots, Proof::OneEndpoint]);
@@ -101,38 +117,39 @@ async fn the_traces_of_several_blocks_are_one_request_and_no_more_than_eight_are
 async fn a_second_endpoint_that_fails_does_not_narrow_what_the_first_one_traces() {
     let txs = (0..20).map(|nonce| vec![Tx { nonce, ..Tx::default() }]).collect();
     let ledger = Ledger::of(mint::chain(5, txs));
-    let node = |fails: bool, ledger: Ledger| {
-        Node::start(move |method, params| match method {
-            NESTED if fails => Err((-32000, "header not found".to_owned())),
-            NESTED => {
-                let (block, _) = ledger.blocks.values().find(|(block, _)| block["hash"] == params[0]).unwrap();
-                Ok(nested(block, &[frame("CALL", address(0xaa), address(0xbb), 0, vec![])]))
-            }
-            _ => ledger.answer(method, params),
-        })
-    };
-    let (one, other) = (node(false, ledger.clone()).await, node(true, ledger).await);
-    let source = source(traced(), &[&one, &other]);
+    let (one, other) = (Live::start(ledger.clone()).await, Live::start(ledger.clone()).await);
+    one.lie(move |method, params| {
+        let (block, _) = ledger.blocks.values().find(|(block, _)| method == NESTED && block["hash"] == params[0])?;
+        Some(Ok(nested(block, &[frame("CALL", address(0xaa), address(0xbb), 0, vec![])])))
+    });
+    other.lie(|method, _| (method == NESTED).then(|| Err((-32000, "header not found".to_owned()))));
+    other.set_delay_ms(30);
+    let source = source(traced(), &[&one.node, &other.node]);
+    source.tip().await.unwrap();
     for _ in 0..3 {
         assert_eq!(source.blocks(5..=24, FULL).await.unwrap().len(), 8);
+        assert!(take_reads(&other).1 > 0, "it was asked");
     }
 }
 
 #[tokio::test]
 async fn what_is_not_traced_costs_no_trace_and_has_no_internal_legs() {
     let (ledger, traces, _) = told(5);
+    let mut top_level = mainnet();
+    top_level.native = Native::TOP_LEVEL;
     let mut logged = traced();
     logged.native.eip7708_from = Some(5);
-    let mut logs_of_polygon = mainnet();
-    logs_of_polygon.native.source = NativeSource::LogTransfer;
-    for network in [mainnet(), logged, logs_of_polygon] {
-        let node = Node::start(tracing(ledger.clone(), NESTED, traces.clone())).await;
+    let logs_of_polygon = network(Chain::PolygonMainnet).unwrap();
+    assert_eq!(logs_of_polygon.native.source, NativeSource::LogTransfer);
+    for network in [top_level, logged, logs_of_polygon] {
+        let ledger = Ledger { chain_id: chain_id(network.chain), ..ledger.clone() };
+        let node = Node::start(tracing(ledger, NESTED, traces.clone())).await;
         let source = node.source(network);
         source.check().await.unwrap();
         node.take_requests();
         let block = source.blocks(5..=5, FULL).await.unwrap().remove(0);
         assert_eq!((block.transfers.len(), block.rejected.len(), block.proof), (0, 0, Proof::Roots));
-        assert_eq!(node.take_requests(), 2);
+        assert_eq!(node.take_requests(), 1);
     }
     // [E20] one below the height from which on the chain logs every movement, the trace is the source still.
     let mut logged = traced();
@@ -147,8 +164,11 @@ async fn what_is_not_traced_costs_no_trace_and_has_no_internal_legs() {
 async fn the_lane_of_roots_never_asks_for_a_trace() {
     let (ledger, traces, _) = told(5);
     let node = Node::start(tracing(ledger, NESTED, traces)).await;
-    let block = node.source(traced()).blocks(5..=5, Read::FULL).await.unwrap().remove(0);
-    assert_eq!((block.transfers.len(), block.proof, node.take_requests()), (0, Proof::Roots, 3));
+    let source = node.source(traced());
+    source.check().await.unwrap();
+    node.take_requests();
+    let block = source.blocks(5..=5, Read::FULL).await.unwrap().remove(0);
+    assert_eq!((block.transfers.len(), block.proof, node.take_requests()), (0, Proof::Roots, 1));
 }
 
 #[tokio::test]
@@ -220,33 +240,41 @@ async fn the_words_of_a_missing_method_are_told_from_those_of_a_missing_block_or
     for (code, words) in other {
         let node = refusing(code, words).await;
         let source = node.source(traced());
+        source.check().await.unwrap();
+        node.take_requests();
         let error = source.blocks(5..=5, LISTED).await.unwrap_err();
         assert_eq!(error.kind, SourceErrorKind::Transient);
         assert!(error.to_string().contains(words), "{error}");
         assert!(error.to_string().contains(&format!("endpoint {} failed {NESTED}", node.id())), "{error}");
-        // Chain id, blocks, receipts, traces: the other method was not tried.
-        assert_eq!(node.take_requests(), 4, "{words}");
+        // The block with its receipts, and its traces: the other method was not tried.
+        assert_eq!(node.take_requests(), 2, "{words}");
+        // Nor does it say anything of other reads, which neither fail nor wait.
         assert_eq!(source.endpoints().snapshot()[0].state, EndpointState::Healthy);
+        assert_eq!(source.blocks(5..=5, Read::FULL).await.unwrap().len(), 1, "{words}");
+        assert_eq!(node.take_requests(), 1, "{words}");
     }
 }
 
 #[tokio::test]
 async fn another_endpoint_traces_what_the_first_one_read() {
-    let (plain, other) = (tracer("neither", 5).await, tracer(FLAT, 5).await);
-    let source = source(traced(), &[&plain, &other]);
+    let (plain, other) = (live("neither", 5, 0).await, live(FLAT, 5, 30).await);
+    let source = source(traced(), &[&plain.node, &other.node]);
+    source.tip().await.unwrap();
     assert_eq!(proof(&source, FULL).await, Proof::OneEndpoint);
-    plain.take_requests();
+    assert_eq!((take_reads(&plain), take_reads(&other)), ((1, 2), (0, 2)));
     assert_eq!(proof(&source, FULL).await, Proof::OneEndpoint);
-    assert_eq!(plain.take_requests(), 2, "it was remembered that it traces nothing");
+    assert_eq!(take_reads(&plain), (1, 0), "it was remembered that it traces nothing");
 }
 
 #[tokio::test]
 async fn two_endpoints_that_tell_the_same_are_two_witnesses() {
     for (one, other) in [(NESTED, NESTED), (NESTED, FLAT), (FLAT, NESTED)] {
-        let (one, other) = (tracer(one, 5).await, tracer(other, 5).await);
-        let source = source(traced(), &[&one, &other]);
+        let (one, other) = (live(one, 5, 0).await, live(other, 5, 30).await);
+        let source = source(traced(), &[&one.node, &other.node]);
+        source.tip().await.unwrap();
+        other.node.take_requests();
         assert_eq!(proof(&source, LISTED).await, Proof::OneEndpoint);
-        assert_eq!(other.take_requests(), 0, "one is enough for a candidate");
+        assert_eq!(other.node.take_requests(), 0, "one is enough for a candidate");
         assert_eq!(proof(&source, FULL).await, Proof::TwoEndpoints);
     }
 }
@@ -263,10 +291,12 @@ async fn two_endpoints_that_differ_are_an_error_that_names_both_and_the_transact
             let error = source.blocks(5..=5, FULL).await.unwrap_err();
             assert_eq!(error.kind, SourceErrorKind::Transient);
             let (block, _) = &ledger.blocks[&5];
+            let mut ids = [one.id(), other.id()];
+            ids.sort_unstable();
             let expected = format!(
                 "ETHEREUM_MAINNET: endpoints {} and {} tell different traces of transaction {} in block 5 ({})",
-                nodes[0].id(),
-                nodes[1].id(),
+                ids[0],
+                ids[1],
                 block["transactions"][0]["hash"].as_str().unwrap(),
                 block["hash"].as_str().unwrap(),
             );

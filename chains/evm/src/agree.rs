@@ -1,0 +1,273 @@
+//! What endpoints agree on as final.
+//!
+//! Promises: a block is told as final only when as many endpoints as must agree call it final and show the same hash
+//! at its number; what was told stays told, and nothing lower is ever told after it. Pure: who is asked, and when, is
+//! `pool`'s. What it wants to know of a block is asked with the next poll, so that agreeing costs no request.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use landfall_chain::{BlockHash, BlockRef, FinalityRule};
+
+/// How many numbers are asked for at once for one rule while endpoints are not at the same one.
+const WANTED_MAX: usize = 4;
+
+/// What one healthy endpoint says.
+#[derive(Clone, Debug)]
+pub(crate) struct Voice {
+    /// Its place among the endpoints.
+    pub(crate) index: usize,
+    pub(crate) id: String,
+    /// The newest final number by each rule.
+    pub(crate) finals: Vec<Option<u64>>,
+    pub(crate) hashes: BTreeMap<u64, BlockHash>,
+}
+
+/// What was agreed on so far, by rule: the network's, then those of its tiers.
+#[derive(Debug)]
+pub(crate) struct Agreement {
+    pub(crate) rules: Vec<FinalityRule>,
+    agreed: Vec<Option<BlockRef>>,
+    wanted: Vec<BTreeSet<u64>>,
+    waiting: Option<String>,
+}
+
+impl Agreement {
+    pub(crate) fn new(rules: Vec<FinalityRule>) -> Self {
+        let count = rules.len();
+        Agreement { rules, agreed: vec![None; count], wanted: vec![BTreeSet::new(); count], waiting: None }
+    }
+
+    /// What is final by the rule of the network.
+    pub(crate) fn finalized(&self) -> Option<BlockRef> {
+        self.agreed.first().copied().flatten()
+    }
+
+    /// The same by the rules of the tiers.
+    pub(crate) fn tiers(&self) -> Vec<Option<BlockRef>> {
+        self.agreed.iter().skip(1).copied().collect()
+    }
+
+    pub(crate) fn waiting(&self) -> Option<String> {
+        self.waiting.clone()
+    }
+
+    /// The numbers whose hashes would help.
+    pub(crate) fn wanted(&self) -> BTreeSet<u64> {
+        self.wanted.iter().flatten().copied().collect()
+    }
+
+    /// Whether a hash is missing for a rule by which nothing was ever final.
+    pub(crate) fn is_first_to_come(&self) -> bool {
+        self.agreed.iter().zip(&self.wanted).any(|(agreed, wanted)| agreed.is_none() && !wanted.is_empty())
+    }
+
+    /// Takes in what the endpoints say now; the places of those that contradict what others agree on. `others` says
+    /// why the rest is not heard.
+    pub(crate) fn hear(&mut self, voices: &[Voice], must: usize, others: &str) -> Vec<(usize, BlockRef, BlockRef)> {
+        let mut contradicting = Vec::new();
+        for rule in 0..self.rules.len() {
+            let known = self.agreed[rule].map_or(0, |agreed| agreed.number);
+            if let Some(agreed) = newest_agreed(voices, rule, must) {
+                if self.agreed[rule].is_none_or(|before| before.number < agreed.number) {
+                    self.agreed[rule] = Some(agreed);
+                }
+                // One endpoint's word against another's is no proof of a lie: two agree, and a third is wrong.
+                contradicting.extend(voices.iter().filter(|_| must > 1).filter_map(|voice| {
+                    let hash = *voice.hashes.get(&agreed.number)?;
+                    let is_final = voice.finals[rule].is_some_and(|number| number >= agreed.number);
+                    let says = BlockRef { number: agreed.number, hash };
+                    (is_final && says != agreed).then_some((voice.index, says, agreed))
+                }));
+            }
+            let now = self.agreed[rule];
+            let wanted = &mut self.wanted[rule];
+            if let Some(target) = target(voices, rule, must).filter(|target| now.is_none() || *target > known) {
+                wanted.insert(target);
+            }
+            wanted.retain(|number| now.is_none_or(|agreed| *number > agreed.number));
+            while wanted.len() > WANTED_MAX {
+                // The oldest stays: all will have answered it some time. The newest stay, for they are the goal.
+                let second = wanted.iter().nth(1).copied();
+                second.map(|second| wanted.remove(&second));
+            }
+        }
+        self.waiting = self.why_waiting(voices, must, others);
+        contradicting
+    }
+
+    /// The block at `number`, when so many call it final and show the same.
+    pub(crate) fn at(voices: &[Voice], number: u64, must: usize) -> Option<BlockRef> {
+        agreed_at(voices, 0, number, must)
+    }
+
+    fn why_waiting(&self, voices: &[Voice], must: usize, others: &str) -> Option<String> {
+        if voices.len() < must {
+            let asked = voices.len();
+            return Some(format!(
+                "{asked} of the {must} endpoints that must agree on what is final can be asked; {others}"
+            ));
+        }
+        let naming = voices.iter().filter(|voice| voice.finals.first().is_some_and(Option::is_some)).count();
+        if naming < must {
+            return Some(format!("{naming} of the {must} endpoints that must agree call any block final"));
+        }
+        let target = target(voices, 0, must)?;
+        if self.finalized().is_some_and(|finalized| finalized.number >= target) {
+            return None;
+        }
+        let says = |number: u64| {
+            voices.iter().filter_map(move |voice| {
+                let is_final = voice.finals[0].is_some_and(|newest| newest >= number);
+                voice.hashes.get(&number).filter(|_| is_final).map(|hash| (hash, &voice.id))
+            })
+        };
+        let disputed = self.wanted[0].iter().rev().chain([&target]).find(|number| {
+            let mut hashes = says(**number).map(|(hash, _)| hash);
+            hashes.next().is_some_and(|first| hashes.any(|other| other != first))
+        })?;
+        let (agreeing, count) = (largest_group(says(*disputed).map(|(hash, _)| *hash)), voices.len());
+        let said: Vec<String> = says(*disputed).map(|(hash, id)| format!("{id} shows {hash}")).collect();
+        Some(format!("{agreeing} of {count} endpoints agree on block {disputed}, and {must} must: {}", said.join(", ")))
+    }
+}
+
+/// The newest number that as many call final as must agree.
+fn target(voices: &[Voice], rule: usize, must: usize) -> Option<u64> {
+    let mut finals: Vec<u64> = voices.iter().filter_map(|voice| voice.finals[rule]).collect();
+    finals.sort_unstable_by(|a, b| b.cmp(a));
+    finals.get(must.checked_sub(1)?).copied()
+}
+
+fn newest_agreed(voices: &[Voice], rule: usize, must: usize) -> Option<BlockRef> {
+    let highest = target(voices, rule, must)?;
+    let numbers: BTreeSet<u64> =
+        voices.iter().flat_map(|voice| voice.hashes.range(..=highest).map(|(n, _)| *n)).collect();
+    numbers.into_iter().rev().find_map(|number| agreed_at(voices, rule, number, must))
+}
+
+fn agreed_at(voices: &[Voice], rule: usize, number: u64, must: usize) -> Option<BlockRef> {
+    let mut counts: BTreeMap<BlockHash, usize> = BTreeMap::new();
+    for voice in voices.iter().filter(|voice| voice.finals[rule].is_some_and(|newest| newest >= number)) {
+        if let Some(hash) = voice.hashes.get(&number) {
+            *counts.entry(*hash).or_default() += 1;
+        }
+    }
+    let mut agreed = counts.into_iter().filter(|(_, count)| *count >= must.max(1)).map(|(hash, _)| hash);
+    match (agreed.next(), agreed.next()) {
+        (Some(hash), None) => Some(BlockRef { number, hash }),
+        // Two camps, each large enough: neither is believed.
+        (Some(_), Some(_)) | (None, _) => None,
+    }
+}
+
+fn largest_group(hashes: impl Iterator<Item = BlockHash>) -> usize {
+    let mut counts: BTreeMap<BlockHash, usize> = BTreeMap::new();
+    hashes.for_each(|hash| *counts.entry(hash).or_default() += 1);
+    counts.into_values().max().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(fork: u8) -> BlockHash {
+        BlockHash([fork; 32])
+    }
+
+    /// An endpoint that calls `newest` final and shows these hashes.
+    fn voice(index: usize, newest: u64, hashes: &[(u64, u8)]) -> Voice {
+        let hashes = hashes.iter().map(|(number, fork)| (*number, hash(*fork))).collect();
+        Voice { index, id: format!("n{index}"), finals: vec![Some(newest)], hashes }
+    }
+
+    fn agreement() -> Agreement {
+        Agreement::new(vec![FinalityRule::FINALIZED])
+    }
+
+    fn number(agreement: &Agreement) -> Option<u64> {
+        agreement.finalized().map(|block| block.number)
+    }
+
+    #[test]
+    fn two_agree_on_the_lower_of_their_final_blocks_once_both_show_it() {
+        let mut agreement = agreement();
+        agreement.hear(&[voice(0, 9, &[(9, 1)]), voice(1, 7, &[(7, 1)])], 2, "");
+        assert_eq!((number(&agreement), agreement.wanted()), (None, BTreeSet::from([7])));
+        assert!(agreement.is_first_to_come());
+        agreement.hear(&[voice(0, 9, &[(9, 1), (7, 1)]), voice(1, 8, &[(8, 1), (7, 1)])], 2, "");
+        assert_eq!((number(&agreement), agreement.wanted()), (Some(7), BTreeSet::from([8])));
+        assert_eq!(agreement.waiting(), None);
+    }
+
+    #[test]
+    fn what_was_told_is_never_taken_back_or_lowered() {
+        let mut agreement = agreement();
+        agreement.hear(&[voice(0, 9, &[(9, 1)])], 1, "");
+        agreement.hear(&[voice(0, 5, &[(5, 1)])], 1, "");
+        assert_eq!(number(&agreement), Some(9));
+        agreement.hear(&[voice(0, 9, &[(9, 2)])], 1, "");
+        assert_eq!(agreement.finalized(), Some(BlockRef { number: 9, hash: hash(1) }));
+        agreement.hear(&[], 1, "n0 is down");
+        assert_eq!(number(&agreement), Some(9));
+        let waiting = "0 of the 1 endpoints that must agree on what is final can be asked; n0 is down";
+        assert_eq!(agreement.waiting().as_deref(), Some(waiting));
+    }
+
+    #[test]
+    fn a_fork_between_two_is_told_and_nobody_is_believed() {
+        let mut agreement = agreement();
+        let liars = agreement.hear(&[voice(0, 9, &[(9, 1)]), voice(1, 9, &[(9, 2)])], 2, "");
+        assert_eq!((number(&agreement), liars), (None, vec![]));
+        let waiting = agreement.waiting().unwrap();
+        assert!(waiting.starts_with("1 of 2 endpoints agree on block 9, and 2 must: n0 shows 0x01"), "{waiting}");
+    }
+
+    #[test]
+    fn two_outvote_a_third_and_two_camps_nobody() {
+        let mut three = agreement();
+        let liars = three.hear(&[voice(0, 9, &[(9, 1)]), voice(1, 9, &[(9, 2)]), voice(2, 12, &[(9, 1)])], 2, "");
+        assert_eq!(three.finalized(), Some(BlockRef { number: 9, hash: hash(1) }));
+        assert_eq!(liars.iter().map(|(index, ..)| *index).collect::<Vec<_>>(), [1]);
+        let mut four = agreement();
+        let camps = [1, 1, 2, 2].map(|fork| voice(0, 9, &[(9, fork)]));
+        assert!(four.hear(&camps, 2, "").is_empty());
+        assert_eq!(number(&four), None);
+    }
+
+    #[test]
+    fn one_that_calls_too_much_final_is_not_followed() {
+        let mut agreement = agreement();
+        agreement.hear(&[voice(0, 100, &[(100, 1), (7, 1)]), voice(1, 7, &[(7, 1)])], 2, "");
+        assert_eq!(number(&agreement), Some(7));
+    }
+
+    #[test]
+    fn a_slow_endpoint_agrees_in_the_end_however_fast_the_others_move() {
+        let mut agreement = agreement();
+        let asked: Vec<u64> = (0..40)
+            .scan(BTreeSet::new(), |seen, step| {
+                let fast = 100 + step;
+                // The slow one answers each fourth poll, to what was wanted when it was asked.
+                if step % 4 == 0 {
+                    *seen = agreement.wanted();
+                }
+                let told: Vec<(u64, u8)> = seen.iter().map(|number| (*number, 1)).collect();
+                let wanted: Vec<(u64, u8)> = agreement.wanted().iter().map(|number| (*number, 1)).collect();
+                agreement.hear(&[voice(0, fast, &wanted), voice(1, fast - step % 4 - 4, &told)], 2, "");
+                Some(number(&agreement).unwrap_or_default())
+            })
+            .collect();
+        assert!(asked.windows(2).all(|pair| pair[0] <= pair[1]));
+        assert!(asked[39] > 125, "{asked:?}");
+    }
+
+    #[test]
+    fn too_few_that_call_anything_final_is_a_reason_to_wait() {
+        let mut agreement = agreement();
+        let mut silent = voice(1, 0, &[]);
+        silent.finals = vec![None];
+        agreement.hear(&[voice(0, 9, &[(9, 1)]), silent], 2, "");
+        let waiting = "1 of the 2 endpoints that must agree call any block final";
+        assert_eq!(agreement.waiting().as_deref(), Some(waiting));
+    }
+}

@@ -1,0 +1,131 @@
+//! What one endpoint is asked, and how its answers and refusals are named.
+//!
+//! Promises: what is too much for the node at once is asked for in parts, and what it says of its limits is learnt;
+//! every error names the endpoint and the method, and no secret. What is asked aside (traces, account proofs) says
+//! nothing of how the endpoint serves all else: no pause and no latency is learnt from it. Retries nothing.
+
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use crate::answer::{Answer, Raw};
+use crate::endpoint::Endpoint;
+use crate::error::EvmError;
+use crate::limits::Limit;
+use crate::rpc::{Call, Failure, NodeError};
+
+/// What the answers to some calls say of the endpoint.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Weight {
+    /// How it serves.
+    Counts,
+    /// Nothing but what is too much at once: such calls are dear, and are often served by other machines and paid for
+    /// by another tariff.
+    Aside,
+}
+
+impl Endpoint {
+    /// Sends all calls, in one request where the node serves as many; the answers stand in their order. What is too
+    /// much for the node at once is asked for in parts.
+    pub(crate) async fn ask(&self, calls: &[Call]) -> Result<Vec<Answer>, EvmError> {
+        self.ask_in_parts(calls, Weight::Counts).await
+    }
+
+    /// As [`Endpoint::ask`], for what other reads must never wait for: that these calls are slow, or too many of them,
+    /// keeps nobody from asking for something else.
+    pub(crate) async fn ask_aside(&self, calls: &[Call]) -> Result<Vec<Answer>, EvmError> {
+        self.ask_in_parts(calls, Weight::Aside).await
+    }
+
+    async fn ask_in_parts(&self, calls: &[Call], weight: Weight) -> Result<Vec<Answer>, EvmError> {
+        let mut answers = Vec::with_capacity(calls.len());
+        let mut width = self.learnt.batch();
+        while let Some(next) = calls.get(answers.len()) {
+            let rest = &calls[answers.len()..];
+            let part = &rest[..rest.len().min(width)];
+            match self.exchange(part, weight).await {
+                Ok(more) => answers.extend(more),
+                Err(Failure { limit: Some(Limit::BatchTooLarge { .. }), .. }) if part.len() > 1 => {
+                    width = self.learnt.batch().min(part.len() / 2).max(1);
+                }
+                // Of these blocks so many are too much: that says nothing of others.
+                Err(Failure { limit: Some(Limit::TooManyResults { .. }), .. }) if part.len() > 1 => {
+                    width = part.len() / 2;
+                }
+                Err(failure) => return Err(self.call_error(next.method, failure.reason)),
+            }
+        }
+        Ok(answers)
+    }
+
+    /// The answers, when the node refused none of the calls.
+    pub(crate) async fn ask_all(&self, calls: &[Call]) -> Result<Vec<Raw>, EvmError> {
+        let answers = self.ask(calls).await?.into_iter().zip(calls);
+        answers.map(|(answer, call)| answer.map_err(|error| self.refused(call.method, &error))).collect()
+    }
+
+    pub(crate) fn parse<'a, T: Deserialize<'a>>(&self, method: &'static str, answer: &'a Raw) -> Result<T, EvmError> {
+        serde_json::from_str(answer.get()).map_err(|error| self.unusable(method, &error.to_string()))
+    }
+
+    /// The node said no to a call.
+    pub(crate) fn refused(&self, method: &'static str, error: &NodeError) -> EvmError {
+        self.call_error(method, error.to_string())
+    }
+
+    /// The node answered, but not with what was asked for.
+    pub(crate) fn unusable(&self, method: &'static str, reason: &str) -> EvmError {
+        EvmError::Answer { chain: self.chain, endpoint: self.id.clone(), method, reason: self.rpc.clean(reason) }
+    }
+
+    /// How many blocks one `eth_getLogs` to this endpoint may cover.
+    pub(crate) fn range_width(&self) -> u64 {
+        self.learnt.range_width()
+    }
+
+    /// A range of `width` blocks was too much; whether a narrower one is worth a try.
+    pub(crate) fn range_refused(&self, limit: Limit, width: u64) -> bool {
+        self.learnt.range_refused(limit, width)
+    }
+
+    /// A range of `width` blocks was served.
+    pub(crate) fn range_served(&self, width: u64) {
+        self.learnt.range_served(width);
+    }
+
+    fn call_error(&self, method: &'static str, reason: String) -> EvmError {
+        EvmError::Call { chain: self.chain, endpoint: self.id.clone(), method, reason }
+    }
+
+    /// One request. What it says of limits is learnt, and a part that was too large for the batch fails the whole.
+    async fn exchange(&self, calls: &[Call], weight: Weight) -> Result<Vec<Answer>, Failure> {
+        let begun = Instant::now();
+        let outcome = self.rpc.batch(calls).await;
+        let now = Instant::now();
+        let method = calls.first().map_or("", |call| call.method);
+        let learn = |limit: Limit, method| {
+            if weight == Weight::Counts || !matches!(limit, Limit::RateLimited { .. }) {
+                self.learnt.refused(limit, method, calls.len(), now);
+            }
+        };
+        let answers = match outcome {
+            Ok(answers) => answers,
+            Err(failure) => {
+                if let Some(limit) = failure.limit {
+                    learn(limit, method);
+                }
+                return Err(failure);
+            }
+        };
+        if weight == Weight::Counts {
+            self.took(now - begun);
+        }
+        for (answer, call) in answers.iter().zip(calls) {
+            let Err(error @ NodeError { limit: Some(limit), .. }) = answer else { continue };
+            learn(*limit, call.method);
+            if calls.len() > 1 && matches!(limit, Limit::BatchTooLarge { .. } | Limit::TooManyResults { .. }) {
+                return Err(Failure { reason: error.to_string(), limit: Some(*limit) });
+            }
+        }
+        Ok(answers)
+    }
+}

@@ -1,0 +1,288 @@
+//! One endpoint: its own head, and whether it is of use now.
+//!
+//! Promises: it is asked for blocks only after it told the network's chain id; a failed proof and a wrong chain put it
+//! into quarantine, which only a proved header of the agreed chain ends; a failure makes it rest for a growing while.
+//! Who is asked when is `pool`'s, what it is asked `calls`'s.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use landfall_chain::{Chain, EndpointState, Endpoints, Retry};
+use tokio::time::Instant;
+
+use crate::error::EvmError;
+use crate::learnt::Learnt;
+use crate::rpc::Rpc;
+use crate::tip::{Covered, Word};
+
+/// How long an endpoint rests after a failure, at first and at most.
+const REST_FIRST: Duration = Duration::from_millis(200);
+const REST_MAX: Duration = Duration::from_secs(10);
+/// How long a quarantine lasts before it is looked at again, at first and at most.
+const QUARANTINE_FIRST: Duration = Duration::from_secs(1);
+/// The same where there is no other endpoint: nobody reads meanwhile, and what it says is proved all the same.
+const QUARANTINE_FIRST_ALONE: Duration = Duration::from_millis(200);
+const QUARANTINE_MAX: Duration = Duration::from_secs(60);
+/// After as long without a failure, rests begin small again.
+const CALM: Duration = Duration::from_secs(60);
+const CALM_AFTER_QUARANTINE: Duration = Duration::from_secs(600);
+
+/// One endpoint and its place in the statuses.
+pub(crate) struct Endpoint {
+    pub(crate) chain: Chain,
+    /// Its place in the configuration and in the statuses.
+    pub(crate) index: usize,
+    /// Host and port; `#2` where two share them.
+    pub(crate) id: String,
+    pub(crate) learnt: Learnt,
+    pub(crate) rpc: Rpc,
+    statuses: Endpoints,
+    standing: Mutex<Standing>,
+}
+
+/// What is known of an endpoint now.
+struct Standing {
+    /// It told the chain id of the network.
+    is_of_this_chain: bool,
+    word: Option<Word>,
+    covered: Covered,
+    trouble: Option<Trouble>,
+    rests: Retry,
+    quarantines: Retry,
+    failed_at: Option<Instant>,
+    /// A poll is under way.
+    polled: bool,
+    /// How many polls it has answered.
+    answers: u64,
+    /// Its last poll came within the time that others wait for it.
+    prompt: bool,
+    /// Moving average of a request; `None` before the first.
+    latency_ms: Option<u64>,
+    /// What to know of it while it is healthy.
+    note: String,
+}
+
+/// Why an endpoint is not asked.
+#[derive(Clone, Copy)]
+struct Trouble {
+    quarantined: bool,
+    wrong_chain: bool,
+    since: Instant,
+    until: Instant,
+}
+
+/// Of how much use an endpoint is now, the best first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Use {
+    /// Healthy.
+    Good,
+    /// It failed, and has rested.
+    Again,
+    /// It failed a moment ago.
+    Resting,
+    /// It said that it must be left alone, or has not told its chain id, or is in quarantine.
+    None,
+}
+
+impl Endpoint {
+    pub(crate) fn new(chain: Chain, index: usize, id: String, rpc: Rpc, statuses: Endpoints, is_alone: bool) -> Self {
+        let quarantine_first = if is_alone { QUARANTINE_FIRST_ALONE } else { QUARANTINE_FIRST };
+        let standing = Mutex::new(Standing {
+            is_of_this_chain: false,
+            word: None,
+            covered: Covered::default(),
+            trouble: None,
+            rests: Retry::new(REST_FIRST, REST_MAX),
+            quarantines: Retry::new(quarantine_first, QUARANTINE_MAX),
+            failed_at: None,
+            polled: false,
+            answers: 0,
+            prompt: true,
+            latency_ms: None,
+            note: String::new(),
+        });
+        Endpoint { chain, index, id, learnt: Learnt::default(), rpc, statuses, standing }
+    }
+
+    /// Its own newest block, as far as it told it.
+    pub(crate) fn head(&self) -> Option<u64> {
+        self.lock().word.as_ref().map(|word| word.latest.number)
+    }
+
+    /// A request took so long.
+    pub(crate) fn took(&self, took: Duration) {
+        let took = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        let mut standing = self.lock();
+        standing.latency_ms = Some(standing.latency_ms.map_or(took, |before| (before * 7 + took) / 8));
+    }
+
+    pub(crate) fn latency_ms(&self) -> Option<u64> {
+        self.lock().latency_ms
+    }
+
+    /// Of how much use it is.
+    pub(crate) fn standing(&self, now: Instant) -> Use {
+        let standing = self.lock();
+        if !standing.is_of_this_chain || self.learnt.rest(now).is_some() {
+            return Use::None;
+        }
+        match standing.trouble {
+            None => Use::Good,
+            Some(trouble) if trouble.quarantined => Use::None,
+            Some(trouble) if trouble.until <= now => Use::Again,
+            Some(_) => Use::Resting,
+        }
+    }
+
+    pub(crate) fn is_of_wrong_chain(&self) -> bool {
+        self.lock().trouble.is_some_and(|trouble| trouble.wrong_chain)
+    }
+
+    /// What it said in its last poll, and what was covered since when, while it is healthy.
+    pub(crate) fn voice<T>(&self, now: Instant, read: impl FnOnce(&Word, &Covered) -> T) -> Option<T> {
+        (self.standing(now) == Use::Good).then_some(())?;
+        let standing = self.lock();
+        standing.word.as_ref().map(|word| read(word, &standing.covered))
+    }
+
+    /// Takes the right to poll it, when it is due: one poll at a time, none while it rests unless `pressing`.
+    pub(crate) fn begin_poll(&self, pressing: bool, now: Instant) -> bool {
+        let mut standing = self.lock();
+        let due = match standing.trouble {
+            None => true,
+            Some(trouble) => trouble.until <= now || pressing && !trouble.quarantined,
+        };
+        let begins = due && !standing.polled && self.learnt.rest(now).is_none();
+        standing.polled |= begins;
+        begins
+    }
+
+    pub(crate) fn end_poll(&self) {
+        self.lock().polled = false;
+    }
+
+    pub(crate) fn is_polled(&self) -> bool {
+        self.lock().polled
+    }
+
+    pub(crate) fn is_prompt(&self) -> bool {
+        self.lock().prompt
+    }
+
+    pub(crate) fn set_prompt(&self, prompt: bool) {
+        self.lock().prompt = prompt;
+    }
+
+    pub(crate) fn answers(&self) -> u64 {
+        self.lock().answers
+    }
+
+    /// Whether its next poll asks for its chain id: before the first answer, and in quarantine.
+    pub(crate) fn must_prove_its_chain(&self) -> bool {
+        let standing = self.lock();
+        !standing.is_of_this_chain || standing.trouble.is_some_and(|trouble| trouble.quarantined)
+    }
+
+    pub(crate) fn is_quarantined(&self) -> bool {
+        self.lock().trouble.is_some_and(|trouble| trouble.quarantined)
+    }
+
+    /// A poll that began at `begun` told this, the chain id first if that was not known. It ends a quarantine: who
+    /// calls has seen that the word is proved.
+    pub(crate) fn told(&self, word: Word, begun: Instant) {
+        let latest = word.latest.number;
+        let mut standing = self.lock();
+        standing.is_of_this_chain = true;
+        standing.covered.note(&word);
+        standing.word = Some(word);
+        standing.answers += 1;
+        if let Some(Trouble { quarantined: true, .. }) = standing.trouble {
+            standing.trouble = None;
+            let reason = self.reason();
+            standing.note =
+                format!("back from quarantine with a proved header and the right chain id; it was: {reason}");
+        }
+        drop(standing);
+        self.answered(begun, Some(latest));
+    }
+
+    /// It answered to what was asked at `begun`. An answer to an earlier question takes back no later failure.
+    pub(crate) fn answered(&self, begun: Instant, latest: Option<u64>) {
+        let mut standing = self.lock();
+        match standing.trouble {
+            Some(trouble) if trouble.quarantined || begun < trouble.since => return,
+            Some(_) | None => standing.trouble = None,
+        }
+        if standing.failed_at.is_none_or(|failed_at| begun.duration_since(failed_at) > CALM) {
+            standing.rests.reset();
+        }
+        if standing.failed_at.is_none_or(|failed_at| begun.duration_since(failed_at) > CALM_AFTER_QUARANTINE) {
+            standing.quarantines.reset();
+        }
+        let (latency_ms, note) = (standing.latency_ms, standing.note.clone());
+        drop(standing);
+        self.statuses.healthy(self.index, latest, latency_ms, &note);
+    }
+
+    /// It did not serve. A failed proof and a wrong chain put it into quarantine.
+    pub(crate) fn failed(&self, error: &EvmError) {
+        let wrong_chain = matches!(error, EvmError::WrongChain { .. });
+        let quarantined = wrong_chain || matches!(error, EvmError::ProofFailed { .. } | EvmError::Contradicts { .. });
+        let now = Instant::now();
+        let mut standing = self.lock();
+        if standing.trouble.is_some_and(|trouble| trouble.quarantined) && !quarantined {
+            return;
+        }
+        let random = self.spread(now);
+        let rest = if quarantined { &mut standing.quarantines } else { &mut standing.rests }.next_delay(random);
+        standing.trouble = Some(Trouble { quarantined, wrong_chain, since: now, until: now + rest });
+        standing.failed_at = Some(now);
+        standing.note.clear();
+        drop(standing);
+        let state = if quarantined { EndpointState::Quarantined } else { EndpointState::Failing };
+        self.statuses.failed(self.index, state, &error.to_string());
+    }
+
+    /// A quarantined endpoint could not show that it is sound again.
+    pub(crate) fn stays_out(&self) {
+        let now = Instant::now();
+        let random = self.spread(now);
+        let mut standing = self.lock();
+        let rest = standing.quarantines.next_delay(random);
+        if let Some(trouble) = &mut standing.trouble {
+            trouble.until = now + rest;
+        }
+    }
+
+    /// What its status says.
+    pub(crate) fn reason(&self) -> String {
+        self.statuses.snapshot().get(self.index).map(|status| status.reason.clone()).unwrap_or_default()
+    }
+
+    pub(crate) fn note(&self, note: &str) {
+        let mut standing = self.lock();
+        if standing.note.is_empty() {
+            note.clone_into(&mut standing.note);
+        }
+    }
+
+    /// Spreads the rests of endpoints, so that they are not all asked again at once. No secret hangs on it.
+    fn spread(&self, now: Instant) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.index, &self.id, now.into_std()).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Standing> {
+        // Each write leaves it whole: a panic elsewhere says nothing of it.
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoint").field("chain", &self.chain).field("id", &self.id).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,167 @@
+//! What one endpoint was found to serve: how many calls in a request, how wide a range of logs, which methods, and
+//! when it may be asked again.
+//!
+//! Promises: what is learnt only ever makes us ask for less or later, so it cannot make an answer wrong. All of it is
+//! forgotten with the process.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::limits::Limit;
+
+/// geth's `--rpc.batch-request-limit`.
+pub(crate) const BATCH_MAX: usize = 1_000;
+/// How many blocks of logs are asked for at first, and at most: reth serves as many.
+const RANGE_FIRST: u64 = 1_000;
+const RANGE_MAX: u64 = 100_000;
+/// How long an endpoint is left alone that says "too much" and not for how long, and at most.
+const REST_DEFAULT: Duration = Duration::from_secs(1);
+const REST_MAX: Duration = Duration::from_secs(300);
+
+#[derive(Debug)]
+pub(crate) struct Learnt(Mutex<Facts>);
+
+#[derive(Debug)]
+struct Facts {
+    batch: usize,
+    range: u64,
+    /// What the endpoint says it serves at most; a range grows up to here again.
+    range_most: u64,
+    rests_until: Option<Instant>,
+    unsupported: BTreeSet<&'static str>,
+}
+
+impl Default for Learnt {
+    fn default() -> Self {
+        Learnt(Mutex::new(Facts {
+            batch: BATCH_MAX,
+            range: RANGE_FIRST,
+            range_most: RANGE_MAX,
+            rests_until: None,
+            unsupported: BTreeSet::new(),
+        }))
+    }
+}
+
+impl Learnt {
+    /// How many calls one request may hold.
+    pub(crate) fn batch(&self) -> usize {
+        self.facts().batch
+    }
+
+    /// How many blocks one `eth_getLogs` may cover.
+    pub(crate) fn range_width(&self) -> u64 {
+        self.facts().range
+    }
+
+    pub(crate) fn is_served(&self, method: &str) -> bool {
+        !self.facts().unsupported.contains(method)
+    }
+
+    /// How much longer the endpoint must be left alone.
+    pub(crate) fn rest(&self, now: Instant) -> Option<Duration> {
+        self.facts().rests_until.and_then(|until| until.checked_duration_since(now)).filter(|rest| !rest.is_zero())
+    }
+
+    /// A request with `calls` calls, the first of them to `method`, met a limit.
+    pub(crate) fn refused(&self, limit: Limit, method: &'static str, calls: usize, now: Instant) {
+        let mut facts = self.facts();
+        match limit {
+            Limit::BatchTooLarge { most } if calls > 1 => {
+                let most = most.and_then(|most| usize::try_from(most).ok()).filter(|most| *most < calls);
+                facts.batch = facts.batch.min(most.unwrap_or(calls / 2)).max(1);
+            }
+            Limit::RateLimited { pause } => {
+                let until = now + pause.unwrap_or(REST_DEFAULT).min(REST_MAX);
+                facts.rests_until = facts.rests_until.max(Some(until));
+            }
+            Limit::Unsupported => {
+                facts.unsupported.insert(method);
+            }
+            Limit::BatchTooLarge { .. }
+            | Limit::RangeTooWide { .. }
+            | Limit::TooManyResults { .. }
+            | Limit::NotThereYet
+            | Limit::Pruned => {}
+        }
+    }
+
+    /// A range of `width` blocks was too much; whether a narrower one is worth a try.
+    pub(crate) fn range_refused(&self, limit: Limit, width: u64) -> bool {
+        let mut facts = self.facts();
+        let suggested = match limit {
+            Limit::RangeTooWide { most } => most,
+            Limit::TooManyResults { range } => range,
+            Limit::BatchTooLarge { .. }
+            | Limit::RateLimited { .. }
+            | Limit::NotThereYet
+            | Limit::Pruned
+            | Limit::Unsupported => return false,
+        };
+        // A suggestion that is no narrower than what was refused helps nobody.
+        let narrower = suggested.filter(|suggested| *suggested < width).unwrap_or(width / 2).max(1);
+        if matches!(limit, Limit::RangeTooWide { .. }) {
+            facts.range_most = facts.range_most.min(narrower);
+        }
+        facts.range = facts.range.min(narrower);
+        width > 1
+    }
+
+    /// A range of `width` blocks was served: the next may be a little wider.
+    pub(crate) fn range_served(&self, width: u64) {
+        let mut facts = self.facts();
+        if width >= facts.range {
+            facts.range = (facts.range + facts.range / 8 + 1).min(facts.range_most);
+        }
+    }
+
+    fn facts(&self) -> MutexGuard<'_, Facts> {
+        // Each field is a fact of its own: none is left half written.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_narrows_on_refusals_and_widens_up_to_what_is_served() {
+        let learnt = Learnt::default();
+        assert!(learnt.range_refused(Limit::TooManyResults { range: None }, 1_000));
+        assert_eq!(learnt.range_width(), 500);
+        learnt.range_served(400);
+        assert_eq!(learnt.range_width(), 500, "a narrower range says nothing of wider ones");
+        learnt.range_served(500);
+        assert_eq!(learnt.range_width(), 563);
+        assert!(learnt.range_refused(Limit::RangeTooWide { most: Some(100) }, 563));
+        learnt.range_served(100);
+        assert_eq!(learnt.range_width(), 100, "the endpoint said how many it serves");
+        assert!(learnt.range_refused(Limit::TooManyResults { range: Some(100) }, 100));
+        assert_eq!(learnt.range_width(), 50, "a suggestion that was refused already is none");
+        assert!(!learnt.range_refused(Limit::RangeTooWide { most: None }, 1), "one block is the least");
+        assert_eq!(learnt.range_width(), 1);
+        assert!(!learnt.range_refused(Limit::Pruned, 100));
+    }
+
+    #[test]
+    fn batches_shrink_and_rests_end() {
+        let (learnt, now) = (Learnt::default(), Instant::now());
+        learnt.refused(Limit::BatchTooLarge { most: None }, "m", 40, now);
+        assert_eq!(learnt.batch(), 20);
+        learnt.refused(Limit::BatchTooLarge { most: Some(3) }, "m", 20, now);
+        learnt.refused(Limit::BatchTooLarge { most: Some(100) }, "m", 3, now);
+        assert_eq!(learnt.batch(), 1);
+        learnt.refused(Limit::BatchTooLarge { most: None }, "m", 1, now);
+        assert_eq!(learnt.batch(), 1);
+        learnt.refused(Limit::RateLimited { pause: Some(Duration::from_secs(7)) }, "m", 1, now);
+        learnt.refused(Limit::RateLimited { pause: None }, "m", 1, now);
+        assert_eq!(learnt.rest(now), Some(Duration::from_secs(7)));
+        assert_eq!(learnt.rest(now + Duration::from_secs(7)), None);
+        learnt.refused(Limit::Unsupported, "debug_x", 1, now);
+        assert!(learnt.is_served("m") && !learnt.is_served("debug_x"));
+    }
+}

@@ -1,0 +1,78 @@
+//! How one read went at the endpoints that were asked for it, one after the other.
+//!
+//! Promises: what one endpoint alone does not understand is its own failure; that an upgrade is needed is an answer only
+//! when no endpoint says otherwise, and two say so where there are two.
+
+use landfall_chain::BlockRef;
+
+use crate::endpoint::Endpoint;
+use crate::error::EvmError;
+use crate::pool::{Need, Pool};
+
+/// How a read went at the endpoints that were asked so far.
+pub(crate) struct Outcome<'a> {
+    pool: &'a Pool,
+    last: Option<EvmError>,
+    /// Who says that this version is too old for a block.
+    too_new: Vec<(&'a Endpoint, BlockRef, EvmError)>,
+}
+
+impl<'a> Outcome<'a> {
+    pub(crate) fn new(pool: &'a Pool) -> Self {
+        Outcome { pool, last: None, too_new: Vec::new() }
+    }
+
+    /// # Errors
+    /// What no other endpoint can answer either.
+    pub(crate) fn failed(&mut self, endpoint: &'a Endpoint, error: EvmError) -> Result<(), EvmError> {
+        match error {
+            EvmError::UpgradeNeeded { block, .. } => self.too_new.push((endpoint, block, error)),
+            error if error.is_permanent() => return Err(error),
+            error => {
+                endpoint.failed(&error);
+                self.last = Some(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Another endpoint's answer was understood: then who showed something newer is wrong.
+    pub(crate) fn one_understands(&mut self) {
+        for (endpoint, _, error) in self.too_new.drain(..) {
+            endpoint.failed(&endpoint.alone(&error));
+        }
+    }
+
+    /// Why the read came to nothing. That an upgrade is needed counts when no endpoint says otherwise, and two say so
+    /// where there are two.
+    pub(crate) fn error(mut self) -> EvmError {
+        let Some((_, block, _)) = self.too_new.first() else {
+            return self.last.unwrap_or_else(|| self.pool.nobody());
+        };
+        let alike = self.too_new.iter().filter(|(_, other, _)| other == block).count();
+        let is_sure = self.last.is_none() && alike == self.too_new.len() && alike >= self.pool.of_this_chain().min(2);
+        let (endpoint, _, error) = self.too_new.remove(0);
+        if is_sure {
+            return error;
+        }
+        let alone = endpoint.alone(&error);
+        self.one_understands();
+        endpoint.failed(&alone);
+        alone
+    }
+}
+
+impl Endpoint {
+    /// It showed less than its own newest block says it has.
+    pub(crate) fn shows_too_little(&self, need: Need, shown: usize) -> EvmError {
+        let (first, last) = (need.first, need.last);
+        let head = self.head().unwrap_or_default();
+        let reason = format!("shows {shown} of the blocks {first} to {last}, although its newest block is {head}");
+        self.unusable("eth_getBlockByNumber", &reason)
+    }
+
+    /// What it says of a block is no other endpoint's word.
+    fn alone(&self, error: &EvmError) -> EvmError {
+        self.unusable("eth_getBlockByNumber", &format!("no other endpoint says so: {error}"))
+    }
+}

@@ -1,0 +1,134 @@
+//! Connections that say when to look: `eth_subscribe` for new heads over WebSocket.
+//!
+//! Promises: what comes over them is never data, only a reason to poll a little earlier; silence, garbage and a dead
+//! server cost nothing but that. At most one connection per URL, taken up again with growing pauses. Nothing of the URL
+//! but host and port is told.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{SinkExt, StreamExt};
+use landfall_chain::{EndpointState, Endpoints, Retry};
+use reqwest::header::HeaderMap;
+use serde::Deserialize;
+use tokio::sync::Notify;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::{Error, Message};
+use tracing::Dispatch;
+use tracing::instrument::WithSubscriber;
+use url::Url;
+
+use crate::rpc::Secrets;
+
+const SUBSCRIBE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"eth_subscribe","params":["newHeads"]}"#;
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longer than any chain's block time; then the connection is thought dead.
+const SILENCE_MAX: Duration = Duration::from_secs(120);
+/// Between two wake-ups, however many messages come.
+const WAKE_UP_PAUSE: Duration = Duration::from_millis(100);
+const RETRY_FIRST: Duration = Duration::from_millis(500);
+const RETRY_MAX: Duration = Duration::from_secs(60);
+/// A new head is some 1 KB.
+const MESSAGE_BYTES_MAX: usize = 256 << 10;
+
+/// One connection and its place in the statuses.
+#[derive(Clone)]
+pub(crate) struct WakeUp {
+    pub(crate) index: usize,
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
+    pub(crate) statuses: Endpoints,
+    pub(crate) notify: Arc<Notify>,
+}
+
+#[derive(Deserialize)]
+struct News<'a> {
+    #[serde(borrow)]
+    params: Params<'a>,
+}
+
+#[derive(Deserialize)]
+struct Params<'a> {
+    #[serde(borrow)]
+    result: Head<'a>,
+}
+
+#[derive(Deserialize)]
+struct Head<'a> {
+    hash: &'a str,
+}
+
+impl WakeUp {
+    /// Listens for ever.
+    pub(crate) async fn listen(self) {
+        let mut retry = Retry::new(RETRY_FIRST, RETRY_MAX);
+        let secrets = Secrets::of(&self.url, &self.headers);
+        loop {
+            let mut heads = 0;
+            // tungstenite logs its requests, key included: no subscriber may see them.
+            let ended = self.follow(&mut heads).with_subscriber(Dispatch::none()).await;
+            let reason = format!("wake-ups: {}", secrets.clean(&ended));
+            self.statuses.failed(self.index, EndpointState::Failing, &reason);
+            if heads > 0 {
+                retry.reset();
+            }
+            tokio::time::sleep(retry.next_delay(u64::try_from(self.index).unwrap_or_default() * 97)).await;
+        }
+    }
+
+    /// Until the connection ends; why it did.
+    async fn follow(&self, heads: &mut u64) -> String {
+        let Ok(mut request) = self.url.as_str().into_client_request() else { return "the URL is unusable".to_owned() };
+        request.headers_mut().extend(self.headers.clone());
+        let config = WebSocketConfig::default()
+            .max_message_size(Some(MESSAGE_BYTES_MAX))
+            .max_frame_size(Some(MESSAGE_BYTES_MAX));
+        let connect = tokio_tungstenite::connect_async_with_config(request, Some(config), false);
+        let mut socket = match tokio::time::timeout(CONNECT_TIMEOUT, connect).await {
+            Ok(Ok((socket, _))) => socket,
+            Ok(Err(error)) => return told(&error),
+            Err(_) => return format!("no connection within {} s", CONNECT_TIMEOUT.as_secs()),
+        };
+        if let Err(error) = socket.send(Message::text(SUBSCRIBE)).await {
+            return told(&error);
+        }
+        let mut last = String::new();
+        loop {
+            let message = match tokio::time::timeout(SILENCE_MAX, socket.next()).await {
+                Ok(Some(Ok(message))) => message,
+                Ok(Some(Err(error))) => return told(&error),
+                Ok(None) => return "the connection ended".to_owned(),
+                Err(_) => return format!("silent for {} s", SILENCE_MAX.as_secs()),
+            };
+            let Message::Text(text) = message else { continue };
+            let Ok(News { params: Params { result: Head { hash } } }) = serde_json::from_str(&text) else { continue };
+            if hash == last {
+                continue;
+            }
+            hash.clone_into(&mut last);
+            *heads += 1;
+            self.statuses.healthy(self.index, None, None, "wake-ups only");
+            self.notify.notify_one();
+            tokio::time::sleep(WAKE_UP_PAUSE).await;
+        }
+    }
+}
+
+/// By kind: some texts of tungstenite hold the URL.
+fn told(error: &Error) -> String {
+    match error {
+        Error::Io(error) => format!("cannot connect: {error}"),
+        Error::Http(response) => format!("HTTP status {}", response.status().as_u16()),
+        Error::ConnectionClosed | Error::AlreadyClosed => "the connection ended".to_owned(),
+        Error::Tls(_) => "TLS failed".to_owned(),
+        Error::Capacity(_) => "a message was too large".to_owned(),
+        _ => "the connection failed".to_owned(),
+    }
+}
+
+impl std::fmt::Debug for WakeUp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WakeUp").field("index", &self.index).finish_non_exhaustive()
+    }
+}

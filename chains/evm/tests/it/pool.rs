@@ -1,0 +1,320 @@
+//! Several endpoints: the best head counts, nobody waits for a slow one, a read that fails is tried elsewhere, and who
+//! is left out comes back.
+
+use std::time::{Duration, Instant};
+
+use landfall_chain::{BlockSource, EndpointState, Read, SourceErrorKind};
+use landfall_evm::EvmSource;
+use serde_json::{Value, json};
+
+use crate::mint::{self, Tx};
+use crate::node::{Answer, Ledger, Live, mainnet, source};
+
+/// Blocks 1 to 20 with one payment each; `fork` makes other blocks of those from `from` on.
+fn chain(from: usize, fork: u64) -> Ledger {
+    let nonce = |index: usize| if index + 1 >= from { fork * 1_000 } else { 0 } + u64::try_from(index).unwrap();
+    let paying = |index| vec![Tx { nonce: nonce(index), value: 1, ..Tx::default() }];
+    Ledger { finalized: Some(5), ..Ledger::of(mint::chain(1, (0..20).map(paying).collect())) }
+}
+
+fn ledger() -> Ledger {
+    chain(1, 0)
+}
+
+fn states(source: &EvmSource) -> Vec<EndpointState> {
+    source.endpoints().snapshot().into_iter().map(|status| status.state).collect()
+}
+
+fn reason(source: &EvmSource, index: usize) -> String {
+    source.endpoints().snapshot().remove(index).reason
+}
+
+async fn two(first: Ledger, second: Ledger) -> (Live, Live, EvmSource) {
+    let (first, second) = (Live::start(first).await, Live::start(second).await);
+    let source = source(mainnet(), &[&first.node, &second.node]);
+    (first, second, source)
+}
+
+async fn latest(source: &EvmSource) -> u64 {
+    source.tip().await.unwrap().latest.number
+}
+
+/// Waits for `is_so`, up to 10 s.
+async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so().await {
+        assert!(begun.elapsed() < Duration::from_secs(10), "never: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Receipts that are not those of the block.
+fn forged(ledger: &Ledger) -> impl Fn(&str, &Value) -> Option<Answer> + Send + 'static {
+    let ledger = ledger.clone();
+    move |method, params| {
+        let mut answer = (method == "eth_getBlockReceipts").then(|| ledger.answer(method, params).unwrap())?;
+        answer[0]["cumulativeGasUsed"] = json!("0x1");
+        Some(Ok(answer))
+    }
+}
+
+#[tokio::test]
+async fn the_highest_head_counts_and_one_that_lags_takes_nothing_back() {
+    let (ahead, lagging, source) = two(ledger().up_to(10, Some(5)), ledger().up_to(8, Some(5))).await;
+    assert_eq!(latest(&source).await, 10);
+    for head in [9, 10, 7] {
+        *lagging.ledger.lock().unwrap() = ledger().up_to(head, Some(5));
+        assert_eq!(latest(&source).await, 10);
+    }
+    *lagging.ledger.lock().unwrap() = ledger().up_to(12, Some(5));
+    assert_eq!(latest(&source).await, 12);
+    *ahead.ledger.lock().unwrap() = ledger().up_to(15, Some(5));
+    assert_eq!(latest(&source).await, 15);
+    let told: Vec<_> = source.endpoints().snapshot().into_iter().map(|status| status.latest).collect();
+    assert_eq!(told, [Some(15), Some(12)], "each has its own head");
+}
+
+#[tokio::test]
+async fn a_head_that_goes_back_on_the_only_endpoint_is_told_as_it_is() {
+    let node = Live::start(ledger().up_to(10, Some(5))).await;
+    let source = node.node.source(mainnet());
+    assert_eq!(latest(&source).await, 10);
+    *node.ledger.lock().unwrap() = ledger().up_to(8, Some(3));
+    let tip = source.tip().await.unwrap();
+    assert_eq!(tip.latest, ledger().reference(8));
+    assert_eq!(tip.finalized, Some(ledger().reference(5)), "what was final stays final");
+}
+
+#[tokio::test]
+async fn blocks_are_read_from_an_endpoint_that_has_them() {
+    let (ahead, lagging, source) = two(ledger().up_to(10, Some(5)), ledger().up_to(8, Some(5))).await;
+    ahead.set_delay_ms(30);
+    assert_eq!(latest(&source).await, 10);
+    lagging.take_calls();
+    assert_eq!(source.blocks(9..=10, Read::FULL).await.unwrap().len(), 2);
+    assert_eq!(source.headers(1..=10).await.unwrap().len(), 10);
+    assert_eq!(lagging.take_calls(), []);
+}
+
+#[tokio::test]
+async fn a_read_that_fails_is_tried_at_once_elsewhere_and_the_caller_sees_no_error() {
+    let (first, second, source) = two(ledger(), ledger()).await;
+    second.set_delay_ms(30);
+    latest(&source).await;
+    for message in ["oops", "rate limit exceeded", "header not found", "missing trie node"] {
+        first.lie(move |method, _| (method == "eth_getBlockReceipts").then(|| Err((-32000, message.to_owned()))));
+        until("the first is asked again", async || {
+            latest(&source).await;
+            states(&source)[0] == EndpointState::Healthy
+        })
+        .await;
+        assert_eq!(source.blocks(1..=3, Read::FULL).await.unwrap().len(), 3, "{message}");
+        if states(&source)[0] == EndpointState::Failing {
+            assert!(reason(&source, 0).contains(message), "{}", reason(&source, 0));
+        }
+    }
+    assert!(second.take_calls().iter().any(|(method, _)| method == "eth_getBlockReceipts"));
+}
+
+#[tokio::test]
+async fn an_endpoint_that_shows_less_than_its_head_says_is_left_for_another() {
+    let (first, second, source) = two(ledger(), ledger().up_to(18, Some(5))).await;
+    second.set_delay_ms(30);
+    latest(&source).await;
+    first.lie(|method, params| (method == "eth_getBlockByNumber" && params[0] == "0x9").then_some(Ok(Value::Null)));
+    assert_eq!(source.blocks(5..=12, Read::FULL).await.unwrap().len(), 8);
+    assert_eq!(states(&source), [EndpointState::Failing, EndpointState::Healthy]);
+    let expected = "shows 4 of the blocks 5 to 12, although its newest block is 20";
+    assert!(reason(&source, 0).contains(expected), "{}", reason(&source, 0));
+    assert_eq!(latest(&source).await, 18, "nor does its head count while it rests");
+}
+
+#[tokio::test]
+async fn a_slow_endpoint_delays_nobody_and_its_word_still_counts() {
+    let chain = ledger();
+    let (fast, slow, source) = two(chain.up_to(10, Some(5)), chain.up_to(12, Some(5))).await;
+    source.check().await.unwrap();
+    slow.set_delay_ms(900);
+    latest(&source).await;
+    let begun = Instant::now();
+    for head in 13..=17 {
+        *fast.ledger.lock().unwrap() = chain.up_to(head, Some(5));
+        assert_eq!(latest(&source).await, head);
+    }
+    assert!(begun.elapsed() < Duration::from_millis(400), "{:?}", begun.elapsed());
+    *fast.ledger.lock().unwrap() = chain.up_to(17, Some(9));
+    *slow.ledger.lock().unwrap() = chain.up_to(20, Some(9));
+    until("the slow one's head", async || latest(&source).await == 20).await;
+    until("agreement", async || source.tip().await.unwrap().finalized == Some(chain.reference(9))).await;
+    let status = source.endpoints().snapshot().remove(1);
+    assert!(status.latency_ms.unwrap() > 100 && status.state == EndpointState::Healthy, "{status:?}");
+}
+
+#[tokio::test]
+async fn a_failing_endpoint_is_asked_again_only_after_growing_pauses() {
+    let (good, bad, source) = two(ledger(), ledger()).await;
+    bad.lie(|_, _| Some(Err((-32000, "out of order".to_owned()))));
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(1_500) {
+        latest(&source).await;
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let (asked, polls) = (bad.node.take_requests(), good.node.take_requests());
+    assert!(polls > 50 && (3..=5).contains(&asked), "{asked} of {polls}");
+    bad.tell_the_truth();
+    until("it is back", async || {
+        latest(&source).await;
+        states(&source)[1] == EndpointState::Healthy
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_only_endpoint_is_asked_again_at_once() {
+    let node = Live::start(ledger()).await;
+    let source = node.node.source(mainnet());
+    node.lie(|_, _| Some(Err((-32000, "out of order".to_owned()))));
+    let error = source.tip().await.unwrap_err();
+    assert_eq!(error.kind, SourceErrorKind::Transient);
+    assert!(error.to_string().contains("out of order"), "{error}");
+    node.tell_the_truth();
+    assert_eq!(latest(&source).await, 20);
+    assert_eq!(states(&source), [EndpointState::Healthy]);
+}
+
+#[tokio::test]
+async fn a_failed_proof_quarantines_until_a_proved_header_of_the_agreed_chain() {
+    let (liar, honest, source) = two(ledger(), ledger()).await;
+    honest.set_delay_ms(30);
+    assert_eq!(source.tip().await.unwrap().finalized, Some(ledger().reference(5)));
+    liar.lie(forged(&ledger()));
+    assert_eq!(source.blocks(6..=6, Read::FULL).await.unwrap().len(), 1);
+    assert_eq!(states(&source), [EndpointState::Quarantined, EndpointState::Healthy]);
+    let expected = "the receipts do not make up the header's receiptsRoot";
+    assert!(reason(&source, 0).contains(expected), "{}", reason(&source, 0));
+    liar.take_calls();
+    for _ in 0..3 {
+        latest(&source).await;
+        source.blocks(6..=6, Read::FULL).await.unwrap();
+    }
+    assert_eq!(liar.take_calls(), [], "nothing is asked of it meanwhile");
+
+    // On another fork below what was agreed on it stays out, whatever it proves.
+    *liar.ledger.lock().unwrap() = chain(3, 7);
+    liar.tell_the_truth();
+    until("it is looked at", async || {
+        latest(&source).await;
+        !liar.take_calls().is_empty()
+    })
+    .await;
+    latest(&source).await;
+    assert_eq!(states(&source)[0], EndpointState::Quarantined);
+    *liar.ledger.lock().unwrap() = ledger();
+    until("it is back", async || {
+        latest(&source).await;
+        states(&source)[0] == EndpointState::Healthy
+    })
+    .await;
+    let reason = reason(&source, 0);
+    assert!(
+        reason.starts_with("back from quarantine with a proved header and the right chain id; it was: "),
+        "{reason}"
+    );
+    assert!(reason.contains(expected), "{reason}");
+}
+
+#[tokio::test]
+async fn when_all_are_in_quarantine_that_may_pass_and_all_reasons_are_told() {
+    let (first, second, source) = two(ledger(), ledger()).await;
+    latest(&source).await;
+    first.lie(forged(&ledger()));
+    second.lie(forged(&ledger()));
+    source.blocks(6..=6, Read::FULL).await.unwrap_err();
+    let error = source.tip().await.unwrap_err();
+    assert_eq!(error.kind, SourceErrorKind::Transient);
+    let text = error.to_string();
+    assert!(text.contains(first.node.id()) && text.contains(second.node.id()), "{text}");
+    first.tell_the_truth();
+    until("one is back", async || source.tip().await.is_ok()).await;
+}
+
+#[tokio::test]
+async fn only_when_all_serve_another_chain_a_person_must_act() {
+    let wrong = || Ledger { chain_id: 5, ..ledger() };
+    let (_a, second, source) = two(wrong(), wrong()).await;
+    assert_eq!(source.tip().await.unwrap_err().kind, SourceErrorKind::Permanent);
+    *second.ledger.lock().unwrap() = ledger();
+    until("the second is moved to the right chain", async || source.tip().await.is_ok()).await;
+    assert_eq!(states(&source), [EndpointState::Quarantined, EndpointState::Healthy]);
+}
+
+/// A transaction of a type of the future in block 7.
+fn newer(ledger: &Ledger) -> impl Fn(&str, &Value) -> Option<Answer> + Send + 'static {
+    let ledger = ledger.clone();
+    move |method, params| {
+        let is_block = method == "eth_getBlockByNumber" && params[0] == "0x7" && params[1] == true;
+        let mut answer = is_block.then(|| ledger.answer(method, params).unwrap())?;
+        answer["transactions"][0]["type"] = json!("0x63");
+        Some(Ok(answer))
+    }
+}
+
+#[tokio::test]
+async fn that_an_upgrade_is_needed_counts_only_when_every_endpoint_says_so() {
+    let (first, second, source) = two(ledger(), ledger()).await;
+    second.set_delay_ms(30);
+    latest(&source).await;
+    first.lie(newer(&ledger()));
+    assert_eq!(source.blocks(7..=7, Read::FULL).await.unwrap().len(), 1);
+    assert_eq!(states(&source), [EndpointState::Failing, EndpointState::Healthy]);
+    assert!(reason(&source, 0).contains("no other endpoint says so"), "{}", reason(&source, 0));
+    // The other cannot be asked: still one word alone.
+    second.lie(|_, _| Some(Err((-32000, "down".to_owned()))));
+    for _ in 0..3 {
+        let error = source.blocks(7..=7, Read::FULL).await.unwrap_err();
+        assert_eq!(error.kind, SourceErrorKind::Transient, "{error}");
+    }
+    second.lie(newer(&ledger()));
+    until("both are asked again", async || {
+        latest(&source).await;
+        states(&source) == [EndpointState::Healthy; 2]
+    })
+    .await;
+    let error = source.blocks(7..=7, Read::FULL).await.unwrap_err();
+    assert_eq!(error.kind, SourceErrorKind::Permanent, "{error}");
+    assert!(error.to_string().contains("an upgrade is needed"), "{error}");
+}
+
+#[tokio::test]
+async fn a_method_that_is_not_served_is_remembered() {
+    let (first, second, source) = two(ledger(), ledger()).await;
+    second.set_delay_ms(30);
+    first.lie(|method, _| {
+        let missing = || Err((-32601, "the method eth_getBlockReceipts does not exist/is not available".to_owned()));
+        (method == "eth_getBlockReceipts").then(missing)
+    });
+    latest(&source).await;
+    assert_eq!(source.blocks(6..=6, Read::FULL).await.unwrap().len(), 1);
+    until("it is healthy again", async || {
+        latest(&source).await;
+        states(&source)[0] == EndpointState::Healthy
+    })
+    .await;
+    first.take_calls();
+    assert_eq!(source.blocks(6..=6, Read::FULL).await.unwrap().len(), 1);
+    assert_eq!(first.take_calls(), [], "it leads, but is not asked for what it does not serve");
+}
+
+#[tokio::test]
+async fn headers_come_from_whose_tip_was_told_so_that_a_fork_is_seen_whole() {
+    let (stale, moved, source) = two(ledger().up_to(10, Some(5)), ledger().up_to(9, Some(5))).await;
+    let tip = source.tip().await.unwrap();
+    assert_eq!(tip.latest, ledger().reference(10));
+    let fork = chain(9, 7);
+    *moved.ledger.lock().unwrap() = fork.up_to(11, Some(5));
+    assert_eq!(source.tip().await.unwrap().latest, fork.reference(11));
+    let headers = source.headers(8..=10).await.unwrap();
+    let numbers: Vec<_> = headers.iter().map(|header| header.block).collect();
+    assert_eq!(numbers, [8, 9, 10].map(|number| fork.reference(number)));
+    drop(stale);
+}
