@@ -88,6 +88,7 @@ pub(crate) fn watcher(
 ) -> anyhow::Result<Watcher<Arc<EvmSource>>> {
     let source = EvmSource::new(network.clone(), std::slice::from_ref(url))?;
     let endpoints = source.endpoints();
-    let settings = Settings { start: Start::Number(1), proof, poll: POLL, failed_grace: Duration::from_secs(3_600) };
+    let failed_grace = Duration::from_secs(3_600);
+    let settings = Settings { start: Start::Number(1), proof, poll: POLL, failed_grace, finality_stall: None };
     Ok(Watcher::new(Arc::new(source), endpoints, db.clone(), network.clone(), settings))
 }
