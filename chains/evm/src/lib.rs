@@ -17,6 +17,7 @@
 //! - `legs`, `native`, `withdrawals`: the movements of a proved block, and which of them are credits
 //! - `fees`, `signer`: what transactions cost, and who signed them
 //! - `traces`, `frames`, `call_tracer`, `trace_block`: what moved inside of its transactions
+//! - `kept`: blocks that the roots have proved, until they are traced
 //! - `balances`: what addresses own, proved by the state root
 //! - [`error`]: what can go wrong; transient or permanent is decided there and nowhere else
 //!
@@ -40,6 +41,7 @@ mod fees;
 mod frames;
 mod headers;
 mod hex;
+mod kept;
 mod learnt;
 mod legs;
 mod limits;
