@@ -10,7 +10,7 @@
 //! - `agree`: what endpoints agree on as final
 //! - `endpoint`, `calls`: one endpoint, its own head, its state, and what it is asked; `learnt`, `limits`: what it serves, and how it says no
 //! - `wake`: connections that say when to look, and nothing else
-//! - `rpc`, `answer`: JSON-RPC batches over HTTP, and what of a failure may be told
+//! - `rpc`, `answer`, `envelope`: JSON-RPC batches over HTTP, and what of a failure may be told
 //! - `wire`, `hex`: the answers as borrowed structs that hold only what is needed
 //! - `proof`, `encode`, `rlp`: header hash, transactions root and receipts root, recomputed
 //! - `stack`, `polygon`: what a network is beside an EVM chain, and what Polygon puts into answers
@@ -36,6 +36,7 @@ mod call_tracer;
 mod calls;
 mod encode;
 mod endpoint;
+mod envelope;
 mod fate;
 mod fees;
 mod frames;

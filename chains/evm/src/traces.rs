@@ -15,6 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use alloy::primitives::B256;
 use landfall_chain::{AssetTransfer, Block, BlockRef, Legs, Native, Proof, Read, ReadProof, TxId, number_equal_legs};
 use serde_json::json;
+use serde_json::value::RawValue;
 
 use crate::answer::{Answer, Raw};
 use crate::endpoint::Endpoint;
@@ -199,7 +200,7 @@ impl Method {
 
     fn parse(self, endpoint: &Endpoint, block: &BlockRef, answer: &Raw) -> Result<Vec<Trace>, EvmError> {
         let read = match self {
-            Method::CallTracer => call_tracer::read(answer.get()),
+            Method::CallTracer => call_tracer::read(endpoint.parse::<&RawValue>(self.name(), answer)?.get()),
             Method::TraceBlock => trace_block::read(B256::from(block.hash.0), endpoint.parse(self.name(), answer)?),
         };
         read.map_err(|malformed| self.unusable(endpoint, block, &malformed))
