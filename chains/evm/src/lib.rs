@@ -12,7 +12,7 @@
 //! - `wake`: connections that say when to look, and nothing else
 //! - `rpc`, `answer`, `envelope`: JSON-RPC batches over HTTP, and what of a failure may be told
 //! - `wire`, `hex`: the answers as borrowed structs that hold only what is needed
-//! - `proof`, `encode`, `rlp`: header hash, transactions root and receipts root, recomputed
+//! - `proof`, `encode`, `rlp`, `trie`: header hash, transactions root and receipts root, recomputed
 //! - `stack`, `polygon`: what a network is beside an EVM chain, and what Polygon puts into answers
 //! - `legs`, `native`, `withdrawals`: the movements of a proved block, and which of them are credits
 //! - `fees`, `signer`: what transactions cost, and who signed them
@@ -63,6 +63,7 @@ mod stack;
 mod tip;
 mod trace_block;
 mod traces;
+mod trie;
 mod wake;
 mod wire;
 mod withdrawals;
