@@ -65,14 +65,14 @@ struct Receipts<'a> {
 enum Linked<'a, T> {
     Proved((Block, T)),
     /// Something must still be asked for.
-    Lacking(Found<'a>),
+    Lacking(Box<Found<'a>>),
 }
 
 impl<'a, T> Linked<'a, T> {
     fn lacking(&self) -> Option<&Found<'a>> {
         match self {
             Linked::Proved(_) => None,
-            Linked::Lacking(found) => Some(found),
+            Linked::Lacking(found) => Some(found.as_ref()),
         }
     }
 }
@@ -121,7 +121,7 @@ impl Reader {
             linked.push(if self.content(&found).is_empty() {
                 Linked::Proved(self.prove(endpoint, found, std::iter::empty(), legs, &more)?)
             } else {
-                Linked::Lacking(found)
+                Linked::Lacking(Box::new(found))
             });
             // Proving is work for the processor: others may have a turn between two blocks.
             tokio::task::yield_now().await;
@@ -147,7 +147,7 @@ impl Reader {
                 Linked::Proved(block) => block,
                 Linked::Lacking(found) => {
                     let answers = self.content(&found).into_iter().zip(answers.by_ref());
-                    self.prove(endpoint, found, answers, legs, &more)?
+                    self.prove(endpoint, *found, answers, legs, &more)?
                 }
             });
         }
