@@ -39,8 +39,8 @@ pub(crate) async fn measure(size: Size) -> anyhow::Result<()> {
         let all = f64::from(LOGS) * f64::from(u32::try_from(blocks)?) * f64::from(rounds);
         let listed = all * f64::from(LISTED_PERCENT) / 100.0;
         println!(
-            "Transfer logs per CPU-second, {name}: {:.0} listed, {:.0} of all in these blocks (goal >= {GOAL}); {:.0} blocks; \
-             {} of {blocks} blocks are to be read",
+            "Transfer logs per CPU-second, {name}: {:.0} downloaded and searched, which are the listed ones (goal >= {GOAL}); \
+             {:.0} counting those that need not be downloaded; {:.0} blocks; {} of {blocks} blocks are to be read",
             ratio(listed, secs),
             ratio(all, secs),
             ratio(all, secs * f64::from(LOGS)),

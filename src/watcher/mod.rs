@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use landfall_chain::{BlockRef, BlockSource, Chain, Endpoints, NativeSource, Network, ReadProof, Tip};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
@@ -54,7 +55,8 @@ pub struct Settings {
     pub start: Start,
     /// How strongly a block is proved before it is connected. One that credits is proved in full all the same.
     pub proof: ReadProof,
-    /// How long a tick that found nothing new waits for the next.
+    /// How often the newest block is asked for: from the begin of one tick to that of the next, while there is nothing to
+    /// catch up with.
     pub poll: Duration,
     /// How long a deposit may be in no block, after its height became final, before it is FAILED.
     pub failed_grace: Duration,
@@ -216,6 +218,7 @@ impl<S: BlockSource> Watcher<S> {
         let mut retry = landfall_chain::Retry::new(self.settings.poll, RETRY_MAX);
         while !stop.is_cancelled() {
             pulse.beat(clock.now());
+            let begun = Instant::now();
             let (db, endpoints) = (self.db.clone(), self.endpoints.clone());
             let outcome = tokio::select! {
                 outcome = self.tick(clock.now()) => outcome,
@@ -242,6 +245,7 @@ impl<S: BlockSource> Watcher<S> {
                 self.await_resumption(&mut reporter, &clock, &pulse, &stop).await;
                 continue;
             }
+            let pause = if succeeded { rest(pause, begun.elapsed()) } else { pause };
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = tokio::time::sleep(pause) => {}
@@ -350,5 +354,28 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 const LOOK_FOR_RESUMPTION: Duration = Duration::from_secs(1);
 /// A tick that is older is hanging: it no longer counts as a sign of life.
 const TICK_TIME_MAX: Duration = Duration::from_secs(600);
+/// However long a tick took, this part of the poll is waited for behind it.
+const REST_PART: u32 = 4;
 /// The longest wait between two tries; well below the 30 s after which `health` misses the heartbeat.
 const RETRY_MAX: Duration = Duration::from_secs(10);
+
+/// How long is waited behind a tick that `took` so long, so that the next one begins a `poll` after it; a node that is
+/// slower than that is left alone for a while all the same.
+fn rest(poll: Duration, took: Duration) -> Duration {
+    poll.saturating_sub(took).max(poll / REST_PART)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tick_begins_a_poll_after_the_one_before_it_unless_that_was_slow() {
+        let ms = Duration::from_millis;
+        let cases =
+            [(100, 0, 100), (100, 55, 45), (100, 75, 25), (100, 90, 25), (100, 400, 25), (0, 400, 0), (0, 0, 0)];
+        for (poll, took, expected) in cases {
+            assert_eq!(rest(ms(poll), ms(took)), ms(expected), "{poll} {took}");
+        }
+    }
+}

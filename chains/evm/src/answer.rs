@@ -8,9 +8,9 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use serde::de::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
+use crate::envelope::{self, given};
 use crate::limits::Limit;
 use crate::rpc::{NodeError, Secrets};
 
@@ -20,7 +20,8 @@ const DATA_CHARS_MAX: usize = 500;
 /// The answer to one call; `null` is an answer.
 pub(crate) type Answer = Result<Raw, NodeError>;
 
-/// The JSON text of one result: a part of the body that it came in, which lives as long as any part of it is held.
+/// The text of one result, JSON as far as brackets and strings go: a part of the body that it came in, which lives as
+/// long as any part of it is held. Whoever reads it parses it.
 #[derive(Clone)]
 pub(crate) struct Raw {
     body: Arc<String>,
@@ -33,17 +34,6 @@ pub(crate) enum Broken {
     /// The node refused the batch as a whole.
     Refused(NodeError),
     Unusable(String),
-}
-
-/// `result` and `error` stay text: which of them counts is decided here, and `null` is a result.
-#[derive(serde::Deserialize)]
-struct Envelope<'a> {
-    #[serde(default, borrow, deserialize_with = "given")]
-    id: Option<&'a RawValue>,
-    #[serde(default, borrow, deserialize_with = "given")]
-    result: Option<&'a RawValue>,
-    #[serde(default, borrow, deserialize_with = "given")]
-    error: Option<&'a RawValue>,
 }
 
 #[derive(serde::Deserialize)]
@@ -73,14 +63,13 @@ impl fmt::Debug for Raw {
 pub(crate) fn parse(body: Vec<u8>, first_id: u64, count: usize, secrets: &Secrets) -> Result<Vec<Answer>, Broken> {
     let body = String::from_utf8(body).map_err(|_| Broken::Unusable("the answer is no UTF-8 text".to_owned()))?;
     let body = Arc::new(body);
-    let is_batch = body.trim_start().starts_with('[');
-    let envelopes: Result<Vec<Envelope<'_>>, _> =
-        if is_batch { serde_json::from_str(&body) } else { serde_json::from_str(&body).map(|one| vec![one]) };
-    let envelopes = envelopes.map_err(|error| Broken::Unusable(format!("the answer is no JSON-RPC: {error}")))?;
+    let envelopes = envelope::read(&body);
+    let (envelopes, is_batch) =
+        envelopes.map_err(|error| Broken::Unusable(format!("the answer is no JSON-RPC: {error}")))?;
     let mut answers: Vec<Option<Answer>> = (0..count).map(|_| None).collect();
     for envelope in &envelopes {
-        let id = envelope.id.map_or("null", RawValue::get);
-        let error = envelope.error.filter(|error| error.get() != "null").map(|error| node_error(error, secrets));
+        let id = envelope.id.unwrap_or("null");
+        let error = envelope.error.filter(|error| *error != "null").map(|error| node_error(error, secrets));
         // Who could not read the request knows no id; who refuses a batch as a whole may answer once for all of it.
         if let Some(error) = error.as_ref().filter(|_| id == "null" || !is_batch && count > 1) {
             return Err(Broken::Refused(NodeError { message: error.message.clone(), ..*error }));
@@ -107,11 +96,8 @@ pub(crate) fn parse(body: Vec<u8>, first_id: u64, count: usize, secrets: &Secret
 /// What a node says in the body of a failed HTTP request, when it speaks JSON-RPC there too.
 pub(crate) fn refusal(body: &[u8], secrets: &Secrets) -> Option<NodeError> {
     let text = std::str::from_utf8(body).ok()?;
-    let envelope: Option<Envelope<'_>> = match serde_json::from_str(text) {
-        Ok(one) => Some(one),
-        Err(_) => serde_json::from_str::<Vec<Envelope<'_>>>(text).ok()?.into_iter().next(),
-    };
-    envelope?.error.map(|error| node_error(error, secrets))
+    let (envelopes, _) = envelope::read(text).ok()?;
+    envelopes.first()?.error.map(|error| node_error(error, secrets))
 }
 
 fn complete(answers: Vec<Option<Answer>>, first_id: u64) -> Result<Vec<Answer>, Broken> {
@@ -127,24 +113,19 @@ fn complete(answers: Vec<Option<Answer>>, first_id: u64) -> Result<Vec<Answer>, 
     Ok(answers.into_iter().flatten().collect())
 }
 
-fn node_error(error: &RawValue, secrets: &Secrets) -> NodeError {
+fn node_error(error: &str, secrets: &Secrets) -> NodeError {
     // Some nodes write no object, or a code that is no number: then all of it is the message.
-    let whole = |_| WireError { code: 0, message: Cow::Borrowed(error.get()), data: None };
-    let WireError { code, message, data } = serde_json::from_str(error.get()).unwrap_or_else(whole);
+    let whole = |_| WireError { code: 0, message: Cow::Borrowed(error), data: None };
+    let WireError { code, message, data } = serde_json::from_str(error).unwrap_or_else(whole);
     let data: String = data.map(RawValue::get).unwrap_or_default().chars().take(DATA_CHARS_MAX).collect();
     let limit = Limit::of(code, &format!("{message} {data}"));
     NodeError { code, message: secrets.clean(&message), limit }
 }
 
 /// Where `part` stands in `body`, of which it was borrowed.
-fn part_of(body: &Arc<String>, part: &RawValue) -> Raw {
-    let start = part.get().as_ptr().addr() - body.as_ptr().addr();
-    Raw { body: Arc::clone(body), range: start..start + part.get().len() }
-}
-
-/// A field that is there, even when it is `null`.
-fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(deserializer).map(Some)
+fn part_of(body: &Arc<String>, part: &str) -> Raw {
+    let start = part.as_ptr().addr() - body.as_ptr().addr();
+    Raw { body: Arc::clone(body), range: start..start + part.len() }
 }
 
 #[cfg(test)]

@@ -32,25 +32,29 @@ pub(crate) enum HexError {
 
 impl Quantity {
     pub(crate) fn parse(text: &str) -> Result<Self, HexError> {
-        let digits = significant(text)?;
-        if digits.len() > 16 {
-            return Err(HexError::Range(64));
+        let digits = digits(text)?;
+        let (mut number, mut is_larger) = (0_u64, false);
+        for digit in digits.bytes() {
+            let digit = char::from(digit).to_digit(16).ok_or(HexError::Digits)?;
+            is_larger |= number >> 60 != 0;
+            number = (number << 4) | u64::from(digit);
         }
-        if digits.is_empty() {
-            return Ok(Quantity(0));
-        }
-        u64::from_str_radix(digits, 16).map(Quantity).map_err(|_| HexError::Digits)
+        if is_larger { Err(HexError::Range(64)) } else { Ok(Quantity(number)) }
     }
 }
 
 impl Amount {
     pub(crate) fn parse(text: &str) -> Result<Self, HexError> {
-        let digits = significant(text)?;
-        if digits.len() > 64 {
-            return Err(HexError::Range(256));
+        // Most amounts are short: prices, and most of what is paid.
+        if text.len() <= 18 {
+            return Quantity::parse(text).map(|Quantity(number)| Amount(U256::from(number)));
         }
+        let digits = digits(text)?.trim_start_matches('0');
         let mut padded = [b'0'; 64];
-        padded[64 - digits.len()..].copy_from_slice(digits.as_bytes());
+        let Some(start) = padded.len().checked_sub(digits.len()) else {
+            return Err(if hex::check_raw(digits) { HexError::Range(256) } else { HexError::Digits });
+        };
+        padded[start..].copy_from_slice(digits.as_bytes());
         let mut bytes = [0; 32];
         hex::decode_to_slice(padded, &mut bytes).map_err(|_| HexError::Digits)?;
         Ok(Amount(U256::from_be_bytes(bytes)))
@@ -106,13 +110,10 @@ impl<'de: 'a, 'a> Deserialize<'de> for Data<'a> {
     }
 }
 
-/// The digits of a number without its leading zeros; `0x0` gives none.
-fn significant(text: &str) -> Result<&str, HexError> {
+/// What stands behind 0x, which must be something.
+fn digits(text: &str) -> Result<&str, HexError> {
     let digits = text.strip_prefix("0x").ok_or(HexError::Prefix)?;
-    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-        return Err(HexError::Digits);
-    }
-    Ok(digits.trim_start_matches('0'))
+    if digits.is_empty() { Err(HexError::Digits) } else { Ok(digits) }
 }
 
 #[cfg(test)]
@@ -152,6 +153,11 @@ mod tests {
         assert_eq!(Amount::parse(&format!("0x0{}", "f".repeat(64))), Ok(Amount(U256::MAX)));
         assert_eq!(Amount::parse("0x0"), Ok(Amount(U256::ZERO)));
         assert_eq!(Amount::parse("0xabc"), Ok(Amount(U256::from(0xabc))));
+        assert_eq!(Amount::parse("0xffffffffffffffff"), Ok(Amount(U256::from(u64::MAX))));
+        assert_eq!(Amount::parse("0x1ffffffffffffffff"), Ok(Amount(U256::from(0x1_ffff_ffff_ffff_ffff_u128))));
+        assert_eq!(Amount::parse(&format!("0x{}", "0".repeat(70))), Ok(Amount(U256::ZERO)));
+        assert_eq!(Amount::parse(&format!("0x{}", "g".repeat(70))), Err(HexError::Digits));
+        assert_eq!(Amount::parse(&format!("0x{}", "g".repeat(40))), Err(HexError::Digits));
         assert_eq!(Amount::parse(&format!("0x1{}", "0".repeat(64))), Err(HexError::Range(256)));
         assert_eq!(Amount::parse("0x"), Err(HexError::Digits));
         assert_eq!(Amount::parse("0xzz"), Err(HexError::Digits));

@@ -10,13 +10,14 @@
 //! - `agree`: what endpoints agree on as final
 //! - `endpoint`, `calls`: one endpoint, its own head, its state, and what it is asked; `learnt`, `limits`: what it serves, and how it says no
 //! - `wake`: connections that say when to look, and nothing else
-//! - `rpc`, `answer`: JSON-RPC batches over HTTP, and what of a failure may be told
+//! - `rpc`, `answer`, `envelope`: JSON-RPC batches over HTTP, and what of a failure may be told
 //! - `wire`, `hex`: the answers as borrowed structs that hold only what is needed
-//! - `proof`, `encode`, `rlp`: header hash, transactions root and receipts root, recomputed
+//! - `proof`, `encode`, `rlp`, `trie`: header hash, transactions root and receipts root, recomputed
 //! - `stack`, `polygon`: what a network is beside an EVM chain, and what Polygon puts into answers
 //! - `legs`, `native`, `withdrawals`: the movements of a proved block, and which of them are credits
 //! - `fees`, `signer`: what transactions cost, and who signed them
 //! - `traces`, `frames`, `call_tracer`, `trace_block`: what moved inside of its transactions
+//! - `kept`: blocks that the roots have proved, until they are traced
 //! - `balances`: what addresses own, proved by the state root
 //! - [`error`]: what can go wrong; transient or permanent is decided there and nowhere else
 //!
@@ -35,11 +36,13 @@ mod call_tracer;
 mod calls;
 mod encode;
 mod endpoint;
+mod envelope;
 mod fate;
 mod fees;
 mod frames;
 mod headers;
 mod hex;
+mod kept;
 mod learnt;
 mod legs;
 mod limits;
@@ -60,6 +63,7 @@ mod stack;
 mod tip;
 mod trace_block;
 mod traces;
+mod trie;
 mod wake;
 mod wire;
 mod withdrawals;

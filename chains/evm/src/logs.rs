@@ -164,7 +164,9 @@ impl Reader {
         let answers = endpoint.ask_all(&by_number(range.clone().take(BLOCKS_MAX), true)).await?;
         let mut linked: Vec<Found<'_>> = Vec::with_capacity(answers.len());
         for (number, answer) in range.zip(&answers) {
-            let Some(found) = self.next(endpoint, number, answer, linked.last())? else { break };
+            let Some(found) = self.next(endpoint, number, answer, linked.last().map(|found| &found.header))? else {
+                break;
+            };
             linked.push(found);
         }
         let calls = linked.iter().map(|found| self.calls_beside(endpoint, found)).collect::<Result<Vec<_>, _>>()?;

@@ -11,7 +11,6 @@
 //! status, gas and logs (`fees` says what that means). Of a 0x7e transaction `from` is proved and the nonce is not; of
 //! a 0x7f one nothing is but its hash.
 
-use alloy::consensus::proofs::ordered_trie_root_with_encoder;
 use alloy::primitives::{B256, keccak256};
 use landfall_chain::{BlockHash, BlockRef, Header};
 
@@ -20,6 +19,7 @@ use crate::error::Check;
 use crate::hex::Data;
 use crate::signer;
 use crate::stack::Stack;
+use crate::trie;
 use crate::wire::{Kind, WireBlock, WireReceipt, WireTx};
 use crate::withdrawals;
 
@@ -75,13 +75,28 @@ pub(crate) fn transactions(
     block: &WireBlock<'_, Vec<WireTx<'_>>>,
     raw: Option<&Data<'_>>,
 ) -> Result<Leaves, Refusal> {
-    let encode = |kind, tx: &WireTx<'_>, out: &mut Vec<u8>| encode::transaction(kind, tx, raw, out);
-    let kind = |tx: &WireTx<'_>| Kind::parse(tx.kind, stack);
-    let leaves = Leaves::encode("a transaction", &block.transactions, kind, encode)?;
+    let leaves = encoded(stack, block, raw)?;
     let hashes = leaves.iter().map(keccak256);
     if let Some(index) = block.transactions.iter().zip(hashes).position(|(tx, hash)| tx.hash != hash) {
         return Err(Refusal::Unproved(Check::TransactionHash(index)));
     }
+    rooted(stack, block, leaves)
+}
+
+/// As [`transactions`], but for their hashes, which are no part of the root: for who wants to know whom they name, and
+/// believes nothing of what they are called.
+pub(crate) fn unnamed_transactions(stack: Stack, block: &WireBlock<'_, Vec<WireTx<'_>>>) -> Result<(), Refusal> {
+    rooted(stack, block, encoded(stack, block, None)?).map(drop)
+}
+
+fn encoded(stack: Stack, block: &WireBlock<'_, Vec<WireTx<'_>>>, raw: Option<&Data<'_>>) -> Result<Leaves, Refusal> {
+    let encode = |kind, tx: &WireTx<'_>, out: &mut Vec<u8>| encode::transaction(kind, tx, raw, out);
+    let kind = |tx: &WireTx<'_>| Kind::parse(tx.kind, stack);
+    Leaves::encode("a transaction", &block.transactions, kind, encode)
+}
+
+/// The leaves, when the header commits to them.
+fn rooted(stack: Stack, block: &WireBlock<'_, Vec<WireTx<'_>>>, leaves: Leaves) -> Result<Leaves, Refusal> {
     if leaves.root() != block.transactions_root {
         return Err(Refusal::Unproved(Check::TransactionsRoot));
     }
@@ -133,6 +148,9 @@ fn places(block: &WireBlock<'_, Vec<WireTx<'_>>>, receipts: &[WireReceipt<'_>]) 
     Ok(())
 }
 
+/// What most leaves are shorter than, to begin with.
+const LEAF_BYTES: usize = 256;
+
 /// The leaves of one trie, encoded into one buffer.
 pub(crate) struct Leaves {
     bytes: Vec<u8>,
@@ -146,7 +164,8 @@ impl Leaves {
         kind: impl Fn(&T) -> Result<Kind, u64>,
         encode: impl Fn(Kind, &T, &mut Vec<u8>) -> Result<(), Missing>,
     ) -> Result<Self, Refusal> {
-        let mut leaves = Leaves { bytes: Vec::new(), ends: Vec::with_capacity(items.len()) };
+        let mut leaves =
+            Leaves { bytes: Vec::with_capacity(items.len() * LEAF_BYTES), ends: Vec::with_capacity(items.len()) };
         for (index, item) in items.iter().enumerate() {
             let kind = kind(item).map_err(|kind| Refusal::Unknown { what, kind })?;
             encode(kind, item, &mut leaves.bytes).map_err(|missing| Refusal::Incomplete { what, index, missing })?;
@@ -166,7 +185,7 @@ impl Leaves {
     }
 
     fn root(&self) -> B256 {
-        let leaves: Vec<&[u8]> = self.iter().collect();
-        ordered_trie_root_with_encoder(&leaves, |leaf, out| out.extend_from_slice(leaf))
+        let start = |index: usize| index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        trie::root(self.ends.len(), |index| &self.bytes[start(index)..self.ends[index]])
     }
 }

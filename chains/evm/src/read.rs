@@ -61,6 +61,22 @@ struct Receipts<'a> {
     pseudo: Option<WireReceipt<'a>>,
 }
 
+/// A block that stands on the one before it.
+enum Linked<'a, T> {
+    Proved((Block, T)),
+    /// Something must still be asked for.
+    Lacking(Box<Found<'a>>),
+}
+
+impl<'a, T> Linked<'a, T> {
+    fn lacking(&self) -> Option<&Found<'a>> {
+        match self {
+            Linked::Proved(_) => None,
+            Linked::Lacking(found) => Some(found.as_ref()),
+        }
+    }
+}
+
 impl Reader {
     pub(crate) async fn blocks(
         &self,
@@ -95,22 +111,45 @@ impl Reader {
         let calls: Vec<Call> =
             by_number(numbers(), true).into_iter().zip(receipts).flat_map(<[Call; 2]>::from).collect();
         let answers = endpoint.ask(&calls).await?;
-        let mut linked: Vec<Found<'_>> = Vec::with_capacity(answers.len() / 2);
+        let (mut parent, mut linked) = (None, Vec::with_capacity(answers.len() / 2));
         for (number, answers) in range.clone().zip(answers.chunks_exact(2)) {
             let block = answers[0].as_ref().map_err(|error| endpoint.refused(BY_NUMBER, error))?;
-            let Some(mut found) = self.next(endpoint, number, block, linked.last())? else { break };
+            let Some(mut found) = self.next(endpoint, number, block, parent.as_ref())? else { break };
+            parent = Some(found.header);
             found.receipts = self.fitting(endpoint, &found.block, &answers[1])?;
-            linked.push(found);
-        }
-        let calls: Vec<Call> = linked.iter().flat_map(|found| self.content(found)).collect();
-        let answers = self.contents(endpoint, &calls, &linked).await?;
-        let mut answers = answers.iter();
-        let mut blocks = Vec::with_capacity(linked.len());
-        for found in linked {
-            let answers = self.content(&found).into_iter().zip(answers.by_ref());
-            blocks.push(self.prove(endpoint, found, answers, legs, &more)?);
+            // At once, while it is at hand: what was parsed of many blocks is more than a processor's cache holds.
+            linked.push(if self.content(&found).is_empty() {
+                Linked::Proved(self.prove(endpoint, found, std::iter::empty(), legs, &more)?)
+            } else {
+                Linked::Lacking(Box::new(found))
+            });
             // Proving is work for the processor: others may have a turn between two blocks.
             tokio::task::yield_now().await;
+        }
+        self.completed(endpoint, linked, legs, more).await
+    }
+
+    /// The blocks in their order, with what some of them lack asked for in one request.
+    async fn completed<T>(
+        &self,
+        endpoint: &Endpoint,
+        linked: Vec<Linked<'_, T>>,
+        legs: Legs,
+        more: impl Fn(&FullBlock<'_>, &[WireReceipt<'_>]) -> T,
+    ) -> Result<Vec<(Block, T)>, EvmError> {
+        let lacking: Vec<&Found<'_>> = linked.iter().filter_map(Linked::lacking).collect();
+        let calls: Vec<Call> = lacking.iter().flat_map(|found| self.content(found)).collect();
+        let answers = self.contents(endpoint, &calls, &lacking).await?;
+        let mut answers = answers.iter();
+        let mut blocks = Vec::with_capacity(linked.len());
+        for step in linked {
+            blocks.push(match step {
+                Linked::Proved(block) => block,
+                Linked::Lacking(found) => {
+                    let answers = self.content(&found).into_iter().zip(answers.by_ref());
+                    self.prove(endpoint, *found, answers, legs, &more)?
+                }
+            });
         }
         Ok(blocks)
     }
@@ -122,11 +161,11 @@ impl Reader {
         endpoint: &Endpoint,
         number: u64,
         answer: &'a Raw,
-        parent: Option<&Found<'_>>,
+        parent: Option<&Header>,
     ) -> Result<Option<Found<'a>>, EvmError> {
         let Some(mut block) = full_block(endpoint, self.rules.stack, answer)? else { return Ok(None) };
         let header = proved_header(endpoint, number, &block)?;
-        if parent.is_some_and(|parent| parent.header.block != header.parent) {
+        if parent.is_some_and(|parent| parent.block != header.parent) {
             return Ok(None);
         }
         polygon::set_aside_tx(self.rules.stack, &mut block);
@@ -168,7 +207,7 @@ impl Reader {
 
     /// The answers to `calls`, which are those of `found`. What a node does not give of a state-sync by its place, it
     /// may give by its hash.
-    async fn contents(&self, endpoint: &Endpoint, calls: &[Call], found: &[Found<'_>]) -> Result<Vec<Raw>, EvmError> {
+    async fn contents(&self, endpoint: &Endpoint, calls: &[Call], found: &[&Found<'_>]) -> Result<Vec<Raw>, EvmError> {
         let mut syncs = found.iter().filter_map(|Found { block, .. }| {
             let index = polygon::state_sync(self.rules.stack, block)?;
             Some(&block.transactions.get(index)?.hash)
@@ -189,7 +228,7 @@ impl Reader {
     /// Reads what a block lacks to be proved, and proves it.
     pub(crate) async fn with_receipts(&self, endpoint: &Endpoint, found: Found<'_>) -> Result<Block, EvmError> {
         let calls = self.content(&found);
-        let answers = self.contents(endpoint, &calls, std::slice::from_ref(&found)).await?;
+        let answers = self.contents(endpoint, &calls, &[&found]).await?;
         let answers = calls.into_iter().zip(answers.iter());
         let (block, ()) = self.prove(endpoint, found, answers, Legs::Creditable, |_, _| ())?;
         Ok(block)

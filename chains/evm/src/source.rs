@@ -1,7 +1,7 @@
 //! Reads an EVM chain: tip, headers, blocks with their content, the fate of a transaction.
 //!
 //! Each call goes to the pool, which knows whom to ask and asks another when one fails.
-//! Deliberately not here: memory of what was read but the newest block's hash.
+//! Deliberately not here: memory of what was read, but the newest block's hash and what waits to be traced.
 
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures_util::future::join_all;
 use landfall_chain::{
     Address, AddressSource, Block, BlockRef, BlockSource, Candidates, Endpoints, Family, Fate, Finality, FinalityRule,
-    Header, Lane, Network, Read, ReadProof, SourceError, Tag, Tip, TxRef, U256,
+    Header, Lane, Legs, Network, Read, ReadProof, SourceError, Tag, Tip, TxRef, U256,
 };
 use reqwest::header::HeaderMap;
 use tokio::sync::Notify;
@@ -22,6 +22,7 @@ use crate::endpoint::Endpoint;
 use crate::error::EvmError;
 use crate::fate::read_fate;
 use crate::headers::{HEADERS_MAX, read_headers};
+use crate::kept::{Kept, ProvedBlock};
 use crate::legs::Rules;
 use crate::logs::{LOGS, Sources};
 use crate::networks;
@@ -50,6 +51,8 @@ pub struct EndpointUrl {
 pub struct EvmSource {
     reader: Reader,
     tracer: Tracer,
+    /// What the roots have proved a moment ago, for the lane of the traces.
+    kept: Kept,
     pool: Arc<Pool>,
     statuses: Endpoints,
     wake_ups: Vec<WakeUp>,
@@ -114,6 +117,7 @@ impl EvmSource {
         Ok(EvmSource {
             reader: Reader { rules: Rules::of(&network)?, sources: Sources::of(&network), pool: Arc::clone(&pool) },
             tracer: Tracer::new(network.native),
+            kept: Kept::default(),
             pool,
             statuses,
             wake_ups,
@@ -182,7 +186,12 @@ impl BlockSource for EvmSource {
             return Ok(self.traced(self.tracer.narrow(range), read).await?);
         }
         let (first, last) = (*range.start(), *range.end());
+        self.kept.forget(&range);
         let blocks = match read.proof {
+            // The lane of the traces comes next.
+            ReadProof::Full if read.legs == Legs::Creditable && self.tracer.traces(last) => {
+                return Ok(self.kept.keep(self.proved(range).await?));
+            }
             ReadProof::Full => {
                 let need = Need { first, last, methods: &[RECEIPTS] };
                 let full =
@@ -250,10 +259,21 @@ impl EvmSource {
     /// The lane of traces. Blocks and traces may come from different endpoints: the blocks are proved, and a trace that
     /// contradicts them is not believed.
     async fn traced(&self, range: RangeInclusive<u64>, read: Read) -> Result<Vec<Block>, EvmError> {
+        // Whatever is to be confirmed or explained is proved again.
+        let is_first = read.proof == ReadProof::Listed && read.legs == Legs::Creditable;
+        let kept = if is_first { self.kept.take(range.clone()) } else { None };
+        let blocks = match kept {
+            Some(kept) => kept,
+            None => self.proved(range).await?,
+        };
+        self.tracer.blocks(&self.pool, blocks, read).await
+    }
+
+    /// Blocks as their roots prove them, with what traces must agree with.
+    async fn proved(&self, range: RangeInclusive<u64>) -> Result<Vec<ProvedBlock>, EvmError> {
         let need = Need { first: *range.start(), last: *range.end(), methods: &[RECEIPTS] };
         let proved = |endpoint| -> BoxRead<'_, _> { Box::pin(self.reader.blocks_and_txs(endpoint, range.clone())) };
-        let blocks = self.pool.call_range(need, BLOCKS_MAX, proved).await?;
-        self.tracer.blocks(&self.pool, blocks, read).await
+        self.pool.call_range(need, BLOCKS_MAX, proved).await
     }
 
     /// What `endpoint` finds in the range; nothing, when its own newest block says that it has more, is a failure.

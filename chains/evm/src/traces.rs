@@ -15,11 +15,13 @@ use std::sync::{Mutex, PoisonError};
 use alloy::primitives::B256;
 use landfall_chain::{AssetTransfer, Block, BlockRef, Legs, Native, Proof, Read, ReadProof, TxId, number_equal_legs};
 use serde_json::json;
+use serde_json::value::RawValue;
 
 use crate::answer::{Answer, Raw};
 use crate::endpoint::Endpoint;
 use crate::error::EvmError;
 use crate::frames::{self, Malformed, Moved, ProvedTx, Trace};
+use crate::kept::ProvedBlock;
 use crate::pool::{Need, Pool};
 use crate::rpc::{Call, NodeError};
 use crate::{call_tracer, trace_block};
@@ -61,6 +63,11 @@ impl Tracer {
         Tracer { native, methods: Mutex::default(), width: AtomicU64::new(TRACED_MAX) }
     }
 
+    /// Whether block `number` has to be traced.
+    pub(crate) fn traces(&self, number: u64) -> bool {
+        self.native.is_traced(number)
+    }
+
     /// As much of `range` as is traced at once: of 5..=100 with a width of 8, 5..=12.
     pub(crate) fn narrow(&self, range: RangeInclusive<u64>) -> RangeInclusive<u64> {
         let last = range.start().saturating_add(self.width.load(Ordering::Relaxed).saturating_sub(1));
@@ -71,7 +78,7 @@ impl Tracer {
     pub(crate) async fn blocks(
         &self,
         pool: &Pool,
-        proved: Vec<(Block, Vec<ProvedTx>)>,
+        proved: Vec<ProvedBlock>,
         read: Read,
     ) -> Result<Vec<Block>, EvmError> {
         let (blocks, asked): (Vec<Block>, Vec<Asked>) = proved.into_iter().map(|proved| self.asked(proved)).unzip();
@@ -101,7 +108,7 @@ impl Tracer {
         Ok(blocks.into_iter().zip(asked).zip(told).map(lane).collect())
     }
 
-    fn asked(&self, (block, txs): (Block, Vec<ProvedTx>)) -> (Block, Asked) {
+    fn asked(&self, (block, txs): ProvedBlock) -> (Block, Asked) {
         let at = block.header.block;
         let txs = if self.native.is_traced(at.number) { txs } else { Vec::new() };
         (block, Asked { at, txs })
@@ -193,7 +200,7 @@ impl Method {
 
     fn parse(self, endpoint: &Endpoint, block: &BlockRef, answer: &Raw) -> Result<Vec<Trace>, EvmError> {
         let read = match self {
-            Method::CallTracer => call_tracer::read(answer.get()),
+            Method::CallTracer => call_tracer::read(endpoint.parse::<&RawValue>(self.name(), answer)?.get()),
             Method::TraceBlock => trace_block::read(B256::from(block.hash.0), endpoint.parse(self.name(), answer)?),
         };
         read.map_err(|malformed| self.unusable(endpoint, block, &malformed))

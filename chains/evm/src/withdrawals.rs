@@ -3,12 +3,12 @@
 //! Promises: only what the header's `withdrawalsRoot` commits to makes a leg; amounts come in gwei and leave in wei.
 //! Not on the OP stack, where that field is the storage root of a contract (Isthmus) and nothing is ever withdrawn.
 
-use alloy::consensus::proofs::ordered_trie_root_with_encoder;
 use landfall_chain::{Address, AssetId, AssetTransfer, TxId, TxLife, TxRef, U256};
 use sha2::{Digest, Sha256};
 
 use crate::rlp::Rlp;
 use crate::stack::Stack;
+use crate::trie;
 use crate::wire::{WireBlock, WireWithdrawal};
 
 const WEI_PER_GWEI: u128 = 1_000_000_000;
@@ -28,22 +28,21 @@ pub(crate) fn are_proved<T>(stack: Stack, block: &WireBlock<'_, T>) -> bool {
         (Stack::Op, _) => true,
         (Stack::Ethereum | Stack::Polygon, None) => withdrawals.is_empty(),
         (Stack::Ethereum | Stack::Polygon, Some(root)) => {
-            root == ordered_trie_root_with_encoder(withdrawals, |withdrawal, out| {
-                let mut leaf = Vec::with_capacity(64);
-                encode(withdrawal, &mut leaf);
-                out.extend_from_slice(&leaf);
-            })
+            let leaves: Vec<Vec<u8>> = withdrawals.iter().map(encoded).collect();
+            root == trie::root(leaves.len(), |index| &leaves[index])
         }
     }
 }
 
-fn encode(withdrawal: &WireWithdrawal, out: &mut Vec<u8>) {
-    Rlp(out).list(|rlp| {
+fn encoded(withdrawal: &WireWithdrawal) -> Vec<u8> {
+    let mut out = Vec::with_capacity(64);
+    Rlp(&mut out).list(|rlp| {
         rlp.number(withdrawal.index.0);
         rlp.number(withdrawal.validator_index.0);
         rlp.bytes(withdrawal.address.as_slice());
         rlp.number(withdrawal.amount.0);
     });
+    out
 }
 
 /// The leg of a proved withdrawal. Its sender is the zero address: the beacon chain has none.

@@ -33,6 +33,7 @@ mod explain;
 mod fees;
 mod forge;
 mod fuzz;
+mod kept;
 mod legs;
 mod logs;
 mod mint;

@@ -1,0 +1,270 @@
+//! Where the answers stand in a body: found by one scan of bytes where the text is plain, by a JSON parser where it is
+//! not.
+//!
+//! The scan follows strings and brackets only. It takes no string with a backslash, no field twice and nothing that is
+//! not an envelope or a list of envelopes; all else is given to the parser, whose word on what is wrong counts.
+//! Promises: where the body is JSON, scan and parser find the same. What stands inside of an answer may still be no JSON:
+//! who reads it parses it.
+
+use memchr::memchr2;
+use serde::de::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+/// One answer as text; `null` is a text too.
+#[derive(Default, PartialEq, Eq, Debug)]
+pub(crate) struct Envelope<'a> {
+    pub(crate) id: Option<&'a str>,
+    pub(crate) result: Option<&'a str>,
+    pub(crate) error: Option<&'a str>,
+}
+
+/// `result` and `error` stay text: which of them counts is for others to decide.
+#[derive(serde::Deserialize)]
+struct WireEnvelope<'a> {
+    #[serde(default, borrow, deserialize_with = "given")]
+    id: Option<&'a RawValue>,
+    #[serde(default, borrow, deserialize_with = "given")]
+    result: Option<&'a RawValue>,
+    #[serde(default, borrow, deserialize_with = "given")]
+    error: Option<&'a RawValue>,
+}
+
+/// A field that is there, even when it is `null`.
+pub(crate) fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// The answers of a body, and whether they are a batch.
+pub(crate) fn read(body: &str) -> Result<(Vec<Envelope<'_>>, bool), serde_json::Error> {
+    let is_batch = body.trim_start().starts_with('[');
+    match scan(body, is_batch) {
+        Some(envelopes) => Ok((envelopes, is_batch)),
+        None => parse(body, is_batch).map(|envelopes| (envelopes, is_batch)),
+    }
+}
+
+fn parse(body: &str, is_batch: bool) -> Result<Vec<Envelope<'_>>, serde_json::Error> {
+    let wire: Vec<WireEnvelope<'_>> =
+        if is_batch { serde_json::from_str(body)? } else { vec![serde_json::from_str(body)?] };
+    Ok(wire.iter().map(|it| Envelope { id: text(it.id), result: text(it.result), error: text(it.error) }).collect())
+}
+
+fn text(raw: Option<&RawValue>) -> Option<&str> {
+    raw.map(RawValue::get)
+}
+
+/// `None` when the body is not plain.
+fn scan(body: &str, is_batch: bool) -> Option<Vec<Envelope<'_>>> {
+    let mut scan = Scan { body, at: 0 };
+    let mut envelopes = Vec::new();
+    if is_batch {
+        scan.list(b'[', b']', |scan| scan.envelope().map(|envelope| envelopes.push(envelope)))?;
+    } else {
+        envelopes.push(scan.envelope()?);
+    }
+    scan.next().is_none().then_some(envelopes)
+}
+
+struct Scan<'a> {
+    body: &'a str,
+    at: usize,
+}
+
+impl<'a> Scan<'a> {
+    /// The next byte that is no space; it is not passed.
+    fn next(&mut self) -> Option<u8> {
+        let rest = &self.body.as_bytes()[self.at..];
+        self.at += rest.iter().take_while(|byte| matches!(byte, b' ' | b'\n' | b'\r' | b'\t')).count();
+        self.body.as_bytes().get(self.at).copied()
+    }
+
+    fn pass(&mut self, byte: u8) -> Option<()> {
+        (self.next()? == byte).then(|| self.at += 1)
+    }
+
+    /// At least one item between `open` and `close`, with commas between them.
+    fn list(&mut self, open: u8, close: u8, mut item: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
+        self.pass(open)?;
+        loop {
+            item(self)?;
+            match self.next()? {
+                b',' => self.at += 1,
+                byte if byte == close => {
+                    self.at += 1;
+                    return Some(());
+                }
+                _ => return None,
+            }
+        }
+    }
+
+    fn envelope(&mut self) -> Option<Envelope<'a>> {
+        let mut envelope = Envelope::default();
+        self.list(b'{', b'}', |scan| {
+            (scan.next()? == b'"').then_some(())?;
+            let key = scan.value()?;
+            scan.pass(b':')?;
+            let value = scan.value()?;
+            let field = match key {
+                "\"id\"" => &mut envelope.id,
+                "\"result\"" => &mut envelope.result,
+                "\"error\"" => &mut envelope.error,
+                _ => return Some(()),
+            };
+            field.replace(value).is_none().then_some(())
+        })?;
+        Some(envelope)
+    }
+
+    /// The text of the value that comes next.
+    fn value(&mut self) -> Option<&'a str> {
+        let first = self.next()?;
+        let start = self.at;
+        match first {
+            b'"' => self.string()?,
+            b'{' | b'[' => self.nested()?,
+            b'}' | b']' | b',' | b':' => return None,
+            _ => {
+                let is_end = |byte: &u8| matches!(byte, b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t');
+                self.at += self.body.as_bytes()[start..].iter().position(is_end)?;
+            }
+        }
+        self.body.get(start..self.at)
+    }
+
+    fn string(&mut self) -> Option<()> {
+        let inside = self.at + 1;
+        let end = inside + memchr2(b'"', b'\\', self.body.as_bytes().get(inside..)?)?;
+        self.at = end + 1;
+        (self.body.as_bytes()[end] == b'"').then_some(())
+    }
+
+    fn nested(&mut self) -> Option<()> {
+        let mut depth = 0_usize;
+        loop {
+            match *self.body.as_bytes().get(self.at)? {
+                b'"' => {
+                    self.string()?;
+                    continue;
+                }
+                b'{' | b'[' => depth += 1,
+                b'}' | b']' => depth -= 1,
+                _ => {}
+            }
+            self.at += 1;
+            if depth == 0 {
+                return Some(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// That the scan finds what the parser finds, or leaves it to the parser.
+    fn agree(body: &str) -> bool {
+        let is_batch = body.trim_start().starts_with('[');
+        let (scanned, parsed) = (scan(body, is_batch), parse(body, is_batch));
+        if let (Some(scanned), Ok(parsed)) = (&scanned, &parsed) {
+            assert_eq!(scanned, parsed, "{body}");
+        }
+        scanned.is_some() && parsed.is_ok()
+    }
+
+    #[test]
+    fn the_scan_takes_what_nodes_write() {
+        let taken = [
+            r#"{"jsonrpc":"2.0","id":1,"result":"0x1"}"#,
+            r#" [ {"id" : "7", "result" : {"a":[1,{"b":"]}"}],"c":null} , "jsonrpc":"2.0"} ,{"id":8,"error":{"code":-1}} ] "#,
+            r#"[{"id":1,"result":null},{"id":2,"result":[]},{"id":3,"result":true,"error":null}]"#,
+            "{\n\t\"id\": 1,\r\n \"result\": 12.5e3\n}\n",
+        ];
+        for body in taken {
+            assert!(agree(body), "{body}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_plain_is_left_to_the_parser() {
+        let left = [
+            r#"{"id":1,"result":"a\"b"}"#,
+            r#"{"id":1,"id":2,"result":1}"#,
+            r#"{"\u0069d":1,"result":1}"#,
+            "[]",
+            "{}",
+            "[1]",
+            r#"{"id":1,"result":1}}"#,
+            r#"{"id":1 "result":1}"#,
+            r#"{"id":1,"result":1,}"#,
+            r#"{"id":1,"result":}"#,
+            r#"{"id":1,"result":[1,2}"#,
+            r#"[{"id":1,"result":1},"#,
+            r#"[{"id":1,"result":"1}]"#,
+            "",
+            " ",
+            "null",
+        ];
+        for body in left {
+            assert_eq!(scan(body, body.starts_with('[')), None, "{body}");
+        }
+    }
+
+    /// Pieces of which answers and broken answers are made.
+    const PIECES: [&str; 26] = [
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        ":",
+        "\"",
+        "\\",
+        " ",
+        "\n",
+        "\"id\":",
+        "\"result\":",
+        "\"error\":",
+        "1",
+        "null",
+        "true",
+        "\"0x1\"",
+        "{\"id\":1,\"result\":",
+        "{\"id\":2,\"error\":",
+        "[{",
+        "}]",
+        "},{",
+        "\"x\":{\"y\":[1,2]}",
+        "\"é\"",
+        "-0.5",
+        "\u{1}",
+    ];
+
+    proptest! {
+        #[test]
+        fn scan_and_parser_never_differ(picks in prop::collection::vec(0..PIECES.len(), 0..24)) {
+            let body: String = picks.into_iter().map(|pick| PIECES[pick]).collect();
+            agree(&body);
+        }
+
+        #[test]
+        fn scan_and_parser_never_differ_about_a_batch_with_a_flaw(
+            answers in prop::collection::vec((any::<u8>(), any::<bool>()), 1..4), at in any::<prop::sample::Index>(), pick in 0..PIECES.len(),
+        ) {
+            let answer = |(id, nested): (u8, bool)| {
+                let result = if nested { r#"[{"hash":"0x12","logs":[{"data":"0x"}]},{}]"# } else { "\"0x5\"" };
+                format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
+            };
+            let whole = format!("[{}]", answers.into_iter().map(answer).collect::<Vec<_>>().join(","));
+            prop_assert!(agree(&whole));
+            let at = at.index(whole.len());
+            let piece = PIECES[pick];
+            agree(&format!("{}{piece}{}", &whole[..at], &whole[at..]));
+            agree(&format!("{}{piece}{}", &whole[..at], &whole[at + 1..]));
+            agree(&whole[..at]);
+        }
+    }
+}

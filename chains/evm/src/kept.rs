@@ -1,0 +1,67 @@
+//! Proved blocks that wait for the lane of the traces, so that it need not read and prove them a second time.
+//!
+//! Promises: each is given out once, for the first trace of the block only; whatever decides about a deposit's end is
+//! read anew. A block that was read again takes the place of what was kept at its number, and who asks for several
+//! gets them only where they hang together. At most [`KEPT_MAX`] blocks are held, the newest; one that is not there is
+//! read again, as if nobody had kept any. Does not know what is canonical: the lane compares hashes with the record.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::sync::{Mutex, PoisonError};
+
+use landfall_chain::Block;
+
+use crate::frames::ProvedTx;
+
+/// As many as are traced at once. With its encoded transactions a block is some hundred kilobytes, at most megabytes.
+const KEPT_MAX: usize = 8;
+
+/// A block as the roots prove it, with what its traces must agree with.
+pub(crate) type ProvedBlock = (Block, Vec<ProvedTx>);
+
+/// By number.
+#[derive(Debug, Default)]
+pub(crate) struct Kept(Mutex<BTreeMap<u64, ProvedBlock>>);
+
+impl Kept {
+    /// Forgets what was kept of these numbers: they are read again.
+    pub(crate) fn forget(&self, range: &RangeInclusive<u64>) {
+        self.with(|kept| kept.retain(|number, _| !range.contains(number)));
+    }
+
+    /// Keeps the newest of `proved`, and gives back the blocks alone.
+    pub(crate) fn keep(&self, proved: Vec<ProvedBlock>) -> Vec<Block> {
+        let older = proved.len().saturating_sub(KEPT_MAX);
+        let mut blocks = Vec::with_capacity(proved.len());
+        self.with(|kept| {
+            for (index, (block, txs)) in proved.into_iter().enumerate() {
+                if index >= older {
+                    // What traces have no use for is not held.
+                    let slim = Block { fees: Vec::new(), ..block.clone() };
+                    kept.insert(block.header.block.number, (slim, txs));
+                }
+                blocks.push(block);
+            }
+            while kept.len() > KEPT_MAX {
+                kept.pop_first();
+            }
+        });
+        blocks
+    }
+
+    /// The blocks of `range`, when all of them are kept and each stands on the one before it. They are kept no longer.
+    pub(crate) fn take(&self, range: RangeInclusive<u64>) -> Option<Vec<ProvedBlock>> {
+        let wanted = usize::try_from(range.end().checked_sub(*range.start())?).ok()?.checked_add(1)?;
+        self.with(|kept| {
+            let linked: Vec<(u64, _)> = kept.range(range).map(|(number, (block, _))| (*number, block.header)).collect();
+            let hangs_together = linked.windows(2).all(|pair| pair[1].1.parent == pair[0].1.block);
+            let taken = || linked.iter().filter_map(|(number, _)| kept.remove(number)).collect();
+            (linked.len() == wanted && hangs_together).then(taken)
+        })
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut BTreeMap<u64, ProvedBlock>) -> T) -> T {
+        // Each change leaves it whole: a panic elsewhere says nothing of it.
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
