@@ -1,12 +1,14 @@
 //! The endpoints of one network: which is asked, what they agree on, and what is known of each.
 //!
-//! Promises: the newest block of the best endpoint counts, and a slow or failing one delays nobody: polls run beside
-//! each other, one of each endpoint at a time, and outlive the call that began them. A read that fails is tried again
+//! Promises: the newest block of the best endpoint counts, but never one below what was agreed to be final; a slow or
+//! failing one delays nobody: polls run beside each other, one of each endpoint at a time, and outlive the call that
+//! began them; who rests is asked earlier where he is lacked, and waited for a little where there is nobody else. A read that fails is tried again
 //! at once on each other endpoint that is of use, once. What one endpoint alone does not understand is its own
 //! failure. Deliberately not here: what the endpoints say (`tip`, `read`), and whether they agree (`agree`).
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use landfall_chain::{BlockRef, Chain, Endpoints, Tip};
@@ -14,12 +16,15 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::agree::{Agreement, Voice};
-use crate::endpoint::{Endpoint, Use};
+use crate::agree::{Agreement, Voice, is_below};
+use crate::endpoint::{Endpoint, Lack, Use};
 use crate::error::EvmError;
 use crate::outcome::Outcome;
 use crate::poll::{GRACE, Polling};
 use crate::tip::Question;
+
+/// How long a poll waits for the first endpoint to have rested, where nobody can be asked before.
+const FIRST_RESTED_MAX: Duration = Duration::from_secs(1);
 
 /// The endpoints of one network.
 #[derive(Debug)]
@@ -96,7 +101,7 @@ impl Pool {
         if voices.is_empty() {
             return Err(self.nobody());
         }
-        let latest = self.lead().ok_or_else(|| self.nobody())?;
+        let latest = self.lead()?;
         let agreement = self.agreement();
         Ok(Tip { latest, finalized: agreement.finalized(), tiers: agreement.tiers(), waiting: agreement.waiting() })
     }
@@ -222,6 +227,10 @@ impl Pool {
     async fn poll(&self, numbers: &BTreeSet<u64>, wait: Wait, enough: impl Fn() -> bool + Send) {
         let before: Vec<u64> = self.endpoints.iter().map(|endpoint| endpoint.answers()).collect();
         self.begin_polls(numbers);
+        if let Some(rested) = self.first_rested() {
+            tokio::time::sleep_until(rested).await;
+            self.begin_polls(numbers);
+        }
         let mut give_up: Option<Instant> = None;
         loop {
             // First in line for news, then looking: nothing that comes between is missed.
@@ -251,17 +260,16 @@ impl Pool {
     }
 
     fn begin_polls(&self, numbers: &BTreeSet<u64>) {
-        let now = Instant::now();
-        let pressing = self.good().next().is_none();
+        let (now, lack) = (Instant::now(), self.lack());
         let (wanted, anchor) = {
             let agreement = self.agreement();
             (&agreement.wanted() | numbers, agreement.finalized())
         };
         let mut polls = self.polls.lock().unwrap_or_else(PoisonError::into_inner);
         while polls.try_join_next().is_some() {}
-        for endpoint in self.endpoints.iter().filter(|endpoint| endpoint.begin_poll(pressing, now)) {
+        for endpoint in self.endpoints.iter().filter(|endpoint| endpoint.begin_poll(lack, now)) {
             let polling = Polling { endpoint: Arc::clone(endpoint), news: Arc::clone(&self.news) };
-            let chain_id = endpoint.must_prove_its_chain().then_some(self.chain_id);
+            let chain_id = endpoint.must_prove_its_chain(now).then_some(self.chain_id);
             let mut question = Question { chain_id, numbers: wanted.clone(), ..self.question.clone() };
             question.numbers.extend(anchor.filter(|_| endpoint.is_quarantined()).map(|anchor| anchor.number));
             polls.spawn(async move { polling.run(question, anchor).await });
@@ -276,12 +284,11 @@ impl Pool {
         let voice = |(index, endpoint): (usize, &Arc<Endpoint>)| {
             endpoint.voice(now, |word, covered| {
                 let finals = agreement.rules.iter().map(|rule| word.final_number(rule, covered)).collect();
-                Voice { index, id: endpoint.id.clone(), finals, hashes: word.hashes.clone() }
+                Voice { index, id: endpoint.id.clone(), latest: word.latest, finals, hashes: word.hashes.clone() }
             })
         };
         let mut voices: Vec<Voice> = self.endpoints.iter().enumerate().filter_map(voice).collect();
-        let silent = |endpoint: &&Arc<Endpoint>| voices.iter().all(|voice| voice.id != endpoint.id);
-        let others: Vec<String> = self.endpoints.iter().filter(silent).map(|endpoint| endpoint.reason()).collect();
+        let others: Vec<String> = self.endpoints.iter().filter_map(|endpoint| endpoint.why_of_no_use(now)).collect();
         let contradicting = agreement.hear(&voices, must, &others.join("; "));
         drop(agreement);
         for (index, says, agreed) in contradicting {
@@ -305,19 +312,56 @@ impl Pool {
     }
 
     /// The newest block that a healthy endpoint told; who told it leads from now on, and before others at its number.
-    fn lead(&self) -> Option<BlockRef> {
+    /// Who ends below what was agreed to be final lags, or is not on that chain: he does not lead.
+    fn lead(&self) -> Result<BlockRef, EvmError> {
+        let agreed = self.agreement().newest();
         let mut leader = self.leader();
-        let now = Instant::now();
-        let head = |(index, endpoint): (usize, &Arc<Endpoint>)| endpoint.voice(now, |word, _| (word.latest, index));
-        let heads = self.endpoints.iter().enumerate().filter_map(head);
-        let (latest, index) = heads.max_by_key(|(latest, index)| {
+        let (above, below): (Vec<_>, Vec<_>) = self.heads().partition(|(latest, _)| reaches(latest, agreed.as_ref()));
+        let best = above.into_iter().max_by_key(|(latest, index)| {
             let endpoint = &self.endpoints[*index];
             let leads = *leader == Some(endpoint.index);
             let slowness = endpoint.latency_ms().unwrap_or(u64::MAX);
             (latest.number, leads, std::cmp::Reverse((slowness, *index)))
-        })?;
-        *leader = Some(self.endpoints[index].index);
-        Some(latest)
+        });
+        match (best, below.into_iter().max_by_key(|(latest, _)| latest.number), agreed) {
+            (Some((latest, index)), ..) => {
+                *leader = Some(self.endpoints[index].index);
+                Ok(latest)
+            }
+            (None, Some((latest, index)), Some(agreed)) => {
+                let (chain, endpoint) = (self.chain, self.endpoints[index].id.clone());
+                Err(EvmError::BelowFinal { chain, endpoint, latest, agreed })
+            }
+            (None, ..) => Err(self.nobody()),
+        }
+    }
+
+    /// The newest blocks of the healthy endpoints, and their places.
+    fn heads(&self) -> impl Iterator<Item = (BlockRef, usize)> {
+        let now = Instant::now();
+        let head =
+            move |(index, endpoint): (usize, &Arc<Endpoint>)| endpoint.voice(now, |word, _| (word.latest, index));
+        self.endpoints.iter().enumerate().filter_map(head)
+    }
+
+    /// What is lacked now, while some endpoints rest.
+    fn lack(&self) -> Lack {
+        let agreed = self.agreement().newest();
+        match self.heads().filter(|(latest, _)| reaches(latest, agreed.as_ref())).count() {
+            0 => Lack::Everybody,
+            heard if heard < self.statuses.agree() => Lack::Voices,
+            _ => Lack::Nothing,
+        }
+    }
+
+    /// When the first endpoint will have rested, where nobody can be read from or asked before and that is soon.
+    fn first_rested(&self) -> Option<Instant> {
+        if self.lack() != Lack::Everybody || self.endpoints.iter().any(|endpoint| endpoint.is_polled()) {
+            return None;
+        }
+        let rests = self.endpoints.iter().filter(|endpoint| !endpoint.is_of_wrong_chain());
+        let first = rests.filter_map(|endpoint| endpoint.rests_until(Lack::Everybody)).min()?;
+        (first <= Instant::now() + FIRST_RESTED_MAX).then_some(first)
     }
 
     fn good(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
@@ -341,9 +385,25 @@ impl Pool {
 
     /// No endpoint is of use.
     pub(crate) fn nobody(&self) -> EvmError {
-        let reasons: Vec<String> = self.endpoints.iter().map(|endpoint| endpoint.reason()).collect();
-        let reasons: Vec<String> = reasons.into_iter().filter(|reason| !reason.is_empty()).collect();
-        EvmError::NoEndpoint { chain: self.chain, reasons: reasons.join("; "), permanent: self.of_this_chain() == 0 }
+        if let Some((block, field)) = self.newer() {
+            return EvmError::NewHeader { chain: self.chain, block, field };
+        }
+        let now = Instant::now();
+        let reasons: Vec<String> = self.endpoints.iter().filter_map(|endpoint| endpoint.why_of_no_use(now)).collect();
+        let reasons = if reasons.is_empty() {
+            format!("{}: the endpoints failed a moment ago and are healthy again", self.chain)
+        } else {
+            reasons.join("; ")
+        };
+        EvmError::NoEndpoint { chain: self.chain, reasons, permanent: self.of_this_chain() == 0 }
+    }
+
+    /// What the last polls of all endpoints showed alike that only a newer version can prove: then it is a fork of the
+    /// chain, and no lie of one.
+    fn newer(&self) -> Option<(BlockRef, String)> {
+        let mut shown = self.endpoints.iter().filter(|endpoint| !endpoint.is_of_wrong_chain()).map(|one| one.newer());
+        let first = shown.next()??;
+        shown.all(|other| other.is_some_and(|(_, field)| field == first.1)).then_some(first)
     }
 
     fn agreement(&self) -> MutexGuard<'_, Agreement> {
@@ -353,4 +413,8 @@ impl Pool {
     fn leader(&self) -> MutexGuard<'_, Option<usize>> {
         self.leader.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn reaches(latest: &BlockRef, agreed: Option<&BlockRef>) -> bool {
+    agreed.is_none_or(|agreed| !is_below(latest, agreed))
 }
