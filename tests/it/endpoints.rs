@@ -117,6 +117,7 @@ async fn while_one_of_two_is_down_nothing_is_final_until_an_operator_lets_one_de
     assert_eq!(running.until("a status", |_| true)["finalized"], 8, "one alone decides no more");
     down.behave();
     running.until("both agree", is_final(13));
+    running.until("nothing is unchecked", |chain| !unchecked(chain));
     let audit = running.ok(&["chain", "audit"]);
     assert!(audit.contains("one node is down") && audit.contains("both again"), "{audit}");
 }

@@ -67,8 +67,9 @@ struct Standing {
     prompt: bool,
     /// Moving average of a request; `None` before the first.
     latency_ms: Option<u64>,
-    /// What to know of it while it is healthy.
+    /// What to know of it while it is healthy: how it came back, and what nobody else checks.
     note: String,
+    unchecked: &'static str,
 }
 
 /// Why an endpoint is not asked.
@@ -121,6 +122,7 @@ impl Endpoint {
             prompt: true,
             latency_ms: None,
             note: String::new(),
+            unchecked: "",
         });
         Endpoint { chain, index, id, learnt: Learnt::default(), rpc, statuses, standing }
     }
@@ -248,9 +250,11 @@ impl Endpoint {
         if standing.failed_at.is_none_or(|failed_at| begun.duration_since(failed_at) > CALM_AFTER_QUARANTINE) {
             standing.quarantines.reset();
         }
-        let (latency_ms, note) = (standing.latency_ms, standing.note.clone());
+        let known: Vec<&str> =
+            [&*standing.note, standing.unchecked].into_iter().filter(|text| !text.is_empty()).collect();
+        let (latency_ms, known) = (standing.latency_ms, known.join("; "));
         drop(standing);
-        self.statuses.healthy(self.index, latest, latency_ms, &note);
+        self.statuses.healthy(self.index, latest, latency_ms, &known);
     }
 
     /// It did not serve. A failed proof and a wrong chain put it into quarantine.
@@ -313,11 +317,8 @@ impl Endpoint {
         self.statuses.snapshot().get(self.index).map(|status| status.reason.clone()).unwrap_or_default()
     }
 
-    pub(crate) fn note(&self, note: &str) {
-        let mut standing = self.lock();
-        if standing.note.is_empty() {
-            note.clone_into(&mut standing.note);
-        }
+    pub(crate) fn set_unchecked(&self, unchecked: &'static str) {
+        self.lock().unchecked = unchecked;
     }
 
     /// Spreads the rests of endpoints, so that they are not all asked again at once. No secret hangs on it.

@@ -39,6 +39,7 @@ mod fate;
 mod fees;
 mod frames;
 mod headers;
+mod heads;
 mod hex;
 mod learnt;
 mod legs;

@@ -4,11 +4,10 @@
 //! failing one delays nobody: polls run beside each other, one of each endpoint at a time, and outlive the call that
 //! began them; who rests is asked earlier where he is lacked, and waited for a little where there is nobody else. A read that fails is tried again
 //! at once on each other endpoint that is of use, once. What one endpoint alone does not understand is its own
-//! failure. Deliberately not here: what the endpoints say (`tip`, `read`), and whether they agree (`agree`).
+//! failure. Deliberately not here: what the endpoints say (`tip`, `read`), whether they agree (`agree`), who leads (`heads`).
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use landfall_chain::{BlockRef, Chain, Endpoints, Tip};
@@ -16,23 +15,20 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::agree::{Agreement, Voice, is_below};
-use crate::endpoint::{Endpoint, Lack, Use};
+use crate::agree::{Agreement, Voice};
+use crate::endpoint::{Endpoint, Use};
 use crate::error::EvmError;
 use crate::outcome::Outcome;
 use crate::poll::{GRACE, Polling};
 use crate::tip::Question;
 
-/// How long a poll waits for the first endpoint to have rested, where nobody can be asked before.
-const FIRST_RESTED_MAX: Duration = Duration::from_secs(1);
-
 /// The endpoints of one network.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    chain: Chain,
+    pub(crate) chain: Chain,
     chain_id: u64,
-    endpoints: Vec<Arc<Endpoint>>,
-    statuses: Endpoints,
+    pub(crate) endpoints: Vec<Arc<Endpoint>>,
+    pub(crate) statuses: Endpoints,
     agreement: Mutex<Agreement>,
     question: Question,
     /// Whose newest block was told last: it is asked first, so that what follows is of the same branch.
@@ -101,9 +97,12 @@ impl Pool {
         if voices.is_empty() {
             return Err(self.nobody());
         }
-        let latest = self.lead()?;
-        let agreement = self.agreement();
-        Ok(Tip { latest, finalized: agreement.finalized(), tiers: agreement.tiers(), waiting: agreement.waiting() })
+        // What is agreed is taken once: another call may add to it meanwhile, and the newest block must reach it.
+        let (finalized, tiers, waiting, newest) = {
+            let agreement = self.agreement();
+            (agreement.finalized(), agreement.tiers(), agreement.waiting(), agreement.newest())
+        };
+        Ok(Tip { latest: self.lead(newest)?, finalized, tiers, waiting })
     }
 
     /// The block at `number`, when it is final and as many endpoints as must agree show the same.
@@ -301,67 +300,12 @@ impl Pool {
     }
 
     fn tell_what_is_not_checked(&self, must: usize) {
-        if must > 1 {
-            return;
-        }
-        let note = match self.endpoints.len() {
-            1 => "what it calls final is checked by no other endpoint: it is the only one",
-            _ => "what one endpoint calls final is checked by no other: agree is 1",
+        let unchecked = match (must, self.endpoints.len()) {
+            (0 | 1, 1) => "what it calls final is checked by no other endpoint: it is the only one",
+            (0 | 1, _) => "what one endpoint calls final is checked by no other: agree is 1",
+            _ => "",
         };
-        self.endpoints.iter().for_each(|endpoint| endpoint.note(note));
-    }
-
-    /// The newest block that a healthy endpoint told; who told it leads from now on, and before others at its number.
-    /// Who ends below what was agreed to be final lags, or is not on that chain: he does not lead.
-    fn lead(&self) -> Result<BlockRef, EvmError> {
-        let agreed = self.agreement().newest();
-        let mut leader = self.leader();
-        let (above, below): (Vec<_>, Vec<_>) = self.heads().partition(|(latest, _)| reaches(latest, agreed.as_ref()));
-        let best = above.into_iter().max_by_key(|(latest, index)| {
-            let endpoint = &self.endpoints[*index];
-            let leads = *leader == Some(endpoint.index);
-            let slowness = endpoint.latency_ms().unwrap_or(u64::MAX);
-            (latest.number, leads, std::cmp::Reverse((slowness, *index)))
-        });
-        match (best, below.into_iter().max_by_key(|(latest, _)| latest.number), agreed) {
-            (Some((latest, index)), ..) => {
-                *leader = Some(self.endpoints[index].index);
-                Ok(latest)
-            }
-            (None, Some((latest, index)), Some(agreed)) => {
-                let (chain, endpoint) = (self.chain, self.endpoints[index].id.clone());
-                Err(EvmError::BelowFinal { chain, endpoint, latest, agreed })
-            }
-            (None, ..) => Err(self.nobody()),
-        }
-    }
-
-    /// The newest blocks of the healthy endpoints, and their places.
-    fn heads(&self) -> impl Iterator<Item = (BlockRef, usize)> {
-        let now = Instant::now();
-        let head =
-            move |(index, endpoint): (usize, &Arc<Endpoint>)| endpoint.voice(now, |word, _| (word.latest, index));
-        self.endpoints.iter().enumerate().filter_map(head)
-    }
-
-    /// What is lacked now, while some endpoints rest.
-    fn lack(&self) -> Lack {
-        let agreed = self.agreement().newest();
-        match self.heads().filter(|(latest, _)| reaches(latest, agreed.as_ref())).count() {
-            0 => Lack::Everybody,
-            heard if heard < self.statuses.agree() => Lack::Voices,
-            _ => Lack::Nothing,
-        }
-    }
-
-    /// When the first endpoint will have rested, where nobody can be read from or asked before and that is soon.
-    fn first_rested(&self) -> Option<Instant> {
-        if self.lack() != Lack::Everybody || self.endpoints.iter().any(|endpoint| endpoint.is_polled()) {
-            return None;
-        }
-        let rests = self.endpoints.iter().filter(|endpoint| !endpoint.is_of_wrong_chain());
-        let first = rests.filter_map(|endpoint| endpoint.rests_until(Lack::Everybody)).min()?;
-        (first <= Instant::now() + FIRST_RESTED_MAX).then_some(first)
+        self.endpoints.iter().for_each(|endpoint| endpoint.set_unchecked(unchecked));
     }
 
     fn good(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
@@ -406,15 +350,11 @@ impl Pool {
         shown.all(|other| other.is_some_and(|(_, field)| field == first.1)).then_some(first)
     }
 
-    fn agreement(&self) -> MutexGuard<'_, Agreement> {
+    pub(crate) fn agreement(&self) -> MutexGuard<'_, Agreement> {
         self.agreement.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn leader(&self) -> MutexGuard<'_, Option<usize>> {
+    pub(crate) fn leader(&self) -> MutexGuard<'_, Option<usize>> {
         self.leader.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn reaches(latest: &BlockRef, agreed: Option<&BlockRef>) -> bool {
-    agreed.is_none_or(|agreed| !is_below(latest, agreed))
 }
