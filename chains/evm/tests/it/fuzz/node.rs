@@ -90,8 +90,8 @@ impl Door {
     /// A source whose node has told its chain id, and nothing that was ever final: what it learnt from an earlier input
     /// is none of this one's.
     fn ready(&mut self, network: &Network) -> EvmSource {
-        let is_out = |source: &EvmSource| source.endpoints().snapshot()[0].state == EndpointState::Quarantined;
-        let before = self.sources.remove(&network.chain_ref).filter(|source| !is_out(source));
+        let is_healthy = |source: &EvmSource| source.endpoints().snapshot()[0].state == EndpointState::Healthy;
+        let before = self.sources.remove(&network.chain_ref).filter(is_healthy);
         if let Some(source) = before.filter(|source| self.greets(network, source)) {
             return source;
         }
