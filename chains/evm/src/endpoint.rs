@@ -28,6 +28,8 @@ const LACKED_DIVISOR: u32 = 5;
 /// The longest rest of a quarantine while nobody can be read from: what it says is proved all the same, and who asks for
 /// the tip pauses by himself.
 const LAST_RESORT_REST: Duration = Duration::from_millis(200);
+/// How many polls in a row must show the same unknown header field: one spoilt answer is none.
+const NEWER_POLLS: u32 = 3;
 /// How often an endpoint must tell its chain id again: a URL may be pointed to another node at any time.
 const CHAIN_ID_EVERY: Duration = Duration::from_secs(3_600);
 /// After as long without a failure, rests begin small again.
@@ -59,8 +61,8 @@ struct Standing {
     failed_at: Option<Instant>,
     /// A poll is under way.
     polled: bool,
-    /// Its last poll showed a header that only a newer version can prove: the block and the field.
-    newer: Option<(BlockRef, String)>,
+    /// Its last poll showed a header that only a newer version can prove: the block, the field, and how often in a row.
+    newer: Option<(BlockRef, String, u32)>,
     /// How many polls it has answered.
     answers: u64,
     /// Its last poll came within the time that others wait for it.
@@ -287,13 +289,19 @@ impl Endpoint {
         }
     }
 
-    /// What its last poll showed that only a newer version can prove.
+    /// What its last polls showed alike that only a newer version can prove.
     pub(crate) fn newer(&self) -> Option<(BlockRef, String)> {
-        self.lock().newer.clone()
+        let newer = self.lock().newer.clone();
+        newer.filter(|(.., polls)| *polls >= NEWER_POLLS).map(|(block, field, _)| (block, field))
     }
 
-    pub(crate) fn set_newer(&self, newer: Option<(BlockRef, String)>) {
-        self.lock().newer = newer;
+    /// What a poll showed of that kind; `None` when it ended otherwise.
+    pub(crate) fn set_newer(&self, shown: Option<(BlockRef, String)>) {
+        let newer = &mut self.lock().newer;
+        *newer = shown.map(|(block, field)| {
+            let before = newer.as_ref().filter(|(_, before, _)| *before == field).map_or(0, |(.., polls)| *polls);
+            (block, field, before + 1)
+        });
     }
 
     /// Why it is of no use; `None` while it is.
