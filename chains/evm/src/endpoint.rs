@@ -297,10 +297,11 @@ impl Endpoint {
 
     /// What a poll showed of that kind; `None` when it ended otherwise.
     pub(crate) fn set_newer(&self, shown: Option<(BlockRef, String)>) {
-        let newer = &mut self.lock().newer;
-        *newer = shown.map(|(block, field)| {
-            let before = newer.as_ref().filter(|(_, before, _)| *before == field).map_or(0, |(.., polls)| *polls);
-            (block, field, before + 1)
+        let mut standing = self.lock();
+        let before = standing.newer.take();
+        standing.newer = shown.map(|(block, field)| {
+            let polls = before.filter(|(_, before, _)| *before == field).map_or(0, |(.., polls)| polls);
+            (block, field, polls + 1)
         });
     }
 
