@@ -2,9 +2,10 @@
 //!
 //! Promises: the newest block of the best endpoint counts, but never one below what was agreed to be final; a slow or
 //! failing one delays nobody: polls run beside each other, one of each endpoint at a time, and outlive the call that
-//! began them; who rests is asked earlier where he is lacked, and waited for a little where there is nobody else. A read that fails is tried again
-//! at once on each other endpoint that is of use, once. What one endpoint alone does not understand is its own
-//! failure. Deliberately not here: what the endpoints say (`tip`, `read`), whether they agree (`agree`), who leads (`heads`).
+//! began them. Who rests is asked earlier where it is lacked, and waited for a little where there is nobody else. A read
+//! that fails is tried again at once on each other endpoint that is of use, once. What one endpoint alone does not
+//! understand is its own failure. Deliberately not here: what the endpoints say (`tip`, `read`), whether they agree
+//! (`agree`), who leads (`heads`).
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
