@@ -314,11 +314,14 @@ fn settings(network: &Network, config: &ChainConfig) -> Settings {
     }
 }
 
-/// A node of another chain ends the start; one that does not answer is the watcher's to wait for.
+/// A node of another chain ends the start; one that does not answer is the watcher's to wait for, and a chain that only a
+/// newer version can read is its to halt: the others go on.
 async fn check(source: &EvmSource, chain: Chain) -> Result<(), StartError> {
     match source.check().await {
         Ok(()) => Ok(()),
-        Err(error) if error.kind == SourceErrorKind::Permanent => Err(StartError::Source(error)),
+        Err(error) if error.kind == SourceErrorKind::Permanent && !error.needs_upgrade => {
+            Err(StartError::Source(error))
+        }
         Err(error) => {
             warn!(%chain, "{chain} cannot be read yet and will be tried again: {error}");
             Ok(())

@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::cli::{duration, json_line, open_existing};
 use crate::config::Config;
-use crate::health::{ChainReport, OverrideReport, Status};
+use crate::health::{ChainReport, EndpointReport, OverrideReport, Status};
 use crate::store::Db;
 use crate::time::Clock;
 
@@ -39,7 +39,7 @@ impl Show {
         for chain in &status.chains {
             println!("{}", line(chain));
             for endpoint in &chain.endpoints {
-                println!("  {} {} {}", endpoint.id, endpoint.state, endpoint.reason);
+                println!("  {}", of_endpoint(endpoint));
             }
             traces(chain).iter().for_each(|line| println!("  {line}"));
             if !chain.reason.is_empty() {
@@ -80,6 +80,14 @@ fn line(chain: &ChainReport) -> String {
     let ChainReport { chain, state, latest, finalized, cursor, proof, .. } = chain;
     let (latest, finalized, cursor) = (number(*latest), number(*finalized), number(*cursor));
     format!("{chain:<18} {state:<12} {latest:>12} {finalized:>12} {cursor:>12} {lag:>6}  {proof}")
+}
+
+/// Its name and state, then what is known of it: its newest block, how long it takes to answer, and why it is as it is.
+fn of_endpoint(EndpointReport { id, state, reason, latest, latency_ms }: &EndpointReport) -> String {
+    let latest = latest.map(|number| format!(", newest block {number}"));
+    let latency = latency_ms.map(|millis| format!(", {millis} ms"));
+    let reason = (!reason.is_empty()).then(|| format!(": {reason}"));
+    [Some(format!("{id} {state}")), latest, latency, reason].into_iter().flatten().collect()
 }
 
 /// Of a chain that is traced: how far, why not farther, and what waits for a second witness.

@@ -67,6 +67,8 @@ pub struct EndpointReport {
     pub state: String,
     pub reason: String,
     pub latest: Option<u64>,
+    /// How long its requests take: a moving average; null before the first answer.
+    pub latency_ms: Option<u64>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -208,6 +210,7 @@ impl From<Decision> for OverrideReport {
 
 impl From<EndpointRow> for EndpointReport {
     fn from(row: EndpointRow) -> Self {
-        EndpointReport { id: row.id, state: row.state, reason: row.reason, latest: row.latest }
+        let EndpointRow { id, state, reason, latest, latency_ms } = row;
+        EndpointReport { id, state, reason, latest, latency_ms }
     }
 }

@@ -36,6 +36,8 @@ pub struct EndpointRow {
     pub state: String,
     pub reason: String,
     pub latest: Option<u64>,
+    /// How long its requests take: a moving average.
+    pub latency_ms: Option<u64>,
 }
 
 /// What is still to be delivered.
@@ -55,11 +57,12 @@ statements! {
     FINALIZED = "SELECT latest, finalized, finalized_us FROM chain_status WHERE chain = $1";
     CAUGHT_UP = "SELECT caught_up_us FROM chain_status WHERE chain = $1";
     FORGET_ENDPOINTS = "DELETE FROM endpoint_status WHERE chain = $1";
-    RECORD_ENDPOINT = "INSERT INTO endpoint_status (chain, id, ordinal, state, reason, latest) VALUES ($1, $2, $3, $4, $5, $6)";
+    RECORD_ENDPOINT = "INSERT INTO endpoint_status (chain, id, ordinal, state, reason, latest, latency_ms) \
+                       VALUES ($1, $2, $3, $4, $5, $6, $7)";
     CHAINS = "SELECT chain_status.chain, state, reason, proof, latest, finalized, cursors.number AS cursor, \
               caught_up_us, heartbeat_us, finalized_us, alarms FROM chain_status LEFT JOIN cursors ON cursors.chain = chain_status.chain \
               ORDER BY chain_status.chain";
-    ENDPOINTS = "SELECT chain, id, state, reason, latest FROM endpoint_status ORDER BY chain, ordinal";
+    ENDPOINTS = "SELECT chain, id, state, reason, latest, latency_ms FROM endpoint_status ORDER BY chain, ordinal";
     QUEUE = "SELECT COUNT(*), MIN(events.created_us) FROM deliveries JOIN events ON events.id = deliveries.event_id \
              WHERE deliveries.state = 'PENDING'";
 }
@@ -101,8 +104,9 @@ pub async fn record(tx: &mut Tx, status: &ChainStatus, endpoints: &[EndpointStat
     )?;
     execute!(tx, FORGET_ENDPOINTS, chain)?;
     for (ordinal, endpoint) in endpoints.iter().enumerate() {
-        let (state, latest) = (endpoint.state.name(), endpoint.latest.map(int));
-        execute!(tx, RECORD_ENDPOINT, chain, &endpoint.id, int(ordinal), state, &endpoint.reason, latest)?;
+        let EndpointStatus { id, state, reason, latest, latency_ms } = endpoint;
+        let (state, latest, latency_ms) = (state.name(), latest.map(int), latency_ms.map(int));
+        execute!(tx, RECORD_ENDPOINT, chain, id, int(ordinal), state, reason, latest, latency_ms)?;
     }
     Ok(())
 }
@@ -127,9 +131,10 @@ pub async fn finalized(
 pub async fn chains(connection: &mut impl Connection) -> Result<Vec<ChainStatus>, StoreError> {
     let rows = fetch_all!(connection, ChainRow, CHAINS)?;
     let mut statuses = rows.into_iter().map(ChainStatus::try_from).collect::<Result<Vec<_>, _>>()?;
-    type Row = (String, String, String, String, Option<i64>);
-    for (chain, id, state, reason, latest) in fetch_all!(connection, Row, ENDPOINTS)? {
-        let endpoint = EndpointRow { id, state, reason, latest: optional(latest)? };
+    type Row = (String, String, String, String, Option<i64>, Option<i64>);
+    for (chain, id, state, reason, latest, latency_ms) in fetch_all!(connection, Row, ENDPOINTS)? {
+        let (latest, latency_ms) = (optional(latest)?, optional(latency_ms)?);
+        let endpoint = EndpointRow { id, state, reason, latest, latency_ms };
         if let Some(status) = statuses.iter_mut().find(|status| status.chain.name() == chain) {
             status.endpoints.push(endpoint);
         }

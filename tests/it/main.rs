@@ -11,6 +11,7 @@ mod by_logs;
 mod cli;
 mod crashes;
 mod delivery;
+mod endpoints;
 mod explain;
 mod faults;
 mod finality;

@@ -17,6 +17,7 @@ pub(crate) struct Voice {
     /// Its place among the endpoints.
     pub(crate) index: usize,
     pub(crate) id: String,
+    pub(crate) latest: BlockRef,
     /// The newest final number by each rule.
     pub(crate) finals: Vec<Option<u64>>,
     pub(crate) hashes: BTreeMap<u64, BlockHash>,
@@ -45,6 +46,11 @@ impl Agreement {
     /// The same by the rules of the tiers.
     pub(crate) fn tiers(&self) -> Vec<Option<BlockRef>> {
         self.agreed.iter().skip(1).copied().collect()
+    }
+
+    /// The newest block that was agreed to be final, by whatever rule.
+    pub(crate) fn newest(&self) -> Option<BlockRef> {
+        self.agreed.iter().copied().flatten().max_by_key(|block| block.number)
     }
 
     pub(crate) fn waiting(&self) -> Option<String> {
@@ -107,6 +113,18 @@ impl Agreement {
                 "{asked} of the {must} endpoints that must agree on what is final can be asked; {others}"
             ));
         }
+        if let Some(finalized) = self.finalized() {
+            let below: Vec<&str> =
+                voices.iter().filter(|voice| is_below(&voice.latest, &finalized)).map(|voice| &*voice.id).collect();
+            let there = voices.len() - below.len();
+            if there < must {
+                return Some(format!(
+                    "{there} of the {must} endpoints that must agree have reached block {finalized}, which is final \
+                     already: not {}",
+                    below.join(", ")
+                ));
+            }
+        }
         let naming = voices.iter().filter(|voice| voice.finals.first().is_some_and(Option::is_some)).count();
         if naming < must {
             return Some(format!("{naming} of the {must} endpoints that must agree call any block final"));
@@ -129,6 +147,11 @@ impl Agreement {
         let said: Vec<String> = says(*disputed).map(|(hash, id)| format!("{id} shows {hash}")).collect();
         Some(format!("{agreeing} of {count} endpoints agree on block {disputed}, and {must} must: {}", said.join(", ")))
     }
+}
+
+/// Whether a chain that ends at `latest` cannot hold the final block `agreed`.
+pub(crate) fn is_below(latest: &BlockRef, agreed: &BlockRef) -> bool {
+    latest.number < agreed.number || latest.number == agreed.number && latest.hash != agreed.hash
 }
 
 /// The newest number that as many call final as must agree.
@@ -177,7 +200,8 @@ mod tests {
     /// An endpoint that calls `newest` final and shows these hashes.
     fn voice(index: usize, newest: u64, hashes: &[(u64, u8)]) -> Voice {
         let hashes = hashes.iter().map(|(number, fork)| (*number, hash(*fork))).collect();
-        Voice { index, id: format!("n{index}"), finals: vec![Some(newest)], hashes }
+        let latest = BlockRef { number: newest.max(1_000), hash: hash(0) };
+        Voice { index, id: format!("n{index}"), latest, finals: vec![Some(newest)], hashes }
     }
 
     fn agreement() -> Agreement {

@@ -1,15 +1,15 @@
 //! One endpoint: its own head, and whether it is of use now.
 //!
 //! Promises: it is asked for blocks only after it told the network's chain id; a failed proof and a wrong chain put it
-//! into quarantine, which only a proved header of the agreed chain ends; a failure makes it rest for a growing while.
-//! Who is asked when is `pool`'s, what it is asked `calls`'s.
+//! into quarantine, which only a proved header of the agreed chain ends; a failure makes it rest for a growing while,
+//! and for less where it is lacked. Who is asked when is `pool`'s, what it is asked `calls`'s.
 
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use landfall_chain::{Chain, EndpointState, Endpoints, Retry};
+use landfall_chain::{BlockRef, Chain, EndpointState, Endpoints, Retry};
 use tokio::time::Instant;
 
 use crate::error::EvmError;
@@ -22,9 +22,16 @@ const REST_FIRST: Duration = Duration::from_millis(200);
 const REST_MAX: Duration = Duration::from_secs(10);
 /// How long a quarantine lasts before it is looked at again, at first and at most.
 const QUARANTINE_FIRST: Duration = Duration::from_secs(1);
-/// The same where there is no other endpoint: nobody reads meanwhile, and what it says is proved all the same.
-const QUARANTINE_FIRST_ALONE: Duration = Duration::from_millis(200);
 const QUARANTINE_MAX: Duration = Duration::from_secs(60);
+/// What is left of a quarantine while fewer endpoints can be heard than must agree: 1 s becomes 200 ms, 60 s become 12 s.
+const LACKED_DIVISOR: u32 = 5;
+/// The longest rest of a quarantine while nobody can be read from: what it says is proved all the same, and who asks for
+/// the tip pauses by himself.
+const LAST_RESORT_REST: Duration = Duration::from_millis(200);
+/// How many polls in a row must show the same unknown header field: one spoilt answer is none.
+const NEWER_POLLS: u32 = 3;
+/// How often an endpoint must tell its chain id again: a URL may be pointed to another node at any time.
+const CHAIN_ID_EVERY: Duration = Duration::from_secs(3_600);
 /// After as long without a failure, rests begin small again.
 const CALM: Duration = Duration::from_secs(60);
 const CALM_AFTER_QUARANTINE: Duration = Duration::from_secs(600);
@@ -44,8 +51,8 @@ pub(crate) struct Endpoint {
 
 /// What is known of an endpoint now.
 struct Standing {
-    /// It told the chain id of the network.
-    is_of_this_chain: bool,
+    /// When it last told the chain id of the network.
+    told_chain_at: Option<Instant>,
     word: Option<Word>,
     covered: Covered,
     trouble: Option<Trouble>,
@@ -54,14 +61,17 @@ struct Standing {
     failed_at: Option<Instant>,
     /// A poll is under way.
     polled: bool,
+    /// Its last poll showed a header that only a newer version can prove: the block, the field, and how often in a row.
+    newer: Option<(BlockRef, String, u32)>,
     /// How many polls it has answered.
     answers: u64,
     /// Its last poll came within the time that others wait for it.
     prompt: bool,
     /// Moving average of a request; `None` before the first.
     latency_ms: Option<u64>,
-    /// What to know of it while it is healthy.
+    /// What to know of it while it is healthy: how it came back, and what nobody else checks.
     note: String,
+    unchecked: &'static str,
 }
 
 /// Why an endpoint is not asked.
@@ -70,7 +80,19 @@ struct Trouble {
     quarantined: bool,
     wrong_chain: bool,
     since: Instant,
-    until: Instant,
+    /// From when it rests, and for how long where it is not lacked.
+    from: Instant,
+    rest: Duration,
+}
+
+/// What is lacked while an endpoint rests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lack {
+    Nothing,
+    /// Fewer can be heard than must agree on what is final.
+    Voices,
+    /// Nobody can be read from.
+    Everybody,
 }
 
 /// Of how much use an endpoint is now, the best first.
@@ -87,21 +109,22 @@ pub(crate) enum Use {
 }
 
 impl Endpoint {
-    pub(crate) fn new(chain: Chain, index: usize, id: String, rpc: Rpc, statuses: Endpoints, is_alone: bool) -> Self {
-        let quarantine_first = if is_alone { QUARANTINE_FIRST_ALONE } else { QUARANTINE_FIRST };
+    pub(crate) fn new(chain: Chain, index: usize, id: String, rpc: Rpc, statuses: Endpoints) -> Self {
         let standing = Mutex::new(Standing {
-            is_of_this_chain: false,
+            told_chain_at: None,
             word: None,
             covered: Covered::default(),
             trouble: None,
             rests: Retry::new(REST_FIRST, REST_MAX),
-            quarantines: Retry::new(quarantine_first, QUARANTINE_MAX),
+            quarantines: Retry::new(QUARANTINE_FIRST, QUARANTINE_MAX),
             failed_at: None,
             polled: false,
+            newer: None,
             answers: 0,
             prompt: true,
             latency_ms: None,
             note: String::new(),
+            unchecked: "",
         });
         Endpoint { chain, index, id, learnt: Learnt::default(), rpc, statuses, standing }
     }
@@ -125,13 +148,13 @@ impl Endpoint {
     /// Of how much use it is.
     pub(crate) fn standing(&self, now: Instant) -> Use {
         let standing = self.lock();
-        if !standing.is_of_this_chain || self.learnt.rest(now).is_some() {
+        if standing.told_chain_at.is_none() || self.learnt.rest(now).is_some() {
             return Use::None;
         }
         match standing.trouble {
             None => Use::Good,
             Some(trouble) if trouble.quarantined => Use::None,
-            Some(trouble) if trouble.until <= now => Use::Again,
+            Some(trouble) if trouble.until(Lack::Nothing) <= now => Use::Again,
             Some(_) => Use::Resting,
         }
     }
@@ -147,16 +170,20 @@ impl Endpoint {
         standing.word.as_ref().map(|word| read(word, &standing.covered))
     }
 
-    /// Takes the right to poll it, when it is due: one poll at a time, none while it rests unless `pressing`.
-    pub(crate) fn begin_poll(&self, pressing: bool, now: Instant) -> bool {
+    /// Takes the right to poll it, when it is due: one poll at a time, none while it rests.
+    pub(crate) fn begin_poll(&self, lack: Lack, now: Instant) -> bool {
+        let is_due = self.rests_until(lack).is_none_or(|until| until <= now);
         let mut standing = self.lock();
-        let due = match standing.trouble {
-            None => true,
-            Some(trouble) => trouble.until <= now || pressing && !trouble.quarantined,
-        };
-        let begins = due && !standing.polled && self.learnt.rest(now).is_none();
+        let begins = is_due && !standing.polled;
         standing.polled |= begins;
         begins
+    }
+
+    /// Until when it is not polled; `None` when it does not rest.
+    pub(crate) fn rests_until(&self, lack: Lack) -> Option<Instant> {
+        let of_trouble = self.lock().trouble.map(|trouble| trouble.until(lack));
+        let last_resort = (lack == Lack::Everybody).then_some(LAST_RESORT_REST);
+        of_trouble.max(self.learnt.rests_until(last_resort))
     }
 
     pub(crate) fn end_poll(&self) {
@@ -179,22 +206,26 @@ impl Endpoint {
         self.lock().answers
     }
 
-    /// Whether its next poll asks for its chain id: before the first answer, and in quarantine.
-    pub(crate) fn must_prove_its_chain(&self) -> bool {
+    /// Whether its next poll asks for its chain id: before the first answer, in quarantine, and once an hour.
+    pub(crate) fn must_prove_its_chain(&self, now: Instant) -> bool {
         let standing = self.lock();
-        !standing.is_of_this_chain || standing.trouble.is_some_and(|trouble| trouble.quarantined)
+        standing.told_chain_at.is_none_or(|told_at| now.duration_since(told_at) >= CHAIN_ID_EVERY)
+            || standing.trouble.is_some_and(|trouble| trouble.quarantined)
     }
 
     pub(crate) fn is_quarantined(&self) -> bool {
         self.lock().trouble.is_some_and(|trouble| trouble.quarantined)
     }
 
-    /// A poll that began at `begun` told this, the chain id first if that was not known. It ends a quarantine: who
-    /// calls has seen that the word is proved.
-    pub(crate) fn told(&self, word: Word, begun: Instant) {
+    /// A poll that began at `begun` told this, and the chain id if `with_chain`. It ends a quarantine: who calls has seen
+    /// that the word is proved. It ends a pause too, which was over or is cut short.
+    pub(crate) fn told(&self, word: Word, begun: Instant, with_chain: bool) {
         let latest = word.latest.number;
+        self.learnt.answered(begun);
         let mut standing = self.lock();
-        standing.is_of_this_chain = true;
+        if with_chain {
+            standing.told_chain_at = Some(begun);
+        }
         standing.covered.note(&word);
         standing.word = Some(word);
         standing.answers += 1;
@@ -221,9 +252,11 @@ impl Endpoint {
         if standing.failed_at.is_none_or(|failed_at| begun.duration_since(failed_at) > CALM_AFTER_QUARANTINE) {
             standing.quarantines.reset();
         }
-        let (latency_ms, note) = (standing.latency_ms, standing.note.clone());
+        let known: Vec<&str> =
+            [&*standing.note, standing.unchecked].into_iter().filter(|text| !text.is_empty()).collect();
+        let (latency_ms, known) = (standing.latency_ms, known.join("; "));
         drop(standing);
-        self.statuses.healthy(self.index, latest, latency_ms, &note);
+        self.statuses.healthy(self.index, latest, latency_ms, &known);
     }
 
     /// It did not serve. A failed proof and a wrong chain put it into quarantine.
@@ -237,7 +270,7 @@ impl Endpoint {
         }
         let random = self.spread(now);
         let rest = if quarantined { &mut standing.quarantines } else { &mut standing.rests }.next_delay(random);
-        standing.trouble = Some(Trouble { quarantined, wrong_chain, since: now, until: now + rest });
+        standing.trouble = Some(Trouble { quarantined, wrong_chain, since: now, from: now, rest });
         standing.failed_at = Some(now);
         standing.note.clear();
         drop(standing);
@@ -252,7 +285,39 @@ impl Endpoint {
         let mut standing = self.lock();
         let rest = standing.quarantines.next_delay(random);
         if let Some(trouble) = &mut standing.trouble {
-            trouble.until = now + rest;
+            (trouble.from, trouble.rest) = (now, rest);
+        }
+    }
+
+    /// What its last polls showed alike that only a newer version can prove.
+    pub(crate) fn newer(&self) -> Option<(BlockRef, String)> {
+        let newer = self.lock().newer.clone();
+        newer.filter(|(.., polls)| *polls >= NEWER_POLLS).map(|(block, field, _)| (block, field))
+    }
+
+    /// What a poll showed of that kind; `None` when it ended otherwise.
+    pub(crate) fn set_newer(&self, shown: Option<(BlockRef, String)>) {
+        let mut standing = self.lock();
+        let before = standing.newer.take();
+        standing.newer = shown.map(|(block, field)| {
+            let polls = before.filter(|(_, before, _)| *before == field).map_or(0, |(.., polls)| polls);
+            (block, field, polls + 1)
+        });
+    }
+
+    /// Why it is of no use; `None` while it is.
+    pub(crate) fn why_of_no_use(&self, now: Instant) -> Option<String> {
+        if self.standing(now) == Use::Good {
+            return None;
+        }
+        let reason = self.lock().trouble.map(|_| self.reason());
+        let Endpoint { chain, id, .. } = self;
+        match self.learnt.rest(now).map(|rest| rest.as_millis().div_ceil(1_000)) {
+            Some(secs) => {
+                let text = format!("{chain}: endpoint {id} must be left alone for another {secs} s");
+                Some(reason.map_or(text.clone(), |reason| format!("{reason} ({text})")))
+            }
+            None => Some(reason.unwrap_or_else(|| format!("{chain}: endpoint {id} has not told its chain id yet"))),
         }
     }
 
@@ -261,11 +326,8 @@ impl Endpoint {
         self.statuses.snapshot().get(self.index).map(|status| status.reason.clone()).unwrap_or_default()
     }
 
-    pub(crate) fn note(&self, note: &str) {
-        let mut standing = self.lock();
-        if standing.note.is_empty() {
-            note.clone_into(&mut standing.note);
-        }
+    pub(crate) fn set_unchecked(&self, unchecked: &'static str) {
+        self.lock().unchecked = unchecked;
     }
 
     /// Spreads the rests of endpoints, so that they are not all asked again at once. No secret hangs on it.
@@ -281,8 +343,69 @@ impl Endpoint {
     }
 }
 
+impl Trouble {
+    fn until(&self, lack: Lack) -> Instant {
+        let rest = match lack {
+            // It must be pointed elsewhere first.
+            _ if self.wrong_chain => self.rest,
+            Lack::Nothing => self.rest,
+            Lack::Voices if self.quarantined => self.rest / LACKED_DIVISOR,
+            Lack::Voices => self.rest,
+            Lack::Everybody if self.quarantined => self.rest.min(LAST_RESORT_REST),
+            Lack::Everybody => Duration::ZERO,
+        };
+        self.from + rest
+    }
+}
+
 impl fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint").field("chain", &self.chain).field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use landfall_chain::BlockHash;
+    use reqwest::header::HeaderMap;
+
+    use super::*;
+    use crate::rpc::http_client;
+
+    fn endpoint() -> Endpoint {
+        let statuses = Endpoints::new(["a:1".to_owned()]);
+        let url = "http://a:1".parse().expect("a URL");
+        let rpc = Rpc::new(http_client().expect("a client"), &url, HeaderMap::new());
+        Endpoint::new(Chain::EthereumMainnet, 0, "a:1".to_owned(), rpc, statuses)
+    }
+
+    #[test]
+    fn the_chain_id_is_asked_for_at_first_and_each_hour() {
+        let (endpoint, now) = (endpoint(), Instant::now());
+        assert!(endpoint.must_prove_its_chain(now));
+        endpoint.lock().told_chain_at = Some(now);
+        assert!(!endpoint.must_prove_its_chain(now + CHAIN_ID_EVERY - Duration::from_secs(1)));
+        assert!(endpoint.must_prove_its_chain(now + CHAIN_ID_EVERY));
+    }
+
+    #[test]
+    fn a_rest_is_as_long_as_who_lacks_the_endpoint_lets_it_be() {
+        let rests = |error: EvmError| {
+            let endpoint = endpoint();
+            endpoint.failed(&error);
+            let trouble = endpoint.lock().trouble.expect("it failed");
+            let until = |lack| trouble.until(lack).duration_since(trouble.from);
+            (trouble.rest, [Lack::Nothing, Lack::Voices, Lack::Everybody].map(until))
+        };
+        let (chain, endpoint) = (Chain::EthereumMainnet, String::new());
+        let block = BlockRef { number: 1, hash: BlockHash([1; 32]) };
+        let (rest, quarantined) =
+            rests(EvmError::Contradicts { chain, endpoint: endpoint.clone(), says: block, agreed: block });
+        assert_eq!(quarantined, [rest, rest / LACKED_DIVISOR, LAST_RESORT_REST]);
+        let (rest, failing) =
+            rests(EvmError::Call { chain, endpoint: endpoint.clone(), method: "m", reason: String::new() });
+        assert_eq!(failing, [rest, rest, Duration::ZERO]);
+        let (rest, elsewhere) = rests(EvmError::WrongChain { chain, endpoint, served: 1, expected: 2 });
+        assert_eq!(elsewhere, [rest; 3], "it must be pointed elsewhere first");
     }
 }

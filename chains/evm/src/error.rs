@@ -33,6 +33,9 @@ pub enum EvmError {
     /// The reasons of all of them, as they stand in their statuses. Permanent when each serves another chain.
     #[error("{reasons}")]
     NoEndpoint { chain: Chain, reasons: String, permanent: bool },
+    /// It lags, or it was set back, or what was final was replaced: it cannot be told from this alone.
+    #[error("{chain}: the newest block of endpoint {endpoint} is {latest}, but block {agreed} was agreed to be final")]
+    BelowFinal { chain: Chain, endpoint: String, latest: BlockRef, agreed: BlockRef },
     #[error("{chain}: endpoint {endpoint} shows {says} as final, but others agree on {agreed}")]
     Contradicts { chain: Chain, endpoint: String, says: BlockRef, agreed: BlockRef },
     #[error("{chain}: endpoint {endpoint} failed {method}: {reason}")]
@@ -46,6 +49,11 @@ pub enum EvmError {
          an upgrade is needed"
     )]
     UpgradeNeeded { chain: Chain, block: BlockRef, what: &'static str, kind: u64 },
+    #[error(
+        "{chain}: block {block} has the header field {field:?}, which this version of landfall does not know, and its \
+         hash does not hold without it; an upgrade is needed"
+    )]
+    NewHeader { chain: Chain, block: BlockRef, field: String },
     #[error(
         "{chain}: transaction {index} of block {block} pays, but the chain wrote no log of it: this block's native \
          source is another one; check chains.{chain}.native and chains.{chain}.eip7708_from, or upgrade"
@@ -117,6 +125,7 @@ impl EvmError {
             | EvmError::Agree { .. }
             | EvmError::L1Blocks { .. }
             | EvmError::UpgradeNeeded { .. }
+            | EvmError::NewHeader { .. }
             | EvmError::Unlogged { .. }
             | EvmError::NoTransferLogs { .. }
             | EvmError::NoToken { .. }
@@ -126,6 +135,7 @@ impl EvmError {
             EvmError::Call { .. }
             | EvmError::Answer { .. }
             | EvmError::ProofFailed { .. }
+            | EvmError::BelowFinal { .. }
             | EvmError::Contradicts { .. }
             | EvmError::TracesDiffer { .. }
             | EvmError::NoTraces { .. } => false,
@@ -135,7 +145,7 @@ impl EvmError {
 
 impl From<EvmError> for SourceError {
     fn from(error: EvmError) -> Self {
-        if matches!(error, EvmError::UpgradeNeeded { .. }) {
+        if matches!(error, EvmError::UpgradeNeeded { .. } | EvmError::NewHeader { .. }) {
             SourceError::upgrade_needed(error)
         } else if error.is_permanent() {
             SourceError::permanent(error)

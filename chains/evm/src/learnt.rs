@@ -30,8 +30,17 @@ struct Facts {
     range: u64,
     /// What the endpoint says it serves at most; a range grows up to here again.
     range_most: u64,
-    rests_until: Option<Instant>,
+    pause: Option<Pause>,
     unsupported: BTreeSet<&'static str>,
+}
+
+/// It said that it was asked too much.
+#[derive(Clone, Copy, Debug)]
+struct Pause {
+    from: Instant,
+    until: Instant,
+    /// It said for how long: then nothing cuts it short.
+    is_named: bool,
 }
 
 impl Default for Learnt {
@@ -40,7 +49,7 @@ impl Default for Learnt {
             batch: BATCH_MAX,
             range: RANGE_FIRST,
             range_most: RANGE_MAX,
-            rests_until: None,
+            pause: None,
             unsupported: BTreeSet::new(),
         }))
     }
@@ -63,7 +72,20 @@ impl Learnt {
 
     /// How much longer the endpoint must be left alone.
     pub(crate) fn rest(&self, now: Instant) -> Option<Duration> {
-        self.facts().rests_until.and_then(|until| until.checked_duration_since(now)).filter(|rest| !rest.is_zero())
+        let until = self.facts().pause?.until;
+        until.checked_duration_since(now).filter(|rest| !rest.is_zero())
+    }
+
+    /// Until when the endpoint is not polled; a pause that it did not name itself is no longer than `most`.
+    pub(crate) fn rests_until(&self, most: Option<Duration>) -> Option<Instant> {
+        let Pause { from, until, is_named } = self.facts().pause?;
+        Some(most.filter(|_| !is_named).map_or(until, |most| until.min(from + most)))
+    }
+
+    /// It answered to what was asked at `begun`: an earlier pause is over.
+    pub(crate) fn answered(&self, begun: Instant) {
+        let mut facts = self.facts();
+        facts.pause = facts.pause.filter(|pause| pause.from > begun);
     }
 
     /// A request with `calls` calls, the first of them to `method`, met a limit.
@@ -76,7 +98,9 @@ impl Learnt {
             }
             Limit::RateLimited { pause } => {
                 let until = now + pause.unwrap_or(REST_DEFAULT).min(REST_MAX);
-                facts.rests_until = facts.rests_until.max(Some(until));
+                if facts.pause.is_none_or(|before| before.until < until) {
+                    facts.pause = Some(Pause { from: now, until, is_named: pause.is_some() });
+                }
             }
             Limit::Unsupported => {
                 facts.unsupported.insert(method);

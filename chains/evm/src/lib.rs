@@ -6,6 +6,7 @@
 //! - `logs`, `bloom`: blocks by the logs of listed contracts, compared with the header's bloom
 //! - `scan`, `seen`: where in a range of blocks to look
 //! - `pool`: which endpoint is asked, and which other when it fails
+//! - `heads`: who leads among the endpoints, and what is lacked while some rest
 //! - `poll`, `outcome`: how one poll and one read went
 //! - `agree`: what endpoints agree on as final
 //! - `endpoint`, `calls`: one endpoint, its own head, its state, and what it is asked; `learnt`, `limits`: what it serves, and how it says no
@@ -41,6 +42,7 @@ mod fate;
 mod fees;
 mod frames;
 mod headers;
+mod heads;
 mod hex;
 mod kept;
 mod learnt;

@@ -28,13 +28,18 @@ impl Polling {
         let endpoint = &*self.endpoint;
         let begun = Instant::now();
         let is_quarantined = endpoint.is_quarantined();
-        match read_word(endpoint, &question).await {
+        let outcome = read_word(endpoint, &question).await;
+        endpoint.set_newer(match &outcome {
+            Err(EvmError::NewHeader { block, field, .. }) => Some((*block, field.clone())),
+            Ok(_) | Err(_) => None,
+        });
+        match outcome {
             Ok(word) => {
                 let shows = |anchor: BlockRef| word.hashes.get(&anchor.number) == Some(&anchor.hash);
                 if is_quarantined && !anchor.is_none_or(shows) {
                     endpoint.stays_out();
                 } else {
-                    endpoint.told(word, begun);
+                    endpoint.told(word, begun, question.chain_id.is_some());
                 }
                 endpoint.set_prompt(begun.elapsed() <= GRACE);
             }

@@ -1,9 +1,11 @@
 //! The endpoints of one network: which is asked, what they agree on, and what is known of each.
 //!
-//! Promises: the newest block of the best endpoint counts, and a slow or failing one delays nobody: polls run beside
-//! each other, one of each endpoint at a time, and outlive the call that began them. A read that fails is tried again
-//! at once on each other endpoint that is of use, once. What one endpoint alone does not understand is its own
-//! failure. Deliberately not here: what the endpoints say (`tip`, `read`), and whether they agree (`agree`).
+//! Promises: the newest block of the best endpoint counts, but never one below what was agreed to be final; a slow or
+//! failing one delays nobody: polls run beside each other, one of each endpoint at a time, and outlive the call that
+//! began them. Who rests is asked earlier where it is lacked, and waited for a little where there is nobody else. A read
+//! that fails is tried again at once on each other endpoint that is of use, once. What one endpoint alone does not
+//! understand is its own failure. Deliberately not here: what the endpoints say (`tip`, `read`), whether they agree
+//! (`agree`), who leads (`heads`).
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,10 +26,10 @@ use crate::tip::Question;
 /// The endpoints of one network.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    chain: Chain,
+    pub(crate) chain: Chain,
     chain_id: u64,
-    endpoints: Vec<Arc<Endpoint>>,
-    statuses: Endpoints,
+    pub(crate) endpoints: Vec<Arc<Endpoint>>,
+    pub(crate) statuses: Endpoints,
     agreement: Mutex<Agreement>,
     question: Question,
     /// Whose newest block was told last: it is asked first, so that what follows is of the same branch.
@@ -96,9 +98,12 @@ impl Pool {
         if voices.is_empty() {
             return Err(self.nobody());
         }
-        let latest = self.lead().ok_or_else(|| self.nobody())?;
-        let agreement = self.agreement();
-        Ok(Tip { latest, finalized: agreement.finalized(), tiers: agreement.tiers(), waiting: agreement.waiting() })
+        // What is agreed is taken once: another call may add to it meanwhile, and the newest block must reach it.
+        let (finalized, tiers, waiting, newest) = {
+            let agreement = self.agreement();
+            (agreement.finalized(), agreement.tiers(), agreement.waiting(), agreement.newest())
+        };
+        Ok(Tip { latest: self.lead(newest)?, finalized, tiers, waiting })
     }
 
     /// The block at `number`, when it is final and as many endpoints as must agree show the same.
@@ -222,6 +227,10 @@ impl Pool {
     async fn poll(&self, numbers: &BTreeSet<u64>, wait: Wait, enough: impl Fn() -> bool + Send) {
         let before: Vec<u64> = self.endpoints.iter().map(|endpoint| endpoint.answers()).collect();
         self.begin_polls(numbers);
+        if let Some(rested) = self.first_rested() {
+            tokio::time::sleep_until(rested).await;
+            self.begin_polls(numbers);
+        }
         let mut give_up: Option<Instant> = None;
         loop {
             // First in line for news, then looking: nothing that comes between is missed.
@@ -251,17 +260,16 @@ impl Pool {
     }
 
     fn begin_polls(&self, numbers: &BTreeSet<u64>) {
-        let now = Instant::now();
-        let pressing = self.good().next().is_none();
+        let (now, lack) = (Instant::now(), self.lack());
         let (wanted, anchor) = {
             let agreement = self.agreement();
             (&agreement.wanted() | numbers, agreement.finalized())
         };
         let mut polls = self.polls.lock().unwrap_or_else(PoisonError::into_inner);
         while polls.try_join_next().is_some() {}
-        for endpoint in self.endpoints.iter().filter(|endpoint| endpoint.begin_poll(pressing, now)) {
+        for endpoint in self.endpoints.iter().filter(|endpoint| endpoint.begin_poll(lack, now)) {
             let polling = Polling { endpoint: Arc::clone(endpoint), news: Arc::clone(&self.news) };
-            let chain_id = endpoint.must_prove_its_chain().then_some(self.chain_id);
+            let chain_id = endpoint.must_prove_its_chain(now).then_some(self.chain_id);
             let mut question = Question { chain_id, numbers: wanted.clone(), ..self.question.clone() };
             question.numbers.extend(anchor.filter(|_| endpoint.is_quarantined()).map(|anchor| anchor.number));
             polls.spawn(async move { polling.run(question, anchor).await });
@@ -276,12 +284,11 @@ impl Pool {
         let voice = |(index, endpoint): (usize, &Arc<Endpoint>)| {
             endpoint.voice(now, |word, covered| {
                 let finals = agreement.rules.iter().map(|rule| word.final_number(rule, covered)).collect();
-                Voice { index, id: endpoint.id.clone(), finals, hashes: word.hashes.clone() }
+                Voice { index, id: endpoint.id.clone(), latest: word.latest, finals, hashes: word.hashes.clone() }
             })
         };
         let mut voices: Vec<Voice> = self.endpoints.iter().enumerate().filter_map(voice).collect();
-        let silent = |endpoint: &&Arc<Endpoint>| voices.iter().all(|voice| voice.id != endpoint.id);
-        let others: Vec<String> = self.endpoints.iter().filter(silent).map(|endpoint| endpoint.reason()).collect();
+        let others: Vec<String> = self.endpoints.iter().filter_map(|endpoint| endpoint.why_of_no_use(now)).collect();
         let contradicting = agreement.hear(&voices, must, &others.join("; "));
         drop(agreement);
         for (index, says, agreed) in contradicting {
@@ -294,30 +301,12 @@ impl Pool {
     }
 
     fn tell_what_is_not_checked(&self, must: usize) {
-        if must > 1 {
-            return;
-        }
-        let note = match self.endpoints.len() {
-            1 => "what it calls final is checked by no other endpoint: it is the only one",
-            _ => "what one endpoint calls final is checked by no other: agree is 1",
+        let unchecked = match (must, self.endpoints.len()) {
+            (0 | 1, 1) => "what it calls final is checked by no other endpoint: it is the only one",
+            (0 | 1, _) => "what one endpoint calls final is checked by no other: agree is 1",
+            _ => "",
         };
-        self.endpoints.iter().for_each(|endpoint| endpoint.note(note));
-    }
-
-    /// The newest block that a healthy endpoint told; who told it leads from now on, and before others at its number.
-    fn lead(&self) -> Option<BlockRef> {
-        let mut leader = self.leader();
-        let now = Instant::now();
-        let head = |(index, endpoint): (usize, &Arc<Endpoint>)| endpoint.voice(now, |word, _| (word.latest, index));
-        let heads = self.endpoints.iter().enumerate().filter_map(head);
-        let (latest, index) = heads.max_by_key(|(latest, index)| {
-            let endpoint = &self.endpoints[*index];
-            let leads = *leader == Some(endpoint.index);
-            let slowness = endpoint.latency_ms().unwrap_or(u64::MAX);
-            (latest.number, leads, std::cmp::Reverse((slowness, *index)))
-        })?;
-        *leader = Some(self.endpoints[index].index);
-        Some(latest)
+        self.endpoints.iter().for_each(|endpoint| endpoint.set_unchecked(unchecked));
     }
 
     fn good(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
@@ -341,16 +330,32 @@ impl Pool {
 
     /// No endpoint is of use.
     pub(crate) fn nobody(&self) -> EvmError {
-        let reasons: Vec<String> = self.endpoints.iter().map(|endpoint| endpoint.reason()).collect();
-        let reasons: Vec<String> = reasons.into_iter().filter(|reason| !reason.is_empty()).collect();
-        EvmError::NoEndpoint { chain: self.chain, reasons: reasons.join("; "), permanent: self.of_this_chain() == 0 }
+        if let Some((block, field)) = self.newer() {
+            return EvmError::NewHeader { chain: self.chain, block, field };
+        }
+        let now = Instant::now();
+        let reasons: Vec<String> = self.endpoints.iter().filter_map(|endpoint| endpoint.why_of_no_use(now)).collect();
+        let reasons = if reasons.is_empty() {
+            format!("{}: the endpoints failed a moment ago and are healthy again", self.chain)
+        } else {
+            reasons.join("; ")
+        };
+        EvmError::NoEndpoint { chain: self.chain, reasons, permanent: self.of_this_chain() == 0 }
     }
 
-    fn agreement(&self) -> MutexGuard<'_, Agreement> {
+    /// What the last polls of all endpoints showed alike that only a newer version can prove: then it is a fork of the
+    /// chain, and no lie of one.
+    fn newer(&self) -> Option<(BlockRef, String)> {
+        let mut shown = self.endpoints.iter().filter(|endpoint| !endpoint.is_of_wrong_chain()).map(|one| one.newer());
+        let first = shown.next()??;
+        shown.all(|other| other.is_some_and(|(_, field)| field == first.1)).then_some(first)
+    }
+
+    pub(crate) fn agreement(&self) -> MutexGuard<'_, Agreement> {
         self.agreement.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn leader(&self) -> MutexGuard<'_, Option<usize>> {
+    pub(crate) fn leader(&self) -> MutexGuard<'_, Option<usize>> {
         self.leader.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -98,7 +98,6 @@ impl EvmSource {
         let statuses = Endpoints::new(places.iter().map(|place| place.id.clone()));
         // A builder's error cannot hold a URL: it has seen none.
         let http = http_client().map_err(|error| EvmError::Client { chain, reason: error.to_string() })?;
-        let is_alone = places.iter().filter(|place| !place.wakes).count() == 1;
         let (mut endpoints, mut wake_ups, wake_up) = (Vec::new(), Vec::new(), Arc::new(Notify::new()));
         for (index, Place { id, url, headers, wakes }) in places.into_iter().enumerate() {
             let (statuses, notify) = (statuses.clone(), Arc::clone(&wake_up));
@@ -106,7 +105,7 @@ impl EvmSource {
                 wake_ups.push(WakeUp { index, url, headers, statuses, notify });
             } else {
                 let rpc = Rpc::new(http.clone(), &url, headers);
-                endpoints.push(Endpoint::new(chain, index, id, rpc, statuses, is_alone));
+                endpoints.push(Endpoint::new(chain, index, id, rpc, statuses));
             }
         }
         if endpoints.is_empty() {

@@ -1,16 +1,18 @@
 //! What one endpoint says of where the chain ends and what of it is final: one request, whatever the rules need.
 //!
-//! Promises: every header in it is proved by its hash; a final block above the endpoint's own newest block is a lie.
-//! Whether endpoints agree is `agree`'s.
+//! Promises: every header in it is proved by its hash; a final block above the endpoint's own newest block is a lie; a
+//! hash that does not hold beside a field that this version does not know is told as that, for a fork may have brought
+//! it. Whether endpoints agree is `agree`'s, whether that one is believed alone `pool`'s.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use landfall_chain::{BlockHash, BlockRef, FinalityRule, Header, Tag};
 use serde_json::json;
+use serde_json::value::RawValue;
 
 use crate::answer::{Answer, Raw};
 use crate::endpoint::Endpoint;
-use crate::error::EvmError;
+use crate::error::{Check, EvmError};
 use crate::headers::{BY_NUMBER, HeaderOnly, by_number, proved_header};
 use crate::hex::{Amount, Quantity};
 use crate::rpc::{Call, NodeError};
@@ -104,8 +106,11 @@ pub(crate) async fn read_word(endpoint: &Endpoint, question: &Question) -> Resul
     for number in &question.numbers {
         // Not there, or no longer: then it has no say about this block.
         let Ok(answer) = next()? else { continue };
-        let Some(block) = endpoint.parse::<Option<HeaderOnly<'_>>>(BY_NUMBER, &answer)? else { continue };
-        let block = proved_header(endpoint, *number, &block)?.block;
+        let Some(header) = header_of(endpoint, &answer)? else { continue };
+        let block = header.block;
+        if block.number != *number {
+            return Err(endpoint.unusable(BY_NUMBER, &format!("asked for block {number}, but got block {block}")));
+        }
         word.hashes.insert(block.number, block.hash);
     }
     Ok(word)
@@ -196,7 +201,61 @@ fn names_no_block(error: &NodeError) -> bool {
 
 fn header_of(endpoint: &Endpoint, answer: &Raw) -> Result<Option<Header>, EvmError> {
     let block: Option<HeaderOnly<'_>> = endpoint.parse(BY_NUMBER, answer)?;
-    block.map(|block| proved_header(endpoint, block.number.0, &block)).transpose()
+    let Some(block) = block else { return Ok(None) };
+    proved_header(endpoint, block.number.0, &block).map(Some).map_err(|error| match error {
+        EvmError::ProofFailed { chain, block, check: Check::HeaderHash, .. } => match unknown_field(answer) {
+            Some(field) => EvmError::NewHeader { chain, block, field: endpoint.rpc.clean(&field) },
+            None => error,
+        },
+        error => error,
+    })
+}
+
+/// What a block's JSON may hold at its top that this version knows: what the hash is of, then what nodes add to it.
+const KNOWN: [&str; 33] = [
+    "hash",
+    "parentHash",
+    "sha3Uncles",
+    "miner",
+    "stateRoot",
+    "transactionsRoot",
+    "receiptsRoot",
+    "logsBloom",
+    "difficulty",
+    "number",
+    "gasLimit",
+    "gasUsed",
+    "timestamp",
+    "extraData",
+    "mixHash",
+    "nonce",
+    "baseFeePerGas",
+    "withdrawalsRoot",
+    "blobGasUsed",
+    "excessBlobGas",
+    "parentBeaconBlockRoot",
+    "requestsHash",
+    "blockAccessListHash",
+    "slotNumber",
+    "transactions",
+    "withdrawals",
+    "uncles",
+    "size",
+    "totalDifficulty",
+    // Parity's, which Nethermind and Erigon still write for some chains.
+    "author",
+    "sealFields",
+    "signature",
+    "step",
+];
+
+/// A field that could be one of a header that this version does not know: what headers are made of is written as
+/// hexadecimal text.
+fn unknown_field(answer: &Raw) -> Option<String> {
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(answer.get()).ok()?;
+    let is_new =
+        |(name, value): &(String, &RawValue)| !KNOWN.contains(&name.as_str()) && value.get().starts_with("\"0x");
+    fields.into_iter().find(is_new).map(|(name, _)| name)
 }
 
 #[cfg(test)]

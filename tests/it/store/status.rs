@@ -36,7 +36,7 @@ async fn keys_are_found_by_id_and_no_more_than_the_most_are_taken(store: TestSto
 async fn a_watchers_word_replaces_its_former_one(store: TestStore) {
     let endpoint = |id: &str, state, latest| {
         let reason = if state == EndpointState::Healthy { "" } else { "refused" };
-        EndpointStatus { id: id.to_owned(), state, reason: reason.to_owned(), latest, latency_ms: None }
+        EndpointStatus { id: id.to_owned(), state, reason: reason.to_owned(), latest, latency_ms: latest.map(|_| 12) }
     };
     let word = ChainStatus {
         chain: CHAIN,
@@ -58,9 +58,11 @@ async fn a_watchers_word_replaces_its_former_one(store: TestStore) {
     write(&store, async |tx| status::record(tx, &word, &endpoints).await.unwrap()).await;
     let [read] = &status::chains(&mut reader).await.unwrap()[..] else { panic!("one chain") };
     assert_eq!(ChainStatus { endpoints: Vec::new(), ..read.clone() }, word);
-    let found: Vec<_> =
-        read.endpoints.iter().map(|e| (e.id.as_str(), e.state.as_str(), e.reason.as_str(), e.latest)).collect();
-    assert_eq!(found, [("z:1", "healthy", "", Some(5)), ("a:1", "failing", "refused", None)], "as configured");
+    let found =
+        read.endpoints.iter().map(|e| (e.id.as_str(), e.state.as_str(), e.reason.as_str(), e.latest, e.latency_ms));
+    let found: Vec<_> = found.collect();
+    let expected = [("z:1", "healthy", "", Some(5), Some(12)), ("a:1", "failing", "refused", None, None)];
+    assert_eq!(found, expected, "as configured");
 
     let at = block(7, 1).header.block;
     write(&store, async |tx| {

@@ -21,6 +21,8 @@
 //! - `endpoints`: secrets, wrong chains, failures
 //! - `pool`: several endpoints: whose word counts, who is asked next, who is left out and comes back
 //! - `agreeing`: what is final, by each rule, and when endpoints disagree
+//! - `rests`: who is left alone for how long, and why
+//! - `hard_forks`: what only a newer version can prove, and heads below what was final
 //! - `transport`: HTTP and JSON-RPC that go wrong
 //! - `wake`: what wakes up, and what does not
 
@@ -33,6 +35,7 @@ mod explain;
 mod fees;
 mod forge;
 mod fuzz;
+mod hard_forks;
 mod kept;
 mod legs;
 mod logs;
@@ -45,6 +48,7 @@ mod pool;
 mod proof;
 mod reads;
 mod recorded;
+mod rests;
 mod scan;
 mod signers;
 mod torn;

@@ -186,6 +186,8 @@ async fn the_only_endpoint_is_asked_again_at_once() {
 async fn a_failed_proof_quarantines_until_a_proved_header_of_the_agreed_chain() {
     let (liar, honest, source) = two(ledger(), ledger()).await;
     honest.set_delay_ms(30);
+    // Where two must agree, the liar is lacked and looked at earlier.
+    source.set_agree(1).unwrap();
     assert_eq!(source.tip().await.unwrap().finalized, Some(ledger().reference(5)));
     liar.lie(forged(&ledger()));
     assert_eq!(source.blocks(6..=6, Read::FULL).await.unwrap().len(), 1);
@@ -230,6 +232,9 @@ async fn when_all_are_in_quarantine_that_may_pass_and_all_reasons_are_told() {
     first.lie(forged(&ledger()));
     second.lie(forged(&ledger()));
     source.blocks(6..=6, Read::FULL).await.unwrap_err();
+    for node in [&first, &second] {
+        node.lie(|_, _| Some(Err((-32000, "down".to_owned()))));
+    }
     let error = source.tip().await.unwrap_err();
     assert_eq!(error.kind, SourceErrorKind::Transient);
     let text = error.to_string();

@@ -162,6 +162,8 @@ impl<'c> Case<'c> {
         for block in [Some(tip.latest), tip.finalized].into_iter().flatten() {
             prop_assert!(self.is_true(block, |known| known.block == block), "{:?}", tip);
         }
+        let is_within = |block: BlockRef| block.number < tip.latest.number || block == tip.latest;
+        prop_assert!(tip.finalized.is_none_or(is_within), "{:?}", tip);
         Ok(if tip.finalized.is_none() { NOTHING } else { TRUE })
     }
 

@@ -1,14 +1,15 @@
 //! A node that says what the test put on the table, and a source for each chain that asks it.
 //!
 //! The smallest HTTP there is, in the same thread as the source, so that a million questions take minutes. What is
-//! put on the table is text: it need not be JSON. Every input is really read: a source that does not ask its node any
-//! more, because of what the node said before, is made anew, and the input is put to it again.
+//! put on the table is text: it need not be JSON. Every input is really read, and by a source that knows nothing of an
+//! earlier one: before each, the node is honest for a moment, and a source that does not believe it is made anew.
 
 use std::collections::HashMap;
 use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use landfall_chain::Network;
+use alloy::primitives::B256;
+use landfall_chain::{BlockSource, EndpointState, Network};
 use landfall_evm::EvmSource;
 use serde::Deserialize;
 use serde_json::Value;
@@ -16,6 +17,9 @@ use serde_json::value::RawValue;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
+
+use super::corpus::BLOCK;
+use crate::mint;
 
 const CHAIN_ID: &str = "eth_chainId";
 
@@ -72,22 +76,33 @@ impl Door {
         lay: impl Fn() -> Table,
         question: impl AsyncFn(&EvmSource) -> T,
     ) -> T {
-        for _ in 0..2 {
-            let source = self.sources.remove(&network.chain_ref);
-            let source =
-                source.unwrap_or_else(|| EvmSource::new(network.clone(), &[self.url.parse().unwrap()]).unwrap());
-            let mut table = lay();
-            let id: u64 = network.chain_ref["eip155:".len()..].parse().unwrap();
-            table.results.entry(CHAIN_ID).or_insert_with(|| vec![format!("\"{id:#x}\"")]);
-            *lock(&self.table) = table;
-            let learnt = self.runtime.block_on(question(&source));
-            let served = mem::take(&mut lock(&self.table).served);
-            if served.keys().any(|method| method != CHAIN_ID) {
-                self.sources.insert(network.chain_ref.clone(), source);
-                return learnt;
-            }
+        let source = self.ready(network);
+        let mut table = lay();
+        table.results.entry(CHAIN_ID).or_insert_with(|| vec![chain_id(network)]);
+        *lock(&self.table) = table;
+        let learnt = self.runtime.block_on(question(&source));
+        let served = mem::take(&mut lock(&self.table).served);
+        assert!(served.keys().any(|method| method != CHAIN_ID), "the source does not ask its node");
+        self.sources.insert(network.chain_ref.clone(), source);
+        learnt
+    }
+
+    /// A source whose node has told its chain id, and nothing that was ever final: what it learnt from an earlier input
+    /// is none of this one's.
+    fn ready(&mut self, network: &Network) -> EvmSource {
+        let is_healthy = |source: &EvmSource| source.endpoints().snapshot()[0].state == EndpointState::Healthy;
+        let before = self.sources.remove(&network.chain_ref).filter(is_healthy);
+        if let Some(source) = before.filter(|source| self.greets(network, source)) {
+            return source;
         }
-        panic!("the source does not ask its node");
+        let source = EvmSource::new(network.clone(), &[self.url.parse().unwrap()]).unwrap();
+        assert!(self.greets(network, &source), "an honest node is believed");
+        source
+    }
+
+    fn greets(&self, network: &Network, source: &EvmSource) -> bool {
+        *lock(&self.table) = honest(chain_id(network));
+        self.runtime.block_on(source.tip()).is_ok_and(|tip| tip.finalized.is_none())
     }
 
     /// The results in the bodies that were sent last, as far as they are JSON.
@@ -103,9 +118,20 @@ impl Door {
     /// Whether a new source takes a node for one of `network` that answers `id` when asked for its chain id.
     pub(super) fn believes_chain_id(&mut self, network: &Network, id: &str) -> bool {
         let source = EvmSource::new(network.clone(), &[self.url.parse().unwrap()]).unwrap();
-        *lock(&self.table) = Table::new([(CHAIN_ID, id.to_owned())], None);
+        *lock(&self.table) = honest(id.to_owned());
         self.runtime.block_on(source.check()).is_ok()
     }
+}
+
+fn chain_id(network: &Network) -> String {
+    let id: u64 = network.chain_ref["eip155:".len()..].parse().unwrap();
+    format!("\"{id:#x}\"")
+}
+
+/// A chain of one block, none of it final.
+fn honest(chain_id: String) -> Table {
+    let (block, _) = mint::block(0, B256::ZERO, &[]);
+    Table::new([(CHAIN_ID, chain_id), (BLOCK, block.to_string()), (BLOCK, "null".to_owned())], None)
 }
 
 async fn serve(mut stream: TcpStream, table: Arc<Mutex<Table>>) {

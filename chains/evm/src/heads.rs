@@ -1,0 +1,76 @@
+//! Who leads among the endpoints, and what is lacked while some of them rest.
+//!
+//! Promises: no block below what was agreed to be final is ever the newest; while nobody can be read from, the first that
+//! may be asked again is waited for, and for a second at most.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall_chain::BlockRef;
+use tokio::time::Instant;
+
+use crate::agree::is_below;
+use crate::endpoint::{Endpoint, Lack};
+use crate::error::EvmError;
+use crate::pool::Pool;
+
+/// How long a poll waits for the first endpoint to have rested, where nobody can be asked before.
+const FIRST_RESTED_MAX: Duration = Duration::from_secs(1);
+
+impl Pool {
+    /// The newest block that a healthy endpoint told; who told it leads from now on, and before others at its number.
+    /// Who ends below the newest block that was `agreed` to be final lags, or is not on that chain: he does not lead.
+    pub(crate) fn lead(&self, agreed: Option<BlockRef>) -> Result<BlockRef, EvmError> {
+        let mut leader = self.leader();
+        let (above, below): (Vec<_>, Vec<_>) = self.heads().partition(|(latest, _)| reaches(latest, agreed.as_ref()));
+        let best = above.into_iter().max_by_key(|(latest, index)| {
+            let endpoint = &self.endpoints[*index];
+            let leads = *leader == Some(endpoint.index);
+            let slowness = endpoint.latency_ms().unwrap_or(u64::MAX);
+            (latest.number, leads, std::cmp::Reverse((slowness, *index)))
+        });
+        match (best, below.into_iter().max_by_key(|(latest, _)| latest.number), agreed) {
+            (Some((latest, index)), ..) => {
+                *leader = Some(self.endpoints[index].index);
+                Ok(latest)
+            }
+            (None, Some((latest, index)), Some(agreed)) => {
+                let (chain, endpoint) = (self.chain, self.endpoints[index].id.clone());
+                Err(EvmError::BelowFinal { chain, endpoint, latest, agreed })
+            }
+            (None, ..) => Err(self.nobody()),
+        }
+    }
+
+    /// The newest blocks of the healthy endpoints, and their places.
+    fn heads(&self) -> impl Iterator<Item = (BlockRef, usize)> {
+        let now = Instant::now();
+        let head =
+            move |(index, endpoint): (usize, &Arc<Endpoint>)| endpoint.voice(now, |word, _| (word.latest, index));
+        self.endpoints.iter().enumerate().filter_map(head)
+    }
+
+    /// What is lacked now, while some endpoints rest.
+    pub(crate) fn lack(&self) -> Lack {
+        let agreed = self.agreement().newest();
+        match self.heads().filter(|(latest, _)| reaches(latest, agreed.as_ref())).count() {
+            0 => Lack::Everybody,
+            heard if heard < self.statuses.agree() => Lack::Voices,
+            _ => Lack::Nothing,
+        }
+    }
+
+    /// When the first endpoint will have rested, where nobody can be read from or asked before and that is soon.
+    pub(crate) fn first_rested(&self) -> Option<Instant> {
+        if self.lack() != Lack::Everybody || self.endpoints.iter().any(|endpoint| endpoint.is_polled()) {
+            return None;
+        }
+        let rests = self.endpoints.iter().filter(|endpoint| !endpoint.is_of_wrong_chain());
+        let first = rests.filter_map(|endpoint| endpoint.rests_until(Lack::Everybody)).min()?;
+        (first <= Instant::now() + FIRST_RESTED_MAX).then_some(first)
+    }
+}
+
+fn reaches(latest: &BlockRef, agreed: Option<&BlockRef>) -> bool {
+    agreed.is_none_or(|agreed| !is_below(latest, agreed))
+}
