@@ -18,7 +18,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::follower::{Follower, Kinds, Mode, full, network};
-use history::{Case, Outcome, WATCHED, is_consistent};
+use history::{Case, FINALITY_DEPTH, Outcome, WATCHED, is_consistent};
 
 const PAIRS: usize = 40;
 /// How far the cursor, and the traces, may be behind after one retry, while another endpoint is healthy.
@@ -62,7 +62,9 @@ async fn no_pair_of_faults_loses_or_invents_a_deposit() {
     while !full() && pairs.len() > PAIRS {
         pairs.swap_remove(rng.random_range(0..pairs.len()));
     }
-    let counts = format!("{} of {all} pairs of faults ({})", pairs.len(), if full() { "full" } else { "bounded" });
+    let (count, base) = (pairs.len(), given_seed());
+    let kind = if full() { "full" } else { "bounded" };
+    let counts = format!("{count} of {all} pairs of faults ({kind}) with LANDFALL_SEED={base}");
     let mut cases = Vec::new();
     for pair in pairs {
         let mut modes = modes_of(&pair);
@@ -70,7 +72,8 @@ async fn no_pair_of_faults_loses_or_invents_a_deposit() {
             modes = vec![modes[rng.random_range(0..modes.len())]];
         }
         for mode in modes {
-            cases.extend(with_and_without(pair.clone(), mode, 10_000 + 20 * u64::try_from(cases.len()).unwrap()));
+            let seed = 10_000 + base + 20 * u64::try_from(cases.len()).unwrap();
+            cases.extend(with_and_without(pair.clone(), mode, seed));
         }
     }
     check(cases, &counts).await;
@@ -89,6 +92,34 @@ async fn a_node_that_never_ends_its_answer_is_given_up_on_and_another_asked() {
         failed += u32::from(follower.tick().await.is_err());
     }
     assert!(failed <= 1 && begun.elapsed() < Duration::from_secs(20), "{failed} failures, {:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_lone_node_that_named_a_false_block_final_and_then_failed_a_proof_is_believed_again() {
+    let chain = Chain::of(&network(Mode::Receipts), 1);
+    chain.set_finality_depth(Some(FINALITY_DEPTH));
+    let watched = WATCHED.map(Address::Evm).to_vec();
+    let mut follower = Follower::new(chain.clone(), Mode::Receipts, &[1], watched).await;
+    chain.mine_empty(2 * FINALITY_DEPTH);
+    follower.tick().await.unwrap();
+    follower.servers[0].misbehave(Fault::FinalOnFork, When::Next(1));
+    assert!(follower.tick().await.is_err(), "no block of ours is called final");
+    follower.servers[0].misbehave(Fault::WrongBlockHash, When::Always);
+    // Receipts that are all of another block are no lie, but one of several is.
+    chain.mine(vec![Tx::pay(0, 0, WATCHED[0].into(), 5), Tx::pay(1, 0, [0xee; 20].into(), 5)]);
+    while follower.servers[0].struck(Fault::WrongBlockHash) == 0 {
+        assert!(follower.tick().await.is_err());
+    }
+    follower.settle(FINALITY_DEPTH).await.unwrap();
+    let audit = follower.audit().await;
+    assert!(audit.legs == 1 && audit.is_clean(), "{audit:?}");
+}
+
+/// A large number for `LANDFALL_SEED` makes other histories.
+fn given_seed() -> u64 {
+    #[expect(clippy::disallowed_methods, reason = "the test's own environment")]
+    let given = std::env::var("LANDFALL_SEED");
+    given.map_or(0, |seed| seed.parse().unwrap())
 }
 
 /// Whether the fault spoils an answer that is asked for in this mode.

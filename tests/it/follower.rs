@@ -141,10 +141,12 @@ impl Follower {
         self.cursor().await == self.chain.latest()
     }
 
-    /// How many connected blocks have not been traced.
+    /// How many connected blocks have not been traced. Those of a branch that a liar shows do not count: nobody else can
+    /// trace them.
     pub(crate) async fn untraced(&self) -> u64 {
         let mut reader = self.store.db.read().await.unwrap();
-        traces::untraced(&mut reader, CHAIN, UNTRACED_MAX).await.unwrap().len().try_into().unwrap()
+        let untraced = traces::untraced(&mut reader, CHAIN, UNTRACED_MAX).await.unwrap();
+        untraced.iter().filter(|block| self.chain.has(block)).count().try_into().unwrap()
     }
 
     /// The servers that the source holds to be of no use now, by their place.

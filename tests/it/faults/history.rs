@@ -15,7 +15,7 @@ use crate::follower::{Audit, Follower, Mode, network, usdc};
 const STEPS: u64 = 30;
 const REORG_AT: [u64; 2] = [11, 21];
 const REORG_DEPTH_MAX: u64 = 3;
-const FINALITY_DEPTH: u64 = 6;
+pub(super) const FINALITY_DEPTH: u64 = 6;
 /// At which steps the faults wait until every server is trusted, and move to the other one, if there is one.
 const MOVES_AT: [u64; 3] = [8, 15, 23];
 const PAYERS: usize = 4;
