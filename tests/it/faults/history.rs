@@ -17,7 +17,7 @@ const REORG_AT: [u64; 2] = [11, 21];
 const REORG_DEPTH_MAX: u64 = 3;
 pub(super) const FINALITY_DEPTH: u64 = 6;
 /// At which steps the faults wait until every server is trusted, and move to the other one, if there is one.
-const MOVES_AT: [u64; 3] = [8, 15, 23];
+const MOVES_AT: [u64; 2] = [10, 20];
 const PAYERS: usize = 4;
 const CONTRACT: [u8; 20] = [0xc0; 20];
 const RELAY: [u8; 20] = [0xc1; 20];
