@@ -2,7 +2,8 @@
 //! agree, another endpoint's trace or the balances that the block's own state root proves.
 //!
 //! Promises: without a witness a deposit stays PENDING, with a reason that operators see, and is tried again with growing
-//! pauses; it is never FAILED for that. What the roots prove never waits here.
+//! pauses; it is never FAILED for that. A leg that one endpoint invented is FAILED as soon as another trace of its block
+//! does not show it and has a witness of its own. What the roots prove never waits here.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -91,7 +92,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(Evidence { roots, traces })
     }
 
-    /// Confirms those deposits of a final block that are witnessed, and puts the others off.
+    /// Settles those deposits of a final block whose presence, or absence, is witnessed, and puts the others off.
     async fn judge(
         &self,
         evidence: &Evidence,
@@ -105,8 +106,8 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         traced.pending += again.pending;
         let mut judged = Vec::new();
         for deposit in deposits {
-            let witnessed = told(self.witness(evidence, &deposit).await)?.and_then(|witnessed| witnessed);
-            judged.push((deposit, witnessed));
+            let shown = told(self.witness(evidence, &deposit).await)?.and_then(|shown| shown);
+            judged.push((deposit, shown));
         }
         let (chain, block) = (self.chain(), evidence.roots.header.block);
         let mut tx = self.db.begin().await?;
@@ -116,13 +117,22 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         if !is_final || cursors::canonical_at(&mut tx, chain, block.number).await? != Some(block.hash) {
             return Ok(());
         }
-        for (deposit, witnessed) in judged {
+        for (deposit, shown) in judged {
             // Settled by another process since it was listed?
             let recorded = deposits::by_leg(&mut tx, &deposit.leg_hash).await?;
             let Some(deposit) = recorded.filter(|recorded| recorded.status == DepositStatus::Pending) else { continue };
-            if let Err(why) = witnessed {
-                self.doubt(&mut tx, &deposit, &why, now, traced).await?;
-                continue;
+            match shown {
+                Ok(true) => {}
+                Ok(false) => {
+                    let why =
+                        format!("one endpoint's trace showed it in final block {}, which is without it", block.number);
+                    self.fail(&mut tx, deposit, &why, now, traced).await?;
+                    continue;
+                }
+                Err(why) => {
+                    self.doubt(&mut tx, &deposit, &why, now, traced).await?;
+                    continue;
+                }
             }
             let transfers = evidence.roots.transfers.iter().chain(&evidence.traces.transfers);
             guard_sum(&mut tx, Lane::Traces, transfers, &deposit).await?;
@@ -134,13 +144,23 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(tx.commit().await?)
     }
 
-    /// Whether the deposit's leg is in the trace, and somebody else agrees.
-    async fn witness(&self, evidence: &Evidence, deposit: &Deposit) -> Result<Witnessed, TickError> {
+    /// Whether the deposit's leg is in its block, as far as somebody else agrees with the trace.
+    async fn witness(&self, evidence: &Evidence, deposit: &Deposit) -> Result<Result<bool, String>, TickError> {
         prove_signer(&evidence.roots.signers, &deposit.tx)?;
-        if !shows(&self.network, &evidence.traces.transfers, deposit) {
+        let Evidence { roots, traces } = evidence;
+        let is_shown = shows(&self.network, &traces.transfers, deposit);
+        // What we would not see if it were there is not judged.
+        let may_judge = self.network.asset(&deposit.asset).is_some()
+            && self.network.native.is_traced(roots.header.block.number)
+            && !shows(&self.network, &roots.transfers, deposit);
+        if !is_shown && !may_judge {
             return Ok(Err("the trace of its block, read again, does not show it".to_owned()));
         }
-        self.agree(evidence, &deposit.recipient).await
+        let agreed = self.agree(evidence, &deposit.recipient).await?;
+        Ok(agreed.map(|()| is_shown).map_err(|why| match is_shown {
+            true => why,
+            false => format!("the trace of its block, read again, does not show it: {why}"),
+        }))
     }
 
     /// Whether a second endpoint or the balances of `address` agree with what the trace shows of it.
@@ -197,10 +217,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             }
             // What we would not see if it were there is not judged.
             Outcome::Failed(why) if self.network.asset(&deposit.asset).is_some() => {
-                warn!(%chain, tx = %deposit.tx.id, "deposit {} failed: {why}", deposit.id);
-                traces::settled(&mut tx, deposit.id).await?;
-                enter(&mut tx, deposit.fail()?, now).await?;
-                traced.failed += 1;
+                self.fail(&mut tx, deposit, &why, now, traced).await?;
             }
             Outcome::Failed(_) | Outcome::Waits(None) => {
                 deposits::miss(&mut tx, deposit.id, finalized.number, now).await?;
@@ -265,6 +282,21 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
                 block.number
             ))),
         })
+    }
+
+    async fn fail(
+        &self,
+        tx: &mut Tx,
+        deposit: Deposit,
+        why: &str,
+        now: Timestamp,
+        traced: &mut Traced,
+    ) -> Result<(), TickError> {
+        warn!(chain = %self.chain(), tx = %deposit.tx.id, "deposit {} failed: {why}", deposit.id);
+        traces::settled(tx, deposit.id).await?;
+        enter(tx, deposit.fail()?, now).await?;
+        traced.failed += 1;
+        Ok(())
     }
 
     async fn doubt_all(

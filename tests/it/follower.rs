@@ -3,68 +3,95 @@
 //!
 //! `world` asks whether the watcher is right when its source is; this asks whether both are when the nodes are not.
 //! The chain's own ledger says what is true; [`Follower::audit`] counts what the store makes of it.
+//! The watcher's clock stands until [`Follower::settle`] moves it; that of the endpoint pool is the real one, so that
+//! what rests or is in quarantine is waited for in real time.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod audit;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use landfall::account::{AccountType, NewAccount};
-use landfall::deposit::{DepositStatus, Leg, LegHash};
 use landfall::registry;
 use landfall::store::cursors::Cursor;
-use landfall::store::deposits::{self, DepositFilter};
+use landfall::store::traces;
 use landfall::time::Timestamp;
-use landfall::watcher::{Settings, Start, TickError, Ticked, Watcher};
+use landfall::watcher::{Settings, Start, TickError, Ticked, TraceLane, Traced, Watcher};
 use landfall_chain::{
-    Address, AssetId, AssetTransfer, BlockRef, FinalityRule, Lane, Native, Network, ReadProof, TxId, TxLife, TxRef,
-    U256,
+    Address, AssetId, BlockRef, EndpointState, Endpoints, FinalityRule, Native, NativeSource, Network, ReadProof,
 };
 use landfall_evm::EvmSource;
-use landfall_node::{BAIT, Block, Chain, Server};
-use sha2::{Digest, Sha256};
+use landfall_node::{Chain, Server};
 
-use crate::books;
+pub(crate) use audit::{Audit, Kinds};
+
 use crate::postgres::{Engine, TestStore};
 use crate::world::{CHAIN, FAILED_GRACE};
 
-const DEPOSITS_MAX: u32 = 1_000_000;
-/// How long nothing may be got on with once every server behaves.
-const REST_MAX: Duration = Duration::from_secs(60);
-const WEI_PER_GWEI: u64 = 1_000_000_000;
+/// How long nothing may be got on with once every server behaves: longer than the longest quarantine.
+const REST_MAX: Duration = Duration::from_secs(120);
+/// How long a harness that waits for an endpoint leaves it alone.
+const PAUSE: Duration = Duration::from_millis(20);
+const UNTRACED_MAX: u32 = 1_000;
+
+/// How a chain is read.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Mode {
+    /// Every block by its receipts. Value that moves inside of transactions is not seen.
+    Receipts,
+    /// Blocks by their logs, and by their receipts where they may concern us.
+    Logs,
+    /// As `Receipts`, and traces in a lane of their own.
+    Traces,
+}
 
 /// One chain, its servers, and who follows them.
 pub(crate) struct Follower {
     pub(crate) chain: Chain,
     pub(crate) servers: Vec<Server>,
+    /// How often there was nothing to do although not all that is final was settled: whoever had stopped there would
+    /// have missed it. With the reason that the source gave.
+    pub(crate) waits: u64,
+    pub(crate) waited_for: String,
+    mode: Mode,
     store: TestStore,
-    watcher: Watcher<EvmSource>,
+    endpoints: Endpoints,
+    watcher: Watcher<Arc<EvmSource>>,
+    lane: Option<TraceLane<Arc<EvmSource>>>,
     watched: BTreeSet<Address>,
     now: Timestamp,
 }
 
-/// What the store has, compared with what the chain knows.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Audit {
-    /// Legs of final blocks to watched addresses.
-    pub(crate) legs: usize,
-    /// Of those, not CONFIRMED.
-    pub(crate) missing: usize,
-    /// CONFIRMED, and no leg of a final block.
-    pub(crate) phantom: usize,
-    /// CONFIRMED or announced more than once.
-    pub(crate) twice: usize,
-    /// Seen on a branch that never won, and believed for a while.
-    pub(crate) baits: usize,
-}
+impl Mode {
+    pub(crate) const ALL: [Mode; 3] = [Mode::Receipts, Mode::Logs, Mode::Traces];
 
-impl Audit {
-    pub(crate) fn is_clean(&self) -> bool {
-        (self.missing, self.phantom, self.twice) == (0, 0, 0)
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Mode::Receipts => "receipts",
+            Mode::Logs => "logs",
+            Mode::Traces => "traces",
+        }
+    }
+
+    const fn proof(self) -> ReadProof {
+        match self {
+            Mode::Receipts | Mode::Traces => ReadProof::Full,
+            Mode::Logs => ReadProof::Listed,
+        }
+    }
+
+    const fn native(self) -> Native {
+        match self {
+            Mode::Receipts | Mode::Logs => Native::TOP_LEVEL,
+            Mode::Traces => Native { source: NativeSource::Trace, eip7708_from: None },
+        }
     }
 }
 
 impl Follower {
     /// Follows `chain` through as many servers as there are seeds, from block 1 on.
-    pub(crate) async fn new(chain: Chain, seeds: &[u64], watched: Vec<Address>) -> Self {
+    pub(crate) async fn new(chain: Chain, mode: Mode, seeds: &[u64], watched: Vec<Address>) -> Self {
         let store = TestStore::fresh(Engine::Sqlite).await;
         let mut servers = Vec::new();
         for seed in seeds {
@@ -79,17 +106,28 @@ impl Follower {
         };
         let accounts: Vec<NewAccount> = watched.iter().enumerate().map(account).collect();
         registry::add_accounts(&store.db, &accounts, now).await.unwrap();
-        let watcher = watcher(&servers, &store);
-        Follower { chain, servers, store, watcher, watched: watched.into_iter().collect(), now }
+        let (watcher, endpoints) = watcher(&servers, &store, mode);
+        let lane = watcher.trace_lane();
+        let (watched, waited_for) = (watched.into_iter().collect(), String::new());
+        Follower { chain, servers, waits: 0, waited_for, mode, store, endpoints, watcher, lane, watched, now }
     }
 
     pub(crate) async fn tick(&mut self) -> Result<Ticked, TickError> {
         self.watcher.tick(self.now).await
     }
 
+    /// One step of the lane of the traces; nothing where there is none.
+    pub(crate) async fn trace(&self) -> Result<Traced, TickError> {
+        match &self.lane {
+            Some(lane) => lane.tick(self.now).await,
+            None => Ok(Traced::default()),
+        }
+    }
+
     /// A new process: all it knows is what is on record.
     pub(crate) fn restart(&mut self) {
-        self.watcher = watcher(&self.servers, &self.store);
+        (self.watcher, self.endpoints) = watcher(&self.servers, &self.store, self.mode);
+        self.lane = self.watcher.trace_lane();
     }
 
     /// The newest connected block; block 0 before the first tick.
@@ -103,27 +141,63 @@ impl Follower {
         self.cursor().await == self.chain.latest()
     }
 
-    /// Ticks until the newest block is connected and everything final is settled. Errors that may pass are let pass.
+    /// How many connected blocks have not been traced. Those of a branch that a liar shows do not count: nobody else can
+    /// trace them.
+    pub(crate) async fn untraced(&self) -> u64 {
+        let mut reader = self.store.db.read().await.unwrap();
+        let untraced = traces::untraced(&mut reader, CHAIN, UNTRACED_MAX).await.unwrap();
+        untraced.iter().filter(|block| self.chain.has(block)).count().try_into().unwrap()
+    }
+
+    /// The servers that the source holds to be of no use now, by their place.
+    pub(crate) fn distrusted(&self) -> Vec<usize> {
+        let is_out = |state| matches!(state, EndpointState::Failing | EndpointState::Quarantined);
+        let states = self.endpoints.snapshot().into_iter().map(|endpoint| endpoint.state);
+        states.enumerate().filter(|(_, state)| is_out(*state)).map(|(index, _)| index).collect()
+    }
+
+    /// Every server behaves, until the source trusts all of them again.
+    pub(crate) async fn regain_trust(&mut self) {
+        self.servers.iter().for_each(Server::behave);
+        let begun = Instant::now();
+        while !self.distrusted().is_empty() && begun.elapsed() < REST_MAX {
+            // How it ends is not asked here: what is wrong for long is seen when the chain is to come to rest.
+            self.tick().await.ok();
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Ticks until the newest block is connected and traced, and everything that the chain calls final is settled.
+    /// Errors that may pass are let pass.
     pub(crate) async fn rest(&mut self) -> Result<(), String> {
-        let mut begun = Instant::now();
-        loop {
-            match self.tick().await {
-                Ok(ticked)
-                    if (ticked.connected, ticked.confirmed, ticked.failed) == (0, 0, 0) && self.is_there().await =>
-                {
-                    return Ok(());
+        let (mut begun, mut why) = (Instant::now(), String::new());
+        while begun.elapsed() < REST_MAX {
+            let (ticked, traced) = (self.tick().await, self.trace().await);
+            let gets_on = ticked.as_ref().is_ok_and(does_something) || traced.as_ref().is_ok_and(traces_something);
+            match (ticked, traced) {
+                (Err(error), _) if !error.may_pass() => return Err(format!("does not come to rest: {error}")),
+                // What a node says of a trace is never the end of the lane.
+                (_, Err(error)) if !error.may_pass() && !matches!(error, TickError::Source(_)) => {
+                    return Err(format!("the traces do not come to rest: {error}"));
                 }
-                Ok(ticked) if ticked.connected + ticked.confirmed + ticked.failed > 0 => begun = Instant::now(),
-                Ok(_) => {}
-                Err(error) if error.may_pass() && begun.elapsed() < REST_MAX => {
-                    tokio::time::sleep(Duration::from_millis(20)).await;
+                (Err(error), _) | (_, Err(error)) => why = error.to_string(),
+                (Ok(ticked), Ok(_)) if !gets_on && self.is_there().await => {
+                    if self.is_settled().await {
+                        return Ok(());
+                    }
+                    self.waits += 1;
+                    why = ticked.tip.and_then(|tip| tip.waiting).unwrap_or_default();
+                    self.waited_for.clone_from(&why);
                 }
-                Err(error) => return Err(format!("does not come to rest: {error}")),
+                (Ok(_), Ok(_)) => {}
             }
-            if begun.elapsed() > REST_MAX {
-                return Err("does not come to rest".to_owned());
+            if gets_on {
+                begun = Instant::now();
+            } else {
+                tokio::time::sleep(PAUSE).await;
             }
         }
+        Err(format!("does not come to rest: {why}"))
     }
 
     /// Every server behaves, and the chain goes on until all that ever was is final and every grace has passed.
@@ -134,77 +208,35 @@ impl Follower {
             self.rest().await?;
             self.now = self.now.plus(FAILED_GRACE);
         }
-        Ok(())
+        // What the last grace decided.
+        self.rest().await
     }
 
-    pub(crate) async fn audit(&self) -> Audit {
-        let through = self.chain.finalized().map_or(0, |finalized| finalized.number);
-        let blocks = self.chain.blocks();
-        let legs: BTreeSet<LegHash> =
-            blocks.iter().filter(|block| block.number() <= through).flat_map(|block| self.legs(block)).collect();
-        let db = &self.store.db;
-        let all = deposits::list(&mut db.read().await.unwrap(), &DepositFilter::default(), DEPOSITS_MAX).await.unwrap();
-        let confirmed: Vec<LegHash> = all
-            .iter()
-            .filter(|deposit| deposit.status == DepositStatus::Confirmed)
-            .map(|deposit| {
-                let (tx, asset, recipient, amount, nth) =
-                    (deposit.tx.id, deposit.asset, deposit.recipient, deposit.amount, deposit.nth);
-                Leg { chain_ref: &network().chain_ref, tx, asset, recipient, amount, nth }.hash()
-            })
-            .collect();
-        let mut announced: BTreeMap<(String, String), u64> = BTreeMap::new();
-        for event in books::events(db).await.into_iter().filter(|event| event.status == "CONFIRMED") {
-            *announced.entry((event.aggregateid, event.status)).or_default() += 1;
-        }
-        let distinct: BTreeSet<LegHash> = confirmed.iter().copied().collect();
-        let repeated = announced.values().filter(|times| **times > 1).count();
-        Audit {
-            legs: legs.len(),
-            missing: legs.difference(&distinct).count(),
-            phantom: distinct.difference(&legs).count(),
-            twice: confirmed.len() - distinct.len() + repeated,
-            baits: all.iter().filter(|deposit| deposit.amount == U256::from(BAIT)).count(),
-        }
-    }
-
-    /// What the block pays to watched addresses in listed assets.
-    fn legs(&self, block: &Block) -> Vec<LegHash> {
-        let network = network();
-        let roots = block.ledger().iter().filter(|leg| leg.lane == Lane::Roots).map(|leg| leg.transfer.clone());
-        let withdrawals = block.withdrawals().iter().map(|one| withdrawal(one.index, one.address.into(), one.amount));
-        let legs = roots.chain(withdrawals).filter(|leg| self.watched.contains(&leg.recipient));
-        let listed = legs.filter(|leg| network.asset(&leg.asset).is_some());
-        let hash = |leg: AssetTransfer| {
-            let AssetTransfer { tx, asset, recipient, amount, nth, .. } = leg;
-            Leg { chain_ref: &network.chain_ref, tx: tx.id, asset, recipient, amount, nth }.hash()
-        };
-        listed.map(hash).collect()
+    /// Whether what the chain calls final is final on record too, and every connected block is traced.
+    async fn is_settled(&self) -> bool {
+        let cursor = Cursor::load(&mut self.store.db.read().await.unwrap(), CHAIN).await.unwrap();
+        cursor.finalized == self.chain.finalized() && self.untraced().await == 0
     }
 }
 
-/// The leg of a beacon withdrawal, by DESIGN's words and not by the source's code.
-fn withdrawal(index: u64, recipient: [u8; 20], gwei: u64) -> AssetTransfer {
-    let name = [&13_u32.to_be_bytes()[..], b"withdrawal/v1", &8_u32.to_be_bytes(), &index.to_be_bytes()].concat();
-    AssetTransfer {
-        tx: TxRef { id: TxId::Evm(Sha256::digest(name).into()), life: TxLife::Block },
-        asset: AssetId::Native,
-        sender: Address::Evm([0; 20]),
-        recipient: Address::Evm(recipient),
-        amount: U256::from(gwei) * U256::from(WEI_PER_GWEI),
-        nth: 0,
-    }
+fn does_something(ticked: &Ticked) -> bool {
+    ticked.connected + ticked.disconnected + ticked.confirmed + ticked.failed > 0 || ticked.more_to_settle
 }
 
-/// Sepolia, by its `finalized` tag, without traces.
-pub(crate) fn network() -> Network {
+/// What was put off is no progress: it waits for the watcher's clock.
+fn traces_something(traced: &Traced) -> bool {
+    traced.traced + traced.confirmed + traced.failed > 0 || traced.more
+}
+
+/// Sepolia, by its `finalized` tag.
+pub(crate) fn network(mode: Mode) -> Network {
     let network = landfall_evm::network(CHAIN).expect("an EVM chain");
-    Network { native: Native::TOP_LEVEL, finality: FinalityRule::FINALIZED.into(), ..network }
+    Network { native: mode.native(), finality: FinalityRule::FINALIZED.into(), ..network }
 }
 
 /// The listed token.
 pub(crate) fn usdc() -> landfall_node::Address {
-    let token = network().assets.iter().find_map(|asset| match asset.id {
+    let token = network(Mode::Receipts).assets.iter().find_map(|asset| match asset.id {
         AssetId::Token(Address::Evm(contract)) => Some(contract),
         AssetId::Token(Address::Solana(_)) | AssetId::Native => None,
     });
@@ -218,12 +250,12 @@ pub(crate) fn full() -> bool {
     full.is_ok_and(|value| value == "1")
 }
 
-fn watcher(servers: &[Server], store: &TestStore) -> Watcher<EvmSource> {
+fn watcher(servers: &[Server], store: &TestStore, mode: Mode) -> (Watcher<Arc<EvmSource>>, Endpoints) {
     let urls: Vec<_> = servers.iter().map(|server| server.url().parse().unwrap()).collect();
-    let source = EvmSource::new(network(), &urls).unwrap();
+    let source = EvmSource::new(network(mode), &urls).unwrap();
     let endpoints = source.endpoints();
-    let (poll, proof) = (Duration::from_millis(10), ReadProof::Full);
-    let start = Start::Number(1);
+    let (poll, proof, start) = (Duration::from_millis(10), mode.proof(), Start::Number(1));
     let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None };
-    Watcher::new(source, endpoints, store.db.clone(), network(), settings)
+    let source = Arc::new(source);
+    (Watcher::new(source, endpoints.clone(), store.db.clone(), network(mode), settings), endpoints)
 }

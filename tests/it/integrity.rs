@@ -12,7 +12,7 @@ use landfall_node::{Chain, Fault, Tx, When};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use crate::follower::{Audit, Follower, full, network, usdc};
+use crate::follower::{Audit, Follower, Mode, full, network, usdc};
 
 const BLOCKS: u64 = 500;
 const TRANSFERS: usize = 90;
@@ -70,12 +70,12 @@ impl Run {
             listed: usdc(),
             seed: SEED,
         };
-        let chain = Chain::of(&network(), SEED);
+        let chain = Chain::of(&network(Mode::Receipts), SEED);
         chain.set_finality_depth(Some(FINALITY_DEPTH));
         let share = if full() { 1 } else { 10 };
         let of_block = |number| (0..TRANSFERS).step_by(share).map(move |index| recipient(number, index));
         let watched = (1..=BLOCKS).flat_map(of_block).map(|address| Address::Evm(address.into())).collect();
-        let follower = Follower::new(chain, &[SEED], watched).await;
+        let follower = Follower::new(chain, Mode::Receipts, &[SEED], watched).await;
         Run { follower, busy, rng: StdRng::seed_from_u64(SEED), share, failed_ticks: 0, begun }
     }
 

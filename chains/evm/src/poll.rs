@@ -1,7 +1,7 @@
 //! One poll of one endpoint, which runs to its end whoever stops waiting for it.
 //!
 //! Promises: what it says is taken only when it is proved, and of an endpoint in quarantine only when it shows the block
-//! that was agreed on last. However a poll ends, who waits for news is told.
+//! that several agreed on last. However a poll ends, who waits for news is told.
 
 use std::sync::Arc;
 use std::time::Duration;

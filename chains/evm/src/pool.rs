@@ -263,7 +263,8 @@ impl Pool {
         let (now, lack) = (Instant::now(), self.lack());
         let (wanted, anchor) = {
             let agreement = self.agreement();
-            (&agreement.wanted() | numbers, agreement.finalized())
+            // What one endpoint alone calls final says nothing of another, nor of itself when it stops lying.
+            (&agreement.wanted() | numbers, agreement.finalized().filter(|_| self.must_agree() > 1))
         };
         let mut polls = self.polls.lock().unwrap_or_else(PoisonError::into_inner);
         while polls.try_join_next().is_some() {}

@@ -1,7 +1,7 @@
 //! Branches that never win: what a lying or badly connected node shows instead of the chain.
 //!
 //! A branch begins above the newest final block, grows with the chain and stays one longer than it. It has none of the
-//! chain's transactions; in each block the liar pays the bait. Whoever credits that has credited a phantom.
+//! chain's transactions; in each block the liar pays the bait, natively, in a token and inside of a transaction. Whoever credits that has credited a phantom.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,6 +18,9 @@ use crate::wallet::LIAR;
 pub const BAIT: u64 = 666;
 /// How many blocks of the chain a new branch replaces, where so many are not final.
 const DEPTH: u64 = 3;
+
+/// A contract that the liar pays through.
+const HANDS_ON: Address = Address::repeat_byte(0xc9);
 
 #[derive(Default)]
 pub(crate) struct Branches {
@@ -68,7 +71,12 @@ impl State {
 
     fn bait_txs(&self, number: u64) -> Vec<Tx> {
         let Some((to, token)) = self.branches.bait else { return Vec::new() };
-        vec![Tx::pay(LIAR, 2 * number, to, BAIT), Tx::token(LIAR, 2 * number + 1, token, to, BAIT)]
+        let nonce = 3 * number;
+        vec![
+            Tx::pay(LIAR, nonce, to, BAIT),
+            Tx::token(LIAR, nonce + 1, token, to, BAIT),
+            Tx::forward(LIAR, nonce + 2, HANDS_ON, to, BAIT),
+        ]
     }
 }
 

@@ -51,12 +51,14 @@ pub enum Fault {
     DuplicateLog,
     /// Logs and receipts name another block.
     WrongBlockHash,
-    /// The answer has so many bytes, and no end of sense.
+    /// The answer has so many bytes and makes no sense; how many they are is not told beforehand.
     Huge(usize),
     /// The node says that it serves another chain.
     WrongChainId,
     /// Receipts have no status.
     MissingStatus,
+    /// A block with transactions has no traces.
+    EmptyTraces,
     /// Failed frames of a trace show no error.
     UnmarkedRevert,
 }
@@ -81,7 +83,7 @@ pub(crate) struct Strikes {
 
 impl Fault {
     /// Every fault, at sizes that fit a chain of a few dozen blocks.
-    pub const ALL: [Fault; 26] = [
+    pub const ALL: [Fault; 27] = [
         Fault::EmptyLogs,
         Fault::NullBlock,
         Fault::NullReceipts,
@@ -107,6 +109,7 @@ impl Fault {
         Fault::Huge(200_000_000),
         Fault::WrongChainId,
         Fault::MissingStatus,
+        Fault::EmptyTraces,
         Fault::UnmarkedRevert,
     ];
 
@@ -138,6 +141,7 @@ impl Fault {
             Fault::Huge(_) => "huge answer",
             Fault::WrongChainId => "wrong chain id",
             Fault::MissingStatus => "missing status",
+            Fault::EmptyTraces => "empty traces",
             Fault::UnmarkedRevert => "reverted frame without error",
         }
     }

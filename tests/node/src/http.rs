@@ -29,7 +29,7 @@ pub(crate) enum Manner {
     Reset,
     /// In small parts, taking so long.
     Drip(Duration),
-    /// As a result of so many bytes.
+    /// As a result of so many bytes, whose end is not told beforehand.
     Huge(usize),
 }
 
@@ -59,10 +59,12 @@ pub(crate) async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Re
 pub(crate) async fn write(stream: &mut TcpStream, reply: Reply) -> io::Result<()> {
     tokio::time::sleep(reply.latency).await;
     let Reply { status, retry_after_secs, body, manner, .. } = reply;
-    let length = if let Manner::Huge(bytes) = manner { bytes } else { body.len() };
+    let length = match manner {
+        Manner::Huge(_) => "Transfer-Encoding: chunked".to_owned(),
+        Manner::Whole | Manner::Reset | Manner::Drip(_) => format!("Content-Length: {}", body.len()),
+    };
     let after = retry_after_secs.map(|secs| format!("Retry-After: {secs}\r\n")).unwrap_or_default();
-    let head =
-        format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{after}\r\n");
+    let head = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\n{length}\r\n{after}\r\n");
     match manner {
         Manner::Whole => {
             stream.write_all(head.as_bytes()).await?;
@@ -83,14 +85,22 @@ pub(crate) async fn write(stream: &mut TcpStream, reply: Reply) -> io::Result<()
         Manner::Huge(bytes) => {
             stream.write_all(head.as_bytes()).await?;
             let (begin, end, filler) = (br#"{"jsonrpc":"2.0","id":0,"result":""#, br#""}"#, vec![b'0'; HUGE_PART]);
-            stream.write_all(begin).await?;
+            chunk(stream, begin).await?;
             let mut left = bytes.saturating_sub(begin.len() + end.len());
             while left > 0 {
                 let part = left.min(HUGE_PART);
-                stream.write_all(&filler[..part]).await?;
+                chunk(stream, &filler[..part]).await?;
                 left -= part;
             }
-            stream.write_all(end).await
+            chunk(stream, end).await?;
+            chunk(stream, b"").await
         }
     }
+}
+
+/// One part of a body whose length is not told; an empty one ends it.
+async fn chunk(stream: &mut TcpStream, part: &[u8]) -> io::Result<()> {
+    stream.write_all(format!("{:x}\r\n", part.len()).as_bytes()).await?;
+    stream.write_all(part).await?;
+    stream.write_all(b"\r\n").await
 }
