@@ -31,7 +31,7 @@ pub struct TraceStatus {
 statements! {
     OLDEST = "SELECT number, hash FROM blocks WHERE chain = $1 AND canonical AND NOT traced ORDER BY number LIMIT $2";
     NEWEST = "SELECT number, hash FROM blocks WHERE chain = $1 AND canonical AND NOT traced ORDER BY number DESC LIMIT $2";
-    UNTRACED_THROUGH = "SELECT 1 FROM blocks WHERE chain = $1 AND canonical AND NOT traced AND number <= $2 LIMIT 1";
+    UNTRACED_THROUGH = "SELECT 1 FROM blocks WHERE chain = $1 AND canonical AND NOT traced AND number <= $2 ORDER BY number LIMIT 1";
     MARK = "UPDATE blocks SET traced = true WHERE chain = $1 AND hash = $2 AND canonical";
     SETTLEABLE = "SELECT deposits.*, blocks.number AS block_number, blocks.hash AS block_hash \
                   FROM deposits JOIN inclusions ON inclusions.deposit_id = deposits.id \

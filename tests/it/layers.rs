@@ -65,7 +65,7 @@ const MIGRATIONS: [(&str, &str); 5] = [
     ("0002_movements.sql", "43eb6127b5e66168a334d5c079cf6ce8dfd81978793b5214ed503fd1cc353cc0"),
     ("0003_incidents.sql", "9f31b48118ddbba99ba10fa5eced51ce9537a8d11c1815a38db66363cde16112"),
     ("0004_backfills.sql", "64db334d6d90a90a279849fd97a60fcfd0ef478cca85183ec9ad75a315f8196a"),
-    ("0005_incidents_of_deposits.sql", "b43106055b401a2545841daae60748cff6208f6b9e98717b5fa2b57502826fc3"),
+    ("0005_incidents_of_deposits.sql", "826091baecf5169800d2be3c714bca2b52ae2dcf5b7d0ab11be22da387eba451"),
 ];
 /// What a finished house does not have. Written in two parts, because this file is searched too.
 const LEFTOVERS: [(&str, &str); 4] = [
