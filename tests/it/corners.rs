@@ -169,7 +169,7 @@ async fn a_backfill_of_a_chain_that_a_person_halts_records_nothing_until_it_is_r
 #[tokio::test]
 async fn a_chain_is_not_taken_up_on_the_header_of_an_endpoint_on_another_fork() {
     let chain = SimChain::new(7);
-    chain.mine_empty(15);
+    chain.mine_empty(20);
     chain.fork_at(1);
     chain.mine_empty(25);
     chain.set_finality_depth(Some(FINALITY_DEPTH));
