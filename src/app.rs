@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use futures_util::future::try_join_all;
 use landfall_chain::address::AddressError;
 use landfall_chain::{
-    Address, Asset, AssetId, Chain, Family, Finality, Network, Retry, SourceError, SourceErrorKind, Tier,
+    Address, Asset, AssetId, Chain, Family, Finality, NativeSource, Network, Retry, SourceError, SourceErrorKind, Tier,
 };
 use landfall_evm::{EndpointUrl, EvmSource};
 use tokio::net::TcpListener;
@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use crate::config::{AssetConfig, ChainConfig, Config};
+use crate::config::{AssetConfig, ChainConfig, Config, TierConfig};
 use crate::delivery::Delivery;
 use crate::health::Started;
 use crate::store::{Db, OpenError, StoreUrl};
@@ -66,6 +66,8 @@ struct Workers(JoinSet<String>);
 pub enum StartError {
     #[error("config key chains.{chain}: {what}")]
     Chain { chain: Chain, what: String },
+    #[error("config key chains.{chain}.{key}: {what}")]
+    Key { chain: Chain, key: String, what: String },
     #[error("config key chains.{chain}.assets: {error}")]
     AssetAddress { chain: Chain, error: AddressError },
     #[error(transparent)]
@@ -288,19 +290,38 @@ pub fn network(chain: Chain, config: &ChainConfig) -> Result<Network, StartError
         network.finality = Finality::from(rule);
     }
     if !config.tiers.is_empty() {
-        network.finality.tiers = config
-            .tiers
-            .iter()
-            .map(|tier| {
-                let unknown = || fault(format!("tier of {:?}: no such asset is listed", tier.symbol));
-                let asset = network.assets.iter().find(|asset| asset.symbol == tier.symbol).ok_or_else(unknown)?;
-                Ok(Tier { asset: asset.id, up_to: tier.up_to, rule: tier.rule })
-            })
-            .collect::<Result<_, StartError>>()?;
+        network.finality.tiers = tiers(&network, config)?;
     }
     network.native.source = config.native.unwrap_or(network.native.source);
     network.native.eip7708_from = config.eip7708_from.or(network.native.eip7708_from);
+    if network.native.source == NativeSource::LogTransfer && network.native.eip7708_from.is_some() {
+        let what = "the native currency is read from the chain's log_transfer logs already; set native = \"trace\" or \
+                    \"top_level\", or leave this out";
+        return Err(StartError::Key { chain, key: "eip7708_from".to_owned(), what: what.to_owned() });
+    }
     Ok(network)
+}
+
+/// The tiers of the configuration. One that waits for no less than everything does would never count.
+fn tiers(network: &Network, config: &ChainConfig) -> Result<Vec<Tier>, StartError> {
+    let of_key = |(index, tier): (usize, &TierConfig)| {
+        let wrong = |key: &str, what: String| StartError::Key {
+            chain: network.chain,
+            key: format!("tiers[{index}].{key}"),
+            what,
+        };
+        let asset = network.assets.iter().find(|asset| asset.symbol == tier.symbol).ok_or_else(|| {
+            let listed: Vec<&str> = network.assets.iter().map(|asset| asset.symbol.as_str()).collect();
+            wrong("asset", format!("{:?} is not listed; expected one of {}", tier.symbol, listed.join(", ")))
+        })?;
+        if tier.rule.implies(&network.finality.rule) {
+            let what =
+                "it waits for no less than every deposit does, so it would never count; ask for less, or leave it out";
+            return Err(wrong("finality", what.to_owned()));
+        }
+        Ok(Tier { asset: asset.id, up_to: tier.up_to, rule: tier.rule })
+    };
+    config.tiers.iter().enumerate().map(of_key).collect()
 }
 
 fn settings(network: &Network, config: &ChainConfig) -> Settings {
@@ -335,20 +356,20 @@ async fn listen(address: SocketAddr, key: &'static str) -> Result<TcpListener, S
 
 #[cfg(test)]
 mod tests {
-    use landfall_chain::{FinalityRule, Native, NativeSource, ReadProof, U256};
+    use landfall_chain::{FinalityRule, Native, ReadProof, U256};
 
     use super::*;
-    use crate::config::{AssetConfig, TierConfig};
     use crate::watcher::Start;
 
     const MINE: &str = "0x5fd84259d66Cd46123540766Be93DFE6D43130D7";
 
-    fn with_asset(chain: Chain, symbol: &str, contract: &str) -> Result<Network, String> {
+    /// A configuration with one asset of its own and a tier for it.
+    fn config(symbol: &str, contract: &str) -> ChainConfig {
         let asset = AssetConfig { symbol: symbol.to_owned(), contract: contract.to_owned(), decimals: 6, from: 0 };
         let (rpc, assets) = (Vec::new(), vec![asset]);
         let start = Start::Finalized;
         let tier = TierConfig { symbol: symbol.to_owned(), up_to: U256::from(7), rule: FinalityRule::confirmations(1) };
-        let config = ChainConfig {
+        ChainConfig {
             rpc,
             agree: None,
             start,
@@ -361,8 +382,47 @@ mod tests {
             failed_grace_secs: 1,
             finality_stall_secs: None,
             assets,
-        };
-        network(chain, &config).map_err(|error| error.to_string())
+        }
+    }
+
+    fn with_asset(chain: Chain, symbol: &str, contract: &str) -> Result<Network, String> {
+        network(chain, &config(symbol, contract)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn keys_that_contradict_the_network_or_each_other_are_refused_with_what_to_write() {
+        let built_in = |config: ChainConfig| ChainConfig { assets: Vec::new(), finality: None, ..config };
+        let tier = |symbol: &str, rule| TierConfig { symbol: symbol.to_owned(), up_to: U256::from(7), rule };
+        let tiered = |tier| ChainConfig { tiers: vec![tier], ..built_in(config("MINE", MINE)) };
+        let logs = |native| ChainConfig { native, tiers: Vec::new(), ..built_in(config("MINE", MINE)) };
+        let no_less =
+            "it waits for no less than every deposit does, so it would never count; ask for less, or leave it out";
+        let one_source = "the native currency is read from the chain's log_transfer logs already; set native = \"trace\" or \
+                          \"top_level\", or leave this out";
+        let both = FinalityRule { confirmations: 5, ..FinalityRule::FINALIZED };
+        let cases = [
+            (
+                Chain::EthereumTestnet,
+                tiered(tier("DAI", FinalityRule::SAFE)),
+                "tiers[0].asset: \"DAI\" is not listed; expected one of ETH, USDC, EURC".to_owned(),
+            ),
+            (
+                Chain::EthereumTestnet,
+                tiered(tier("USDC", FinalityRule::FINALIZED)),
+                format!("tiers[0].finality: {no_less}"),
+            ),
+            (Chain::EthereumTestnet, tiered(tier("USDC", both)), format!("tiers[0].finality: {no_less}")),
+            (Chain::PolygonMainnet, logs(None), format!("eip7708_from: {one_source}")),
+            (Chain::EthereumTestnet, logs(Some(NativeSource::LogTransfer)), format!("eip7708_from: {one_source}")),
+        ];
+        for (chain, config, expected) in cases {
+            let error = network(chain, &config).unwrap_err().to_string();
+            assert_eq!(error, format!("config key chains.{chain}.{expected}"));
+        }
+        let l1_blocks = FinalityRule { l1_blocks: 12, ..FinalityRule::SAFE };
+        let rollup_only = ChainConfig { finality: Some(l1_blocks), ..logs(None) };
+        let refused = source(Chain::EthereumTestnet, &rollup_only).unwrap_err().to_string();
+        assert!(refused.contains("counts L1 blocks"), "{refused}");
     }
 
     #[test]

@@ -19,6 +19,7 @@ use crate::watcher::Start;
 const POLL_MS_MIN: u64 = 20;
 const POLL_MS_MAX: u64 = 60_000;
 const FAILED_GRACE_SECS_DEFAULT: u64 = 3_600;
+const FINALITY_STALL_SECS_MIN: u64 = 60;
 
 /// What an operator sets.
 #[derive(Clone, Debug)]
@@ -286,6 +287,7 @@ impl ChainSection {
         if self.rpc.is_empty() {
             return Err(key(&format!("{at}.rpc"), "at least one URL is needed"));
         }
+        self.check_times(at)?;
         let rpc = self.rpc.into_iter().enumerate();
         let rpc =
             rpc.map(|(index, entry)| entry.check(&format!("{at}.rpc[{index}]"))).collect::<Result<Vec<_>, _>>()?;
@@ -322,6 +324,21 @@ impl ChainSection {
     }
 }
 
+impl ChainSection {
+    fn check_times(&self, at: &str) -> Result<(), ConfigError> {
+        if self.failed_grace_secs == Some(0) {
+            let what = "expected at least 1: a transaction that is in no block may still be mined";
+            return Err(key(&format!("{at}.failed_grace_secs"), what));
+        }
+        if self.finality_stall_secs.is_some_and(|secs| secs < FINALITY_STALL_SECS_MIN) {
+            let what =
+                "expected at least 60: blocks take their time to be final; without the key the network's rule tells";
+            return Err(key(&format!("{at}.finality_stall_secs"), what));
+        }
+        Ok(())
+    }
+}
+
 fn finality(
     at: &str,
     name: Option<RuleName>,
@@ -349,17 +366,33 @@ fn rule(
 }
 
 fn tiers(at: &str, sections: Vec<TierSection>) -> Result<Vec<TierConfig>, ConfigError> {
-    let tier = |(index, section): (usize, TierSection)| {
-        let at = format!("{at}.tiers[{index}]");
-        let up_to = U256::from_str_radix(&section.up_to, 10).ok().filter(|_| !section.up_to.is_empty());
-        let what = "expected a whole number of base units, such as \"1000000\"";
-        Ok(TierConfig {
-            symbol: section.asset,
-            up_to: up_to.ok_or_else(|| key(&format!("{at}.up_to"), what))?,
-            rule: rule(&at, section.finality, section.confirmations, section.l1_blocks)?,
-        })
-    };
-    sections.into_iter().enumerate().map(tier).collect()
+    let mut tiers: Vec<TierConfig> = Vec::new();
+    for (index, section) in sections.into_iter().enumerate() {
+        let tier = tier(&format!("{at}.tiers[{index}]"), section)?;
+        let wrong = |what: String| Err(key(&format!("{at}.tiers[{index}].up_to"), what));
+        if tier.up_to == U256::ZERO {
+            return wrong("expected at least 1: nothing smaller is a deposit".to_owned());
+        }
+        let earlier = tiers.iter().filter(|earlier| earlier.symbol == tier.symbol).map(|earlier| earlier.up_to).max();
+        if let Some(earlier) = earlier.filter(|earlier| *earlier >= tier.up_to) {
+            return wrong(format!(
+                "expected more than {earlier}: an earlier tier of {} takes all up to that; write smaller ones first",
+                tier.symbol
+            ));
+        }
+        tiers.push(tier);
+    }
+    Ok(tiers)
+}
+
+fn tier(at: &str, section: TierSection) -> Result<TierConfig, ConfigError> {
+    let up_to = U256::from_str_radix(&section.up_to, 10).ok().filter(|_| !section.up_to.is_empty());
+    let what = "expected a whole number of base units, such as \"1000000\"";
+    Ok(TierConfig {
+        symbol: section.asset,
+        up_to: up_to.ok_or_else(|| key(&format!("{at}.up_to"), what))?,
+        rule: rule(at, section.finality, section.confirmations, section.l1_blocks)?,
+    })
 }
 
 impl RpcEntry {
@@ -483,7 +516,7 @@ mod tests {
             "[store]\nurl = \"postgres://me:pass@db/landfall\"\n[api]\nlisten = \"0.0.0.0:1\"\nenvironment = \"test\"\n\
              [admin]\nlisten = \"127.0.0.1:2\"\n[chains.BASE_MAINNET]\nrpc = [\"https://node/${KEY}\", \"wss://other\", \
              { url = \"http://third\", headers = { Authorization = \"Bearer ${KEY}\" } }]\nagree = 2\n\
-             start = 100\nproof = \"logs\"\nnative = \"log_transfer\"\neip7708_from = 7\nfinality = \"confirmations\"\nconfirmations = 12\n\
+             start = 100\nproof = \"logs\"\nnative = \"trace\"\neip7708_from = 7\nfinality = \"confirmations\"\nconfirmations = 12\n\
              poll_ms = 250\nfailed_grace_secs = 5\nfinality_stall_secs = 900\n[[chains.BASE_MAINNET.assets]]\nsymbol = \"EURC\"\ncontract = \"0x1\"\ndecimals = 6\nfrom = 9\n",
         );
         let config = config.unwrap();
@@ -496,7 +529,7 @@ mod tests {
         assert_eq!(chain.proof, ReadProof::Listed);
         assert_eq!((chain.start, &chain.finality), (Start::Number(100), &Some(FinalityRule::confirmations(12))));
         assert_eq!((chain.poll_ms, chain.failed_grace_secs, chain.assets[0].from), (Some(250), 5, 9));
-        assert_eq!((chain.native, chain.eip7708_from), (Some(NativeSource::LogTransfer), Some(7)));
+        assert_eq!((chain.native, chain.eip7708_from), (Some(NativeSource::Trace), Some(7)));
         assert_eq!(chain.finality_stall_secs, Some(900));
     }
 
@@ -511,6 +544,39 @@ mod tests {
         let tier =
             TierConfig { symbol: "USDC".to_owned(), up_to: U256::from(1_000), rule: FinalityRule::confirmations(3) };
         assert_eq!(chain.tiers, [tier]);
+    }
+
+    #[test]
+    fn times_and_tiers_that_make_no_sense_are_refused_with_the_key_and_what_to_write() {
+        let tier = |up_to: &str| format!("{}finality = \"safe\"\n", TIER.replace("1000", up_to));
+        let stall =
+            "expected at least 60: blocks take their time to be final; without the key the network's rule tells";
+        let cases = [
+            ("finality_stall_secs = 0".to_owned(), "finality_stall_secs", stall),
+            ("finality_stall_secs = 59".to_owned(), "finality_stall_secs", stall),
+            (
+                "failed_grace_secs = 0".to_owned(),
+                "failed_grace_secs",
+                "expected at least 1: a transaction that is in no block may still be mined",
+            ),
+            (tier("0"), "tiers[0].up_to", "expected at least 1: nothing smaller is a deposit"),
+            (
+                tier("1000") + &tier("10"),
+                "tiers[1].up_to",
+                "expected more than 1000: an earlier tier of USDC takes all up to that; write smaller ones first",
+            ),
+            (
+                tier("7") + &tier("7"),
+                "tiers[1].up_to",
+                "expected more than 7: an earlier tier of USDC takes all up to that; write smaller ones first",
+            ),
+        ];
+        for (keys, at, what) in cases {
+            let error = parse(&format!("{CHAIN}{keys}\n")).unwrap_err();
+            assert_eq!(error, format!("config key chains.ETHEREUM_TESTNET.{at}: {what}"));
+        }
+        let other = TIER.replace("USDC", "ETH");
+        assert!(parse(&format!("{CHAIN}{}{other}finality = \"safe\"\n{}", tier("7"), tier("8"))).is_ok());
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Incidents: what a person must look at. One of a kind is open on a chain at a time; meeting it again renews it.
+//! Incidents: what a person must look at. One of a kind is open on a chain at a time, or for a deposit where it names
+//! one; meeting it again renews it.
 //!
 //! An incident is resolved by a person, with a reason, or by the decision that ends it (an accepted reorg). It does
 //! not know how it is met, nor what is done about it.
@@ -9,7 +10,7 @@ use std::str::FromStr;
 use landfall_chain::Chain;
 use sha2::{Digest, Sha256};
 
-use crate::deposit::update_with_length;
+use crate::deposit::{DepositId, update_with_length};
 use crate::time::Timestamp;
 
 /// What happened.
@@ -19,7 +20,8 @@ pub enum IncidentKind {
     PostFinalityReorg,
     /// A reorg reaches below the oldest block on record.
     DeepReorg,
-    /// A transaction would be credited with more than it paid.
+    /// A deposit is CONFIRMED, and an accepted reorg took back its block; or confirming a deposit would credit a
+    /// transaction with more than it paid. It names the deposit.
     OverCredited,
     /// A proved block is read otherwise than before.
     ReadOtherwise,
@@ -39,8 +41,10 @@ pub struct Incident {
     pub kind: IncidentKind,
     /// In words, as it was last met.
     pub what: String,
-    /// Of a reorg: the fork point.
+    /// Of a reorg the fork point, of a deposit the block that it was seen in.
     pub block_number: Option<u64>,
+    /// The deposit that it is about.
+    pub deposit: Option<DepositId>,
     pub opened_at: Timestamp,
     /// When it was last met.
     pub seen_at: Timestamp,
@@ -79,7 +83,25 @@ impl Incident {
     pub fn open(chain: Chain, kind: IncidentKind, what: String, block_number: Option<u64>, at: Timestamp) -> Self {
         let id = short_id("inc", &[chain.name(), kind.name(), &at.0.to_string(), &what]);
         let resolution = String::new();
-        Incident { id, chain, kind, what, block_number, opened_at: at, seen_at: at, resolved_at: None, resolution }
+        let (opened_at, seen_at) = (at, at);
+        Incident {
+            id,
+            chain,
+            kind,
+            what,
+            block_number,
+            deposit: None,
+            opened_at,
+            seen_at,
+            resolved_at: None,
+            resolution,
+        }
+    }
+
+    /// The same, about a deposit.
+    #[must_use]
+    pub fn about(self, deposit: DepositId) -> Self {
+        Incident { deposit: Some(deposit), ..self }
     }
 }
 

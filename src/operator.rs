@@ -8,8 +8,9 @@ use std::time::Duration;
 use landfall_chain::{BlockRef, Chain};
 
 use crate::decision::{AuditEntry, Decision, Word};
-use crate::incident::IncidentKind;
-use crate::store::{Db, StoreError, Tx, audit, cursors, incidents, overrides};
+use crate::deposit::{DepositId, DepositStatus};
+use crate::incident::{Incident, IncidentKind};
+use crate::store::{Db, StoreError, Tx, audit, cursors, deposits, incidents, overrides};
 use crate::time::Timestamp;
 
 /// How long an accepted reorg may take to be done; then it must be accepted anew.
@@ -148,7 +149,23 @@ impl Operator<'_> {
             return Err(unknown());
         }
         self.write_down(&mut tx, incident.chain, "resolve", &format!("{id} {}", incident.kind)).await?;
+        if let Some(deposit) = incident.deposit {
+            self.look_again(&mut tx, deposit, &incident).await?;
+        }
         Ok(tx.commit().await?)
+    }
+
+    /// What waited because of a deposit that is now resolved is looked at again: PENDING deposits of its transaction.
+    async fn look_again(&self, tx: &mut Tx, resolved: DepositId, by: &Incident) -> Result<(), StoreError> {
+        let Some(resolved) = deposits::by_id(tx, resolved).await? else { return Ok(()) };
+        for incident in incidents::of_tx(tx, &resolved, by.kind).await? {
+            let Some(waiting) = incident.deposit else { continue };
+            let waiting = deposits::by_id(tx, waiting).await?;
+            if waiting.is_some_and(|waiting| waiting.status == DepositStatus::Pending) {
+                incidents::resolve(tx, &incident.id, &format!("looked at again after {}", by.id), self.now).await?;
+            }
+        }
+        Ok(())
     }
 
     async fn begin(&self, db: &Db) -> Result<Tx, DecideError> {

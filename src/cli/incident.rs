@@ -42,6 +42,8 @@ struct Line<'a> {
     chain: Chain,
     kind: &'static str,
     what: &'a str,
+    /// Null for one about the chain.
+    deposit_id: Option<String>,
     opened_at: String,
     seen_at: String,
     resolved_at: Option<String>,
@@ -84,6 +86,7 @@ impl<'a> Line<'a> {
             chain: incident.chain,
             kind: incident.kind.name(),
             what: &incident.what,
+            deposit_id: incident.deposit.map(|deposit| deposit.to_string()),
             opened_at: incident.opened_at.to_string(),
             seen_at: incident.seen_at.to_string(),
             resolved_at: incident.resolved_at.map(|at| at.to_string()),
@@ -97,6 +100,10 @@ fn headline(incident: &incident::Incident) -> String {
     let state = match resolved_at {
         None => "open".to_owned(),
         Some(at) => format!("resolved at {at}: {resolution}"),
+    };
+    let kind = match incident.deposit {
+        None => kind.to_string(),
+        Some(deposit) => format!("{kind} (deposit {deposit})"),
     };
     format!("{id} {chain} {kind}, met at {opened_at}, last at {seen_at}, {state}")
 }

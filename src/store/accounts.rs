@@ -57,6 +57,7 @@ statements! {
     ADDRESSES_OF = "SELECT address FROM watched_addresses WHERE chain = $1 AND account_id = $2 ORDER BY address";
     WATCHED_FROM = "SELECT from_number FROM watched_addresses WHERE chain = $1 AND address = $2";
     RAISE_FROM = "UPDATE watched_addresses SET from_number = $1 WHERE chain = $2 AND from_number < $1";
+    LOWER_FROM = "UPDATE watched_addresses SET from_number = $1 WHERE chain = $2 AND from_number > $1";
     ACCOUNTS = "SELECT id, identity_id, type FROM accounts WHERE organization_id = $1 ORDER BY id";
     ADDRESSES = "SELECT account_id, chain, address, from_number FROM watched_addresses ORDER BY account_id, chain, address";
 }
@@ -179,6 +180,11 @@ pub async fn watched_from(
 /// The chain is read from block `number` on: what was added before is matched from there.
 pub async fn raise_from(tx: &mut Tx, chain: Chain, number: u64) -> Result<(), StoreError> {
     execute!(tx, RAISE_FROM, int(number), chain.name()).map(drop)
+}
+
+/// The blocks from `number` on are read once more: who was told a later one is matched from there.
+pub async fn lower_from(tx: &mut Tx, chain: Chain, number: u64) -> Result<(), StoreError> {
+    execute!(tx, LOWER_FROM, int(number), chain.name()).map(drop)
 }
 
 /// Every account with its addresses.

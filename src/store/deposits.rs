@@ -25,7 +25,7 @@ pub struct DepositFilter {
     pub after: Option<(Timestamp, DepositId)>,
 }
 
-/// A PENDING deposit and the canonical block it is in.
+/// A deposit and the canonical block it is in.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settleable {
     pub deposit: Deposit,
@@ -65,22 +65,27 @@ statements! {
     BY_ID = "SELECT * FROM deposits WHERE id = $1 AND organization_id = $2";
     SET_STATUS = "UPDATE deposits SET status = $1, confirmed_us = $2, missing_since_us = NULL, \
                   missing_number = NULL WHERE id = $3 AND status = $4 AND status <> 'CONFIRMED'";
+    SET_SENDER = "UPDATE deposits SET sender = $1, source_account_id = $2 WHERE id = $3 AND status <> 'CONFIRMED'";
     INCLUDE = "INSERT INTO inclusions (deposit_id, chain, block_hash, block_number, lane) VALUES ($1, $2, $3, $4, $5) \
                ON CONFLICT (deposit_id, block_hash) DO NOTHING";
     FOUND = "UPDATE deposits SET missing_since_us = NULL, missing_number = NULL WHERE id = $1 AND missing_since_us IS NOT NULL";
     MISS = "UPDATE deposits SET missing_since_us = COALESCE(missing_since_us, $1), missing_number = $2 WHERE id = $3";
+    // One that would credit its transaction with more than it paid waits for a person.
     SETTLEABLE = "SELECT deposits.*, blocks.number AS block_number, blocks.hash AS block_hash \
                   FROM deposits JOIN inclusions ON inclusions.deposit_id = deposits.id \
                   JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
                   WHERE deposits.chain = $1 AND deposits.status = 'PENDING' AND inclusions.lane = 'roots' \
-                  AND blocks.canonical AND blocks.number <= $2 ORDER BY blocks.number, deposits.id LIMIT $3";
+                  AND blocks.canonical AND blocks.number >= $4 AND blocks.number <= $2 AND NOT EXISTS (SELECT 1 FROM incidents \
+                  WHERE incidents.deposit_id = deposits.id AND incidents.kind = 'over_credited' AND incidents.resolved_us IS NULL) \
+                  ORDER BY blocks.number, deposits.id LIMIT $3";
     // A tier's: of one asset, from the least amount that fits to the highest, above what is final for all.
     SETTLEABLE_BY_TIER = "SELECT deposits.*, blocks.number AS block_number, blocks.hash AS block_hash \
                   FROM deposits JOIN inclusions ON inclusions.deposit_id = deposits.id \
                   JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
                   WHERE deposits.chain = $1 AND deposits.status = 'PENDING' AND deposits.asset = $2 \
                   AND deposits.amount >= $3 AND deposits.amount <= $4 AND inclusions.lane = 'roots' \
-                  AND blocks.canonical AND blocks.number > $5 AND blocks.number <= $6 \
+                  AND blocks.canonical AND blocks.number > $5 AND blocks.number <= $6 AND NOT EXISTS (SELECT 1 FROM incidents \
+                  WHERE incidents.deposit_id = deposits.id AND incidents.kind = 'over_credited' AND incidents.resolved_us IS NULL) \
                   ORDER BY blocks.number, deposits.id LIMIT $7";
     MISSING = "SELECT * FROM deposits WHERE chain = $1 AND status = 'PENDING' \
                AND (missing_number IS NULL OR missing_number < $2) AND (CAST($3 AS TEXT) IS NULL OR id = $3) AND $5 = EXISTS \
@@ -90,11 +95,18 @@ statements! {
                ORDER BY COALESCE(missing_number, -1), COALESCE(missing_since_us, 0), id LIMIT $4";
     IN_BLOCK = "SELECT deposits.* FROM inclusions JOIN deposits ON deposits.id = inclusions.deposit_id \
                 WHERE inclusions.chain = $1 AND inclusions.block_hash = $2 AND inclusions.lane = 'roots' ORDER BY deposits.id";
+    // Without those that are in no canonical block and whose incident a person resolved: they are taken back elsewhere.
     CONFIRMED_OF = "SELECT amount FROM deposits \
                     WHERE chain = $1 AND tx_id = $2 AND asset = $3 AND recipient = $4 AND status = 'CONFIRMED' \
                     AND ($5 OR NOT EXISTS (SELECT 1 FROM inclusions \
                     JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
-                    WHERE inclusions.deposit_id = deposits.id AND inclusions.lane = 'traces' AND blocks.canonical))";
+                    WHERE inclusions.deposit_id = deposits.id AND inclusions.lane = 'traces' AND blocks.canonical)) \
+                    AND (EXISTS (SELECT 1 FROM inclusions \
+                    JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
+                    WHERE inclusions.deposit_id = deposits.id AND blocks.canonical) \
+                    OR NOT EXISTS (SELECT 1 FROM incidents WHERE incidents.deposit_id = deposits.id AND incidents.kind = 'over_credited') \
+                    OR EXISTS (SELECT 1 FROM incidents WHERE incidents.deposit_id = deposits.id AND incidents.kind = 'over_credited' \
+                    AND incidents.resolved_us IS NULL))";
     OF_TX = "SELECT * FROM deposits WHERE chain = $1 AND tx_id = $2 ORDER BY id";
     // The canonical block first, if there is one.
     SEEN_IN = "SELECT blocks.number, blocks.hash, inclusions.lane, blocks.canonical FROM inclusions \
@@ -106,6 +118,10 @@ statements! {
                        JOIN deposits ON deposits.id = inclusions.deposit_id AND deposits.status = 'CONFIRMED' \
                        WHERE inclusions.chain = blocks.chain AND inclusions.block_hash = blocks.hash \
                        AND blocks.chain = $1 AND blocks.canonical AND blocks.number > $2";
+    CONFIRMED_IN = "SELECT deposits.*, blocks.number AS block_number, blocks.hash AS block_hash FROM blocks CROSS JOIN inclusions \
+                    JOIN deposits ON deposits.id = inclusions.deposit_id AND deposits.status = 'CONFIRMED' \
+                    WHERE inclusions.chain = blocks.chain AND inclusions.block_hash = blocks.hash \
+                    AND blocks.chain = $1 AND blocks.canonical AND blocks.number > $2 ORDER BY blocks.number, deposits.id";
     LIST = "SELECT * FROM deposits WHERE organization_id = $1 \
             AND (CAST($2 AS TEXT) IS NULL OR chain = $2) AND (CAST($3 AS TEXT) IS NULL OR symbol = $3) \
             AND created_us >= $4 AND created_us <= $5 AND (created_us, id) < ($6, $7) \
@@ -182,6 +198,14 @@ pub async fn set_status(tx: &mut Tx, deposit: &Deposit, from: DepositStatus) -> 
     expect_one("set deposit status", set)
 }
 
+/// Writes who paid and whether that is one of our accounts: what is known of a leg that counts now. A CONFIRMED deposit
+/// keeps what it was confirmed with.
+pub async fn set_sender(tx: &mut Tx, deposit: &Deposit) -> Result<(), StoreError> {
+    let Deposit { sender, source_account_id, id, .. } = deposit;
+    let set = execute!(tx, SET_SENDER, sender.as_bytes(), source_account_id, id.to_string())?;
+    expect_one("set who paid a deposit", set)
+}
+
 /// Records that the deposit was seen in `block`, by this lane, and is no longer missing.
 pub async fn include(tx: &mut Tx, deposit: &Deposit, block: &BlockRef, lane: Lane) -> Result<(), StoreError> {
     let id = deposit.id.to_string();
@@ -208,15 +232,16 @@ pub async fn by_id(connection: &mut impl Connection, id: DepositId) -> Result<Op
     row.map(Deposit::try_from).transpose()
 }
 
-/// PENDING deposits that the roots showed in canonical blocks up to `through`, inclusive; at most `limit`, lowest
-/// blocks first.
+/// PENDING deposits that the roots showed in canonical blocks `from` to `through`, both inclusive; at most `limit`,
+/// lowest blocks first.
 pub async fn settleable(
     connection: &mut impl Connection,
     chain: Chain,
-    through: u64,
+    (from, through): (u64, u64),
     limit: u32,
 ) -> Result<Vec<Settleable>, StoreError> {
-    let rows = fetch_all!(connection, SettleableRow, SETTLEABLE, chain.name(), int(through), i64::from(limit))?;
+    let (through, limit) = (int(through), i64::from(limit));
+    let rows = fetch_all!(connection, SettleableRow, SETTLEABLE, chain.name(), through, limit, int(from))?;
     rows.into_iter().map(Settleable::try_from).collect()
 }
 
@@ -338,6 +363,16 @@ pub async fn confirmed_above(
     let row = fetch_optional!(connection, (i64, Option<i64>), CONFIRMED_ABOVE, chain.name(), int(number))?;
     let (count, highest) = row.unwrap_or_default();
     Ok((uint("count", count)?, highest.map(|number| uint("block number", number)).transpose()?))
+}
+
+/// The CONFIRMED deposits in canonical blocks above `number`, each with its block, lowest first.
+pub async fn confirmed_in(
+    connection: &mut impl Connection,
+    chain: Chain,
+    number: u64,
+) -> Result<Vec<Settleable>, StoreError> {
+    let rows = fetch_all!(connection, SettleableRow, CONFIRMED_IN, chain.name(), int(number))?;
+    rows.into_iter().map(Settleable::try_from).collect()
 }
 
 /// At most `limit` deposits of our organization, newest first.

@@ -1,21 +1,27 @@
-//! Incidents: one of a kind is open on a chain.
+//! Incidents: one of a kind is open on a chain, or for a deposit.
 
 use landfall_chain::Chain;
 use sqlx::FromRow;
 
-use crate::incident::Incident;
+use crate::deposit::{Deposit, DepositId};
+use crate::incident::{Incident, IncidentKind};
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, StoreError, Tx, int, parsed, uint};
 use crate::time::Timestamp;
 
 statements! {
-    OPEN = "INSERT INTO incidents (id, chain, kind, what, block_number, opened_us, seen_us, resolution) \
-            VALUES ($1, $2, $3, $4, $5, $6, $6, '') ON CONFLICT DO NOTHING";
-    MEET = "UPDATE incidents SET seen_us = $1, what = $2, block_number = $3 WHERE chain = $4 AND kind = $5 AND resolved_us IS NULL";
+    OPEN = "INSERT INTO incidents (id, chain, kind, what, block_number, opened_us, seen_us, resolution, deposit_id) \
+            VALUES ($1, $2, $3, $4, $5, $6, $6, '', $7) ON CONFLICT DO NOTHING";
+    MEET = "UPDATE incidents SET seen_us = $1, what = $2, block_number = $3 \
+            WHERE chain = $4 AND kind = $5 AND deposit_id = $6 AND resolved_us IS NULL";
     RESOLVE = "UPDATE incidents SET resolved_us = $1, resolution = $2 WHERE id = $3 AND resolved_us IS NULL";
     BY_ID = "SELECT * FROM incidents WHERE id = $1";
     OPEN_ONES = "SELECT * FROM incidents WHERE resolved_us IS NULL ORDER BY opened_us, id";
     ALL = "SELECT * FROM incidents ORDER BY opened_us, id";
+    OF_DEPOSITS = "SELECT * FROM incidents WHERE chain = $1 AND kind = $2 AND deposit_id <> '' AND resolved_us IS NULL \
+                   ORDER BY opened_us, id";
+    OF_TX = "SELECT incidents.* FROM incidents JOIN deposits ON deposits.id = incidents.deposit_id \
+             WHERE deposits.chain = $1 AND deposits.tx_id = $2 AND incidents.kind = $3 AND resolved_us IS NULL ORDER BY opened_us, incidents.id";
 }
 
 #[derive(FromRow)]
@@ -29,17 +35,18 @@ struct Row {
     seen_us: i64,
     resolved_us: Option<i64>,
     resolution: String,
+    deposit_id: String,
 }
 
 /// Records that `incident` is met: as a new one, or on the open one of its kind; whether it is a new one.
 pub async fn meet(tx: &mut Tx, incident: &Incident) -> Result<bool, StoreError> {
-    let Incident { id, chain, kind, what, block_number, seen_at, .. } = incident;
-    let number = block_number.map(int);
-    let renewed = execute!(tx, MEET, seen_at.0, what, number, chain.name(), kind.name())?;
+    let Incident { id, chain, kind, what, block_number, deposit, seen_at, .. } = incident;
+    let (number, deposit) = (block_number.map(int), deposit.map_or_else(String::new, |deposit| deposit.to_string()));
+    let renewed = execute!(tx, MEET, seen_at.0, what, number, chain.name(), kind.name(), &deposit)?;
     if renewed > 0 {
         return Ok(false);
     }
-    Ok(execute!(tx, OPEN, id, chain.name(), kind.name(), what, number, seen_at.0)? > 0)
+    Ok(execute!(tx, OPEN, id, chain.name(), kind.name(), what, number, seen_at.0, &deposit)? > 0)
 }
 
 /// Resolves an open incident; whether it was open.
@@ -57,6 +64,26 @@ pub async fn open(connection: &mut impl Connection) -> Result<Vec<Incident>, Sto
     fetch_all!(connection, Row, OPEN_ONES)?.into_iter().map(Incident::try_from).collect()
 }
 
+/// The open incidents of this kind that name a deposit of the chain, oldest first.
+pub async fn of_deposits(
+    connection: &mut impl Connection,
+    chain: Chain,
+    kind: IncidentKind,
+) -> Result<Vec<Incident>, StoreError> {
+    let rows = fetch_all!(connection, Row, OF_DEPOSITS, chain.name(), kind.name())?;
+    rows.into_iter().map(Incident::try_from).collect()
+}
+
+/// The open incidents of this kind that name a deposit of `deposit`'s transaction, oldest first.
+pub async fn of_tx(
+    connection: &mut impl Connection,
+    deposit: &Deposit,
+    kind: IncidentKind,
+) -> Result<Vec<Incident>, StoreError> {
+    let rows = fetch_all!(connection, Row, OF_TX, deposit.chain.name(), deposit.tx.id.as_bytes(), kind.name())?;
+    rows.into_iter().map(Incident::try_from).collect()
+}
+
 /// Every incident, oldest first. There are few: each needed a person.
 pub async fn all(connection: &mut impl Connection) -> Result<Vec<Incident>, StoreError> {
     fetch_all!(connection, Row, ALL)?.into_iter().map(Incident::try_from).collect()
@@ -72,10 +99,15 @@ impl TryFrom<Row> for Incident {
             kind: parsed("kind of incident", &row.kind)?,
             what: row.what,
             block_number: row.block_number.map(|number| uint("block number", number)).transpose()?,
+            deposit: deposit(&row.deposit_id)?,
             opened_at: Timestamp(row.opened_us),
             seen_at: Timestamp(row.seen_us),
             resolved_at: row.resolved_us.map(Timestamp),
             resolution: row.resolution,
         })
     }
+}
+
+fn deposit(id: &str) -> Result<Option<DepositId>, StoreError> {
+    if id.is_empty() { Ok(None) } else { parsed("deposit id", id).map(Some) }
 }

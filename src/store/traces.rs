@@ -31,6 +31,7 @@ pub struct TraceStatus {
 statements! {
     OLDEST = "SELECT number, hash FROM blocks WHERE chain = $1 AND canonical AND NOT traced ORDER BY number LIMIT $2";
     NEWEST = "SELECT number, hash FROM blocks WHERE chain = $1 AND canonical AND NOT traced ORDER BY number DESC LIMIT $2";
+    UNTRACED_THROUGH = "SELECT 1 FROM blocks WHERE chain = $1 AND canonical AND NOT traced AND number <= $2 ORDER BY number LIMIT 1";
     MARK = "UPDATE blocks SET traced = true WHERE chain = $1 AND hash = $2 AND canonical";
     SETTLEABLE = "SELECT deposits.*, blocks.number AS block_number, blocks.hash AS block_hash \
                   FROM deposits JOIN inclusions ON inclusions.deposit_id = deposits.id \
@@ -38,6 +39,8 @@ statements! {
                   LEFT JOIN unwitnessed ON unwitnessed.deposit_id = deposits.id \
                   WHERE deposits.chain = $1 AND deposits.status = 'PENDING' AND inclusions.lane = 'traces' \
                   AND blocks.canonical AND blocks.number <= $2 AND (unwitnessed.next_us IS NULL OR unwitnessed.next_us <= $3) \
+                  AND NOT EXISTS (SELECT 1 FROM incidents WHERE incidents.deposit_id = deposits.id \
+                  AND incidents.kind = 'over_credited' AND incidents.resolved_us IS NULL) \
                   ORDER BY blocks.number, deposits.id LIMIT $4";
     TRIES = "SELECT tries FROM unwitnessed WHERE deposit_id = $1";
     DOUBT = "INSERT INTO unwitnessed (deposit_id, chain, tries, next_us, reason) VALUES ($1, $2, $3, $4, $5) \
@@ -66,6 +69,11 @@ pub async fn untraced(connection: &mut impl Connection, chain: Chain, limit: u32
         Ok(BlockRef { number: uint("block number", number)?, hash: BlockHash(hash("block hash", &bytes)?) })
     });
     blocks.collect()
+}
+
+/// Whether any canonical block up to `through` has still to be traced: then what no trace showed may yet be there.
+pub async fn are_untraced(connection: &mut impl Connection, chain: Chain, through: u64) -> Result<bool, StoreError> {
+    Ok(fetch_optional!(connection, (i32,), UNTRACED_THROUGH, chain.name(), int(through))?.is_some())
 }
 
 /// Records that what a trace shows of the canonical `block` is on record.

@@ -241,11 +241,12 @@ impl<'a> WatchedLeg<'a> {
             }
             Some(deposit) => match deposit.status {
                 DepositStatus::Failed => {
-                    let deposit = deposit.revive()?;
+                    let deposit = paid_by(tx, deposit, self.transfer).await?.revive()?;
                     deposits::set_status(tx, &deposit, DepositStatus::Failed).await?;
                     (deposit, true)
                 }
-                DepositStatus::Pending | DepositStatus::Confirmed => (deposit, false),
+                DepositStatus::Pending => (paid_by(tx, deposit, self.transfer).await?, false),
+                DepositStatus::Confirmed => (deposit, false),
             },
         };
         deposits::include(tx, &deposit, &seen_in, lane).await?;
@@ -291,6 +292,18 @@ pub(super) fn prove_signer(signers: &Signers, tx: &TxRef) -> Result<(), SourceEr
         TxLife::Nonce { .. } => signers.prove(tx),
         TxLife::Block => Ok(()),
     }
+}
+
+/// The deposit with who paid it by `transfer`, its leg in a block that counts now. The sender is no part of a leg's
+/// identity: executed in another block, the same leg may come from another. Events that were written keep what they say.
+pub(super) async fn paid_by(tx: &mut Tx, deposit: Deposit, transfer: &AssetTransfer) -> Result<Deposit, StoreError> {
+    let source_account_id = accounts::owner(tx, deposit.chain, &transfer.sender).await?;
+    let is_known = deposit.sender == transfer.sender && deposit.source_account_id == source_account_id;
+    let deposit = Deposit { sender: transfer.sender, source_account_id, ..deposit };
+    if !is_known {
+        deposits::set_sender(tx, &deposit).await?;
+    }
+    Ok(deposit)
 }
 
 /// Writes the event of the status that `deposit` has just entered.

@@ -1,6 +1,6 @@
 //! How a tick fails, and whether the next one may succeed.
 
-use landfall_chain::{BlockHash, BlockRef, Chain, SourceError, SourceErrorKind, TxId};
+use landfall_chain::{BlockHash, BlockRef, Chain, SourceError, SourceErrorKind};
 
 use crate::deposit::{DepositId, InvalidTransition};
 use crate::incident::IncidentKind;
@@ -17,9 +17,10 @@ pub enum TickError {
     #[error("{chain}: {what}")]
     Contradiction { chain: Chain, what: String },
     #[error(
-        "{chain}: a reorg reaches below block {oldest}, the oldest on record; nothing was changed. Check that every \
-         endpoint is on the right chain, then `landfall chain resume {chain}`; if it is, this chain must be read again \
-         from before the fork"
+        "{chain}: a reorg reaches below block {oldest}, the oldest on record; nothing was changed, and the other chains go \
+         on. Check that every endpoint is on the right chain, then `landfall chain resume {chain}`; if the chain really was \
+         replaced that deep, read it anew into an empty store with `start` at a block below the fork: the same deposits \
+         get the same ids"
     )]
     DeepReorg { chain: Chain, oldest: u64 },
     #[error(
@@ -31,11 +32,6 @@ pub enum TickError {
     PostFinalityReorg { chain: Chain, replaced: Replaced, fork_point: BlockRef, confirmed: u64 },
     #[error("{chain}: halted by an operator: {reason}; `landfall chain resume {chain}` lets it go on")]
     HaltedByOperator { chain: Chain, reason: String },
-    #[error(
-        "{chain}: transaction {tx} would be credited with more than it paid: {credited} base units confirmed, {paid} \
-         paid in the final block; a person must decide"
-    )]
-    OverCredited { chain: Chain, tx: TxId, credited: String, paid: String },
     #[error(
         "{chain}: deposit {deposit} was seen in block {block}, which is final now, proved, and read without it: the \
          configuration has changed (is its asset still listed?) or this version reads otherwise. Nothing was changed; \
@@ -70,7 +66,6 @@ impl TickError {
         match self {
             TickError::PostFinalityReorg { .. } => Some(IncidentKind::PostFinalityReorg),
             TickError::DeepReorg { .. } => Some(IncidentKind::DeepReorg),
-            TickError::OverCredited { .. } => Some(IncidentKind::OverCredited),
             TickError::ReadOtherwise { .. } => Some(IncidentKind::ReadOtherwise),
             TickError::Source(error) if error.needs_upgrade => Some(IncidentKind::UpgradeNeeded),
             TickError::Source(_) => Some(IncidentKind::SourceRefused),
@@ -90,7 +85,6 @@ impl TickError {
             | TickError::Contradiction { .. }
             | TickError::DeepReorg { .. }
             | TickError::HaltedByOperator { .. }
-            | TickError::OverCredited { .. }
             | TickError::ReadOtherwise { .. }
             | TickError::OtherOnRecord { .. }
             | TickError::Transition(_) => None,
@@ -106,7 +100,6 @@ impl TickError {
             TickError::DeepReorg { .. }
             | TickError::PostFinalityReorg { .. }
             | TickError::HaltedByOperator { .. }
-            | TickError::OverCredited { .. }
             | TickError::ReadOtherwise { .. }
             | TickError::OtherOnRecord { .. }
             | TickError::Transition(_) => false,

@@ -3,25 +3,41 @@
 use landfall_chain::{AssetTransfer, Lane, Network, U256};
 
 use crate::deposit::Deposit;
-use crate::store::{Tx, deposits};
-use crate::watcher::TickError;
+use crate::store::{StoreError, Tx, deposits};
 use crate::watcher::connect::leg_of;
 
-/// Whether the deposit's leg is among `transfers`. What is not listed (any more) is never shown.
-pub(super) fn shows(network: &Network, transfers: &[AssetTransfer], deposit: &Deposit) -> bool {
+/// The deposit's leg among `transfers`. What is not listed (any more) is never shown.
+pub(super) fn leg_in<'t>(
+    network: &Network,
+    transfers: &'t [AssetTransfer],
+    deposit: &Deposit,
+) -> Option<&'t AssetTransfer> {
     let is_listed = network.asset(&deposit.asset).is_some();
     let mut of_tx = transfers.iter().filter(|transfer| is_listed && transfer.tx.id == deposit.tx.id);
-    of_tx.any(|transfer| leg_of(&network.chain_ref, transfer).hash() == deposit.leg_hash)
+    of_tx.find(|transfer| leg_of(&network.chain_ref, transfer).hash() == deposit.leg_hash)
 }
 
-/// Per transaction, asset and recipient, what is CONFIRMED never exceeds what was paid. Each deposit is held against what
-/// its own lane can know: with the roots the legs that they show and what they confirmed; with the traces everything.
+/// Whether the deposit's leg is among `transfers`.
+pub(super) fn shows(network: &Network, transfers: &[AssetTransfer], deposit: &Deposit) -> bool {
+    leg_in(network, transfers, deposit).is_some()
+}
+
+/// What a transaction would be credited with beyond what it paid.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Excess {
+    pub(super) credited: String,
+    pub(super) paid: String,
+}
+
+/// What would be too much, were the deposit CONFIRMED: per transaction, asset and recipient never more is CONFIRMED than
+/// was paid. Each deposit is held against what its own lane can know: with the roots the legs that they show and what they
+/// confirmed; with the traces everything.
 pub(super) async fn guard_sum(
     tx: &mut Tx,
     lane: Lane,
     transfers: impl IntoIterator<Item = &AssetTransfer>,
     deposit: &Deposit,
-) -> Result<(), TickError> {
+) -> Result<Option<Excess>, StoreError> {
     let same = transfers.into_iter().filter(|transfer| {
         (transfer.tx.id, transfer.asset, transfer.recipient) == (deposit.tx.id, deposit.asset, deposit.recipient)
     });
@@ -29,12 +45,10 @@ pub(super) async fn guard_sum(
     let confirmed = deposits::confirmed_of(tx, deposit, lane).await?;
     let credited = confirmed.iter().try_fold(deposit.amount, |sum, amount| sum.checked_add(*amount));
     match credited {
-        Some(credited) if credited <= paid => Ok(()),
-        Some(_) | None => Err(TickError::OverCredited {
-            chain: deposit.chain,
-            tx: deposit.tx.id,
+        Some(credited) if credited <= paid => Ok(None),
+        Some(_) | None => Ok(Some(Excess {
             credited: credited.map_or("more than 2^256".to_owned(), |credited| credited.to_string()),
             paid: paid.to_string(),
-        }),
+        })),
     }
 }

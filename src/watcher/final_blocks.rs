@@ -108,11 +108,20 @@ impl<S: BlockSource> Watcher<S> {
         now: Timestamp,
     ) -> Result<Ticked, TickError> {
         let chain = self.chain();
+        // Who halts a chain means whoever records for it.
+        if let Some(reason) = self.read_orders(now).await?.halted {
+            return Err(TickError::HaltedByOperator { chain, reason });
+        }
         let mut ticked = Ticked::default();
         let mut tx = self.db.begin().await?;
         let cursor = Cursor::lock(&mut tx, chain).await?;
         if !self.watch_list.is_current(cursor.watch_seq) {
             self.watch_list.follow(&mut tx).await?;
+        }
+        // Above the cursor a block is `run`'s to connect, also when a reorg has taken it back there meanwhile.
+        let above = |block: &&Block| cursor.at.is_some_and(|at| block.header.block.number > at.number);
+        if let Some(block) = blocks.iter().find(above) {
+            return Err(self.contradiction(format!("the cursor has gone back below block {}", block.header.block)));
         }
         let mut credited: Vec<(&Block, Vec<Deposit>)> = Vec::new();
         for block in blocks {

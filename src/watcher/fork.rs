@@ -9,10 +9,10 @@ use tracing::warn;
 use crate::decision::{Orders, Word};
 use crate::incident::IncidentKind;
 use crate::store::cursors::{self, Cursor};
-use crate::store::{Connection, StoreError, Tx, audit, deposits, incidents, overrides};
+use crate::store::{Connection, StoreError, Tx, accounts, audit, deposits, incidents, overrides};
 use crate::time::Timestamp;
 use crate::watcher::connect::FINAL_BLOCKS_KEPT;
-use crate::watcher::{Replaced, TickError, Ticked, Watcher};
+use crate::watcher::{Replaced, TickError, Ticked, Watcher, over_credit};
 
 /// How many headers the first look back reads; each further one reads four times as many, up to the maximum.
 const LOOK_BACK: u64 = 16;
@@ -85,6 +85,7 @@ impl<S: BlockSource> Watcher<S> {
         }
         Cursor::shift(&mut tx, self.chain(), at, &fork_point).await?;
         let depth = cursors::disconnect(&mut tx, self.chain(), &fork_point).await?;
+        accounts::lower_from(&mut tx, self.chain(), fork_point.number + 1).await?;
         tx.commit().await?;
         warn!(chain = %self.chain(), depth, "reorg of depth {depth} on {}: disconnected above {fork_point}", self.chain());
         ticked.disconnected += depth;
@@ -182,6 +183,7 @@ impl<S: BlockSource> Watcher<S> {
     /// Takes what was final back to the fork point, once, on an operator's word; the incident is resolved by it.
     async fn accept(&self, tx: &mut Tx, fork_point: &BlockRef, reason: &str, now: Timestamp) -> Result<(), TickError> {
         let chain = self.chain();
+        over_credit::taken_back(tx, chain, fork_point, now).await?;
         Cursor::refinalize(tx, chain, fork_point).await?;
         overrides::remove(tx, chain, (Word::AcceptReorg { down_to: 0 }).kind()).await?;
         for incident in incidents::open(tx).await? {

@@ -49,11 +49,11 @@ impl<S: BlockSource> Watcher<S> {
         if let Some((through, reason)) = &orders.confirm
             && let Some(through) = self.ours(reader, at, Some(*through), from).await?
         {
-            let found = deposits::settleable(reader, self.chain(), through.number, limit).await?;
+            let range = (from + 1, through.number);
+            let found = deposits::settleable(reader, self.chain(), range, limit).await?;
             let grant = Grant { through, reason: Some(reason.clone()) };
             let known: Vec<_> = due.iter().map(|due: &Due| due.settleable.deposit.id).collect();
-            let more =
-                found.into_iter().filter(|found| found.block.number > from && !known.contains(&found.deposit.id));
+            let more = found.into_iter().filter(|found| !known.contains(&found.deposit.id));
             due.extend(more.map(|settleable| Due { settleable, grant: Some(grant.clone()) }));
         }
         Ok(due)

@@ -17,6 +17,7 @@ mod final_blocks;
 mod fork;
 mod grants;
 mod movements;
+mod over_credit;
 mod pace;
 mod report;
 mod rescan;
@@ -90,6 +91,8 @@ pub struct Watcher<S> {
     read_width: u64,
     alarms: Alarms,
     agree: AgreeDoor,
+    /// The block from which the next tick settles: those below had their turn.
+    settle_from: u64,
     /// The id of the last resumption that a tick met; `None` before the first tick.
     resumed: Option<String>,
 }
@@ -128,6 +131,7 @@ impl<S: BlockSource> Watcher<S> {
             read_width,
             alarms,
             agree,
+            settle_from: 0,
             resumed: None,
         }
     }
@@ -212,15 +216,21 @@ impl<S: BlockSource> Watcher<S> {
         Ok(ticked)
     }
 
-    /// Ticks until `stop`. After a permanent error the chain is halted: it says so and waits for a person.
+    /// Ticks until `stop`, which may come at any await of a tick. After a permanent error the chain is halted: it says so
+    /// and waits for a person.
     pub async fn run(mut self, clock: Clock, random: fn() -> u64, pulse: Pulse, stop: CancellationToken) {
         let mut reporter = report::Reporter::new(self.chain(), self.settings.proof);
         let mut retry = landfall_chain::Retry::new(self.settings.poll, RETRY_MAX);
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = self.load(&mut reporter, &clock, &pulse) => {}
+        }
         while !stop.is_cancelled() {
             pulse.beat(clock.now());
             let begun = Instant::now();
             let (db, endpoints) = (self.db.clone(), self.endpoints.clone());
             let outcome = tokio::select! {
+                () = stop.cancelled() => return,
                 outcome = self.tick(clock.now()) => outcome,
                 never = reporter.beat(&db, &endpoints, &clock, &pulse) => match never {},
             };
@@ -251,6 +261,27 @@ impl<S: BlockSource> Watcher<S> {
                 () = tokio::time::sleep(pause) => {}
                 // After an error the growing pause holds, whoever says that there is something new.
                 () = self.wake_up.notified(), if succeeded => {}
+            }
+        }
+    }
+
+    /// Takes in the watch list page by page, and says after each that the process is alive: a long list takes longer
+    /// than `health` waits. What fails here the first tick meets again, and tells it.
+    async fn load(&self, reporter: &mut report::Reporter, clock: &Clock, pulse: &Pulse) {
+        loop {
+            let page = async { self.watch_list.follow_page(&mut self.db.read().await?).await };
+            match page.await {
+                Ok(is_more) => {
+                    pulse.beat(clock.now());
+                    reporter.say_loaded(&self.db, &self.endpoints, self.watch_list.len(), clock.now()).await;
+                    if !is_more {
+                        return;
+                    }
+                }
+                Err(error) => {
+                    warn!(chain = %self.chain(), "the watch list cannot be read: {error}");
+                    return;
+                }
             }
         }
     }
@@ -331,6 +362,12 @@ impl<S: BlockSource> Watcher<S> {
             let what = format!("block {number}, to start from, is not there yet (the newest is {})", tip.latest.number);
             return Err(TickError::Contradiction { chain: self.chain(), what });
         };
+        // A header is one endpoint's word. What stands on a block that is no final one would never be taken back.
+        let expected = tip.finalized.filter(|finalized| finalized.number == number);
+        if let Some(expected) = expected.filter(|expected| *expected != header.block) {
+            let what = format!("block {expected}, to start from, is final, but {} is shown", header.block);
+            return Err(TickError::Contradiction { chain: self.chain(), what });
+        }
         let mut tx = self.db.begin().await?;
         Cursor::lock(&mut tx, self.chain()).await?;
         cursors::anchor(&mut tx, self.chain(), header).await?;

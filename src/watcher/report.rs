@@ -179,6 +179,17 @@ impl Reporter {
         }
     }
 
+    /// Says how many addresses of the watch list are loaded, once in a while.
+    pub(super) async fn say_loaded(&mut self, db: &Db, endpoints: &Endpoints, count: usize, now: Timestamp) {
+        if now.since(self.status.heartbeat_at) < RECORD_EVERY {
+            return;
+        }
+        self.status.reason = format!("loads the watch list: {count} addresses");
+        if let Err(error) = self.write(db, endpoints, now).await {
+            warn!(chain = %self.status.chain, "the state of {} was not recorded: {error}", self.status.chain);
+        }
+    }
+
     /// A person has resumed the chain.
     pub(super) fn start_anew(&mut self) {
         self.state = State::Starting;

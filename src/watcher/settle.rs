@@ -17,10 +17,10 @@ use crate::store::cursors::{self, Cursor};
 use crate::store::deposits::{self, Missing};
 use crate::store::{Reader, Tx};
 use crate::time::Timestamp;
-use crate::watcher::connect::{announce, prove_signer};
-use crate::watcher::evidence::{guard_sum, shows};
+use crate::watcher::connect::{announce, paid_by, prove_signer};
+use crate::watcher::evidence::{guard_sum, leg_in, shows};
 use crate::watcher::grants::{Due, Grant};
-use crate::watcher::{TickError, Ticked, Watcher};
+use crate::watcher::{TickError, Ticked, Watcher, over_credit};
 
 /// How many deposits a tick settles at most, in how many blocks, and how many missing ones it looks for.
 const TICK_DEPOSITS_MAX: u32 = 500;
@@ -31,7 +31,7 @@ const READS_AHEAD_MAX: usize = 4;
 
 impl<S: BlockSource> Watcher<S> {
     pub(super) async fn settle(
-        &self,
+        &mut self,
         at: &BlockRef,
         tip: &Tip,
         orders: &Orders,
@@ -39,6 +39,7 @@ impl<S: BlockSource> Watcher<S> {
         ticked: &mut Ticked,
     ) -> Result<(), TickError> {
         self.note_final(at, tip).await?;
+        self.close_over_credited(now).await?;
         let mut reader = self.db.read().await?;
         let finalized = Cursor::load(&mut reader, self.chain()).await?.finalized;
         let due = self.due(&mut reader, at, tip, orders, finalized).await?;
@@ -58,19 +59,23 @@ impl<S: BlockSource> Watcher<S> {
             of_block.grant = OfBlock::stronger(of_block.grant.take(), grant);
         }
         let blocks_are_left = list_is_cut || by_block.len() > TICK_EVIDENCE_MAX;
+        let last = by_block.keys().take(TICK_EVIDENCE_MAX).next_back().copied().filter(|_| blocks_are_left);
         let missing_are_left = u32::try_from(missing.len()) == Ok(TICK_MISSING_MAX);
         let mut reads = stream::iter(by_block.into_values().take(TICK_EVIDENCE_MAX))
             .map(async |of_block| (self.evidence(&of_block.seen_in).await, of_block))
             .buffered(READS_AHEAD_MAX);
         // What cannot be read now must not hold up the rest: it is told at the end.
-        let mut unread = Ok(());
+        let (mut unread, mut all_are_read) = (Ok(()), true);
         while let Some((evidence, of_block)) = reads.next().await {
             match evidence {
                 Ok(Some(evidence)) => self.judge(&evidence, of_block, now, ticked).await?,
-                Ok(None) => {}
-                Err(error) => unread = unread.and(Err(error)),
+                Ok(None) => all_are_read = false,
+                Err(error) => (unread, all_are_read) = (unread.and(Err(error)), false),
             }
         }
+        drop(reads);
+        // Nor keep those behind it waiting: the next tick goes on from there, and then round again.
+        self.settle_from = last.filter(|_| !all_are_read).map_or(0, |last| last + 1);
         for (missing, finalized) in missing.into_iter().zip(std::iter::repeat(finalized).flatten()) {
             match self.trace(&missing.deposit, &finalized).await {
                 Ok(trace) => self.look_for(missing, trace, &finalized, now, ticked).await?,
@@ -93,7 +98,8 @@ impl<S: BlockSource> Watcher<S> {
     ) -> Result<Vec<Due>, TickError> {
         let mut due = Vec::new();
         if let Some(finalized) = &finalized {
-            let found = deposits::settleable(reader, self.chain(), finalized.number, TICK_DEPOSITS_MAX).await?;
+            let range = (self.settle_from, finalized.number);
+            let found = deposits::settleable(reader, self.chain(), range, TICK_DEPOSITS_MAX).await?;
             due.extend(found.into_iter().map(|settleable| Due { settleable, grant: None }));
         }
         due.extend(self.granted(reader, at, tip, orders, finalized, TICK_DEPOSITS_MAX).await?);
@@ -158,11 +164,15 @@ impl<S: BlockSource> Watcher<S> {
             // Settled by another process since it was listed?
             let recorded = deposits::by_leg(&mut tx, &deposit.leg_hash).await?;
             let Some(deposit) = recorded.filter(|recorded| recorded.status == DepositStatus::Pending) else { continue };
-            if !self.has_leg(evidence, &deposit) {
+            let Some(leg) = leg_in(&self.network, &evidence.transfers, &deposit) else {
                 return Err(TickError::ReadOtherwise { chain: self.chain(), block, deposit: deposit.id });
-            }
+            };
             prove_signer(&evidence.signers, &deposit.tx)?;
-            guard_sum(&mut tx, Lane::Roots, &evidence.transfers, &deposit).await?;
+            if let Some(excess) = guard_sum(&mut tx, Lane::Roots, &evidence.transfers, &deposit).await? {
+                over_credit::hold(&mut tx, &deposit, &block, &excess, now).await?;
+                continue;
+            }
+            let deposit = paid_by(&mut tx, deposit, leg).await?;
             info!(chain = %self.chain(), tx = %deposit.tx.id, block = block.number, "deposit {} confirmed", deposit.id);
             if let Some(reason) = grant.as_ref().and_then(|grant| grant.reason.as_ref()) {
                 let what = format!("deposit {} in block {block}", deposit.id);
@@ -194,6 +204,14 @@ impl<S: BlockSource> Watcher<S> {
             Some(block) => self.is_ours(&mut tx, &block.header.block).await?.then_some(block),
             None => None,
         };
+        // It is said to be in a final block which was not shown, and our record has no other one there.
+        let is_withheld = match fate {
+            Fate::In(block) if evidence.is_none() => {
+                let ours = cursors::canonical_at(&mut tx, self.chain(), block.number).await?;
+                ours.is_none_or(|ours| ours == block.hash)
+            }
+            Fate::In(_) | Fate::Superseded(_) | Fate::Unknown => false,
+        };
         let is_shown = evidence.as_ref().is_some_and(|block| self.has_leg(block, &deposit));
         let gone = since.is_some_and(|since| now.since(since) >= self.settings.failed_grace);
         let verdict = match (fate, found) {
@@ -210,7 +228,7 @@ impl<S: BlockSource> Watcher<S> {
             (Fate::Superseded(by), _) => {
                 Some(format!("another transaction took its place by final block {}", by.number))
             }
-            (Fate::In(block), _) if block.number > finalized.number => None,
+            (Fate::In(block), _) if block.number > finalized.number || is_withheld => None,
             // In no block, or in one that is not on our final chain: stale words of an index.
             (Fate::In(_) | Fate::Unknown, _) => gone.then(|| "its transaction stayed in no block".to_owned()),
         };

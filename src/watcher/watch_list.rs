@@ -38,19 +38,30 @@ impl WatchList {
     /// Takes in what was added since the last time. Taking in the same page twice, as two who follow at one time do,
     /// changes nothing.
     pub(super) async fn follow(&self, connection: &mut impl Connection) -> Result<(), StoreError> {
-        loop {
-            let seq = self.read().seq;
-            let page = accounts::watched_since(connection, self.chain, seq, PAGE_ROWS).await?;
-            let Some(last) = page.last().map(|last| last.seq) else { return Ok(()) };
-            let mut members = self.write();
-            for watched in page {
-                match watched.address {
-                    Address::Evm(address) => members.evm.insert(address),
-                    Address::Solana(address) => members.solana.insert(address),
-                };
-            }
-            members.seq = members.seq.max(last);
+        while self.follow_page(connection).await? {}
+        Ok(())
+    }
+
+    /// As [`WatchList::follow`], of one page; whether there was anything.
+    pub(super) async fn follow_page(&self, connection: &mut impl Connection) -> Result<bool, StoreError> {
+        let seq = self.read().seq;
+        let page = accounts::watched_since(connection, self.chain, seq, PAGE_ROWS).await?;
+        let Some(last) = page.last().map(|last| last.seq) else { return Ok(false) };
+        let mut members = self.write();
+        for watched in page {
+            match watched.address {
+                Address::Evm(address) => members.evm.insert(address),
+                Address::Solana(address) => members.solana.insert(address),
+            };
         }
+        members.seq = members.seq.max(last);
+        Ok(true)
+    }
+
+    /// How many addresses are in it.
+    pub(super) fn len(&self) -> usize {
+        let members = self.read();
+        members.evm.len() + members.solana.len()
     }
 
     pub(super) fn contains(&self, address: &Address) -> bool {

@@ -18,11 +18,11 @@ use crate::store::cursors::{self, Cursor};
 use crate::store::deposits::{self, Missing};
 use crate::store::{Tx, traces};
 use crate::time::Timestamp;
-use crate::watcher::connect::prove_signer;
-use crate::watcher::evidence::{guard_sum, shows};
+use crate::watcher::connect::{paid_by, prove_signer};
+use crate::watcher::evidence::{guard_sum, leg_in, shows};
 use crate::watcher::settle::enter;
 use crate::watcher::trace_lane::{TraceLane, Traced};
-use crate::watcher::{TickError, report};
+use crate::watcher::{TickError, over_credit, report};
 
 /// How many deposits a tick settles at most, in how many blocks, and how many missing ones it looks for.
 const TICK_DEPOSITS_MAX: u32 = 200;
@@ -134,8 +134,14 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
                     continue;
                 }
             }
+            // Who is witnessed is shown.
+            let Some(leg) = leg_in(&self.network, &evidence.traces.transfers, &deposit) else { continue };
             let transfers = evidence.roots.transfers.iter().chain(&evidence.traces.transfers);
-            guard_sum(&mut tx, Lane::Traces, transfers, &deposit).await?;
+            if let Some(excess) = guard_sum(&mut tx, Lane::Traces, transfers, &deposit).await? {
+                over_credit::hold(&mut tx, &deposit, &block, &excess, now).await?;
+                continue;
+            }
+            let deposit = paid_by(&mut tx, deposit, leg).await?;
             traces::settled(&mut tx, deposit.id).await?;
             info!(%chain, tx = %deposit.tx.id, block = block.number, "deposit {} confirmed", deposit.id);
             enter(&mut tx, deposit.confirm(now)?, now).await?;
@@ -232,12 +238,15 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
 
     async fn outcome(&self, missing: &Missing, finalized: &BlockRef, now: Timestamp) -> Result<Outcome, TickError> {
         let Missing { deposit, since } = missing;
-        let gone = since.is_some_and(|since| now.since(since) >= self.settings.failed_grace);
+        // A block that is not traced yet may hold what no trace has shown so far.
+        let is_traced = !traces::are_untraced(&mut self.db.read().await?, self.chain(), finalized.number).await?;
+        let gone = is_traced && since.is_some_and(|since| now.since(since) >= self.settings.failed_grace);
         let nowhere = || match gone {
             true => Outcome::Failed("its transaction stayed in no block".to_owned()),
             false => Outcome::Waits(None),
         };
         let block = match self.source.fate(&deposit.tx, finalized).await? {
+            Fate::Superseded(_) if !is_traced => return Ok(Outcome::Waits(None)),
             Fate::Superseded(by) => {
                 return Ok(Outcome::Failed(format!("another transaction took its place by final block {}", by.number)));
             }

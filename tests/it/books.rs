@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use landfall::deposit::{DepositStatus, Leg, LegHash};
+use landfall::deposit::{Deposit, DepositStatus, Leg, LegHash};
 use landfall::event::EventId;
 use landfall::store::cursors::Cursor;
 use landfall::store::{Connection, Db, Engine, movements};
@@ -91,6 +91,9 @@ pub(crate) async fn assert_balanced(world: &World) {
             assert_eq!((&deposit.symbol, deposit.decimals), (&asset.symbol, asset.decimals));
         }
         let of_deposit = events.get(&deposit.id.to_string()).expect("a deposit has events");
+        if deposit.status == DepositStatus::Confirmed {
+            assert_told_as_it_is(of_deposit.last().expect("one at least"), deposit);
+        }
         assert_events(of_deposit, &deposit.leg_hash, deposit.status);
     }
     assert_balances(world).await;
@@ -177,6 +180,14 @@ fn assert_events(events: &[EventRow], leg: &LegHash, status: DepositStatus) {
         assert_payload(event, leg);
     }
     assert_eq!(last, status.name(), "the events do not fold to the deposit's status");
+}
+
+/// What CONFIRMED tells of the payer is what the record has, which is what the final chain has.
+fn assert_told_as_it_is(event: &EventRow, deposit: &Deposit) {
+    let envelope: Value = serde_json::from_str(&event.payload).unwrap();
+    let expected = if deposit.source_account_id.is_some() { "ACCOUNT" } else { "ON_CHAIN" };
+    assert_eq!(envelope["data"]["source_type"], expected);
+    assert_eq!(envelope["data"]["source_address"], deposit.sender.to_string());
 }
 
 fn assert_payload(event: &EventRow, leg: &LegHash) {

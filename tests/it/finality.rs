@@ -1,18 +1,23 @@
 //! What may be confirmed when: tiers, stalled finality, operators' words in place of a rule, and chains that a person
 //! halts and resumes.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use landfall::account::{AccountType, NewAccount};
 use landfall::decision::AuditEntry;
+use landfall::deposit::DepositId;
 use landfall::deposit::DepositStatus::{Confirmed, Failed, Pending};
 use landfall::health::Status;
-use landfall::incident::IncidentKind;
+use landfall::incident::{Incident, IncidentKind};
 use landfall::operator::{DecideError, Operator};
+use landfall::registry;
 use landfall::store::{audit, incidents};
-use landfall::time::Pulse;
+use landfall::time::{Clock, Pulse};
 use landfall::watcher::TickError;
-use landfall_chain::{AssetId, FinalityRule, SourceError};
-use landfall_sim::{Fault, Lie, SimLeg, SimTx};
+use landfall_chain::{Address, AssetId, Chain, FinalityRule, Network, SourceError, U256};
+use landfall_sim::{Fault, Lie, SimChain, SimLeg, SimPool, SimTx};
 use tokio_util::sync::CancellationToken;
 
 use crate::books::events;
@@ -58,6 +63,26 @@ async fn audited(world: &World) -> Vec<AuditEntry> {
     let mut entries = audit::newest(&mut world.db().read().await.unwrap(), 100).await.unwrap();
     entries.reverse();
     entries
+}
+
+async fn id_of(world: &World, amount: u64) -> DepositId {
+    let deposits = world.deposits().await;
+    deposits.iter().find(|deposit| deposit.amount == U256::from(amount)).expect("a deposit with this amount").id
+}
+
+/// The fork point of a reorg that needs a person, and how many CONFIRMED deposits stand above it.
+fn reorg(error: &TickError) -> (u64, u64) {
+    match error {
+        TickError::PostFinalityReorg { fork_point, confirmed, .. } => (fork_point.number, *confirmed),
+        other => panic!("no reorg below what was final: {other}"),
+    }
+}
+
+/// The open incident about the deposit with this amount.
+async fn incident_of(world: &World, amount: u64) -> Incident {
+    let id = id_of(world, amount).await;
+    let open = incidents::open(&mut world.db().read().await.unwrap()).await.unwrap();
+    open.into_iter().find(|incident| incident.deposit == Some(id)).expect("an open incident about it")
 }
 
 async fn status(world: &World) -> Status {
@@ -455,7 +480,7 @@ async fn after_an_accepted_reorg_nothing_is_final_by_what_was_final_before() {
 }
 
 #[tokio::test]
-async fn a_transaction_that_pays_otherwise_after_an_accepted_reorg_is_not_credited_a_second_time() {
+async fn a_transaction_that_pays_otherwise_after_an_accepted_reorg_waits_until_a_person_took_the_first_credit_back() {
     let mut world = world().await;
     world.chain.mine(vec![token(0, 5)]);
     world.chain.mine_empty(FINALITY_DEPTH);
@@ -465,16 +490,84 @@ async fn a_transaction_that_pays_otherwise_after_an_accepted_reorg_is_not_credit
     world.chain.mine_empty(2 * FINALITY_DEPTH);
     assert!(world.try_tick().await.is_err());
     world.operator().accept_reorg(world.db(), CHAIN).await.unwrap();
-    let error = loop {
-        if let Err(error) = world.try_tick().await {
-            break error;
-        }
-    };
-    assert!(matches!(error, TickError::OverCredited { .. }), "{error}");
-    assert_eq!((world.status_of(5).await, world.status_of(7).await), (Confirmed, Pending));
-    let kinds: Vec<IncidentKind> = world.incidents().await.iter().map(|incident| incident.kind).collect();
-    assert_eq!(kinds, [IncidentKind::PostFinalityReorg, IncidentKind::OverCredited]);
+    world.catch_up().await;
+    world.chain.mine(vec![token(1, 3)]);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    let statuses = [world.status_of(5).await, world.status_of(7).await, world.status_of(3).await];
+    assert_eq!(statuses, [Confirmed, Pending, Confirmed], "one waits, and nothing waits for it");
+    let (first, second) = (incident_of(&world, 5).await, incident_of(&world, 7).await);
+    assert_eq!((first.kind, second.kind), (IncidentKind::OverCredited, IncidentKind::OverCredited));
+    assert!(second.what.contains("12 base units would be confirmed"), "{}", second.what);
+
+    // To resolve the one that waits changes nothing.
+    world.operator().resolve(world.db(), &second.id).await.unwrap();
+    world.pass(MINUTE);
+    world.catch_up().await;
+    assert_eq!(world.status_of(7).await, Pending);
+    assert_ne!(incident_of(&world, 7).await.id, second.id);
+    // The person took the 5 back in the books: they stay CONFIRMED here, and the 7 are credited.
+    world.operator().resolve(world.db(), &first.id).await.unwrap();
+    world.catch_up().await;
+    assert_eq!((world.status_of(5).await, world.status_of(7).await), (Confirmed, Confirmed));
+    assert_eq!(incidents::open(&mut world.db().read().await.unwrap()).await.unwrap(), []);
+    let resolved = audited(&world).await.into_iter().filter(|entry| entry.action == "resolve").count();
+    assert_eq!(resolved, 2);
+    // The books hold what the chain does not: a person decided so.
     world.abandon();
+}
+
+#[tokio::test]
+async fn a_deposit_that_an_accepted_reorg_took_back_is_listed_until_its_leg_is_final_again() {
+    let mut world = world().await;
+    world.chain.mine(vec![token(0, 5)]);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    world.chain.fork_at(1);
+    world.chain.mine_empty(2 * FINALITY_DEPTH);
+    assert!(world.try_tick().await.is_err());
+    world.operator().accept_reorg(world.db(), CHAIN).await.unwrap();
+    world.catch_up().await;
+    let incident = incident_of(&world, 5).await;
+    assert_eq!((incident.kind, incident.block_number), (IncidentKind::OverCredited, Some(2)));
+    world.chain.mine(vec![token(0, 5)]);
+    world.catch_up().await;
+    assert_eq!(incident_of(&world, 5).await.id, incident.id, "it is not final yet");
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    let all = world.incidents().await;
+    let resolution = &all.iter().find(|of| of.id == incident.id).unwrap().resolution;
+    assert!(resolution.starts_with("its leg is in final block 22 "), "{resolution}");
+    assert_eq!(events(world.db()).await.len(), 2, "it was CONFIRMED all the time");
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_reorg_deeper_than_the_one_that_a_person_accepted_is_refused_again() {
+    let mut world = world().await;
+    world.chain.mine_empty(2);
+    world.chain.mine(vec![token(0, 5)]);
+    world.chain.mine_empty(5 + FINALITY_DEPTH);
+    world.catch_up().await;
+    world.chain.fork_at(6);
+    world.chain.mine_empty(2 * FINALITY_DEPTH);
+    let met = world.try_tick().await.unwrap_err();
+    assert_eq!(reorg(&met), (6, 0), "{met}");
+    assert_eq!(world.operator().accept_reorg(world.db(), CHAIN).await.unwrap(), 6);
+    // Before it is done, the chain is replaced below that.
+    world.chain.fork_at(3);
+    world.chain.mine_empty(3 * FINALITY_DEPTH);
+    for _ in 0..2 {
+        let met = world.try_tick().await.unwrap_err();
+        assert_eq!(reorg(&met), (3, 1), "{met}");
+        assert_eq!(world.status_of(5).await, Confirmed);
+    }
+    let open = incidents::open(&mut world.db().read().await.unwrap()).await.unwrap();
+    assert_eq!(open.iter().map(|incident| incident.block_number).collect::<Vec<_>>(), [Some(3)]);
+    assert_eq!(world.operator().accept_reorg(world.db(), CHAIN).await.unwrap(), 3);
+    world.catch_up().await;
+    world.chain.mine(vec![token(0, 5)]);
+    finish(world).await;
 }
 
 #[tokio::test]
@@ -589,8 +682,8 @@ async fn a_tick_of_slow_calls_beats_and_one_that_hangs_for_ever_does_not() {
     let look = async {
         tokio::time::sleep(Duration::from_millis(100)).await;
         world.pass(9 * MINUTE);
-        until(&world, "a heartbeat", |status| !status.chains.is_empty()).await;
-        assert_eq!(pulse.last(), world.now(), "nine minutes are long, and it beats");
+        // Nine minutes are long, and it beats.
+        until(&world, "a heartbeat", |_| pulse.last() == world.now()).await;
         let beat = world.now();
         world.pass(2 * MINUTE);
         let hangs =
@@ -651,5 +744,106 @@ async fn an_incident_is_resolved_once_with_a_reason() {
     assert_eq!(world.incidents().await[0].resolution, "a test");
     assert_eq!(audited(&world).await[0].action, "resolve");
     other.close().await;
+    world.close().await;
+}
+
+#[tokio::test]
+async fn r6_a_reorg_deeper_than_the_record_halts_its_chain_only_and_says_what_to_do() {
+    let world = world().await;
+    world.chain.mine_empty(FINALITY_DEPTH);
+    let (other_chain, elsewhere) = (Chain::BaseSepolia, SimChain::new(8));
+    elsewhere.set_finality_depth(Some(FINALITY_DEPTH));
+    elsewhere.mine_empty(1);
+    let stop = CancellationToken::new();
+    let beside = Network { chain: other_chain, chain_ref: "eip155:84532".to_owned(), ..world.network.clone() };
+    let beside = world.watcher_of(SimPool::of(elsewhere.clone()), beside);
+    let beside = beside.run(world.clock(), || 0, Pulse::new(other_chain, world.now()), stop.clone());
+    let running = world.run(stop.clone());
+    let of = |status: &Status, chain: Chain| {
+        let found = status.chains.iter().find(|report| report.chain == chain.name()).cloned();
+        found.map(|report| (report.state, report.cursor, report.reason))
+    };
+    let follows = |chain: Chain, number: u64| {
+        move |status: &Status| {
+            of(status, chain).is_some_and(|(state, cursor, _)| state == "following" && cursor == Some(number))
+        }
+    };
+    let operate = async {
+        until(&world, "both follow", |status| follows(CHAIN, 11)(status) && follows(other_chain, 1)(status)).await;
+        let another = SimChain::new(9);
+        another.set_finality_depth(Some(FINALITY_DEPTH));
+        another.mine_empty(3 * FINALITY_DEPTH);
+        world.chain.restore(another.blocks());
+        world.chain.claim_final(another.finalized().unwrap());
+        let halted = |status: &Status| of(status, CHAIN).is_some_and(|(state, ..)| state == "halted");
+        until(&world, "the one halts", halted).await;
+        elsewhere.mine_empty(7);
+        until(&world, "the other goes on", |status| halted(status) && follows(other_chain, 8)(status)).await;
+        let (_, cursor, reason) = of(&status(&world).await, CHAIN).unwrap();
+        assert_eq!(cursor, Some(11), "nothing was changed");
+        for advice in
+            ["landfall chain resume ETHEREUM_TESTNET", "an empty store with `start` at a block below the fork"]
+        {
+            assert!(reason.contains(advice), "{reason}");
+        }
+        let met = world.incidents().await.into_iter().map(|incident| (incident.chain, incident.kind));
+        assert_eq!(met.collect::<Vec<_>>(), [(CHAIN, IncidentKind::DeepReorg)]);
+        stop.cancel();
+    };
+    tokio::join!(beside, running, operate);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_stop_ends_a_tick_that_waits_for_an_endpoint_that_never_answers() {
+    let mut world = world().await;
+    world.chain.mine(vec![token(0, 5)]);
+    // The chain is taken up, and then no block comes any more.
+    world.chain.script([Fault::Late(Duration::ZERO), Fault::Late(Duration::ZERO), Fault::Late(HOUR)]);
+    let stop = CancellationToken::new();
+    let running = world.run(stop.clone());
+    let operate = async {
+        while world.chain.calls() < 3 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        stop.cancel();
+    };
+    let both = async { tokio::join!(running, operate) };
+    tokio::time::timeout(MINUTE, both).await.expect("it ends long before the hour");
+    world.chain.behave();
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Pending, "nothing is lost by it");
+    finish(world).await;
+}
+
+#[tokio::test]
+async fn a_long_watch_list_is_loaded_page_by_page_with_a_beat_after_each() {
+    const PAGES: u32 = 3;
+    let world = world().await;
+    let many = (0..PAGES * 10_000).map(|number| {
+        let mut bytes = [0; 20];
+        bytes[..4].copy_from_slice(&number.to_be_bytes());
+        (CHAIN, Address::Evm(bytes))
+    });
+    let account =
+        NewAccount { id: "many".to_owned(), identity_id: None, kind: AccountType::Omnibus, addresses: many.collect() };
+    registry::add_accounts(world.db(), &[account], world.now()).await.unwrap();
+    // The first tick hangs, so that what is counted is the loading; each look at the clock takes a second.
+    world.chain.script([Fault::Late(HOUR)]);
+    let (begun, looks) = (world.now(), Arc::new(AtomicU32::new(0)));
+    let clock = {
+        let looks = Arc::clone(&looks);
+        Clock::new(move || begun.plus(Duration::from_secs(1) * looks.fetch_add(1, Ordering::Relaxed)))
+    };
+    let (stop, pulse) = (CancellationToken::new(), Pulse::new(CHAIN, begun));
+    let running = world.another_watcher().run(clock, || 0, pulse.clone(), stop.clone());
+    let operate = async {
+        let loaded = format!("loads the watch list: {} addresses", PAGES * 10_000 + 1);
+        until(&world, "it is loaded", |status| status.chains.first().is_some_and(|chain| chain.reason == loaded)).await;
+        stop.cancel();
+    };
+    tokio::join!(running, operate);
+    let beats = pulse.last().since(begun).as_secs();
+    assert!(beats >= u64::from(PAGES), "one a page at least, and there were {beats}");
     world.close().await;
 }

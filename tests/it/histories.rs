@@ -274,7 +274,11 @@ impl History {
                     tally.replaced += 1;
                 }
                 6 => {
-                    let legs = if self.rng.random_bool(0.5) { self.legs() } else { Vec::new() };
+                    let legs = match self.rng.random_range(0..3) {
+                        0 => self.legs(),
+                        1 => Vec::new(),
+                        _ => tx.legs.iter().map(|leg| self.paid_by_another(*leg)).collect(),
+                    };
                     txs.push(SimTx { legs, ..tx });
                     tally.executed_again += 1;
                 }
@@ -301,9 +305,8 @@ impl History {
         for _ in 0..self.rng.random_range(0..4) {
             let everybody = [WATCHED.as_slice(), ADDED_LATER.as_slice(), &[0xee]].concat();
             let to = everybody[self.rng.random_range(0..everybody.len())];
-            // Who pays is no part of a leg's identity: executed again, the same leg has the same sender here.
-            let from = WATCHED.into_iter().find(|from| self.is_traced && *from != to).unwrap_or(0x99);
-            let leg = SimLeg::native(address(from), address(to), self.rng.random_range(1..4));
+            let leg = SimLeg::native(address(0x99), address(to), self.rng.random_range(1..4));
+            let leg = self.paid_by_another(leg);
             if self.is_traced && self.rng.random_bool(0.4) {
                 legs.push(SimLeg { lane: Lane::Traces, ..leg });
                 continue;
@@ -311,6 +314,13 @@ impl History {
             legs.push(if self.rng.random_bool(0.5) { SimLeg { asset: TOKEN, ..leg } } else { leg });
         }
         legs
+    }
+
+    /// The same leg from another: who pays is no part of its identity. Who is watched pays too.
+    fn paid_by_another(&mut self, leg: SimLeg) -> SimLeg {
+        let payers = [WATCHED.as_slice(), &[0x98, 0x99]].concat();
+        let payers: Vec<u8> = payers.into_iter().filter(|payer| address(*payer) != leg.recipient).collect();
+        SimLeg { sender: address(payers[self.rng.random_range(0..payers.len())]), ..leg }
     }
 
     fn reorganise(&mut self, world: &World, tally: &mut Tally) {

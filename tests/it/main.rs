@@ -9,6 +9,7 @@ mod backfill;
 mod books;
 mod by_logs;
 mod cli;
+mod corners;
 mod crashes;
 mod delivery;
 mod endpoints;

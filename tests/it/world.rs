@@ -112,6 +112,11 @@ impl World {
         watcher(&self.pool, &self.store.db, self.start, self.proof, self.network.clone())
     }
 
+    /// A watcher of another chain on the same store.
+    pub(crate) fn watcher_of(&self, source: SimPool, network: Network) -> Watcher<SimPool> {
+        watcher(&source, &self.store.db, Start::Number(1), self.proof, network)
+    }
+
     /// Restarts with these tiers: asset, amount, depth.
     pub(crate) fn set_tiers(&mut self, tiers: &[(AssetId, u64, u64)]) {
         self.chain.set_tier_depths(tiers.iter().map(|(.., depth)| Some(*depth)).collect());

@@ -161,7 +161,12 @@ async fn a_reorg_below_finalized_halts_the_chain_and_says_what_to_do() {
     let reason = "compared with an independent node";
     stage.ok(&["chain", "override", "ETHEREUM_TESTNET", "accept-reorg", "--reason", reason]);
     stage.until_caught_up().await;
-    assert_eq!(stage.ok(&["incident", "list"]), "", "the decision resolves it");
+    // The decision resolves it, and names each deposit whose block was taken back.
+    let incident: Value = serde_json::from_str(&stage.ok(&["incident", "list", "--json"])).unwrap();
+    assert_eq!(incident["kind"], "over_credited", "{incident}");
+    assert_eq!(incident["deposit_id"], stage.deposits()[0]["id"], "{incident}");
+    stage.ok(&["incident", "resolve", incident["id"].as_str().unwrap(), "--reason", "taken back in the books"]);
+    assert_eq!(stage.ok(&["incident", "list"]), "");
     assert_eq!(stage.deposits()[0]["status"], "CONFIRMED", "what was told stays told");
     stage.take_back(1);
     stage.pay_token(address(ALICE), 4_000_000).await;

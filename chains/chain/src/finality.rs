@@ -107,6 +107,17 @@ impl FinalityRule {
     }
 }
 
+impl FinalityRule {
+    /// Whether what this rule calls final is final by `other` too.
+    pub fn implies(&self, other: &FinalityRule) -> bool {
+        let tag = match (self.tag, other.tag) {
+            (_, None) | (Some(Tag::Finalized), Some(_)) | (Some(Tag::Safe), Some(Tag::Safe)) => true,
+            (None, Some(_)) | (Some(Tag::Safe), Some(Tag::Finalized)) => false,
+        };
+        tag && self.confirmations >= other.confirmations && self.l1_blocks >= other.l1_blocks
+    }
+}
+
 impl From<FinalityRule> for Finality {
     fn from(rule: FinalityRule) -> Self {
         Finality { rule, tiers: Vec::new() }

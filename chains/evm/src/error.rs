@@ -28,7 +28,10 @@ pub enum EvmError {
     Header { chain: Chain, position: usize },
     #[error("{chain}: {agree} endpoints must agree, but {endpoints} are configured; check chains.{chain}.agree")]
     Agree { chain: Chain, agree: usize, endpoints: usize },
-    #[error("{chain}: its finality counts L1 blocks, which only blocks called safe on the OP stack have behind them")]
+    #[error(
+        "{chain}: its finality counts L1 blocks, which only blocks called safe on the OP stack have behind \
+        them; leave chains.{chain}.l1_blocks out"
+    )]
     L1Blocks { chain: Chain },
     /// The reasons of all of them, as they stand in their statuses. Permanent when each serves another chain.
     #[error("{reasons}")]

@@ -171,7 +171,7 @@ pub(super) async fn list(store: &TestStore, filter: &DepositFilter, limit: u32) 
 
 pub(super) async fn settleable(store: &TestStore, through: u64, limit: u32) -> Vec<(u64, DepositId)> {
     let mut reader = store.db.read().await.unwrap();
-    let settleable = deposits::settleable(&mut reader, CHAIN, through, limit).await.unwrap();
+    let settleable = deposits::settleable(&mut reader, CHAIN, (0, through), limit).await.unwrap();
     let found = settleable.into_iter().map(|found| {
         assert_eq!(found.block, block(found.block.number, 1).header.block);
         (found.block.number, found.deposit.id)
