@@ -121,14 +121,14 @@ impl EvmError {
             | EvmError::NoTransferLogs { .. }
             | EvmError::NoToken { .. }
             | EvmError::NotInBlock { .. }
+            | EvmError::NoTraces { .. }
             | EvmError::Foreign { .. } => true,
             EvmError::NoEndpoint { permanent, .. } => *permanent,
             EvmError::Call { .. }
             | EvmError::Answer { .. }
             | EvmError::ProofFailed { .. }
             | EvmError::Contradicts { .. }
-            | EvmError::TracesDiffer { .. }
-            | EvmError::NoTraces { .. } => false,
+            | EvmError::TracesDiffer { .. } => false,
         }
     }
 }
