@@ -18,9 +18,11 @@ mod fork;
 mod grants;
 mod movements;
 mod pace;
+mod past;
 mod report;
 mod rescan;
 mod settle;
+mod stride;
 mod trace_lane;
 mod watch_list;
 mod witness;
@@ -40,9 +42,10 @@ use crate::store::{Db, StoreError, accounts, incidents, overrides, status};
 use crate::time::{Clock, Pulse, Timestamp};
 
 use alarms::Alarms;
-pub use backfill::{Backfill, BackfillError, Job, Progress, Scope};
+pub use backfill::{Backfill, Job, Scope};
 pub use error::{Replaced, TickError};
 pub use pace::Pace;
+pub use past::{BackfillError, Progress, Span};
 pub use rescan::{Difference, Rescan};
 pub use trace_lane::{TraceLane, Traced, not_traced};
 use watch_list::WatchList;
@@ -86,6 +89,8 @@ pub struct Watcher<S> {
     wake_up: Arc<Notify>,
     /// How many blocks a read asks for now.
     read_width: u64,
+    /// Where the last tick looked in vain for the next block.
+    absent: Option<connect::Absent>,
     alarms: Alarms,
     agree: AgreeDoor,
     /// The id of the last resumption that a tick met; `None` before the first tick.
@@ -124,6 +129,7 @@ impl<S: BlockSource> Watcher<S> {
             watch_list,
             wake_up: Arc::default(),
             read_width,
+            absent: None,
             alarms,
             agree,
             resumed: None,
@@ -200,7 +206,7 @@ impl<S: BlockSource> Watcher<S> {
         } else {
             at = connected.at;
         }
-        if at.number < tip.latest.number && ticked.connected + ticked.disconnected == 0 {
+        if at.number < tip.latest.number && ticked.connected + ticked.disconnected == 0 && self.absent.is_none() {
             let what = format!("the newest block is {}, but no block on top of {at} is shown", tip.latest);
             return Err(TickError::Contradiction { chain: self.chain(), what });
         }
