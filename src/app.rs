@@ -236,13 +236,13 @@ pub async fn open_once(url: &StoreUrl, migrate: Migrate) -> Result<Db, OpenError
 ///
 /// # Errors
 /// When the chain is not configured or cannot be read at all.
-pub async fn watcher(config: &Config, chain: Chain, db: Db) -> Result<Watcher<EvmSource>, StartError> {
+pub async fn watcher(config: &Config, chain: Chain, db: Db) -> Result<Watcher<Arc<EvmSource>>, StartError> {
     let not_there = || StartError::Chain { chain, what: format!("not configured; add a section [chains.{chain}]") };
     let settings_of = config.chains.get(&chain).ok_or_else(not_there)?;
     let (source, network) = source(chain, settings_of)?;
     check(&source, chain).await?;
     let (endpoints, settings) = (source.endpoints(), settings(&network, settings_of));
-    Ok(Watcher::new(source, endpoints, db, network, settings))
+    Ok(Watcher::new(Arc::new(source), endpoints, db, network, settings))
 }
 
 /// A chain to read and its facts. Touches no network.

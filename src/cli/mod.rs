@@ -4,6 +4,7 @@
 //! cannot tell. Names, flags and files are a contract.
 
 mod account;
+mod bar;
 mod chain;
 mod deposit;
 mod duration;

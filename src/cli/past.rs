@@ -1,30 +1,32 @@
 //! `landfall backfill` and `landfall rescan`: past ranges of final blocks, with a progress bar on a terminal and a line
 //! every few seconds elsewhere.
 //!
-//! Exit codes: 0 all is done (rescan: and nothing differs); 1 stopped before, differences, or a contradiction that a
-//! person must look at; 2 bad input.
+//! Exit codes: 0 all is done (rescan: and nothing differs); 1 stopped before (Ctrl-C, SIGTERM, traces that no endpoint
+//! serves), differences, or a contradiction that a person must look at; 2 bad input.
 
 use std::collections::BTreeSet;
-use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use landfall_chain::{Address, AddressSource, BlockSource, Chain, ReadProof, Retry};
+use landfall_chain::{Address, AddressSource, BlockSource, Chain, NativeSource, ReadProof, Retry};
 use serde::Serialize;
-use tracing::warn;
 
+use crate::cli::bar::{Screen, Shown};
 use crate::cli::{asked_to_stop, existing, json_line, load};
 use crate::time::Clock;
-use crate::watcher::{Backfill, Job, Pace, Progress, Rescan, Scope, TickError};
+use crate::watcher::{Backfill, Job, Progress, Rescan, Scope, Span, TickError};
 use crate::{app, random};
 
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(10);
-const BAR: &str = "{bar:40} {pos}/{len} blocks, {per_sec}, {eta} left, {msg}";
+/// How often a trace is asked for in vain before a person is told: a node that has pruned its state never has it, and
+/// says so in any words.
+const TRACE_TRIES_MAX: u32 = 20;
+const BLOCKS: &str = "blocks";
+const TRACED_BLOCKS: &str = "blocks traced";
 
 /// Which blocks of which chain.
 #[derive(Args, Debug)]
@@ -53,7 +55,9 @@ pub(super) struct BackfillArgs {
     /// Only for this address; may be repeated.
     #[arg(long)]
     address: Vec<String>,
-    /// How blocks are searched: receipts of every block, or logs and then receipts of those that may credit.
+    /// How blocks are searched: receipts of every block, or logs and then receipts of those that may credit. On a chain
+    /// with native = "trace", every block is traced behind that in either case: no log tells where value moved inside of
+    /// transactions.
     #[arg(long, default_value = "receipts", value_name = "receipts|logs")]
     proof: String,
     /// Count what would be recorded, and record nothing.
@@ -80,16 +84,37 @@ struct Summary<'a> {
     next: u64,
     found: u64,
     confirmed: u64,
+    /// Deposits that a trace showed and that wait for a second witness.
+    unwitnessed: u64,
+    traces: TracesSummary,
     done: bool,
+}
+
+/// How far value that moves inside of transactions is covered.
+#[derive(Serialize)]
+struct TracesSummary {
+    /// `read`, `unread` or `not_traced`.
+    state: &'static str,
+    /// The first block that is not traced, when it is `unread`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<u64>,
 }
 
 /// A long read, step by step.
 trait Work {
     async fn step(&mut self, clock: &Clock) -> Result<(), TickError>;
     fn progress(&self) -> Progress;
+    fn shown(&self) -> Shown;
+    /// Whether the next step is one of the roots, which are waited for however long it takes.
+    fn is_at_roots(&self) -> bool;
+
+    /// What there is to print by now.
+    fn take_lines(&mut self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
-impl<S: BlockSource + AddressSource> Work for Backfill<S> {
+impl<S: BlockSource + AddressSource + Clone> Work for Backfill<S> {
     async fn step(&mut self, clock: &Clock) -> Result<(), TickError> {
         Backfill::step(self, clock.now()).await
     }
@@ -97,19 +122,51 @@ impl<S: BlockSource + AddressSource> Work for Backfill<S> {
     fn progress(&self) -> Progress {
         Backfill::progress(self)
     }
+
+    /// One lane behind the other: their speeds have nothing to do with each other.
+    fn shown(&self) -> Shown {
+        let Progress { next, until, traces, .. } = self.progress();
+        match traces {
+            Some(Span { next, until: last }) if self.progress().next > until => {
+                Shown { what: TRACED_BLOCKS, next, until: last }
+            }
+            Some(_) | None => Shown { what: BLOCKS, next, until },
+        }
+    }
+
+    fn is_at_roots(&self) -> bool {
+        self.progress().next <= self.progress().until
+    }
 }
 
-impl<S: BlockSource> Work for Rescan<S> {
+impl<S: BlockSource + AddressSource + Clone> Work for Rescan<S> {
     async fn step(&mut self, clock: &Clock) -> Result<(), TickError> {
-        let stepped = Rescan::step(self, clock.now()).await;
-        for difference in self.take_differences() {
-            println!("{difference}");
-        }
-        stepped
+        Rescan::step(self, clock.now()).await
+    }
+
+    fn take_lines(&mut self) -> Vec<String> {
+        self.take_differences().iter().map(ToString::to_string).collect()
     }
 
     fn progress(&self) -> Progress {
         Rescan::progress(self)
+    }
+
+    fn shown(&self) -> Shown {
+        Shown { what: BLOCKS, next: self.next(), until: self.progress().until }
+    }
+
+    fn is_at_roots(&self) -> bool {
+        self.next() >= self.progress().next
+    }
+}
+
+impl Range {
+    fn tell_of_cut(&self, progress: &Progress) {
+        let (chain, until) = (&self.chain, progress.until);
+        if until < self.to {
+            eprintln!("{chain}: blocks above {until} are left to `landfall run`, which has not read them yet");
+        }
     }
 }
 
@@ -133,6 +190,7 @@ impl BackfillArgs {
         let job = Job { from: range.from, to: range.to, proof, scope, dry_run };
         let watcher = app::watcher(&load(config)?, chain, existing(config).await?).await?;
         let mut backfill = Backfill::begin(watcher, job).await?;
+        range.tell_of_cut(&backfill.progress());
         let done = drive(&mut backfill, &Clock::system()).await?;
         let progress = backfill.progress();
         if range.json {
@@ -141,6 +199,10 @@ impl BackfillArgs {
             let Progress { found, confirmed, next, .. } = progress;
             let recorded = if dry_run { "would be recorded" } else { "recorded" };
             println!("{chain}: {found} deposits {recorded}, {confirmed} confirmed; the next block is {next}");
+            of_traces(&progress).iter().for_each(|line| println!("{line}"));
+            if backfill.native_source() == NativeSource::TopLevel {
+                println!("value that moves inside of transactions is not looked for here (native = \"top_level\")");
+            }
             if !done {
                 println!("stopped before the end; the same command goes on from there");
             }
@@ -155,12 +217,17 @@ impl RescanArgs {
         let chain: Chain = range.chain.parse()?;
         let watcher = app::watcher(&load(config)?, chain, existing(config).await?).await?;
         let mut rescan = Rescan::begin(watcher, range.from, range.to, repair).await?;
+        range.tell_of_cut(&rescan.progress());
         let done = drive(&mut rescan, &Clock::system()).await?;
-        let progress = rescan.progress();
+        let (progress, next) = (rescan.progress(), rescan.next());
         if range.json {
-            println!("{}", json_line(&Summary::of(chain, &progress))?);
+            println!("{}", json_line(&Summary { next, ..Summary::of(chain, &progress) })?);
         } else {
-            println!("{chain}: {} differences; the next block is {}", progress.found, progress.next);
+            println!("{chain}: {} differences; the next block is {next}", progress.found);
+            of_traces(&progress).iter().for_each(|line| println!("{line}"));
+            if !done {
+                println!("stopped before the end; the same command with --from {next} goes on from there");
+            }
         }
         Ok(if done && progress.found == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -168,87 +235,79 @@ impl RescanArgs {
 
 impl<'a> Summary<'a> {
     fn of(chain: Chain, progress: &Progress) -> Summary<'a> {
-        let Progress { from, until, next, found, confirmed } = *progress;
-        Summary { chain: chain.name(), from, until, next, found, confirmed, done: next > until }
+        let Progress { from, until, next, found, confirmed, doubted: unwitnessed, traces } = *progress;
+        let unread = progress.untraced().map(|span| span.next);
+        let state = match (traces, unread) {
+            (None, _) => "not_traced",
+            (Some(_), None) => "read",
+            (Some(_), Some(_)) => "unread",
+        };
+        let (traces, done) = (TracesSummary { state, next: unread }, progress.is_done());
+        Summary { chain: chain.name(), from, until, next, found, confirmed, unwitnessed, traces, done }
     }
+}
+
+/// What there is to say of value that moved inside of transactions.
+fn of_traces(progress: &Progress) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(Span { next, until }) = progress.untraced() {
+        lines.push(format!(
+            "NOT covered: value that moved inside of the transactions of blocks {next} to {until}, which are not traced yet"
+        ));
+    }
+    if progress.doubted > 0 {
+        let count = progress.doubted;
+        lines.push(format!(
+            "{count} deposits that a trace shows have no second witness and stay PENDING; `landfall run` tries again"
+        ));
+    }
+    lines
 }
 
 /// Steps until the work is done, somebody asks to stop, or a person must look; whether it is done.
 async fn drive(work: &mut impl Work, clock: &Clock) -> anyhow::Result<bool> {
     let asked = asked_to_stop()?;
+    let mut screen = Screen::new(work.shown(), work.progress().from, clock);
+    let done = drive_on(work, asked, &mut screen, clock).await;
+    screen.print(work.take_lines());
+    Ok(done)
+}
+
+async fn drive_on(work: &mut impl Work, asked: impl Future<Output = ()>, screen: &mut Screen, clock: &Clock) -> bool {
     tokio::pin!(asked);
-    let mut screen = Screen::new(&work.progress(), clock);
     let mut retry = Retry::new(RETRY_FIRST, RETRY_MAX);
+    let mut failures = 0;
     loop {
         let progress = work.progress();
-        screen.show(&progress, clock);
-        if progress.next > progress.until {
-            return Ok(true);
+        screen.print(work.take_lines());
+        screen.show(work.shown(), progress.found, clock);
+        if progress.is_done() {
+            return true;
         }
         // What a step had not committed when it was dropped is read again.
         let stepped = tokio::select! {
             stepped = work.step(clock) => stepped,
-            () = &mut asked => return Ok(false),
+            () = &mut asked => return false,
         };
         let pause = match stepped {
             Ok(()) => {
                 retry.reset();
+                failures = 0;
                 continue;
             }
-            Err(error) if error.may_pass() => {
+            Err(error) if error.may_pass() && failures < TRACE_TRIES_MAX => {
                 screen.say(&format!("{error}; trying again"));
+                failures += u32::from(!work.is_at_roots());
                 retry.next_delay(random::number())
             }
             Err(error) => {
-                screen.say(&error.to_string());
-                return Ok(false);
+                screen.give_up(&error.to_string());
+                return false;
             }
         };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = &mut asked => return Ok(false),
+            () = &mut asked => return false,
         }
-    }
-}
-
-/// Where progress is shown: a bar on a terminal, else lines in the log.
-struct Screen {
-    bar: ProgressBar,
-    pace: Pace,
-    next: u64,
-}
-
-impl Screen {
-    fn new(progress: &Progress, clock: &Clock) -> Self {
-        let blocks = (progress.until + 1).saturating_sub(progress.from);
-        let is_terminal = std::io::stderr().is_terminal();
-        let target = if is_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(Some(blocks), target);
-        if let Ok(style) = ProgressStyle::with_template(BAR) {
-            bar.set_style(style);
-        }
-        // What an earlier run has read tells nothing of this one's speed.
-        bar.set_position(progress.next - progress.from);
-        bar.reset_eta();
-        Screen { bar, pace: Pace::new(clock.now()), next: progress.next }
-    }
-
-    fn show(&mut self, progress: &Progress, clock: &Clock) {
-        let Progress { from, until, next, found, .. } = *progress;
-        self.bar.set_position(next - from);
-        self.bar.set_message(format!("{found} found"));
-        self.pace.add(next.saturating_sub(self.next));
-        self.next = next;
-        let left = (until + 1).saturating_sub(next);
-        if left > 0
-            && let Some(line) = self.pace.line(left, clock.now())
-            && self.bar.is_hidden()
-        {
-            eprintln!("{line}, {found} found");
-        }
-    }
-
-    fn say(&self, text: &str) {
-        if self.bar.is_hidden() { warn!("{text}") } else { self.bar.println(text) }
     }
 }

@@ -94,7 +94,7 @@ statements! {
                 WHERE inclusions.deposit_id = deposits.id AND (blocks.canonical OR blocks.number > $2)) \
                ORDER BY COALESCE(missing_number, -1), COALESCE(missing_since_us, 0), id LIMIT $4";
     IN_BLOCK = "SELECT deposits.* FROM inclusions JOIN deposits ON deposits.id = inclusions.deposit_id \
-                WHERE inclusions.chain = $1 AND inclusions.block_hash = $2 AND inclusions.lane = 'roots' ORDER BY deposits.id";
+                WHERE inclusions.chain = $1 AND inclusions.block_hash = $2 AND inclusions.lane = $3 ORDER BY deposits.id";
     // Without those that are in no canonical block and whose incident a person resolved: they are taken back elsewhere.
     CONFIRMED_OF = "SELECT amount FROM deposits \
                     WHERE chain = $1 AND tx_id = $2 AND asset = $3 AND recipient = $4 AND status = 'CONFIRMED' \
@@ -311,13 +311,14 @@ async fn missing_rows(
     missing.collect()
 }
 
-/// The deposits that the roots of a block showed.
+/// The deposits that a block showed in this lane.
 pub async fn in_block(
     connection: &mut impl Connection,
     chain: Chain,
     block: &BlockHash,
+    lane: Lane,
 ) -> Result<Vec<Deposit>, StoreError> {
-    let rows = fetch_all!(connection, DepositRow, IN_BLOCK, chain.name(), &block.0[..])?;
+    let rows = fetch_all!(connection, DepositRow, IN_BLOCK, chain.name(), &block.0[..], lane.name())?;
     rows.into_iter().map(Deposit::try_from).collect()
 }
 

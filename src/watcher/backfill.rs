@@ -2,20 +2,23 @@
 //! added, an asset that was listed later.
 //!
 //! Promises: reads final blocks only; never moves the cursor, and leaves what is above it to `run`, beside which it may
-//! work; records the same deposits with the same events as connecting would have; again is a no-op. Where it stopped is
-//! on record: the same command goes on there, unless the watch list or the assets have changed, which begins it again.
+//! work; records the same deposits with the same events as connecting would have; again is a no-op. First it reads the lane
+//! of the roots, then, on a network that is traced, that of the traces: what roots prove never waits for a trace, and it
+//! is not done before the last trace is in. Where it stopped is on record for each lane: the same command goes on there,
+//! unless the watch list or the assets have changed, which begins it again.
 
 use std::collections::{BTreeSet, VecDeque};
 
-use landfall_chain::{Address, AddressSource, Block, BlockRef, BlockSource, Chain, ReadProof};
+use landfall_chain::{Address, AddressSource, Block, BlockRef, BlockSource, NativeSource, ReadProof};
 use sha2::{Digest, Sha256};
-use tracing::info;
 
 use crate::store::backfills::{self, BackfillRow};
 use crate::store::cursors::Cursor;
-use crate::store::{Connection, StoreError, accounts, deposits};
+use crate::store::{Connection, accounts, deposits};
 use crate::time::Timestamp;
-use crate::watcher::{TickError, Watcher};
+use crate::watcher::past::{Progress, Span, first_read};
+use crate::watcher::stride::Stride;
+use crate::watcher::{BackfillError, TickError, TraceLane, Watcher};
 
 /// How many blocks that a search named one step reads.
 const STEP_HITS_MAX: usize = 100;
@@ -26,6 +29,7 @@ pub struct Job {
     /// Both inclusive.
     pub from: u64,
     pub to: u64,
+    /// How the roots are searched. A trace is read of every block all the same: nothing names where one is needed.
     pub proof: ReadProof,
     pub scope: Scope,
     /// Count what would be recorded, and record nothing, not even how far it came.
@@ -42,26 +46,6 @@ pub enum Scope {
     Addresses(BTreeSet<Address>),
 }
 
-/// Why a range is not read.
-#[derive(Debug, thiserror::Error)]
-pub enum BackfillError {
-    #[error("{chain}: from block {from} to block {to} is no range")]
-    NoRange { chain: Chain, from: u64, to: u64 },
-    #[error("{chain}: block {to} is not final yet; the newest final block is {}",
-        finalized.map_or("not known".to_owned(), |finalized| finalized.number.to_string()))]
-    NotFinal { chain: Chain, to: u64, finalized: Option<BlockRef> },
-    #[error(
-        "{chain}: block {from} is above block {cursor}, which is as far as `landfall run` has come; it reads the rest itself"
-    )]
-    NotRead { chain: Chain, from: u64, cursor: u64 },
-    #[error("{address} is not watched on {chain}; add it with `landfall account add` first")]
-    NotWatched { chain: Chain, address: Address },
-    #[error("account {account} has no address on {chain}")]
-    NoAddress { chain: Chain, account: String },
-    #[error(transparent)]
-    Tick(#[from] TickError),
-}
-
 /// A backfill under way.
 #[derive(Debug)]
 pub struct Backfill<S> {
@@ -69,20 +53,26 @@ pub struct Backfill<S> {
     job: Job,
     /// The addresses of the scope; empty for all.
     only: BTreeSet<Address>,
-    /// What the row on record holds when this was begun: other watch lists and assets make another.
+    /// What the rows on record hold when this was begun: other watch lists and assets make others.
     basis: String,
-    /// The last block that is read: that of the job, or the cursor's.
-    until: u64,
-    /// The next block to read.
-    next: u64,
-    pending: u64,
-    confirmed: u64,
+    progress: Progress,
+    roots: Stride,
+    traces: Option<Traces<S>>,
     /// What a search has named and no step has read yet, and how far it reached.
     ahead: VecDeque<BlockRef>,
     searched: Option<u64>,
 }
 
-impl<S: BlockSource + AddressSource> Backfill<S> {
+/// The lane of the traces, behind that of the roots.
+#[derive(Debug)]
+struct Traces<S> {
+    lane: TraceLane<S>,
+    stride: Stride,
+    /// Of `Progress::found`, those that a trace showed.
+    found: u64,
+}
+
+impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
     /// Checks the job, and takes up where the same one stopped.
     ///
     /// # Errors
@@ -90,30 +80,54 @@ impl<S: BlockSource + AddressSource> Backfill<S> {
     pub async fn begin(watcher: Watcher<S>, job: Job) -> Result<Self, BackfillError> {
         let chain = watcher.chain();
         let until = watcher.check_range(job.from, job.to).await?;
+        if !job.dry_run {
+            watcher.check_not_halted().await?;
+        }
         let mut reader = watcher.db.read().await?;
         watcher.watch_list.follow(&mut reader).await?;
         let only = addresses(&watcher, &mut reader, &job.scope).await?;
         let seq = Cursor::load(&mut reader, chain).await?.watch_seq;
+        drop(reader);
         let basis = basis(&watcher, if only.is_empty() { seq } else { 0 });
-        let mut backfill = Backfill {
-            next: first_read(job.from),
-            watcher,
-            job,
-            only,
-            basis,
-            until,
-            pending: 0,
-            confirmed: 0,
-            ahead: VecDeque::new(),
-            searched: None,
-        };
-        let row = backfills::load(&mut reader, chain, &backfill.row()).await?;
-        // One that is done is begun again: nothing is recorded twice.
-        let row = row.filter(|row| row.basis == backfill.basis && row.next <= backfill.job.to && !backfill.job.dry_run);
-        if let Some(row) = row {
-            (backfill.next, backfill.pending) = (row.next, row.found);
-        }
+        let next = first_read(job.from);
+        let span = watcher.traced_span(next, until);
+        let lane = watcher.trace_lane().filter(|_| span.is_some());
+        let traces = lane.map(|lane| Traces { lane, stride: Stride::traces(ReadProof::Listed), found: 0 });
+        let progress = Progress { from: job.from, until, next, traces: span, found: 0, confirmed: 0, doubted: 0 };
+        let (roots, ahead) = (Stride::roots(), VecDeque::new());
+        let mut backfill = Backfill { watcher, job, only, basis, progress, roots, traces, ahead, searched: None };
+        backfill.take_up().await?;
         Ok(backfill)
+    }
+
+    /// Goes on where the same job stopped, if it did.
+    async fn take_up(&mut self) -> Result<(), BackfillError> {
+        if self.job.dry_run {
+            return Ok(());
+        }
+        let mut reader = self.watcher.db.read().await?;
+        let mut stopped = Vec::new();
+        for row in self.rows() {
+            let row = backfills::load(&mut reader, self.watcher.chain(), &row).await?;
+            stopped.push(row.filter(|row| row.basis == self.basis));
+        }
+        // One that is done is begun again: nothing is recorded twice.
+        if stopped.iter().flatten().all(|row| row.next > self.job.to) && stopped.iter().all(Option::is_some) {
+            return Ok(());
+        }
+        let mut stopped = stopped.into_iter();
+        if let Some(row) = stopped.next().flatten() {
+            self.progress.next = row.next;
+            self.progress.found = row.found;
+        }
+        if let (Some(row), Some(span), Some(traces)) =
+            (stopped.next().flatten(), &mut self.progress.traces, &mut self.traces)
+        {
+            span.next = row.next;
+            traces.found = row.found;
+            self.progress.found += row.found;
+        }
+        Ok(())
     }
 
     /// Reads and records some blocks. May be dropped at any await: what is not on record is read again.
@@ -121,48 +135,77 @@ impl<S: BlockSource + AddressSource> Backfill<S> {
     /// # Errors
     /// See [`TickError`]; nothing of the step but what it had committed stays.
     pub async fn step(&mut self, now: Timestamp) -> Result<(), TickError> {
-        if self.is_done() {
+        if self.progress.next <= self.progress.until {
+            self.step_roots(now).await?;
+        } else if let Some(span) = self.progress.untraced() {
+            self.step_traces(span, now).await?;
+        } else {
             return Ok(());
         }
+        if !self.job.dry_run {
+            let mut tx = self.watcher.db.begin().await?;
+            for row in self.rows() {
+                backfills::save(&mut tx, self.watcher.chain(), &row, now).await?;
+            }
+            tx.commit().await?;
+        }
+        Ok(())
+    }
+
+    async fn step_roots(&mut self, now: Timestamp) -> Result<(), TickError> {
+        let (next, until) = (self.progress.next, self.progress.until);
         let (blocks, through) = match self.job.proof {
             ReadProof::Full => {
-                let blocks = self.watcher.final_blocks(self.next, self.until).await?;
-                let through = blocks.last().map_or(self.next, |block| block.header.block.number);
+                let blocks = self.watcher.final_blocks(next, until, &mut self.roots).await?;
+                let through = blocks.last().map_or(next, |block| block.header.block.number);
                 (blocks, through)
             }
             ReadProof::Listed => self.hits().await?,
         };
-        let Backfill { watcher, only, job, .. } = self;
-        let wanted = |address: &Address| only.is_empty() || only.contains(address);
-        if job.dry_run {
-            self.pending += self.would_record(&blocks).await?;
+        if self.job.dry_run {
+            self.progress.found += self.would_record(&blocks).await?;
         } else {
-            let ticked = watcher.credit_final(&blocks, &wanted, now).await?;
-            self.pending += ticked.pending;
-            self.confirmed += ticked.confirmed;
+            let ticked = self.watcher.credit_final(&blocks, &wanted(&self.only), now).await?;
+            self.progress.found += ticked.pending;
+            self.progress.confirmed += ticked.confirmed;
         }
         if self.job.proof == ReadProof::Listed {
             self.ahead.drain(..blocks.len());
         }
-        self.next = through + 1;
-        if !self.job.dry_run {
-            let mut tx = self.watcher.db.begin().await?;
-            backfills::save(&mut tx, self.watcher.chain(), &self.row(), now).await?;
-            tx.commit().await?;
+        self.progress.next = through + 1;
+        Ok(())
+    }
+
+    async fn step_traces(&mut self, span: Span, now: Timestamp) -> Result<(), TickError> {
+        let Some(traces) = &mut self.traces else { return Ok(()) };
+        let blocks = self.watcher.final_blocks(span.next, span.until, &mut traces.stride).await?;
+        let found = if self.job.dry_run {
+            self.would_record(&blocks).await?
+        } else {
+            let traced = self.watcher.credit_traced(&traces.lane, &blocks, &wanted(&self.only), now).await?;
+            self.progress.confirmed += traced.confirmed;
+            self.progress.doubted += traced.doubted;
+            traced.pending
+        };
+        self.progress.found += found;
+        if let (Some(traces), Some(last)) = (&mut self.traces, blocks.last()) {
+            traces.found += found;
+            self.progress.traces = Some(Span { next: last.header.block.number + 1, ..span });
         }
         Ok(())
     }
 
     /// Some of the blocks that a search has named, and the block through which all is done with them.
     async fn hits(&mut self) -> Result<(Vec<Block>, u64), TickError> {
-        let searched = match self.searched.filter(|searched| *searched >= self.next) {
+        let Progress { next, until, .. } = self.progress;
+        let searched = match self.searched.filter(|searched| *searched >= next) {
             Some(searched) => searched,
             None => {
                 let Backfill { watcher, only, .. } = &*self;
                 let wanted = |address: &Address| {
                     if only.is_empty() { watcher.watch_list.contains(address) } else { only.contains(address) }
                 };
-                let scanned = watcher.scan(self.next, self.until, &wanted).await?;
+                let scanned = watcher.scan(next, until, &wanted).await?;
                 self.ahead = scanned.hits.into();
                 *self.searched.insert(scanned.last.number)
             }
@@ -174,7 +217,7 @@ impl<S: BlockSource + AddressSource> Backfill<S> {
     }
 
     async fn would_record(&self, blocks: &[Block]) -> Result<u64, TickError> {
-        let wanted = |address: &Address| self.only.is_empty() || self.only.contains(address);
+        let wanted = wanted(&self.only);
         let mut reader = self.watcher.db.read().await?;
         let mut count = 0;
         for leg in blocks.iter().flat_map(|block| self.watcher.wanted_legs(block, &wanted)) {
@@ -184,59 +227,48 @@ impl<S: BlockSource + AddressSource> Backfill<S> {
     }
 
     pub fn is_done(&self) -> bool {
-        self.next > self.until
+        self.progress.is_done()
     }
 
     pub fn progress(&self) -> Progress {
-        let Backfill { job, until, next, pending, confirmed, .. } = self;
-        Progress { from: job.from, until: *until, next: *next, found: *pending, confirmed: *confirmed }
+        self.progress
     }
 
-    fn row(&self) -> BackfillRow {
+    /// How the network shows its native currency.
+    pub fn native_source(&self) -> NativeSource {
+        self.watcher.network.native.source
+    }
+
+    /// How far each lane has come, for the record: the roots, then the traces where there are any.
+    fn rows(&self) -> Vec<BackfillRow> {
         let Job { from, to, proof, .. } = self.job;
         let proof = match proof {
             ReadProof::Full => "receipts",
             ReadProof::Listed => "logs",
         };
         let scope = self.only.iter().map(Address::to_string).collect::<Vec<_>>().join(",");
-        let basis = self.basis.clone();
-        BackfillRow { from, to, proof: proof.to_owned(), scope, basis, next: self.next, found: self.pending }
+        let of_lane = |proof: String, next: u64, found: u64| BackfillRow {
+            from,
+            to,
+            proof,
+            scope: scope.clone(),
+            basis: self.basis.clone(),
+            next,
+            found,
+        };
+        let Progress { next, until, found, .. } = self.progress;
+        let traced = self.traces.as_ref().map_or(0, |traces| traces.found);
+        let mut rows = vec![of_lane(proof.to_owned(), next, found - traced)];
+        // Where the last blocks need no trace, the end of the traces is the end of all.
+        let through = |span: Span| if span.is_done() { until + 1 } else { span.next };
+        rows.extend(self.progress.traces.map(|span| of_lane(format!("{proof}/traces"), through(span), traced)));
+        rows
     }
 }
 
-/// How far a backfill or rescan has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Progress {
-    pub from: u64,
-    /// The last block that is read; less than what was asked for where `run` has not come as far.
-    pub until: u64,
-    pub next: u64,
-    /// Deposits that became PENDING, or would, or differ.
-    pub found: u64,
-    pub confirmed: u64,
-}
-
-impl<S: BlockSource> Watcher<S> {
-    /// The last block of the range that may be read: all of it is final, and `run` has come as far, if it ever ran.
-    pub(super) async fn check_range(&self, from: u64, to: u64) -> Result<u64, BackfillError> {
-        let chain = self.chain();
-        if from > to {
-            return Err(BackfillError::NoRange { chain, from, to });
-        }
-        if self.source.final_at(to).await.map_err(TickError::from)?.is_none() {
-            let finalized = self.source.tip().await.map_err(TickError::from)?.finalized;
-            return Err(BackfillError::NotFinal { chain, to, finalized });
-        }
-        let load = async |db: &crate::store::Db| Cursor::load(&mut db.read().await?, chain).await;
-        let Some(cursor) = load(&self.db).await?.at else { return Ok(to) };
-        if cursor.number < from {
-            return Err(BackfillError::NotRead { chain, from, cursor: cursor.number });
-        }
-        if cursor.number < to {
-            info!(%chain, "blocks above {} are left to `landfall run`, which has not read them yet", cursor.number);
-        }
-        Ok(to.min(cursor.number))
-    }
+/// Whether an address is of the scope; an empty one is for all.
+fn wanted(only: &BTreeSet<Address>) -> impl Fn(&Address) -> bool + Sync {
+    move |address| only.is_empty() || only.contains(address)
 }
 
 /// The addresses of a scope; none for all.
@@ -260,11 +292,6 @@ async fn addresses<S: BlockSource>(
     }
 }
 
-/// Block 0 has no transactions and no parent.
-pub(super) fn first_read(from: u64) -> u64 {
-    from.max(1)
-}
-
 /// What was looked for: the number of the newest watched address, and a hash of the listed assets.
 fn basis<S>(watcher: &Watcher<S>, seq: u64) -> String {
     let mut hash = Sha256::new();
@@ -273,10 +300,4 @@ fn basis<S>(watcher: &Watcher<S>, seq: u64) -> String {
     assets.iter().for_each(|asset| hash.update(asset));
     hash.update(format!("{:?}", watcher.network.native));
     format!("{seq}/{}", hex::encode(hash.finalize()))
-}
-
-impl From<StoreError> for BackfillError {
-    fn from(error: StoreError) -> Self {
-        BackfillError::Tick(error.into())
-    }
 }

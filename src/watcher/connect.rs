@@ -19,8 +19,9 @@ use crate::event::Event;
 use crate::store::cursors::{self, Cursor};
 use crate::store::{Db, StoreError, Tx, accounts, deposits, events};
 use crate::time::Timestamp;
+use crate::watcher::movements::{self, Whose};
 use crate::watcher::watch_list::WatchList;
-use crate::watcher::{TickError, Ticked, Watcher, movements};
+use crate::watcher::{TickError, Ticked, Watcher};
 
 /// How many blocks one read asks for at most, and one transaction records. After a read that failed it is half as many,
 /// after each that did not, one more: what is too much for a node at once is asked for in parts.
@@ -28,7 +29,7 @@ pub(super) const READ_BLOCKS_MAX: u64 = 20;
 /// How many reads are under way at once; with the above it bounds what is in memory.
 pub(super) const READS_AHEAD_MAX: usize = 4;
 /// How many blocks a tick connects at most.
-const TICK_BLOCKS_MAX: u64 = 100;
+pub(super) const TICK_BLOCKS_MAX: u64 = 100;
 /// How many final blocks stay on record below the newest final one, for finding fork points.
 pub(super) const FINAL_BLOCKS_KEPT: u64 = 1_024;
 /// How far back each transaction looks for blocks to forget: more than it ever adds.
@@ -44,17 +45,21 @@ impl<S: BlockSource> Watcher<S> {
         now: Timestamp,
         ticked: &mut Ticked,
     ) -> Result<Connected, TickError> {
-        let Watcher { source, db, network, watch_list, read_width, settings, .. } = self;
+        let Watcher { source, db, network, watch_list, read_width, settings, absent, .. } = self;
         let mut books = Books { source, db, network, watch_list };
         let read = Read { proof: settings.proof, ..Read::FULL };
-        let mut reads = stream::iter(ranges(at.number, tip.latest.number, *read_width))
+        // Where nothing was shown above `at`, the next block there is tells by its parent whether all was skipped.
+        let looked = absent.take().filter(|absent| absent.above == at).map_or(at.number, |absent| absent.through);
+        let latest = tip.latest.number;
+        let mut reads = stream::iter(ranges(looked, latest, *read_width))
             .map(|range| source.blocks(range, read))
             .buffered(READS_AHEAD_MAX);
-        let mut is_stale = false;
+        let (above, mut is_stale, mut is_empty) = (at, false, true);
         while let Some(read) = reads.next().await {
             *read_width = if read.is_ok() { (*read_width + 1).min(READ_BLOCKS_MAX) } else { (*read_width / 2).max(1) };
             let mut blocks = read?;
             let shown = blocks.len();
+            is_empty &= shown == 0;
             blocks.truncate(linked(&at, &blocks).len());
             is_stale = blocks.is_empty() && shown > 0;
             at = books.record(&at, &mut blocks, tip.finalized, now, ticked).await?;
@@ -62,8 +67,23 @@ impl<S: BlockSource> Watcher<S> {
                 break;
             }
         }
+        drop(reads);
+        // A block that stands on one we were not shown is no fork: the numbers between are asked for again.
+        is_stale &= at != above || looked == above.number;
+        let through = latest.min(looked.saturating_add(TICK_BLOCKS_MAX));
+        if is_empty && through < latest {
+            *absent = Some(Absent { above, through });
+        }
         Ok(Connected { at, is_stale })
     }
+}
+
+/// Numbers that the source showed no block for. On a chain that skips numbers it may be so; an empty answer is no proof.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Absent {
+    above: BlockRef,
+    /// Inclusive: above block 5 and through 105, 6 to 105 were asked for.
+    through: u64,
 }
 
 /// Where connecting ended.
@@ -133,7 +153,7 @@ impl<S: BlockSource> Books<'_, S> {
                 prove_signer(&block.signers, &leg.transfer.tx)?;
                 pending += u64::from(leg.record(&mut tx, block, Lane::Roots, now).await?);
             }
-            movements::record(&mut tx, network, watch_list, block, Lane::Roots).await?;
+            movements::record(&mut tx, network, watch_list, block, Lane::Roots, Whose::WatchedNow).await?;
             last = block.header.block;
         }
         Cursor::shift(&mut tx, chain, at, &last).await?;

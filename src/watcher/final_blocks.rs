@@ -1,9 +1,11 @@
-//! Final blocks, wherever they stand to the cursor: read in full, hanging together, tied to what the source calls final
-//! at their end, and credited. What backfill and rescan share.
+//! Final blocks, wherever they stand to the cursor: read in one lane, hanging together, tied to what the source calls
+//! final at their end, and credited. What backfill and rescan share.
 //!
 //! Promises: nothing comes from a block that is not below a final one by parent links; nothing is recorded of a block
 //! that contradicts our record; CONFIRMED is decided by `settle`'s own judge, in a transaction of its own. The cursor
 //! never moves.
+
+use std::ops::RangeInclusive;
 
 use futures_util::{StreamExt, stream};
 use landfall_chain::{Address, AddressSource, Block, BlockRef, BlockSource, Header, Lane, Read};
@@ -13,12 +15,17 @@ use crate::store::Tx;
 use crate::store::cursors::{self, Cursor};
 use crate::store::deposits;
 use crate::time::Timestamp;
-use crate::watcher::connect::{READ_BLOCKS_MAX, READS_AHEAD_MAX, WatchedLeg, prove_signer, ranges};
+use crate::watcher::connect::{READS_AHEAD_MAX, WatchedLeg, prove_signer, ranges};
+use crate::watcher::movements::{self, Whose};
 use crate::watcher::settle::OfBlock;
-use crate::watcher::{TickError, Ticked, Watcher, movements};
+use crate::watcher::stride::Stride;
+use crate::watcher::witness::FinalBy;
+use crate::watcher::{TickError, Ticked, TraceLane, Traced, Watcher};
 
 /// How many blocks one search by logs spans.
 const SCAN_BLOCKS_MAX: u64 = 6_000;
+/// How many steps are looked through for the next block, where numbers are skipped.
+const EMPTY_STEPS_MAX: usize = 100;
 
 /// Where to look, found by logs: every block up to `last` that is not among `hits` holds nothing of ours.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,16 +34,38 @@ pub(super) struct Scanned {
     pub(super) hits: Vec<BlockRef>,
 }
 
+/// A block, and its deposits that are PENDING.
+type Credited<'b> = (&'b Block, Vec<Deposit>);
+
 impl<S: BlockSource> Watcher<S> {
-    /// Blocks `first..=to` in full, or so many of the front as a step takes; at least one.
-    pub(super) async fn final_blocks(&mut self, first: u64, to: u64) -> Result<Vec<Block>, TickError> {
-        let Watcher { source, read_width, .. } = self;
-        let mut reads = stream::iter(ranges(first.saturating_sub(1), to, *read_width))
-            .map(|range| source.blocks(range, Read::FULL))
-            .buffered(READS_AHEAD_MAX);
+    /// Blocks `first..=to` as `stride` reads them, or so many of the front as a step takes; at least one.
+    pub(super) async fn final_blocks(&self, first: u64, to: u64, stride: &mut Stride) -> Result<Vec<Block>, TickError> {
+        let (mut blocks, mut from) = (Vec::new(), first);
+        // Where every number of a step was skipped, the next block that there is tells so by its parent.
+        for _ in 0..EMPTY_STEPS_MAX {
+            let last = to.min(from.saturating_add(stride.step - 1));
+            blocks = self.read_ahead(from..=last, stride).await?;
+            if !blocks.is_empty() || last == to {
+                break;
+            }
+            from = last + 1;
+        }
+        let hanging = hanging(first, blocks.iter().map(|block| &block.header));
+        blocks.truncate(hanging);
+        let last = blocks.last().map(|block| block.header.block);
+        self.tie(first, last).await?;
+        Ok(blocks)
+    }
+
+    /// What the source shows of `range`, up to the first failure.
+    async fn read_ahead(&self, range: RangeInclusive<u64>, stride: &mut Stride) -> Result<Vec<Block>, TickError> {
+        let read = stride.read;
+        let mut reads = stream::iter(ranges(range.start().saturating_sub(1), *range.end(), stride.width))
+            .map(async |asked| (asked.clone(), self.source.blocks(asked, read).await))
+            .buffered(stride.ahead);
         let mut blocks: Vec<Block> = Vec::new();
-        while let Some(read) = reads.next().await {
-            *read_width = if read.is_ok() { (*read_width + 1).min(READ_BLOCKS_MAX) } else { (*read_width / 2).max(1) };
+        while let Some((asked, read)) = reads.next().await {
+            stride.learn(&asked, &read);
             match read {
                 Ok(part) => blocks.extend(part),
                 Err(error) if blocks.is_empty() => return Err(error.into()),
@@ -44,11 +73,6 @@ impl<S: BlockSource> Watcher<S> {
                 Err(_) => break,
             }
         }
-        drop(reads);
-        let hanging = hanging(first, blocks.iter().map(|block| &block.header));
-        blocks.truncate(hanging);
-        let last = blocks.last().map(|block| block.header.block);
-        self.tie(first, last).await?;
         Ok(blocks)
     }
 
@@ -100,19 +124,69 @@ impl<S: BlockSource> Watcher<S> {
         TickError::Contradiction { chain: self.chain(), what }
     }
 
-    /// Records what final blocks credit to `wanted` addresses: PENDING in one transaction, CONFIRMED in the next.
+    /// Records what the roots of final blocks credit to `wanted` addresses: PENDING in one transaction, CONFIRMED in the
+    /// next.
     pub(super) async fn credit_final(
-        &mut self,
+        &self,
         blocks: &[Block],
         wanted: &(dyn Fn(&Address) -> bool + Sync),
         now: Timestamp,
     ) -> Result<Ticked, TickError> {
+        let (pending, credited) = self.record_final(blocks, Lane::Roots, wanted, now).await?;
+        let mut ticked = Ticked { pending, ..Ticked::default() };
+        for (block, pending) in credited {
+            self.judge(block, OfBlock::final_for_all(block.header.block, pending), now, &mut ticked).await?;
+        }
+        Ok(ticked)
+    }
+
+    /// As [`Watcher::credit_final`], of what the traces of final blocks show: CONFIRMED only with a second witness.
+    pub(super) async fn credit_traced(
+        &self,
+        lane: &TraceLane<S>,
+        blocks: &[Block],
+        wanted: &(dyn Fn(&Address) -> bool + Sync),
+        now: Timestamp,
+    ) -> Result<Traced, TickError>
+    where
+        S: AddressSource,
+    {
+        let (pending, credited) = self.record_final(blocks, Lane::Traces, wanted, now).await?;
+        let mut traced = Traced { pending, ..Traced::default() };
+        for (block, mut deposits) in credited {
+            let evidence = match lane.told_evidence(&block.header.block).await? {
+                Ok(evidence) => evidence,
+                Err(why) => {
+                    lane.doubt_all(&deposits, &why, now, &mut traced).await?;
+                    continue;
+                }
+            };
+            // A fuller read may show what the first one hid.
+            let again = std::slice::from_ref(&evidence.traces);
+            let (pending, more) = self.record_final(again, Lane::Traces, wanted, now).await?;
+            traced.pending += pending;
+            let more: Vec<Deposit> = more.into_iter().flat_map(|(_, deposits)| deposits).collect();
+            deposits.retain(|deposit| more.iter().all(|more| more.id != deposit.id));
+            deposits.extend(more);
+            lane.judge(&evidence, deposits, FinalBy::Tie, now, &mut traced).await?;
+        }
+        Ok(traced)
+    }
+
+    /// Records, in one transaction, what `lane` shows of final blocks; how many deposits became PENDING by it, and of each
+    /// block those that are PENDING now.
+    async fn record_final<'b>(
+        &self,
+        blocks: &'b [Block],
+        lane: Lane,
+        wanted: &(dyn Fn(&Address) -> bool + Sync),
+        now: Timestamp,
+    ) -> Result<(u64, Vec<Credited<'b>>), TickError> {
         let chain = self.chain();
         // Who halts a chain means whoever records for it.
         if let Some(reason) = self.read_orders(now).await?.halted {
             return Err(TickError::HaltedByOperator { chain, reason });
         }
-        let mut ticked = Ticked::default();
         let mut tx = self.db.begin().await?;
         let cursor = Cursor::lock(&mut tx, chain).await?;
         if !self.watch_list.is_current(cursor.watch_seq) {
@@ -123,22 +197,22 @@ impl<S: BlockSource> Watcher<S> {
         if let Some(block) = blocks.iter().find(above) {
             return Err(self.contradiction(format!("the cursor has gone back below block {}", block.header.block)));
         }
-        let mut credited: Vec<(&Block, Vec<Deposit>)> = Vec::new();
+        let (mut count, mut credited) = (0, Vec::new());
         for block in blocks {
             let is_on_record = self.check_record(&mut tx, &block.header.block).await?;
             let legs = self.wanted_legs(block, wanted);
             let spends = self.spends(block, wanted);
             if (spends || !legs.is_empty()) && !is_on_record {
-                let traced = !self.network.native.is_traced(block.header.block.number);
-                cursors::connect(&mut tx, chain, block, traced).await?;
+                // Past blocks are traced here. One on record that is not yet stays so: `run` was asked to trace it.
+                cursors::connect(&mut tx, chain, block, true).await?;
             }
             if spends {
-                movements::record(&mut tx, &self.network, &self.watch_list, block, Lane::Roots).await?;
+                movements::record(&mut tx, &self.network, &self.watch_list, block, lane, Whose::WatchedNow).await?;
             }
             let mut pending = Vec::new();
             for leg in &legs {
                 prove_signer(&block.signers, &leg.transfer.tx)?;
-                ticked.pending += u64::from(leg.record(&mut tx, block, Lane::Roots, now).await?);
+                count += u64::from(leg.record(&mut tx, block, lane, now).await?);
                 let deposit = deposits::by_leg(&mut tx, &leg.hash()).await?;
                 pending.extend(deposit.filter(|deposit| deposit.status == DepositStatus::Pending));
             }
@@ -147,10 +221,7 @@ impl<S: BlockSource> Watcher<S> {
             }
         }
         tx.commit().await?;
-        for (block, pending) in credited {
-            self.judge(block, OfBlock::final_for_all(block.header.block, pending), now, &mut ticked).await?;
-        }
-        Ok(ticked)
+        Ok((count, credited))
     }
 
     /// Whether our chain has this final block; an error when it has another in its place.

@@ -19,9 +19,11 @@ mod grants;
 mod movements;
 mod over_credit;
 mod pace;
+mod past;
 mod report;
 mod rescan;
 mod settle;
+mod stride;
 mod trace_lane;
 mod watch_list;
 mod witness;
@@ -42,9 +44,10 @@ use crate::store::{Db, StoreError, accounts, incidents, overrides, status};
 use crate::time::{Clock, Pulse, Timestamp};
 
 use alarms::Alarms;
-pub use backfill::{Backfill, BackfillError, Job, Progress, Scope};
+pub use backfill::{Backfill, Job, Scope};
 pub use error::{Replaced, TickError};
 pub use pace::Pace;
+pub use past::{BackfillError, Progress, Span};
 pub use rescan::{Difference, Rescan};
 pub use trace_lane::{TraceLane, Traced, not_traced};
 use watch_list::WatchList;
@@ -89,6 +92,8 @@ pub struct Watcher<S> {
     wake_up: Arc<Notify>,
     /// How many blocks a read asks for now.
     read_width: u64,
+    /// Where the last tick looked in vain for the next block.
+    absent: Option<connect::Absent>,
     alarms: Alarms,
     agree: AgreeDoor,
     /// The block from which the next tick settles: those below had their turn.
@@ -129,6 +134,7 @@ impl<S: BlockSource> Watcher<S> {
             watch_list,
             wake_up: Arc::default(),
             read_width,
+            absent: None,
             alarms,
             agree,
             settle_from: 0,
@@ -206,7 +212,7 @@ impl<S: BlockSource> Watcher<S> {
         } else {
             at = connected.at;
         }
-        if at.number < tip.latest.number && ticked.connected + ticked.disconnected == 0 {
+        if at.number < tip.latest.number && ticked.connected + ticked.disconnected == 0 && self.absent.is_none() {
             let what = format!("the newest block is {}, but no block on top of {at} is shown", tip.latest);
             return Err(TickError::Contradiction { chain: self.chain(), what });
         }

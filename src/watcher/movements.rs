@@ -10,21 +10,30 @@ use crate::watcher::TickError;
 use crate::watcher::connect::{leg_of, prove_signer};
 use crate::watcher::watch_list::WatchList;
 
-/// Records what left watched addresses by `block`, as `lane` shows it, and what they paid. A trace is read after its
-/// block was connected: it counts for those only who were watched then.
+/// For whom.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Whose {
+    /// Everyone on the watch list.
+    WatchedNow,
+    /// Those who were watched at the block: a trace is read after its block was connected, for a list that has grown.
+    WatchedThen,
+}
+
+/// Records what left watched addresses by `block`, as `lane` shows it, and what they paid.
 pub(super) async fn record(
     tx: &mut Tx,
     network: &Network,
     watch_list: &WatchList,
     block: &Block,
     lane: Lane,
+    whose: Whose,
 ) -> Result<(), TickError> {
     let (chain, at) = (network.chain, &block.header.block);
     for transfer in block.transfers.iter().filter(|transfer| network.asset(&transfer.asset).is_some()) {
         if !watch_list.contains(&transfer.sender) {
             continue;
         }
-        if lane == Lane::Traces {
+        if whose == Whose::WatchedThen {
             let from = accounts::watched_from(tx, chain, &transfer.sender).await?;
             if from.is_none_or(|from| at.number < from) {
                 continue;

@@ -1,19 +1,21 @@
-//! Reads final blocks that were read already once more, in full, and tells where our record says otherwise.
+//! Reads final blocks that were read already once more, in full and in both lanes, and tells where our record says
+//! otherwise.
 //!
 //! Compared are the block's hash, the deposits that its legs to watched addresses must have made, and the deposits that
-//! were seen in it. Legs from before their address was watched are no difference: nobody has read them yet, and
+//! were seen in it; of the traces what two endpoints tell, where there are two. Legs from before their address was watched are no difference: nobody has read them yet, and
 //! backfill is for them. With `repair`, what is missing is recorded as a backfill would; nothing is ever taken away.
 
 use std::fmt;
 
-use landfall_chain::{Address, Block, BlockHash, BlockRef, BlockSource, TxId};
+use landfall_chain::{Address, AddressSource, Block, BlockHash, BlockRef, BlockSource, Lane, Proof, ReadProof, TxId};
 
 use crate::deposit::{DepositId, DepositStatus};
 use crate::store::cursors;
 use crate::store::{accounts, deposits};
 use crate::time::Timestamp;
-use crate::watcher::backfill::{Progress, first_read};
-use crate::watcher::{BackfillError, TickError, Watcher};
+use crate::watcher::past::{Progress, Span, first_read};
+use crate::watcher::stride::Stride;
+use crate::watcher::{BackfillError, TickError, TraceLane, Watcher};
 
 /// Where chain and record differ.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,67 +23,117 @@ pub enum Difference {
     /// Our record has another block there.
     OtherBlock { finalized: BlockRef, ours: BlockHash },
     /// A leg to a watched address made no deposit.
-    Missing { block: BlockRef, deposit: DepositId, tx: TxId, recipient: Address },
+    Missing { block: BlockRef, deposit: DepositId, tx: TxId, recipient: Address, proof: Proof },
     /// A leg to a watched address is final, and its deposit FAILED.
-    Failed { block: BlockRef, deposit: DepositId, recipient: Address },
+    Failed { block: BlockRef, deposit: DepositId, recipient: Address, proof: Proof },
     /// A deposit was seen in the block, and its leg is not there.
-    NotThere { block: BlockRef, deposit: DepositId, status: DepositStatus },
+    NotThere { block: BlockRef, deposit: DepositId, status: DepositStatus, proof: Proof },
 }
 
 /// A rescan under way.
 #[derive(Debug)]
 pub struct Rescan<S> {
     watcher: Watcher<S>,
+    lane: Option<TraceLane<S>>,
     repair: bool,
+    /// Both lanes go on together, so that one number tells where to begin again.
     progress: Progress,
+    roots: Stride,
+    traces: Stride,
     /// What was found since it was last taken.
     differences: Vec<Difference>,
 }
 
-impl<S: BlockSource> Rescan<S> {
+impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
     /// Checks the range: final, and read already.
     ///
     /// # Errors
     /// See [`BackfillError`].
     pub async fn begin(watcher: Watcher<S>, from: u64, to: u64, repair: bool) -> Result<Self, BackfillError> {
         let until = watcher.check_range(from, to).await?;
+        if repair {
+            watcher.check_not_halted().await?;
+        }
         watcher.watch_list.follow(&mut watcher.db.read().await?).await?;
-        let progress = Progress { from, until, next: first_read(from), found: 0, confirmed: 0 };
-        Ok(Rescan { watcher, repair, progress, differences: Vec::new() })
+        let next = first_read(from);
+        let lane = watcher.trace_lane();
+        let traces = watcher.traced_span(next, until).filter(|_| lane.is_some());
+        let progress = Progress { from, until, next, traces, found: 0, confirmed: 0, doubted: 0 };
+        let (roots, traces) = (Stride::roots(), Stride::traces(ReadProof::Full));
+        Ok(Rescan { watcher, lane, repair, progress, roots, traces, differences: Vec::new() })
     }
 
-    /// Reads and compares some blocks, and mends what can be when asked to.
+    /// Reads and compares some blocks of one lane, and mends what can be when asked to.
     ///
     /// # Errors
     /// See [`TickError`].
     pub async fn step(&mut self, now: Timestamp) -> Result<(), TickError> {
-        if self.is_done() {
-            return Ok(());
+        let next = self.progress.next;
+        match self.progress.untraced().filter(|span| span.next < next) {
+            Some(span) => self.step_traces(span, span.until.min(next - 1), now).await,
+            None if next <= self.progress.until => self.step_roots(now).await,
+            None => Ok(()),
         }
-        let blocks = self.watcher.final_blocks(self.progress.next, self.progress.until).await?;
-        let mut differences = Vec::new();
+    }
+
+    async fn step_roots(&mut self, now: Timestamp) -> Result<(), TickError> {
+        let Progress { next, until, .. } = self.progress;
+        let blocks = self.watcher.final_blocks(next, until, &mut self.roots).await?;
         for block in &blocks {
-            let found = self.compare(block).await?;
-            let missing: Vec<Address> = found.iter().filter_map(Difference::recipient).collect();
-            if self.repair && !missing.is_empty() {
+            let found = self.compare(block, Lane::Roots).await?;
+            if let Some(missing) = self.to_mend(&found) {
+                let one = std::slice::from_ref(block);
                 let wanted = |address: &Address| missing.contains(address);
-                let ticked = self.watcher.credit_final(std::slice::from_ref(block), &wanted, now).await?;
+                let ticked = self.watcher.credit_final(one, &wanted, now).await?;
                 self.progress.confirmed += ticked.confirmed;
             }
-            differences.extend(found);
+            self.tell(found);
+            self.progress.next = block.header.block.number + 1;
         }
-        self.progress.found += u64::try_from(differences.len()).unwrap_or(u64::MAX);
-        self.differences.extend(differences);
-        self.progress.next = blocks.last().map_or(self.progress.next, |block| block.header.block.number + 1);
         Ok(())
     }
 
+    async fn step_traces(&mut self, span: Span, until: u64, now: Timestamp) -> Result<(), TickError> {
+        let blocks = self.watcher.final_blocks(span.next, until, &mut self.traces).await?;
+        for block in &blocks {
+            let found = self.compare(block, Lane::Traces).await?;
+            if let (Some(missing), Some(lane)) = (self.to_mend(&found), &self.lane) {
+                let one = std::slice::from_ref(block);
+                let wanted = |address: &Address| missing.contains(address);
+                let traced = self.watcher.credit_traced(lane, one, &wanted, now).await?;
+                self.progress.confirmed += traced.confirmed;
+                self.progress.doubted += traced.doubted;
+            }
+            self.tell(found);
+            self.progress.traces = Some(Span { next: block.header.block.number + 1, ..span });
+        }
+        Ok(())
+    }
+
+    /// Takes in what was found in a block that is then done with: an error in the next one tells nothing twice.
+    fn tell(&mut self, found: Vec<Difference>) {
+        self.progress.found += u64::try_from(found.len()).unwrap_or(u64::MAX);
+        self.differences.extend(found);
+    }
+
+    /// For whom something must be recorded, when it is to be.
+    fn to_mend(&self, found: &[Difference]) -> Option<Vec<Address>> {
+        let missing: Vec<Address> = found.iter().filter_map(Difference::recipient).collect();
+        (self.repair && !missing.is_empty()).then_some(missing)
+    }
+
     pub fn is_done(&self) -> bool {
-        self.progress.next > self.progress.until
+        self.progress.is_done()
     }
 
     pub fn progress(&self) -> Progress {
         self.progress
+    }
+
+    /// The next block that is not compared in both lanes.
+    pub fn next(&self) -> u64 {
+        let Progress { next, .. } = self.progress;
+        self.progress.untraced().map_or(next, |span| span.next.min(next))
     }
 
     /// The differences that were found since this was last asked.
@@ -89,13 +141,15 @@ impl<S: BlockSource> Rescan<S> {
         std::mem::take(&mut self.differences)
     }
 
-    async fn compare(&self, block: &Block) -> Result<Vec<Difference>, TickError> {
-        let (chain, at) = (self.watcher.chain(), block.header.block);
+    async fn compare(&self, block: &Block, lane: Lane) -> Result<Vec<Difference>, TickError> {
+        let (chain, at, proof) = (self.watcher.chain(), block.header.block, block.proof);
         let mut reader = self.watcher.db.read().await?;
         let mut differences = Vec::new();
         match cursors::canonical_at(&mut reader, chain, at.number).await? {
             Some(ours) if ours != at.hash => {
-                return Ok(vec![Difference::OtherBlock { finalized: at, ours }]);
+                // Told once, by the lane of the roots.
+                let other = Difference::OtherBlock { finalized: at, ours };
+                return Ok(if lane == Lane::Roots { vec![other] } else { Vec::new() });
             }
             Some(_) | None => {}
         }
@@ -103,21 +157,21 @@ impl<S: BlockSource> Rescan<S> {
             let (deposit, recipient) = (leg.hash().deposit_id(), *leg.recipient());
             match deposits::by_leg(&mut reader, &leg.hash()).await? {
                 Some(recorded) if recorded.status == DepositStatus::Failed => {
-                    differences.push(Difference::Failed { block: at, deposit, recipient });
+                    differences.push(Difference::Failed { block: at, deposit, recipient, proof });
                 }
                 Some(_) => {}
                 None => {
                     let from = accounts::watched_from(&mut reader, chain, &recipient).await?;
                     if from.is_some_and(|from| from <= at.number) {
-                        differences.push(Difference::Missing { block: at, deposit, tx: leg.tx(), recipient });
+                        differences.push(Difference::Missing { block: at, deposit, tx: leg.tx(), recipient, proof });
                     }
                 }
             }
         }
-        for deposit in deposits::in_block(&mut reader, chain, &at.hash).await? {
+        for deposit in deposits::in_block(&mut reader, chain, &at.hash, lane).await? {
             if !self.watcher.has_leg(block, &deposit) {
                 let (deposit, status) = (deposit.id, deposit.status);
-                differences.push(Difference::NotThere { block: at, deposit, status });
+                differences.push(Difference::NotThere { block: at, deposit, status, proof });
             }
         }
         Ok(differences)
@@ -140,15 +194,27 @@ impl fmt::Display for Difference {
             Difference::OtherBlock { finalized, ours } => {
                 write!(f, "block {finalized} is final, but our record has {ours} at its number")
             }
-            Difference::Missing { block, deposit, tx, recipient } => {
-                write!(f, "block {block}: deposit {deposit} to {recipient} in transaction {tx} is not on record")
+            Difference::Missing { block, deposit, tx, recipient, proof } => {
+                let by = by(*proof);
+                write!(f, "block {block}: deposit {deposit} to {recipient} in transaction {tx} is not on record{by}")
             }
-            Difference::Failed { block, deposit, .. } => {
-                write!(f, "block {block}: deposit {deposit} is FAILED, but its transaction is in this final block")
+            Difference::Failed { block, deposit, proof, .. } => {
+                let by = by(*proof);
+                write!(f, "block {block}: deposit {deposit} is FAILED, but its transaction is in this final block{by}")
             }
-            Difference::NotThere { block, deposit, status } => {
-                write!(f, "block {block}: deposit {deposit} ({status}) was seen in it, but its leg is not there")
+            Difference::NotThere { block, deposit, status, proof } => {
+                let by = by(*proof);
+                write!(f, "block {block}: deposit {deposit} ({status}) was seen in it, but its leg is not there{by}")
             }
         }
+    }
+}
+
+/// Whose word it is, where no root proves it.
+fn by(proof: Proof) -> &'static str {
+    match proof {
+        Proof::Roots | Proof::Bloom => "",
+        Proof::OneEndpoint => " (says one endpoint's trace)",
+        Proof::TwoEndpoints => " (say the traces of two endpoints)",
     }
 }

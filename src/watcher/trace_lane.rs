@@ -17,9 +17,10 @@ use crate::store::cursors::{self, Cursor};
 use crate::store::{Db, StoreError, accounts, traces};
 use crate::time::{Clock, Pulse, Timestamp};
 use crate::watcher::connect::{FINAL_BLOCKS_KEPT, WatchedLeg, prove_signer};
+use crate::watcher::movements::{self, Whose};
 use crate::watcher::report::chain_of;
 use crate::watcher::watch_list::WatchList;
-use crate::watcher::{HEARTBEAT, RETRY_MAX, Settings, TickError, movements};
+use crate::watcher::{HEARTBEAT, RETRY_MAX, Settings, TickError};
 
 /// How many blocks a tick traces at most, from each end of what is untraced.
 const TICK_BLOCKS_MAX: u32 = 8;
@@ -190,7 +191,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
                 pending += u64::from(leg.record(&mut tx, block, Lane::Traces, now).await?);
             }
         }
-        movements::record(&mut tx, network, &self.watch_list, block, Lane::Traces).await?;
+        movements::record(&mut tx, network, &self.watch_list, block, Lane::Traces, Whose::WatchedThen).await?;
         traces::mark(&mut tx, chain, at).await?;
         // The other lane has kept it for this one and does not come back to it.
         let kept_from = cursor.finalized.map_or(0, |finalized| finalized.number.saturating_sub(FINAL_BLOCKS_KEPT));

@@ -37,9 +37,18 @@ const DOUBLINGS_MAX: u32 = 6;
 const TRACES: Read = Read { lane: Lane::Traces, proof: ReadProof::Full, legs: Legs::Creditable };
 
 /// A final block of ours, read again.
-struct Evidence {
+pub(super) struct Evidence {
     roots: Block,
-    traces: Block,
+    pub(super) traces: Block,
+}
+
+/// What says that a block is final.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum FinalBy {
+    /// Our record: it is not above the newest final block of our chain.
+    Record,
+    /// Who asks has tied it to what the source calls final, wherever our chain has come to.
+    Tie,
 }
 
 /// What is to become of a deposit that is in no block of ours.
@@ -75,8 +84,14 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         // Each of them is settled or put off, so that more is due only when this list was cut.
         traced.more |= list_is_cut || by_block.len() > TICK_EVIDENCE_MAX || missing.len() == TICK_MISSING_MAX as usize;
         for (block, deposits) in by_block.into_values().take(TICK_EVIDENCE_MAX) {
-            match told(self.evidence(&block).await)? {
-                Ok(evidence) => self.judge(&evidence, deposits, now, traced).await?,
+            match self.told_evidence(&block).await? {
+                Ok(evidence) => {
+                    // A fuller read may show what the first one hid.
+                    let mut again = Traced::default();
+                    self.record(&evidence.traces, now, &mut again).await?;
+                    traced.pending += again.pending;
+                    self.judge(&evidence, deposits, FinalBy::Record, now, traced).await?;
+                }
                 Err(why) => self.doubt_all(&deposits, &why, now, traced).await?,
             }
         }
@@ -92,18 +107,20 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(Evidence { roots, traces })
     }
 
+    /// The evidence of a block, or why it cannot be had.
+    pub(super) async fn told_evidence(&self, block: &BlockRef) -> Result<Result<Evidence, String>, TickError> {
+        told(self.evidence(block).await)
+    }
+
     /// Settles those deposits of a final block whose presence, or absence, is witnessed, and puts the others off.
-    async fn judge(
+    pub(super) async fn judge(
         &self,
         evidence: &Evidence,
         deposits: Vec<Deposit>,
+        final_by: FinalBy,
         now: Timestamp,
         traced: &mut Traced,
     ) -> Result<(), TickError> {
-        // A fuller read may show what the first one hid.
-        let mut again = Traced::default();
-        self.record(&evidence.traces, now, &mut again).await?;
-        traced.pending += again.pending;
         let mut judged = Vec::new();
         for deposit in deposits {
             let shown = told(self.witness(evidence, &deposit).await)?.and_then(|shown| shown);
@@ -113,7 +130,10 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         let mut tx = self.db.begin().await?;
         // Also keeps the block canonical until the commit: who disconnects takes the same lock.
         let cursor = Cursor::lock(&mut tx, chain).await?;
-        let is_final = cursor.finalized.is_some_and(|finalized| block.number <= finalized.number);
+        let is_final = match final_by {
+            FinalBy::Record => cursor.finalized.is_some_and(|finalized| block.number <= finalized.number),
+            FinalBy::Tie => true,
+        };
         if !is_final || cursors::canonical_at(&mut tx, chain, block.number).await? != Some(block.hash) {
             return Ok(());
         }
@@ -308,7 +328,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(())
     }
 
-    async fn doubt_all(
+    pub(super) async fn doubt_all(
         &self,
         deposits: &[Deposit],
         why: &str,

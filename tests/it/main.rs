@@ -4,6 +4,7 @@
 //! of the product. `LANDFALL_FULL=1` runs the full counts, otherwise a bounded share; the output says which.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 
+mod ahead;
 mod api;
 mod backfill;
 mod books;
@@ -25,6 +26,7 @@ mod postgres;
 mod reorgs;
 mod rescan;
 mod store;
+mod traced_past;
 mod traces;
 mod vectors;
 mod watching;

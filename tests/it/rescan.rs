@@ -45,7 +45,7 @@ async fn rescan(world: &World, repair: bool) -> Vec<Difference> {
 }
 
 /// Forges the books.
-async fn execute(db: &Db, text: &'static str) {
+pub(crate) async fn execute(db: &Db, text: &'static str) {
     let mut tx = db.begin().await.unwrap();
     match tx.engine() {
         Connected::Postgres(connection) => drop(sqlx::query(text).execute(connection).await.unwrap()),
@@ -79,7 +79,7 @@ async fn a_missing_deposit_is_told_and_mended() {
             execute(world.db(), text).await;
         }
         let differences = rescan(&world, false).await;
-        let [Difference::Missing { block, deposit, tx, recipient }] = differences.as_slice() else {
+        let [Difference::Missing { block, deposit, tx, recipient, .. }] = differences.as_slice() else {
             panic!("{differences:?}")
         };
         assert_eq!((block.number, *deposit, *tx, *recipient), (6, lost.id, lost.tx.id, address(ALICE)));

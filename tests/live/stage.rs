@@ -10,7 +10,8 @@ use landfall::sandbox::receiver::Receiver;
 use landfall::sandbox::token;
 use landfall::time::Clock;
 use landfall_chain::{Address, AssetId, Chain, Family, TxId, U256};
-use serde_json::Value;
+use serde_json::{Value, json};
+use sqlx::Connection;
 use tempfile::TempDir;
 
 use crate::contracts;
@@ -75,6 +76,22 @@ impl Stage {
             self.node.url()
         );
         std::fs::write(self.folder.path().join("landfall.toml"), config).unwrap();
+    }
+
+    /// Replaces a text of the configuration; the whole of it.
+    pub(crate) fn replace_in_config(&self, from: &str, to: &str) -> String {
+        let path = self.folder.path().join("landfall.toml");
+        let config = std::fs::read_to_string(&path).unwrap().replace(from, to);
+        std::fs::write(&path, &config).unwrap();
+        config
+    }
+
+    /// Forges the books of a stage on SQLite.
+    pub(crate) async fn sqlite(&self, text: &'static str) {
+        let path = self.folder.path().join("landfall.db");
+        let mut connection = sqlx::SqliteConnection::connect(&format!("sqlite:{}", path.display())).await.unwrap();
+        sqlx::raw_sql(text).execute(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
     }
 
     /// Adds an account, and the receiver as a webhook.
@@ -217,6 +234,19 @@ impl Drop for Service {
     }
 }
 
+/// A contract pays `to`; the next block holds it. The hash.
+pub(crate) async fn pay_inside(stage: &Stage, to: &Address, wei: u64) -> String {
+    let from = stage.node.accounts().await.unwrap()[1];
+    let request = json!({
+        "from": from.to_string(),
+        "to": contracts::ROUTER.to_string(),
+        "value": format!("{wei:#x}"),
+        "data": contracts::call("pay(address)", &[contracts::word(to)]),
+    });
+    let hash = stage.node.rpc("eth_sendTransaction", json!([request])).await.unwrap();
+    hash.as_str().unwrap().to_owned()
+}
+
 /// A private anvil.
 pub(crate) async fn node(folder: &Path, chain_id: u64) -> Anvil {
     start(folder, chain_id, false).await
@@ -244,8 +274,13 @@ pub(crate) fn variable(name: &str) -> String {
     value.unwrap_or_else(|_| panic!("{name} is not set: run scripts/test, which installs and starts what is needed"))
 }
 
+/// The program.
+pub(crate) fn binary() -> &'static str {
+    env!("CARGO_BIN_EXE_landfall")
+}
+
 fn program(folder: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_landfall"));
+    let mut command = Command::new(binary());
     command.current_dir(folder);
     command
 }

@@ -2,20 +2,13 @@
 //!
 //! The second is the first one behind a proxy, which knows no method of `debug` and `trace`: anvil cannot be told to.
 
-use std::future::IntoFuture;
-use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use axum::Router;
-use axum::extract::State;
-use axum::routing::post;
-use landfall::sandbox::anvil::Anvil;
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
-use tokio::task::JoinSet;
 
-use crate::contracts::{ROUTER, call, word};
-use crate::stage::{Engine, Stage, address};
+use crate::contracts::ROUTER;
+use crate::proxy::Proxy;
+use crate::stage::{Engine, Stage, address, pay_inside};
 
 const ALICE: u8 = 0xa1;
 
@@ -25,7 +18,7 @@ async fn what_a_contract_pays_inside_is_pending_and_then_confirmed_by_the_balanc
     stage.set_up("alice", &address(ALICE)).await;
     let service = stage.start();
     stage.until_caught_up().await;
-    pay_inside(&stage, 7).await;
+    pay_inside(&stage, &address(ALICE), 7).await;
     stage.pay_token(address(ALICE), 5_000_000).await;
     stage.node.mine(1).await.unwrap();
     let deposits = stage.until("two PENDING", |deposits| deposits.len() == 2).await;
@@ -38,6 +31,8 @@ async fn what_a_contract_pays_inside_is_pending_and_then_confirmed_by_the_balanc
     stage.until_status("5", "CONFIRMED").await;
     let status = until(&stage, "all traced", |status| status["traced"] == status["latest"]).await;
     assert_eq!((&status["traces_reason"], &status["traces_alarm"]), (&json!(""), &json!("")));
+    let shown = stage.ok(&["status"]);
+    assert!(shown.contains(&format!("native currency complete up to block {}", status["traced"])), "{shown}");
     assert_eq!(stage.run(&["health"]).status.code(), Some(0));
     assert_eq!(service.stop().0, Some(0));
 }
@@ -48,7 +43,7 @@ async fn what_the_balances_do_not_bear_out_stays_pending_and_tokens_do_not_wait_
     stage.set_up("alice", &address(ALICE)).await;
     let service = stage.start();
     stage.until_caught_up().await;
-    pay_inside(&stage, 7).await;
+    pay_inside(&stage, &address(ALICE), 7).await;
     stage.pay_token(address(ALICE), 5_000_000).await;
     // [E9] The block's tips are hers, which no transaction and no trace tells: what came in is not what is told.
     stage.node.rpc("anvil_setCoinbase", json!([address(ALICE).to_string()])).await.unwrap();
@@ -67,13 +62,12 @@ async fn what_the_balances_do_not_bear_out_stays_pending_and_tokens_do_not_wait_
 async fn an_endpoint_without_traces_harms_no_token_says_why_and_top_level_silences_it() {
     let mut stage = Stage::new(Engine::Sqlite).await;
     let proxy = Proxy::start(&stage.node).await;
-    let path = stage.folder.path().join("landfall.toml");
-    let config = std::fs::read_to_string(&path).unwrap().replace(stage.node.url(), &proxy.url);
-    std::fs::write(&path, &config).unwrap();
+    proxy.refuse_traces(true);
+    let config = stage.replace_in_config(stage.node.url(), &proxy.url);
     stage.set_up("alice", &address(ALICE)).await;
     let service = stage.start();
     stage.until_caught_up().await;
-    let inside = pay_inside(&stage, 7).await;
+    let inside = pay_inside(&stage, &address(ALICE), 7).await;
     stage.pay_native(address(ALICE), 3).await;
     stage.pay_token(address(ALICE), 5_000_000).await;
     stage.node.mine(3).await.unwrap();
@@ -92,7 +86,8 @@ async fn an_endpoint_without_traces_harms_no_token_says_why_and_top_level_silenc
     assert!(explained["legs"].as_array().unwrap().iter().all(|leg| leg["lane"] == "roots"), "{explained}");
     assert_eq!(service.stop().0, Some(0));
 
-    std::fs::write(&path, config.replace("poll_ms = 50", "poll_ms = 50\nnative = \"top_level\"")).unwrap();
+    let path = stage.folder.path().join("landfall.toml");
+    std::fs::write(path, config.replace("poll_ms = 50", "poll_ms = 50\nnative = \"top_level\"")).unwrap();
     let service = stage.start();
     let silent = |status: &Value| status["traces_reason"] == "" && status["traced"].is_null();
     until(&stage, "silence", silent).await;
@@ -100,19 +95,6 @@ async fn an_endpoint_without_traces_harms_no_token_says_why_and_top_level_silenc
     assert_eq!(self::explained(&stage, &inside)["traces"]["state"], "not_traced");
     assert_eq!(stage.deposits().len(), 2);
     assert_eq!(service.stop().0, Some(0));
-}
-
-/// A contract pays Alice; the next block holds it. The hash.
-async fn pay_inside(stage: &Stage, wei: u64) -> String {
-    let from = stage.node.accounts().await.unwrap()[1];
-    let request = json!({
-        "from": from.to_string(),
-        "to": ROUTER.to_string(),
-        "value": format!("{wei:#x}"),
-        "data": call("pay(address)", &[word(&address(ALICE))]),
-    });
-    let hash = stage.node.rpc("eth_sendTransaction", json!([request])).await.unwrap();
-    hash.as_str().unwrap().to_owned()
 }
 
 fn explained(stage: &Stage, hash: &str) -> Value {
@@ -130,42 +112,4 @@ async fn until(stage: &Stage, what: &str, wanted: impl Fn(&Value) -> bool) -> Va
         assert!(begun.elapsed() < Duration::from_secs(30), "{what} did not come true: {status}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-}
-
-/// A node without the methods of two namespaces; it ends with its owner.
-struct Proxy {
-    url: String,
-    _server: JoinSet<std::io::Result<()>>,
-}
-
-impl Proxy {
-    async fn start(node: &Anvil) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        let router = Router::new().route("/", post(forward)).with_state((client, node.url().to_owned()));
-        let mut server = JoinSet::new();
-        server.spawn(axum::serve(listener, router).into_future());
-        Proxy { url, _server: server }
-    }
-}
-
-/// Answers what is refused itself, and has the rest answered.
-async fn forward(State((client, url)): State<(reqwest::Client, String)>, body: String) -> String {
-    let asked: Value = serde_json::from_str(&body).unwrap();
-    let calls = asked.as_array().cloned().unwrap_or_else(|| vec![asked.clone()]);
-    let mut answers = Vec::with_capacity(calls.len());
-    for call in calls {
-        let method = call["method"].as_str().unwrap();
-        if method.starts_with("debug_") || method.starts_with("trace_") {
-            let error =
-                json!({ "code": -32601, "message": format!("the method {method} does not exist/is not available") });
-            answers.push(json!({ "jsonrpc": "2.0", "id": call["id"], "error": error }));
-            continue;
-        }
-        let request = client.post(&url).header("content-type", "application/json").body(call.to_string());
-        let answer = request.send().await.unwrap().text().await.unwrap();
-        answers.push(serde_json::from_str(&answer).unwrap());
-    }
-    if asked.is_array() { Value::from(answers).to_string() } else { answers.remove(0).to_string() }
 }

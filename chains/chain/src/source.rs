@@ -16,7 +16,8 @@ pub trait BlockSource: Send + Sync + 'static {
     fn tip(&self) -> impl Future<Output = Result<Tip, SourceError>> + Send;
 
     /// The headers of `range` that are canonical now, ascending. Both ends are inclusive: `5..=7` is three numbers.
-    /// Fewer may come back when the source does not have them (yet).
+    /// Fewer may come back when the source does not have them (yet), and where a chain skips numbers: none for a range
+    /// that is skipped as a whole. Neither is proved by what is left out, but by the parent of the next block.
     fn headers(&self, range: RangeInclusive<u64>) -> impl Future<Output = Result<Vec<Header>, SourceError>> + Send;
 
     /// As [`BlockSource::headers`], with the content of each block that `read` asks for.

@@ -133,6 +133,7 @@ impl EvmError {
             | EvmError::NoTransferLogs { .. }
             | EvmError::NoToken { .. }
             | EvmError::NotInBlock { .. }
+            | EvmError::NoTraces { .. }
             | EvmError::Foreign { .. } => true,
             EvmError::NoEndpoint { permanent, .. } => *permanent,
             EvmError::Call { .. }
@@ -140,8 +141,7 @@ impl EvmError {
             | EvmError::ProofFailed { .. }
             | EvmError::BelowFinal { .. }
             | EvmError::Contradicts { .. }
-            | EvmError::TracesDiffer { .. }
-            | EvmError::NoTraces { .. } => false,
+            | EvmError::TracesDiffer { .. } => false,
         }
     }
 }

@@ -201,7 +201,7 @@ async fn an_endpoint_without_both_methods_is_told_with_what_to_do_and_asked_agai
          that it is not seen with chains.ETHEREUM_MAINNET.native = \"top_level\"",
         node.id()
     );
-    assert_eq!((error.kind, error.to_string()), (SourceErrorKind::Transient, expected));
+    assert_eq!((error.kind, error.to_string()), (SourceErrorKind::Permanent, expected));
     // Its blocks are as good as before.
     assert_eq!(source.endpoints().snapshot()[0].state, EndpointState::Healthy);
     source.blocks(5..=5, Read::FULL).await.unwrap();

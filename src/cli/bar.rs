@@ -1,0 +1,104 @@
+//! How a long read shows how far it is: a bar with rate and rest on a terminal, which stays as it last was; elsewhere a line
+//! every few seconds, and no bar.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use tracing::{error, warn};
+
+use crate::time::Clock;
+use crate::watcher::Pace;
+
+const BAR: &str = "{bar:40} {pos}/{len} {prefix}, {rate} blocks/s, {eta} left, {msg}";
+
+/// What a bar shows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shown {
+    /// Of what, as the bar names it.
+    pub(super) what: &'static str,
+    pub(super) next: u64,
+    /// Inclusive.
+    pub(super) until: u64,
+}
+
+/// Where progress is shown: a bar on a terminal, else lines in the log. The bar stays as it last was.
+pub(super) struct Screen {
+    bar: ProgressBar,
+    from: u64,
+    pace: Pace,
+    shown: Shown,
+}
+
+impl Screen {
+    pub(super) fn new(shown: Shown, from: u64, clock: &Clock) -> Self {
+        let is_terminal = std::io::stderr().is_terminal();
+        let target = if is_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(None, target);
+        if let Ok(style) = ProgressStyle::with_template(BAR) {
+            bar.set_style(style.with_key("rate", rate));
+        }
+        let screen = Screen { bar, from, pace: Pace::new(clock.now()), shown };
+        screen.begin(shown);
+        screen
+    }
+
+    /// A bar for this lane. What an earlier run has read tells nothing of this one's speed.
+    fn begin(&self, shown: Shown) {
+        self.bar.set_length((shown.until + 1).saturating_sub(self.from));
+        self.bar.set_position(shown.next.saturating_sub(self.from));
+        self.bar.reset_eta();
+        self.bar.set_prefix(shown.what);
+    }
+
+    pub(super) fn show(&mut self, shown: Shown, found: u64, clock: &Clock) {
+        if shown.what == self.shown.what {
+            self.pace.add(shown.next.saturating_sub(self.shown.next));
+        } else {
+            self.begin(shown);
+            self.pace = Pace::new(clock.now());
+        }
+        self.shown = shown;
+        self.bar.set_position(shown.next.saturating_sub(self.from));
+        self.bar.set_message(format!("{found} found"));
+        let left = (shown.until + 1).saturating_sub(shown.next);
+        if left > 0
+            && let Some(line) = self.pace.line(left, clock.now())
+            && self.bar.is_hidden()
+        {
+            eprintln!("{}: {line}, {found} found", shown.what);
+        }
+    }
+
+    /// Results, for stdout.
+    pub(super) fn print(&self, lines: Vec<String>) {
+        if !lines.is_empty() {
+            self.bar.suspend(|| lines.iter().for_each(|line| println!("{line}")));
+        }
+    }
+
+    pub(super) fn say(&self, text: &str) {
+        if self.bar.is_hidden() { warn!("{text}") } else { self.bar.println(text) }
+    }
+
+    pub(super) fn give_up(&self, text: &str) {
+        if self.bar.is_hidden() { error!("{text}") } else { self.bar.println(text) }
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.bar.abandon();
+        if !self.bar.is_hidden() {
+            eprintln!();
+        }
+    }
+}
+
+/// Blocks in a second: with a digit behind the point where it is slow.
+fn rate(state: &ProgressState, text: &mut dyn Write) {
+    let rate = state.per_sec();
+    let digits = usize::from(rate < 10.0);
+    // A text takes whatever is written.
+    let _ = write!(text, "{rate:.digits$}");
+}

@@ -1,0 +1,122 @@
+//! What backfill and rescan share beside reading: which past blocks may be read, and how far they have come in each lane.
+//!
+//! Deliberately not here: who is looked for, and what is done with what is found.
+
+use landfall_chain::{Address, BlockRef, BlockSource, Chain};
+
+use crate::store::cursors::Cursor;
+use crate::store::{StoreError, traces};
+use crate::watcher::{TickError, Watcher};
+
+/// Why a range is not read.
+#[derive(Debug, thiserror::Error)]
+pub enum BackfillError {
+    #[error("{chain}: from block {from} to block {to} is no range")]
+    NoRange { chain: Chain, from: u64, to: u64 },
+    #[error("{chain}: block {to} is not final yet; the newest final block is {}",
+        finalized.map_or("not known".to_owned(), |finalized| finalized.number.to_string()))]
+    NotFinal { chain: Chain, to: u64, finalized: Option<BlockRef> },
+    #[error(
+        "{chain}: block {from} is above block {cursor}, which is as far as `landfall run` has come; it reads the rest itself"
+    )]
+    NotRead { chain: Chain, from: u64, cursor: u64 },
+    #[error("{address} is not watched on {chain}; add it with `landfall account add` first")]
+    NotWatched { chain: Chain, address: Address },
+    #[error("account {account} has no address on {chain}")]
+    NoAddress { chain: Chain, account: String },
+    #[error(
+        "{chain} is halted, and nothing is credited until a person has decided: `landfall status` says why, `landfall chain \
+         resume {chain}` lets it go on"
+    )]
+    Halted { chain: Chain },
+    #[error(transparent)]
+    Tick(#[from] TickError),
+}
+
+/// The part of a range that one lane has still to read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    pub next: u64,
+    /// Inclusive: with 5 and 7, blocks 5, 6 and 7 are left.
+    pub until: u64,
+}
+
+/// How far a backfill or rescan has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    pub from: u64,
+    /// The last block that is read; less than what was asked for where `run` has not come as far.
+    pub until: u64,
+    /// The next block to read in the lane of the roots.
+    pub next: u64,
+    /// What is left of the traces; `None` where no block of the range is traced.
+    pub traces: Option<Span>,
+    /// Deposits that became PENDING, or would, or differ.
+    pub found: u64,
+    pub confirmed: u64,
+    /// Deposits that a trace showed and no second witness bore out; they stay PENDING.
+    pub doubted: u64,
+}
+
+impl Span {
+    pub fn is_done(&self) -> bool {
+        self.next > self.until
+    }
+}
+
+impl Progress {
+    pub fn is_done(&self) -> bool {
+        self.next > self.until && self.untraced().is_none()
+    }
+
+    /// What the traces have still to read, when they have.
+    pub fn untraced(&self) -> Option<Span> {
+        self.traces.filter(|traces| !traces.is_done())
+    }
+}
+
+impl<S: BlockSource> Watcher<S> {
+    /// The last block of `from..=to` that may be read: all of them are final, and `run` has read them.
+    pub(super) async fn check_range(&self, from: u64, to: u64) -> Result<u64, BackfillError> {
+        let chain = self.chain();
+        if from > to {
+            return Err(BackfillError::NoRange { chain, from, to });
+        }
+        if self.source.final_at(to).await.map_err(TickError::from)?.is_none() {
+            let finalized = self.source.tip().await.map_err(TickError::from)?.finalized;
+            return Err(BackfillError::NotFinal { chain, to, finalized });
+        }
+        let Some(cursor) = Cursor::load(&mut self.db.read().await?, chain).await?.at else { return Ok(to) };
+        if cursor.number < from {
+            return Err(BackfillError::NotRead { chain, from, cursor: cursor.number });
+        }
+        Ok(to.min(cursor.number))
+    }
+
+    /// That no person has to decide before anything is credited.
+    pub(super) async fn check_not_halted(&self) -> Result<(), BackfillError> {
+        let chain = self.chain();
+        if traces::is_halted(&mut self.db.read().await?, chain).await? {
+            return Err(BackfillError::Halted { chain });
+        }
+        Ok(())
+    }
+
+    /// The traces of `from..=until`; `None` where none of them is traced.
+    pub(super) fn traced_span(&self, from: u64, until: u64) -> Option<Span> {
+        let native = &self.network.native;
+        let last = native.eip7708_from.map_or(until, |logged| until.min(logged.saturating_sub(1)));
+        native.is_traced(from).then_some(Span { next: from, until: last }).filter(|span| !span.is_done())
+    }
+}
+
+/// Block 0 has no transactions and no parent.
+pub(super) fn first_read(from: u64) -> u64 {
+    from.max(1)
+}
+
+impl From<StoreError> for BackfillError {
+    fn from(error: StoreError) -> Self {
+        BackfillError::Tick(error.into())
+    }
+}

@@ -1,0 +1,93 @@
+//! How past blocks of one lane are read: how many at once, in how many reads, in which steps.
+//!
+//! Promises: what is in memory at once is bounded by `width_max` times `ahead` blocks. A read that fails, or shows less than
+//! was asked for, makes the next ones narrower; one that does not, wider again.
+
+use std::ops::RangeInclusive;
+
+use landfall_chain::{Block, Lane, Legs, Read, ReadProof, SourceError};
+
+use crate::watcher::connect::{READ_BLOCKS_MAX, READS_AHEAD_MAX, TICK_BLOCKS_MAX};
+
+/// A block's trace is some megabytes, and work for a node: few at once.
+const TRACED_BLOCKS_MAX: u64 = 4;
+const TRACED_STEP_BLOCKS: u64 = 32;
+
+/// How one lane is read.
+#[derive(Debug)]
+pub(super) struct Stride {
+    pub(super) read: Read,
+    /// How many blocks a read asks for now.
+    pub(super) width: u64,
+    width_max: u64,
+    /// How many reads are under way at once.
+    pub(super) ahead: usize,
+    /// How many numbers a step covers.
+    pub(super) step: u64,
+}
+
+impl Stride {
+    pub(super) fn roots() -> Self {
+        let (width, ahead, step) = (READ_BLOCKS_MAX, READS_AHEAD_MAX, TICK_BLOCKS_MAX);
+        Stride { read: Read::FULL, width, width_max: width, ahead, step }
+    }
+
+    pub(super) fn traces(proof: ReadProof) -> Self {
+        let read = Read { lane: Lane::Traces, proof, legs: Legs::Creditable };
+        let (width, ahead, step) = (TRACED_BLOCKS_MAX, READS_AHEAD_MAX, TRACED_STEP_BLOCKS);
+        Stride { read, width, width_max: width, ahead, step }
+    }
+
+    /// Takes in what became of a read of `asked`.
+    pub(super) fn learn(&mut self, asked: &RangeInclusive<u64>, read: &Result<Vec<Block>, SourceError>) {
+        self.width = match read {
+            Err(_) => self.width / 2,
+            Ok(blocks) => match blocks.last().map(|last| last.header.block.number) {
+                Some(last) if last < *asked.end() => last.saturating_sub(*asked.start()) + 1,
+                Some(_) | None => self.width + 1,
+            },
+        }
+        .clamp(1, self.width_max);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use landfall_chain::{BlockHash, BlockRef, Header, Proof, Signers};
+
+    use super::*;
+
+    fn block(number: u64) -> Block {
+        let [block, parent] = [number, number - 1].map(|number| BlockRef { number, hash: BlockHash([0; 32]) });
+        Block {
+            header: Header { block, parent, time_secs: 0 },
+            txs: Vec::new(),
+            transfers: Vec::new(),
+            fees: Vec::new(),
+            rejected: Vec::new(),
+            proof: Proof::Roots,
+            signers: Signers::default(),
+        }
+    }
+
+    #[test]
+    fn failures_and_short_answers_make_reads_narrower_and_whole_ones_wider() {
+        let mut stride = Stride::roots();
+        let failed = || Err(SourceError::transient("too much"));
+        let widths: Vec<u64> = (0..6)
+            .map(|_| {
+                stride.learn(&(1..=20), &failed());
+                stride.width
+            })
+            .collect();
+        assert_eq!(widths, [10, 5, 2, 1, 1, 1]);
+        stride.learn(&(1..=1), &Ok(vec![block(1)]));
+        assert_eq!(stride.width, 2);
+        stride.learn(&(10..=20), &Ok((10..=16).map(block).collect()));
+        assert_eq!(stride.width, 7, "7 of 11 were shown");
+        stride.learn(&(10..=20), &Ok(Vec::new()));
+        assert_eq!(stride.width, 8, "numbers may be skipped");
+        (0..50).for_each(|_| stride.learn(&(1..=1), &Ok(vec![block(1)])));
+        assert_eq!(stride.width, READ_BLOCKS_MAX);
+    }
+}
