@@ -1,5 +1,5 @@
 //! Reorgs, by the rows of the catalogue of failures (R1 ..): ids unchanged, each deposit credited once, what vanished
-//! FAILED after finality and not before. R7 and R8 stand in `finality.rs`, R9 and R10 in `delivery.rs`, R11 is `histories.rs`.
+//! FAILED after finality and not before. R7 and R8 stand in `finality.rs`, R9 and R10 in `delivery.rs`; R11 is `histories.rs` by dice. `rows.rs` is the index.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -173,6 +173,54 @@ async fn r5_a_transaction_that_reverts_the_second_time_fails_at_finality() {
     world.catch_up().await;
     assert_eq!(world.status_of(5).await, Failed);
     world.close().await;
+}
+
+#[tokio::test]
+async fn r11_however_a_reorg_of_two_blocks_arrives_the_end_is_that_of_a_straight_scan() {
+    // What becomes of the payment: mined again at once, or later, or with another amount, or in vain, or replaced, or gone.
+    let outcomes: [fn() -> Vec<Vec<SimTx>>; 6] = [
+        || vec![vec![payment(0, 5)], vec![], vec![]],
+        || vec![vec![], vec![unrelated(0)], vec![payment(0, 5)]],
+        || vec![vec![], vec![payment(0, 6)], vec![]],
+        || vec![vec![SimTx { legs: Vec::new(), ..payment(0, 5) }], vec![], vec![]],
+        || vec![vec![payment(0, 5).replaced_by(vec![token(BOB, 9)])], vec![], vec![]],
+        || vec![vec![], vec![], vec![]],
+    ];
+    // After how many blocks of the new branch it is looked at: after each, or not before all of them stand there.
+    for (at, outcome) in outcomes.iter().enumerate() {
+        for looks in 0..8_u32 {
+            let mut world = world().await;
+            world.chain.mine(vec![payment(0, 5)]);
+            world.chain.mine_empty(1);
+            world.catch_up().await;
+            world.chain.fork_at(1);
+            for (place, txs) in (0_u32..).zip(outcome()) {
+                world.chain.mine(txs);
+                if looks & (1 << place) != 0 {
+                    world.tick_or_fail_for_now().await;
+                    world.restart();
+                }
+            }
+            world.chain.mine_empty(FINALITY_DEPTH);
+            world.catch_up().await;
+            world.pass(FAILED_GRACE);
+            world.chain.mine_empty(1);
+            world.catch_up().await;
+            let mut straight = world.again(TestStore::fresh(Engine::Sqlite).await);
+            straight.watch("alice", address(ALICE)).await;
+            straight.watch("bob", address(BOB)).await;
+            straight.catch_up().await;
+            let confirmed = async |world: &World| -> BTreeSet<DepositId> {
+                let all = world.deposits().await;
+                all.iter().filter(|deposit| deposit.status == Confirmed).map(|deposit| deposit.id).collect()
+            };
+            assert_eq!(confirmed(&world).await, confirmed(&straight).await, "outcome {at}, looks {looks:03b}");
+            let open = world.deposits().await.iter().filter(|deposit| deposit.status == Pending).count();
+            assert_eq!(open, 0, "outcome {at}, looks {looks:03b}");
+            straight.close().await;
+            world.close().await;
+        }
+    }
 }
 
 #[tokio::test]

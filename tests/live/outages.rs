@@ -141,3 +141,35 @@ async fn until_logged(service: &mut Service, what: &str) {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p2_two_nodes_on_two_forks_confirm_nothing() {
+    let mut stage = Stage::new(Engine::Sqlite).await;
+    // The same chain id, and other blocks: each calls its own final.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let other = node(elsewhere.path(), crate::stage::CHAIN_ID).await;
+    other.mine(4).await.unwrap();
+    let path = stage.folder.path().join("landfall.toml");
+    let alone = std::fs::read_to_string(&path).unwrap();
+    let one = format!("rpc = [\"{}\"]", stage.node.url());
+    assert!(alone.contains(&one));
+    std::fs::write(&path, alone.replace(&one, &format!("rpc = [\"{}\", \"{}\"]", stage.node.url(), other.url())))
+        .unwrap();
+    stage.set_up("alice", &address(ALICE)).await;
+    let mut service = stage.start();
+    stage.pay_native(address(ALICE), 7).await;
+    for _ in 0..20 {
+        stage.node.mine(2).await.unwrap();
+        other.mine(1).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let deposits = stage.deposits();
+        assert!(deposits.iter().all(|deposit| deposit["status"] == "PENDING"), "{deposits:?}");
+    }
+    assert!(service.is_running(), "{}", service.log());
+    assert_eq!(service.stop().0, Some(0));
+
+    // Without the other one the same deposit is confirmed at once.
+    std::fs::write(&path, alone).unwrap();
+    let _service = stage.start();
+    stage.until_status("0.000000000000000007", "CONFIRMED").await;
+}

@@ -130,7 +130,7 @@ async fn r5_a_transaction_that_reverts_the_second_time_fails_at_finality() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reorg_below_finalized_halts_the_chain_and_says_what_to_do() {
+async fn r6_a_reorg_below_finalized_halts_the_chain_and_says_what_to_do() {
     let (mut stage, mut service) = stage().await;
     stage.pay_token(address(ALICE), 3_000_000).await;
     stage.node.mine(3).await.unwrap();
@@ -173,4 +173,59 @@ async fn a_reorg_below_finalized_halts_the_chain_and_says_what_to_do() {
     stage.node.mine(3).await.unwrap();
     stage.until_status("4", "CONFIRMED").await;
     assert!(stage.ok(&["chain", "audit"]).contains(reason));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r6_what_a_confirmed_transaction_pays_after_a_reorg_below_finalized_is_never_credited_beside_it() {
+    let (mut stage, mut service) = stage().await;
+    let paid = stage.call(PAY_BY_BLOCK, pay_by_block(&stage.token, &address(ALICE))).await;
+    stage.node.mine(3).await.unwrap();
+    let confirmed = |deposits: &[Value]| deposits.iter().filter(|d| d["status"] == "CONFIRMED").count();
+    let first = stage.until("a first amount CONFIRMED", |d| confirmed(d) == 1).await[0].clone();
+    stage.node.reorg(5).await.unwrap();
+    stage.node.mine(3).await.unwrap();
+    until_halted(&stage, "was final and is no longer canonical").await;
+    stage.ok(&["chain", "override", "ETHEREUM_TESTNET", "accept-reorg", "--reason", "compared with another node"]);
+    stage.until_caught_up().await;
+
+    // The same transaction, in another block: another amount. The first was told, and stays; both would be too much.
+    stage.send_again(&paid).await;
+    stage.node.mine(4).await.unwrap();
+    until_halted(&stage, "would be credited with more than it paid").await;
+    let both = stage.deposits();
+    assert_eq!((both.len(), confirmed(&both)), (2, 1), "{both:?}");
+    let still = both.iter().find(|deposit| deposit["id"] == first["id"]).unwrap();
+    assert_eq!((&still["status"], &still["amount"]), (&first["status"], &first["amount"]));
+    assert!(both.iter().all(|deposit| deposit["transaction_hash"] == first["transaction_hash"]));
+    assert!(service.is_running(), "{}", service.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r12_a_stop_of_many_blocks_leaves_none_unread() {
+    let (mut stage, service) = stage().await;
+    stage.pay_token(address(ALICE), 1_000_000).await;
+    stage.node.mine(1).await.unwrap();
+    stage.until_status("1", "PENDING").await;
+    service.kill();
+    // At the beginning, in the middle and at the end of more than a few ticks read.
+    for (before, amount) in [(1, 2_000_000), (700, 3_000_000), (700, 4_000_000)] {
+        stage.node.mine(before).await.unwrap();
+        stage.pay_token(address(ALICE), amount).await;
+    }
+    stage.node.mine(3).await.unwrap();
+    let _service = stage.start();
+    stage.until("four CONFIRMED", |d| d.len() == 4 && d.iter().all(|d| d["status"] == "CONFIRMED")).await;
+}
+
+async fn until_halted(stage: &Stage, reason: &str) {
+    let halted = |status: &Value| status["state"] == "halted" && status["reason"].as_str().unwrap().contains(reason);
+    let mut status = stage.status();
+    for _ in 0..600 {
+        if halted(&status) {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        status = stage.status();
+    }
+    panic!("not halted because {reason:?}: {status}");
 }

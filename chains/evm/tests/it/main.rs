@@ -13,11 +13,12 @@
 //! - `trace`: traces made to measure, in both forms that nodes tell them in
 //! - `traces`: what moves inside of a transaction and what only looks like it; traces that cannot be true
 //! - `tracers`: who is asked for traces, how, and what it means when they differ or fail
-//! - `traced`: real traces, and anvil's, with the legs that they should have
+//! - `traced`, `traced_blocks`: real traces, and anvil's, with the legs that they should have
 //! - `balances`: what is owned, proved by the state root
 //! - `reads`: tip, headers, blocks, fate, and what an absent answer means
 //! - `torn`: blocks and receipts that do not belong together
 //! - `logs`, `scan`: blocks by their logs, and where in a range to look
+//! - `pending`: what is in no block is never asked for
 //! - `endpoints`: secrets, wrong chains, failures
 //! - `pool`: several endpoints: whose word counts, who is asked next, who is left out and comes back
 //! - `agreeing`: what is final, by each rule, and when endpoints disagree
@@ -43,6 +44,7 @@ mod mint;
 mod native;
 mod node;
 mod op;
+mod pending;
 mod polygon;
 mod pool;
 mod proof;
@@ -54,6 +56,7 @@ mod signers;
 mod torn;
 mod trace;
 mod traced;
+mod traced_blocks;
 mod tracers;
 mod traces;
 mod transport;

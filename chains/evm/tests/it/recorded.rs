@@ -72,7 +72,10 @@ async fn recorded_blocks_prove() {
     // Chain, number, transactions in the roots, legs (counted by a script over the JSON, not by this crate): native
     // ones, then Circle's and Tether's tokens.
     let cases = [
+        (EthereumMainnet, 239_782, 1, 0),
+        (EthereumMainnet, 363_366, 3, 0),
         (EthereumMainnet, 468_179, 1, 0),
+        (EthereumMainnet, 468_194, 2, 0),
         (EthereumMainnet, 4_370_006, 64, 7),
         (EthereumMainnet, 4_404_763, 95, 42),
         (EthereumMainnet, 7_280_016, 91, 43),
@@ -218,4 +221,24 @@ async fn a_block_that_anvil_made_of_deposits_proves_as_canyon_encodes_it() {
     ];
     let lines: Vec<String> = block.transfers.iter().map(|transfer| line(&base, transfer)).collect();
     assert_eq!(lines, expected);
+}
+
+#[test]
+fn every_recorded_file_has_its_source_written_down() {
+    let folder = format!("{}/testdata", env!("CARGO_MANIFEST_DIR"));
+    let sources = std::fs::read_to_string(format!("{folder}/SOURCES.md")).unwrap();
+    // `a_{b,c}.json` is `a_b.json` and `a_c.json`.
+    let mut written = Vec::new();
+    for name in sources.split('`').filter(|text| text.ends_with(".json")) {
+        match name.split_once('{').and_then(|(head, rest)| Some((head, rest.split_once('}')?))) {
+            Some((head, (parts, tail))) => written.extend(parts.split(',').map(|part| format!("{head}{part}{tail}"))),
+            None => written.push(name.to_owned()),
+        }
+    }
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        // What providers say about limits was written down, not recorded.
+        let is_recorded = name.ends_with(".json") && name != "limits.json";
+        assert!(!is_recorded || written.contains(&name), "{name}");
+    }
 }

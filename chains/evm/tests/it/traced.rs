@@ -24,7 +24,7 @@ fn text(name: &str) -> String {
 }
 
 /// A recorded block, read in both forms.
-async fn recorded(chain: Chain, prefix: &str, number: u64) -> Block {
+pub(crate) async fn recorded(chain: Chain, prefix: &str, number: u64) -> Block {
     let mut network = network(chain).unwrap();
     network.native.source = NativeSource::Trace;
     let ledger = Ledger::recorded(chain, prefix, number);
@@ -37,7 +37,7 @@ async fn recorded(chain: Chain, prefix: &str, number: u64) -> Block {
 }
 
 /// First 4 bytes of the hash, sender, recipient, base units.
-fn lines(block: &Block) -> String {
+pub(crate) fn lines(block: &Block) -> String {
     let hex = |bytes: &[u8]| alloy::hex::encode(bytes);
     let line = |leg: &landfall_chain::AssetTransfer| {
         let (tx, sender) = (hex(&leg.tx.id.as_bytes()[..4]), hex(leg.sender.as_bytes()));
@@ -46,7 +46,7 @@ fn lines(block: &Block) -> String {
     block.transfers.iter().map(line).collect()
 }
 
-fn verdicts(block: &Block) -> BTreeMap<&'static str, usize> {
+pub(crate) fn verdicts(block: &Block) -> BTreeMap<&'static str, usize> {
     let mut counts = BTreeMap::new();
     for rejected in &block.rejected {
         *counts.entry(rejected.verdict.code()).or_default() += 1;
@@ -57,16 +57,20 @@ fn verdicts(block: &Block) -> BTreeMap<&'static str, usize> {
 #[test]
 fn the_recorded_traces_are_unchanged() {
     // No root covers a trace, so nothing else would tell.
-    let hashes = [
+    unchanged(&[
         ("eth_mainnet_4404763_traces", "5e7e7bcc0f47566c7097a7f0d1a05e3a9490a3e0a7e5bd8a1455283f72f2f408"),
         ("eth_mainnet_11098450_traces", "dd390e3af1b11ebca74f8b24eedd20a500e50d8a75b299995d49b931e1af4e92"),
         ("eth_mainnet_16899757_traces", "896369dd248e176088eed7e3a59d3e20031ad1f0653dc403b1b46c7baef25ccb"),
         ("polygon_mainnet_38102393_traces", "bc11b679ae64edf2b843724e5b21a5056feba8fc804193e222f40da434e50e8b"),
         ("anvil_inside_2_traces", "5aaea03afc5e7c5036dffc37e6a8fadc8686a98a348ace325f0a1add7cc12534"),
         ("anvil_inside_2_trace_block", "cf25eda7261118ccf2103b5168f71a22ff5dac7f7dd99cf24a397efeba76415e"),
-    ];
+    ]);
+}
+
+/// That these files of `testdata` have these SHA-256.
+pub(crate) fn unchanged(hashes: &[(&str, &str)]) {
     for (name, expected) in hashes {
-        assert_eq!(alloy::hex::encode(Sha256::digest(text(name))), expected, "{name}");
+        assert_eq!(alloy::hex::encode(Sha256::digest(text(name))), *expected, "{name}");
     }
 }
 

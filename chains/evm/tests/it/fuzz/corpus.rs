@@ -22,7 +22,7 @@ pub(super) const RAW_TX: &str = "eth_getRawTransactionByBlockHashAndIndex";
 
 pub(super) const USDC: Address = address!("A0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48");
 const USDC_BASE: Address = address!("833589fCD6eDb6E08f4c7C32D4f71b54bdA02913");
-const USDC_POLYGON: Address = address!("3c499c542cEF5E3811e1192ce70d8cC03d5c3359");
+pub(super) const USDC_POLYGON: Address = address!("3c499c542cEF5E3811e1192ce70d8cC03d5c3359");
 const ALICE: Address = Address::repeat_byte(0x0a);
 const BOB: Address = Address::repeat_byte(0x0b);
 /// Listed besides, so that the recorded blocks have legs.

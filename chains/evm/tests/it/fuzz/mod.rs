@@ -7,11 +7,15 @@
 //! - `structure`: changed blocks and headers; `mutate`, `lies`, `walk`: what is changed in them, how and where
 //! - `bytes`: bodies that are no answer at all, or not the one that was asked for
 //! - `logs`: which logs are legs
+//! - `traced`: true traces; `frames`: what is told
+//! - `chain_logs`: native currency that the chain itself logs
 //! - `numbers`: numbers, bytes and transactions as alloy writes them, and as nobody should
 
 mod ask;
 mod bytes;
+mod chain_logs;
 mod corpus;
+mod frames;
 mod lies;
 mod logs;
 mod mutate;
@@ -20,4 +24,5 @@ mod numbers;
 mod reference;
 mod run;
 mod structure;
+mod traced;
 mod walk;

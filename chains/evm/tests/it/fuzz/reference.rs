@@ -2,15 +2,19 @@
 //!
 //! Believes what it reads: it is asked only about blocks that are true, or were accepted.
 
-use alloy::primitives::{Address, B256, keccak256};
+use alloy::primitives::{Address, B256, address, b256, keccak256};
 use landfall_chain::{
-    Address as ChainAddress, AssetId, AssetTransfer, BlockHash, BlockRef, Chain, Header, Network, TxId, TxLife, TxRef,
-    U256,
+    Address as ChainAddress, AssetId, AssetTransfer, BlockHash, BlockRef, Chain, Header, NativeSource, Network, TxId,
+    TxLife, TxRef, U256,
 };
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::mint::TRANSFER;
+
+pub(super) const POL: Address = address!("0000000000000000000000000000000000001010");
+pub(super) const SYSTEM: Address = address!("fffffffffffffffffffffffffffffffffffffffe");
+pub(super) const LOG_TRANSFER: B256 = b256!("e6497e3ee548a3372136af2fcb0696db31fc6cf20260707645068bd3fe97f3c4");
 
 /// What a source tells of a block.
 #[derive(Debug, PartialEq)]
@@ -22,10 +26,11 @@ pub(super) struct Told {
 
 pub(super) fn told(network: &Network, block: &Value, receipts: &Value) -> Told {
     let (mut txs, mut legs) = (Vec::new(), Vec::new());
+    let logged = logged_by(network, small(&block["number"]));
     for (tx, receipt) in list(&block["transactions"]).iter().zip(list(receipts)) {
         if !is_pseudo(network, block, tx) {
             txs.push(TxId::Evm(word(&tx["hash"]).0));
-            of_transaction(network, tx, receipt, &mut legs);
+            of_transaction(network, logged, tx, receipt, &mut legs);
         }
     }
     if !is_op(network.chain) {
@@ -46,7 +51,33 @@ pub(super) fn header(block: &Value) -> Header {
     Header { block: BlockRef { number, hash }, parent, time_secs: small(&block["timestamp"]) }
 }
 
-fn of_transaction(network: &Network, tx: &Value, receipt: &Value, legs: &mut Vec<AssetTransfer>) {
+/// Who logs native movements in a block of this number, where anybody does.
+fn logged_by(network: &Network, number: u64) -> Option<Address> {
+    let since = network.native.eip7708_from.filter(|from| *from <= number);
+    let on_polygon = (network.native.source == NativeSource::LogTransfer).then_some(POL);
+    since.map(|_| SYSTEM).or(on_polygon)
+}
+
+/// Whether a successful transaction moved value that the chain should have logged, and has not.
+pub(super) fn is_unlogged(network: &Network, block: &Value, receipts: &Value) -> bool {
+    let Some(by) = logged_by(network, small(&block["number"])) else { return false };
+    let unlogged = |(tx, receipt): (&Value, &Value)| {
+        let (from, amount) = (address(&tx["from"]), number(&tx["value"]));
+        let to = if tx["to"].is_null() { from.create(small(&tx["nonce"])) } else { address(&tx["to"]) };
+        let told = |log| native_log(by, log).is_some_and(|(_, recipient, moved)| (recipient, moved) == (to, amount));
+        let moves = number(&receipt["status"]) == U256::ONE && !amount.is_zero() && from != to;
+        moves && !list(&receipt["logs"]).iter().any(told)
+    };
+    list(&block["transactions"]).iter().zip(list(receipts)).any(unlogged)
+}
+
+fn of_transaction(
+    network: &Network,
+    logged: Option<Address>,
+    tx: &Value,
+    receipt: &Value,
+    legs: &mut Vec<AssetTransfer>,
+) {
     let (kind, from) = (number(&tx["type"]).to::<u64>(), address(&tx["from"]));
     let nonce = if kind == 0x7e { depositor_nonce(receipt) } else { Some(small(&tx["nonce"])) };
     let life = match nonce {
@@ -61,12 +92,32 @@ fn of_transaction(network: &Network, tx: &Value, receipt: &Value, legs: &mut Vec
         return;
     }
     let to = if tx["to"].is_null() { nonce.map(|nonce| from.create(nonce)) } else { Some(address(&tx["to"])) };
-    if let (true, Some(to)) = (kind != 0x7f, to) {
+    if let (true, Some(to), None) = (kind != 0x7f, to, logged) {
         push(legs, tx_ref, AssetId::Native, from, to, number(&tx["value"]));
     }
     for log in list(&receipt["logs"]) {
-        of_log(network, tx_ref, log, legs);
+        if let Some((from, to, amount)) = logged.and_then(|by| native_log(by, log)) {
+            push(legs, tx_ref, AssetId::Native, from, to, amount);
+        } else {
+            of_log(network, tx_ref, log, legs);
+        }
     }
+}
+
+/// A native movement as the chain itself logs it: from, to, amount. Polygon: four topics, the second of them POL's own
+/// address, and five words. EIP-7708: the `Transfer` of a token that is none.
+fn native_log(by: Address, log: &Value) -> Option<(Address, Address, U256)> {
+    let topics: Vec<B256> = list(&log["topics"]).iter().map(word).collect();
+    let data = log["data"].as_str().unwrap();
+    let (ends, words) = match topics.as_slice() {
+        [LOG_TRANSFER, token, from, to] if by == POL && *token == POL.into_word() => ([from, to], 5),
+        [TRANSFER, from, to] if by == SYSTEM => ([from, to], 1),
+        _ => return None,
+    };
+    let clean = ends.iter().all(|end| end.starts_with(&[0; 12]));
+    let shaped = address(&log["address"]) == by && clean && data.len() == 2 + 64 * words;
+    let [from, to] = ends.map(|end| Address::from_word(*end));
+    shaped.then(|| (from, to, U256::from_str_radix(&data[2..66], 16).unwrap()))
 }
 
 /// Three topics, the first of them the event's; two clean addresses; 32 bytes; a listed contract.

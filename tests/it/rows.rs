@@ -1,0 +1,358 @@
+//! The index of what is promised and of the tests that hold it to that, kept by a test: the rows R1 to R12, P1 and P2 of
+//! our catalogue of failures, what is proved of an EVM block, and the mistakes of others that must not be made here.
+//!
+//! Each entry is (what, file, tests). A test of a row bears its number, unless others stand beside one that does. The
+//! rows E1 to E24 have their index in `tests/live/credits.rs`. What names a test that is not there fails, and so does a
+//! test with a row's number that no entry names.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+type Entry = (&'static str, &'static str, &'static [&'static str]);
+
+const ROWS: [&str; 14] = ["R1", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "R9", "R10", "R11", "R12", "P1", "P2"];
+const SIM: &str = "tests/it/reorgs.rs";
+const ANVIL: &str = "tests/live/reorgs.rs";
+const NODES: &str = "tests/it/nodes.rs";
+const FINALITY: &str = "tests/it/finality.rs";
+const DELIVERY: &str = "tests/it/delivery.rs";
+const WATCHING: &str = "tests/it/watching.rs";
+const PROOF: &str = "chains/evm/tests/it/proof.rs";
+const RECORDED: &str = "chains/evm/tests/it/recorded.rs";
+const LOGS: &str = "chains/evm/tests/it/logs.rs";
+const READS: &str = "chains/evm/tests/it/reads.rs";
+const POOL: &str = "chains/evm/tests/it/pool.rs";
+const AGREEING: &str = "chains/evm/tests/it/agreeing.rs";
+const TRACES: &str = "chains/evm/tests/it/traces.rs";
+const NATIVE: &str = "chains/evm/tests/it/native.rs";
+const OP: &str = "chains/evm/tests/it/op.rs";
+const POLYGON: &str = "chains/evm/tests/it/polygon.rs";
+const FUZZ: &str = "chains/evm/tests/it/fuzz";
+
+/// By row: in the sim world, on nodes that lie, on anvil.
+const BY_ROW: &[Entry] = &[
+    ("R1", SIM, &["r1_a_transaction_mined_again_behind_another_keeps_its_ids_and_is_credited_once"]),
+    ("R1", ANVIL, &["r1_a_transaction_mined_again_with_shifted_log_indexes_keeps_its_ids_and_is_credited_once"]),
+    ("R2", SIM, &["r2_a_transaction_executed_again_with_another_amount_is_another_deposit"]),
+    ("R2", ANVIL, &["r2_the_same_transaction_in_another_block_pays_another_amount"]),
+    (
+        "R3",
+        SIM,
+        &[
+            "r3_an_orphaned_transaction_that_never_returns_fails_after_the_grace_and_not_before",
+            "r3_an_orphaned_transaction_that_returns_is_confirmed",
+            "a_failed_deposit_that_is_mined_after_all_is_pending_again_and_then_confirmed",
+        ],
+    ),
+    ("R3", ANVIL, &["r3_an_orphaned_transaction_that_never_returns_fails_and_one_that_returns_is_confirmed"]),
+    ("R4", SIM, &["r4_a_replaced_transaction_fails_when_the_winner_is_final"]),
+    ("R4", ANVIL, &["r4_a_replaced_transaction_fails_when_the_winner_is_final"]),
+    ("R5", SIM, &["r5_a_transaction_that_reverts_the_second_time_fails_at_finality"]),
+    ("R5", ANVIL, &["r5_a_transaction_that_reverts_the_second_time_fails_at_finality"]),
+    (
+        "R6",
+        SIM,
+        &[
+            "r6_a_reorg_below_the_final_block_changes_nothing_and_needs_a_person",
+            "a_reorg_deeper_than_the_record_needs_a_person",
+        ],
+    ),
+    (
+        "R6",
+        ANVIL,
+        &[
+            "r6_a_reorg_below_finalized_halts_the_chain_and_says_what_to_do",
+            "r6_what_a_confirmed_transaction_pays_after_a_reorg_below_finalized_is_never_credited_beside_it",
+        ],
+    ),
+    ("R6", FINALITY, &["a_transaction_that_pays_otherwise_after_an_accepted_reorg_is_not_credited_a_second_time"]),
+    ("R7", FINALITY, &["r7_while_finality_stalls_deposits_wait_with_an_alarm_until_a_person_or_finality_decides"]),
+    ("R7", NODES, &["r7_while_a_nodes_final_block_stands_still_deposits_wait_with_an_alarm"]),
+    ("R8", FINALITY, &["r8_on_a_rollup_depth_is_no_finality_and_the_networks_say_so"]),
+    ("R8", AGREEING, &["on_the_op_stack_l1_blocks_must_pass_since_safe_first_covered_a_block"]),
+    ("R9", DELIVERY, &["r9_a_later_event_is_not_sent_before_the_earlier_was_accepted_and_other_deposits_go_on"]),
+    ("R10", DELIVERY, &["r10_what_was_sent_and_not_acknowledged_is_sent_again_with_the_same_bytes_and_id"]),
+    (
+        "R10",
+        "tests/live/kills.rs",
+        &[
+            "kills_at_random_moments_lose_nothing_and_credit_nothing_twice_on_sqlite",
+            "kills_at_random_moments_lose_nothing_and_credit_nothing_twice_on_postgresql",
+        ],
+    ),
+    ("R11", SIM, &["r11_however_a_reorg_of_two_blocks_arrives_the_end_is_that_of_a_straight_scan"]),
+    (
+        "R11",
+        "tests/it/histories.rs",
+        &["random_histories_end_with_the_legs_of_the_final_chain_each_once", "random_histories_on_postgresql_too"],
+    ),
+    ("R12", SIM, &["r12_an_error_in_the_middle_of_a_range_and_a_long_stop_leave_no_block_unread"]),
+    ("R12", NODES, &["r12_a_range_that_fails_anywhere_and_a_long_stop_leave_no_block_unread"]),
+    ("R12", ANVIL, &["r12_a_stop_of_many_blocks_leaves_none_unread"]),
+    (
+        "P1",
+        NODES,
+        &[
+            "p1_logs_that_a_node_leaves_out_are_found_by_the_bloom",
+            "p1_an_endpoint_that_answers_with_nothing_is_refused_and_another_is_asked",
+        ],
+    ),
+    ("P1", LOGS, &["logs_that_the_bloom_promises_and_nobody_shows_are_read_as_receipts"]),
+    (
+        "P2",
+        NODES,
+        &[
+            "p2_a_node_of_another_network_is_left_out_and_confirms_nothing",
+            "p2_two_nodes_on_two_forks_confirm_nothing_until_they_agree",
+            "p2_of_three_nodes_the_one_on_another_fork_is_left_out_with_its_reason",
+        ],
+    ),
+    (
+        "P2",
+        "tests/live/outages.rs",
+        &["p2_two_nodes_on_two_forks_confirm_nothing", "a_node_of_another_chain_ends_the_start_with_one_clear_line"],
+    ),
+];
+
+/// What is proved of an EVM block, clause by clause.
+const PROVED: &[Entry] = &[
+    ("header hash, transactions root, receipts root", PROOF, &["a_block_with_anything_changed_is_refused"]),
+    ("the same of recorded blocks", RECORDED, &["recorded_blocks_prove"]),
+    ("every type of transaction", PROOF, &["every_type_of_transaction_proves"]),
+    ("log indexes contiguous, the block hash of every log", PROOF, &["a_block_with_anything_changed_is_refused"]),
+    ("as many receipts as transactions", PROOF, &["a_block_with_anything_changed_is_refused"]),
+    (
+        "withdrawals root recomputed, and not on the OP stack",
+        "chains/evm/tests/it/withdrawals.rs",
+        &["withdrawals_that_are_not_the_headers_are_refused", "on_the_op_stack_the_field_is_no_root_of_withdrawals"],
+    ),
+    (
+        "receipts of the OP stack before and after Canyon",
+        RECORDED,
+        &[
+            "a_deposit_of_before_canyon_has_its_nonce_in_the_receipt_and_not_in_the_root",
+            "a_block_that_anvil_made_of_deposits_proves_as_canyon_encodes_it",
+        ],
+    ),
+    (
+        "Canyon on a running anvil",
+        "tests/live/op_stack.rs",
+        &["what_the_op_stack_mints_is_credited_also_when_the_transaction_fails"],
+    ),
+    (
+        "Polygon's state-syncs, recorded and synthetic",
+        POLYGON,
+        &[
+            "e18_a_recorded_pseudo_transaction_is_set_aside_wherever_a_node_shows_it",
+            "e18_a_synthetic_state_sync_is_proved_by_its_encoding_and_pays_by_its_logs",
+        ],
+    ),
+    (
+        "withdrawals, synthetic",
+        "chains/evm/tests/it/withdrawals.rs",
+        &["e9_synthetic_withdrawals_are_credited_in_wei_one_leg_each"],
+    ),
+    ("EIP-7708, synthetic", NATIVE, &["e20_eip7708_is_the_one_source_from_its_block_on_and_nothing_before"]),
+    (
+        "by logs: the bloom, and receipts for blocks with hits",
+        LOGS,
+        &[
+            "logs_that_the_bloom_promises_and_nobody_shows_are_read_as_receipts",
+            "a_log_that_the_bloom_excludes_is_a_lie",
+        ],
+    ),
+    (
+        "by logs: receipts before CONFIRMED",
+        "tests/it/by_logs.rs",
+        &["only_blocks_that_may_concern_us_are_read_in_full"],
+    ),
+    ("unknown types of transactions and receipts", PROOF, &["a_type_of_the_future_asks_for_an_upgrade"]),
+    ("types of other stacks", OP, &["another_stacks_type_asks_for_an_upgrade"]),
+    (
+        "upgrade needed: when every endpoint says so",
+        POOL,
+        &["that_an_upgrade_is_needed_counts_only_when_every_endpoint_says_so"],
+    ),
+    (
+        "upgrade needed: an incident",
+        FINALITY,
+        &["what_halts_a_chain_is_an_incident_of_its_kind_and_what_may_pass_is_none"],
+    ),
+    (
+        "a trace: two witnesses",
+        "tests/it/traces.rs",
+        &[
+            "value_that_moves_inside_is_pending_by_its_trace_and_confirmed_with_the_balances_that_agree",
+            "two_endpoints_that_agree_are_witness_enough",
+        ],
+    ),
+    (
+        "no lie is a credit: blocks, logs, traces, balances, bodies",
+        FUZZ,
+        &[
+            "a_changed_block_is_refused_or_has_exactly_its_legs",
+            "exactly_the_logs_that_pay_are_legs",
+            "exactly_the_movements_that_the_chain_logs_are_legs",
+            "a_spoilt_body_is_an_error_or_the_truth",
+        ],
+    ),
+];
+
+/// Mistakes that others made, and traps of chains and nodes.
+const TRAPS: &[Entry] = &[
+    (
+        "empty answers, reorgs, and both at once",
+        "tests/it/integrity.rs",
+        &[
+            "backfill_with_30_percent_of_the_answers_empty",
+            "live_with_2_reorgs",
+            "live_with_20_percent_of_the_answers_empty_and_2_reorgs",
+        ],
+    ),
+    ("an empty answer moves the cursor", WATCHING, &["an_empty_or_failed_answer_moves_nothing_and_loses_nothing"]),
+    ("null blocks are filtered out of a batch", READS, &["a_missing_block_ends_the_answer"]),
+    ("a batch torn by a reorg", READS, &["a_batch_torn_by_a_reorg_ends_at_the_tear"]),
+    ("null receipts, or [] for a block with transactions", READS, &["e2_missing_receipts_are_an_error_that_names_all"]),
+    ("a head that goes back is taken for a reorg", WATCHING, &["a_lagging_endpoint_is_no_reorg"]),
+    (
+        "the newest block goes back behind a balancer",
+        POOL,
+        &["the_highest_head_counts_and_one_that_lags_takes_nothing_back"],
+    ),
+    ("a fork point with a hole", SIM, &["a_short_answer_in_the_search_for_the_fork_point_is_no_deeper_fork"]),
+    ("final by number and not by hash", WATCHING, &["a_final_block_that_is_not_ours_settles_nothing_and_is_told"]),
+    ("`finalized` goes back or vanishes", "chains/evm/src/agree.rs", &["what_was_told_is_never_taken_back_or_lowered"]),
+    ("no `finalized` tag at all", READS, &["a_node_without_a_final_block_has_none_and_any_other_refusal_is_an_error"]),
+    ("logs that were removed", LOGS, &["removed_logs_are_no_logs"]),
+    ("logs twice, out of order, of another block", LOGS, &["logs_of_another_block_or_out_of_place_are_refused"]),
+    (
+        "a bloom of zeros",
+        LOGS,
+        &["a_hidden_transaction_is_found_out_and_a_value_is_a_candidate_though_it_may_have_failed"],
+    ),
+    ("blooms of Polygon before PIP-74", LOGS, &["a_sprint_block_of_polygon_is_read_with_receipts"]),
+    (
+        "failed transactions, by the log of another one",
+        "chains/evm/tests/it/legs.rs",
+        &["e2_a_failed_transaction_moves_nothing"],
+    ),
+    (
+        "value of failed frames, borrowed code, nothing",
+        TRACES,
+        &["what_only_looks_like_a_movement_is_rejected_with_its_reason"],
+    ),
+    ("a payment below a failed frame", TRACES, &["a_payment_below_a_failed_frame_is_none_and_its_neighbours_stay"]),
+    (
+        "no traces for a block with transactions",
+        TRACES,
+        &["a_trace_that_contradicts_the_proved_block_is_refused_in_both_forms"],
+    ),
+    ("traces that hold up tokens", "tests/it/traces.rs", &["slow_and_failing_traces_delay_no_token_by_one_tick"]),
+    (
+        "before Byzantium",
+        "chains/evm/tests/it/explain.rs",
+        &["recorded_receipts_of_before_byzantium_prove_and_credit_nothing"],
+    ),
+    (
+        "fees of Polygon in the logs of 0x1010",
+        NATIVE,
+        &["e17_what_only_looks_like_a_transfer_log_of_polygon_is_no_leg"],
+    ),
+    ("EIP-7708 and traces together", NATIVE, &["e20_eip7708_is_the_one_source_from_its_block_on_and_nothing_before"]),
+    ("tokens by symbol", "chains/evm/src/networks.rs", &["e21_the_tokens_are_those_of_their_issuers"]),
+    ("messages of 30 providers", "chains/evm/src/limits.rs", &["the_words_of_thirty_providers_are_understood"]),
+    (
+        "ranges and batches that are too large",
+        "chains/evm/tests/it/scan.rs",
+        &["a_range_that_is_too_wide_is_asked_for_in_parts", "an_error_of_another_kind_is_no_answer"],
+    ),
+    (
+        "batches",
+        "chains/evm/tests/it/transport.rs",
+        &["a_batch_that_is_too_large_is_asked_in_parts_and_the_size_is_remembered"],
+    ),
+    (
+        "an endpoint that failed once is never asked again",
+        POOL,
+        &["a_failing_endpoint_is_asked_again_only_after_growing_pauses"],
+    ),
+    ("sockets that wake up as data", "chains/evm/tests/it/wake.rs", &["a_new_head_wakes_up_once_and_is_never_data"]),
+    ("`pending` and flash blocks", "chains/evm/tests/it/pending.rs", &["what_is_not_in_a_block_is_never_asked_for"]),
+    (
+        "a watch list that changes while a block is read",
+        WATCHING,
+        &["an_address_added_while_the_tick_reads_is_matched_in_that_very_block"],
+    ),
+    ("gaps found afterwards", "tests/it/rescan.rs", &["a_missing_deposit_is_told_and_mended"]),
+    ("the cost of many addresses", LOGS, &["a_live_block_by_its_logs_costs_two_requests_the_tip_included"]),
+    (
+        "a scan of bytes that reads otherwise than a parser",
+        "chains/evm/src/seen.rs",
+        &["the_scan_and_the_parse_find_the_same_whatever_the_shape_of_the_answer"],
+    ),
+];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The text of a file, or of all files of a folder.
+fn text(path: &str) -> String {
+    let path = root().join(path);
+    if path.is_file() {
+        return std::fs::read_to_string(path).unwrap();
+    }
+    let files = std::fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+    files.filter(|file| file.is_file()).map(|file| std::fs::read_to_string(file).unwrap()).collect()
+}
+
+/// The names of functions in a text.
+fn functions(text: &str) -> impl Iterator<Item = &str> {
+    text.split("fn ").skip(1).filter_map(|rest| rest.split_once('(').map(|(name, _)| name))
+}
+
+/// The row that a name bears, if any: `r7_..` is R7.
+fn row_of(name: &str) -> Option<String> {
+    let row = name.split_once('_')?.0.to_uppercase();
+    ROWS.contains(&row.as_str()).then_some(row)
+}
+
+/// Files and tests of a row.
+fn indexed(row: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let of_row = BY_ROW.iter().filter(move |(of, ..)| *of == row);
+    of_row.flat_map(|(_, file, tests)| tests.iter().map(move |test| (*file, *test)))
+}
+
+#[test]
+fn every_promise_has_a_test_where_the_index_says() {
+    for (what, file, tests) in BY_ROW.iter().chain(PROVED).chain(TRAPS) {
+        let text = text(file);
+        let known: BTreeSet<&str> = functions(&text).collect();
+        assert!(!tests.is_empty(), "{what}");
+        for test in *tests {
+            assert!(known.contains(test), "{what}: {file} has no {test}");
+        }
+    }
+}
+
+#[test]
+fn every_row_has_a_test_that_bears_its_number_and_every_such_test_is_in_the_index() {
+    for row in ROWS {
+        assert!(indexed(row).any(|(_, test)| row_of(test).as_deref() == Some(row)), "{row} has no test");
+    }
+    let folders = ["tests/it", "tests/live", "chains/evm/tests/it", "chains/evm/src"];
+    for folder in folders {
+        for entry in std::fs::read_dir(root().join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|extension| extension != "rs") {
+                continue;
+            }
+            let (text, file) = (std::fs::read_to_string(&path).unwrap(), path.strip_prefix(root()).unwrap().to_owned());
+            for name in functions(&text) {
+                let Some(row) = row_of(name) else { continue };
+                let is_indexed = indexed(&row).any(|entry| entry == (file.to_str().unwrap(), name));
+                assert!(is_indexed, "{name} in {} is not in the index", file.display());
+            }
+        }
+    }
+}
