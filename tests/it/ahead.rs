@@ -18,7 +18,7 @@ use landfall_evm::EvmSource;
 use landfall_node::{Chain, LogLimits, Server, Tx};
 use landfall_sim::{Fault, SimChain, SimLeg, SimTx};
 
-use crate::follower;
+use crate::follower::{self, Mode};
 use crate::postgres::{ENGINES, Engine, TestStore};
 use crate::world::{CHAIN, FAILED_GRACE, World, address, network, watch};
 
@@ -130,7 +130,9 @@ fn job(to: u64, proof: ReadProof) -> Job {
 async fn a_long_stop_is_caught_up_with_a_bounded_number_of_blocks_at_once_in_every_kind_of_reading() {
     let world = World::traced(Engine::Sqlite, 1).await;
     world.watch("alice", address(ALICE)).await;
-    (1..=700).for_each(|number| drop(world.chain.mine(vec![payment(number)])));
+    (1..=700).for_each(|number| {
+        world.chain.mine(vec![payment(number)]);
+    });
     world.chain.mine_empty(10);
     let source = Slow::new(world.chain.clone());
     let new = || watcher(source.clone(), &world.store, world.network.clone());
@@ -208,7 +210,9 @@ async fn numbers_that_a_node_merely_does_not_show_are_not_taken_for_skipped() {
     world.watch("alice", address(ALICE)).await;
     world.chain.mine(vec![payment(2)]);
     world.catch_up().await;
-    (2..=300).for_each(|number| drop(world.chain.mine(vec![payment(number * 2)])));
+    (2..=300).for_each(|number| {
+        world.chain.mine(vec![payment(number * 2)]);
+    });
     // Every read of the first hundred numbers shows nothing, and then the next hundred is shown.
     world.chain.script([Fault::Late(Duration::ZERO)].into_iter().chain(std::iter::repeat_n(Fault::Empty, 5)));
     let looked = world.tick().await;
@@ -223,11 +227,8 @@ async fn numbers_that_a_node_merely_does_not_show_are_not_taken_for_skipped() {
     world.close().await;
 }
 
-/// Sepolia as it is: traced.
 fn traced_network() -> Network {
-    let native = landfall_evm::network(CHAIN).unwrap().native;
-    assert!(native.is_traced(1));
-    Network { native, ..follower::network() }
+    follower::network(Mode::Traces)
 }
 
 /// In 240 final blocks Alice is paid a token in every third and by a contract in every fifth.

@@ -16,7 +16,7 @@ use landfall_chain::{Address, EndpointState, EndpointStatus, Endpoints, ReadProo
 use landfall_evm::EvmSource;
 use landfall_node::{Chain, Fault, Server, Tx, When};
 
-use crate::follower::{network, usdc};
+use crate::follower::{Mode, network, usdc};
 use crate::postgres::{Engine, TestStore};
 use crate::world::{CHAIN, FAILED_GRACE};
 
@@ -108,15 +108,15 @@ impl Line {
 
 fn watcher(servers: &[Server], store: &TestStore, proof: ReadProof) -> (Watcher<EvmSource>, Endpoints) {
     let urls: Vec<_> = servers.iter().map(|server| server.url().parse().unwrap()).collect();
-    let source = EvmSource::new(network(), &urls).unwrap();
+    let source = EvmSource::new(network(Mode::Receipts), &urls).unwrap();
     let endpoints = source.endpoints();
     let (poll, start) = (Duration::from_millis(10), Start::Number(1));
     let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: Some(STALL) };
-    (Watcher::new(source, endpoints.clone(), store.db.clone(), network(), settings), endpoints)
+    (Watcher::new(source, endpoints.clone(), store.db.clone(), network(Mode::Receipts), settings), endpoints)
 }
 
 fn chain(seed: u64) -> Chain {
-    let chain = Chain::of(&network(), seed);
+    let chain = Chain::of(&network(Mode::Receipts), seed);
     chain.set_finality_depth(Some(FINALITY_DEPTH));
     chain
 }
