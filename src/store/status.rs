@@ -49,11 +49,14 @@ pub struct QueueStatus {
 }
 
 statements! {
+    // A new process that has not asked a node yet takes back nothing that the former one knew.
     RECORD = "INSERT INTO chain_status (chain, state, reason, proof, latest, finalized, caught_up_us, heartbeat_us, finalized_us, alarms) \
               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (chain) DO UPDATE SET state = excluded.state, \
-              reason = excluded.reason, proof = excluded.proof, latest = excluded.latest, finalized = excluded.finalized, \
-              caught_up_us = excluded.caught_up_us, heartbeat_us = excluded.heartbeat_us, \
-              finalized_us = excluded.finalized_us, alarms = excluded.alarms";
+              reason = excluded.reason, proof = excluded.proof, \
+              latest = COALESCE(excluded.latest, chain_status.latest), \
+              finalized = COALESCE(excluded.finalized, chain_status.finalized), caught_up_us = excluded.caught_up_us, heartbeat_us = excluded.heartbeat_us, \
+              finalized_us = CASE excluded.finalized_us WHEN 0 THEN chain_status.finalized_us ELSE excluded.finalized_us END, \
+              alarms = excluded.alarms";
     FINALIZED = "SELECT latest, finalized, finalized_us FROM chain_status WHERE chain = $1";
     CAUGHT_UP = "SELECT caught_up_us FROM chain_status WHERE chain = $1";
     FORGET_ENDPOINTS = "DELETE FROM endpoint_status WHERE chain = $1";

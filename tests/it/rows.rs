@@ -65,7 +65,15 @@ const BY_ROW: &[Entry] = &[
             "r6_what_a_confirmed_transaction_pays_after_a_reorg_below_finalized_is_never_credited_beside_it",
         ],
     ),
-    ("R6", FINALITY, &["a_transaction_that_pays_otherwise_after_an_accepted_reorg_is_not_credited_a_second_time"]),
+    (
+        "R6",
+        FINALITY,
+        &[
+            "r6_a_reorg_deeper_than_the_record_halts_its_chain_only_and_says_what_to_do",
+            "a_transaction_that_pays_otherwise_after_an_accepted_reorg_waits_until_a_person_took_the_first_credit_back",
+            "a_reorg_deeper_than_the_one_that_a_person_accepted_is_refused_again",
+        ],
+    ),
     ("R7", FINALITY, &["r7_while_finality_stalls_deposits_wait_with_an_alarm_until_a_person_or_finality_decides"]),
     ("R7", NODES, &["r7_while_a_nodes_final_block_stands_still_deposits_wait_with_an_alarm"]),
     ("R8", FINALITY, &["r8_on_a_rollup_depth_is_no_finality_and_the_networks_say_so"]),

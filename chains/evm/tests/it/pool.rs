@@ -201,7 +201,8 @@ async fn a_failed_proof_quarantines_until_a_proved_header_of_the_agreed_chain() 
     }
     assert_eq!(liar.take_calls(), [], "nothing is asked of it meanwhile");
 
-    // On another fork below what was agreed on it stays out, whatever it proves.
+    // On another fork below what was agreed on it stays out, whatever it proves, where what is final is agreed on.
+    source.set_agree(2).unwrap();
     *liar.ledger.lock().unwrap() = chain(3, 7);
     liar.tell_the_truth();
     until("it is looked at", async || {
