@@ -191,7 +191,21 @@ async fn r6_what_a_confirmed_transaction_pays_after_a_reorg_below_finalized_is_n
     // The same transaction, in another block: another amount. The first was told, and stays; both would be too much.
     stage.send_again(&paid).await;
     stage.node.mine(4).await.unwrap();
-    until_halted(&stage, "would be credited with more than it paid").await;
+    let both = stage.until("the second amount", |deposits| deposits.len() == 2).await;
+    let held = both.iter().find(|deposit| deposit["id"] != first["id"]).unwrap()["id"].as_str().unwrap().to_owned();
+    let incidents = || -> Vec<Value> {
+        stage.ok(&["incident", "list", "--json"]).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let is_about_it = |incident: &Value| incident["kind"] == "over_credited" && incident["deposit_id"] == *held;
+    for _ in 0..600 {
+        if incidents().iter().any(is_about_it) {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert!(incidents().iter().any(is_about_it), "{:?}", incidents());
+    stage.node.mine(4).await.unwrap();
+    stage.until_caught_up().await;
     let both = stage.deposits();
     assert_eq!((both.len(), confirmed(&both)), (2, 1), "{both:?}");
     let still = both.iter().find(|deposit| deposit["id"] == first["id"]).unwrap();

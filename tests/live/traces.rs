@@ -90,7 +90,7 @@ async fn an_endpoint_without_traces_harms_no_token_says_why_and_top_level_silenc
     std::fs::write(path, config.replace("poll_ms = 50", "poll_ms = 50\nnative = \"top_level\"")).unwrap();
     let service = stage.start();
     let silent = |status: &Value| status["traces_reason"] == "" && status["traced"].is_null();
-    until(&stage, "silence", silent).await;
+    until(&stage, "silence", |status| silent(status) && status["state"] == "following").await;
     assert_eq!(stage.run(&["health"]).status.code(), Some(0));
     assert_eq!(self::explained(&stage, &inside)["traces"]["state"], "not_traced");
     assert_eq!(stage.deposits().len(), 2);
