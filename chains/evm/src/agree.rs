@@ -77,13 +77,10 @@ impl Agreement {
                 if self.agreed[rule].is_none_or(|before| before.number < agreed.number) {
                     self.agreed[rule] = Some(agreed);
                 }
-                // One endpoint's word against another's is no proof of a lie: two agree, and a third is wrong.
-                contradicting.extend(voices.iter().filter(|_| must > 1).filter_map(|voice| {
-                    let hash = *voice.hashes.get(&agreed.number)?;
-                    let is_final = voice.finals[rule].is_some_and(|number| number >= agreed.number);
-                    let says = BlockRef { number: agreed.number, hash };
-                    (is_final && says != agreed).then_some((voice.index, says, agreed))
-                }));
+            }
+            // One endpoint's word against another's is no proof of a lie: two agree, and a third is wrong.
+            if must > 1 {
+                contradicting.extend(voices.iter().filter_map(|voice| contradiction(voice, voices, rule, must)));
             }
             let now = self.agreed[rule];
             let wanted = &mut self.wanted[rule];
@@ -166,6 +163,14 @@ fn newest_agreed(voices: &[Voice], rule: usize, must: usize) -> Option<BlockRef>
     let numbers: BTreeSet<u64> =
         voices.iter().flat_map(|voice| voice.hashes.range(..=highest).map(|(n, _)| *n)).collect();
     numbers.into_iter().rev().find_map(|number| agreed_at(voices, rule, number, must))
+}
+
+/// Where `voice` shows another block than those that agree on what is final, also when it calls nothing final there.
+fn contradiction(voice: &Voice, voices: &[Voice], rule: usize, must: usize) -> Option<(usize, BlockRef, BlockRef)> {
+    voice.hashes.iter().rev().find_map(|(number, hash)| {
+        let agreed = agreed_at(voices, rule, *number, must)?;
+        (agreed.hash != *hash).then_some((voice.index, BlockRef { number: *number, hash: *hash }, agreed))
+    })
 }
 
 fn agreed_at(voices: &[Voice], rule: usize, number: u64, must: usize) -> Option<BlockRef> {

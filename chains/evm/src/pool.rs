@@ -266,13 +266,15 @@ impl Pool {
             // What one endpoint alone calls final says nothing of another, nor of itself when it stops lying.
             (&agreement.wanted() | numbers, agreement.finalized().filter(|_| self.must_agree() > 1))
         };
+        // Whoever is not needed to agree may be on another fork, and show it by the block that was agreed on.
+        let may_convict = self.endpoints.len() > self.must_agree();
         let mut polls = self.polls.lock().unwrap_or_else(PoisonError::into_inner);
         while polls.try_join_next().is_some() {}
         for endpoint in self.endpoints.iter().filter(|endpoint| endpoint.begin_poll(lack, now)) {
             let polling = Polling { endpoint: Arc::clone(endpoint), news: Arc::clone(&self.news) };
             let chain_id = endpoint.must_prove_its_chain(now).then_some(self.chain_id);
             let mut question = Question { chain_id, numbers: wanted.clone(), ..self.question.clone() };
-            question.numbers.extend(anchor.filter(|_| endpoint.is_quarantined()).map(|anchor| anchor.number));
+            question.numbers.extend(anchor.filter(|_| may_convict || endpoint.is_quarantined()).map(|it| it.number));
             polls.spawn(async move { polling.run(question, anchor).await });
         }
     }

@@ -110,6 +110,19 @@ async fn two_that_agree_put_a_third_on_another_fork_out() {
 }
 
 #[tokio::test]
+async fn an_endpoint_on_a_dead_fork_with_the_highest_head_is_put_out_though_it_calls_nothing_final_there() {
+    // It stands before the fork with what it calls final, and its own blocks go on.
+    let dead = fork(15).up_to(40, Some(10));
+    let (a, b) = (Live::start(ledger(30, 20)).await, Live::start(ledger(30, 20)).await);
+    let dead = Live::start(dead).await;
+    let source = source(mainnet(), &[&dead.node, &a.node, &b.node]);
+    source.check().await.unwrap();
+    let tip = settled(&source).await;
+    assert_eq!((tip.latest, tip.finalized), (ledger(30, 20).reference(30), Some(ledger(30, 20).reference(20))));
+    assert_eq!(source.endpoints().snapshot().remove(0).state, EndpointState::Quarantined);
+}
+
+#[tokio::test]
 async fn too_few_healthy_endpoints_wait_and_a_person_may_decide_otherwise() {
     let (_a, second, source) = pair(mainnet(), ledger(30, 10), ledger(30, 10)).await;
     assert_eq!(number(source.tip().await.unwrap().finalized), Some(10));
