@@ -30,23 +30,42 @@ pub(crate) fn read(json: &str) -> Result<Vec<Trace>, Malformed> {
     }
 }
 
-/// `{"txHash": .., "result": frame}`, or an error in place of the frame.
+/// `{"txHash": .., "result": frame}`, or an error in place of the frame. A malformed frame is an error of this
+/// transaction alone: whether its trace is needed is not known here.
 fn transaction(scan: &mut Scan<'_>) -> Result<Trace, Malformed> {
     let (mut tx, mut error, mut frames) = (None, None, None);
     while let Some(key) = scan.key()? {
         match key {
             "txHash" => once(&mut tx, scan.text(key)?, key)?,
             "error" => once(&mut error, scan.text(key)?, key)?,
-            "result" => match scan.next()? {
-                Token::Open(b'{') => once(&mut frames, Some(nested(scan)?), key)?,
-                Token::Bare("null") => {}
-                Token::Open(_) | Token::Close(_) | Token::Text(_) | Token::Bare(_) => return Err(unexpected(key)),
-            },
+            "result" => once(&mut frames, result(scan)?, key)?,
             _ => scan.skip()?,
         }
     }
     let tx = tx.map(|hash: &str| hash.parse::<B256>().map_err(|_| unexpected("txHash"))).transpose()?;
-    Ok(Trace { tx, frames: frames.unwrap_or_default(), error: error.map(str::to_owned) })
+    let (frames, malformed) = match frames {
+        Some(Ok(frames)) => (frames, None),
+        Some(Err(Malformed(reason))) => (Vec::new(), Some(reason)),
+        None => (Vec::new(), None),
+    };
+    Ok(Trace { tx, frames, error: error.map(str::to_owned).or(malformed) })
+}
+
+/// The frames of a transaction, or why they are malformed; either way the scan stands behind them.
+fn result(scan: &mut Scan<'_>) -> Result<Option<Result<Vec<Frame>, Malformed>>, Malformed> {
+    let whole = scan.0;
+    match scan.next()? {
+        Token::Open(b'{') => {
+            let frames = nested(scan);
+            if frames.is_err() {
+                *scan = Scan(whole);
+                scan.skip()?;
+            }
+            Ok(Some(frames))
+        }
+        Token::Bare("null") => Ok(None),
+        Token::Open(_) | Token::Close(_) | Token::Text(_) | Token::Bare(_) => Err(unexpected("result")),
+    }
 }
 
 /// The frames of an object whose opening brace has been read, in the order of their own.

@@ -4,8 +4,9 @@
 //! it are judged here. Value moves by a call, a creation or a self-destruction of which neither it nor any frame
 //! around it failed, in a transaction whose proved receipt says success. Borrowed code (DELEGATECALL, CALLCODE)
 //! moves nothing to whom it is borrowed from, although nodes write a value beside it.
-//! Promises: a trace that contradicts what is proved of its transaction is refused, whole; no recursion. It cannot
-//! tell a trace that is wrong inside: no root covers that.
+//! Promises: a trace that contradicts what is proved of a transaction that may have moved something is refused with
+//! those of the whole block; whatever is told of a failed one, it moves nothing; no recursion. It cannot tell a trace
+//! that is wrong inside: no root covers that.
 
 use alloy::primitives::{Address as Plain, B256};
 use landfall_chain::{Address, AssetId, AssetTransfer, Rejected, TxId, TxRef, U256, Verdict};
@@ -24,9 +25,9 @@ pub(crate) struct Malformed(pub(crate) String);
 pub(crate) struct Trace {
     /// Old nodes leave it out.
     pub(crate) tx: Option<B256>,
-    /// In execution order, each behind the frame around it: the root frame first. None where the node said why not.
+    /// In execution order, each behind the frame around it: the root frame first. None where there is an error.
     pub(crate) frames: Vec<Frame>,
-    /// Why the node has no frames.
+    /// Why there are no frames: the node's words, or what is malformed in what it told.
     pub(crate) error: Option<String>,
 }
 
@@ -120,23 +121,26 @@ impl ProvedTx {
         if let Some(other) = trace.tx.filter(|tx| *tx != self.hash) {
             return refused(format!("the trace at its place is of {other}"));
         }
-        let Some(root) = trace.frames.first() else {
-            // The receipt proves that a failed one moved nothing: nobody needs its trace. op-geth has none of a
-            // deposit that failed before it began.
-            let why = trace.error.as_deref().unwrap_or("nothing is traced");
-            return if self.outcome == Outcome::Failure { Ok(()) } else { refused(why.to_owned()) };
-        };
+        // The receipt proves that a failed one moved nothing: nobody needs its trace, and nodes tell strange ones. Of a
+        // deposit that failed before it began, op-geth enters a frame of type STOP (`core/state_transition.go`), and
+        // anybody can make one from L1. Of a creation that failed, Erigon names nobody, 0x0, as the contract.
+        if self.outcome == Outcome::Failure {
+            return Ok(());
+        }
+        if let Some(why) = &trace.error {
+            return refused(why.clone());
+        }
+        let Some(root) = trace.frames.first() else { return refused("nothing is traced".to_owned()) };
         if root.parent.is_some() || trace.frames.iter().skip(1).any(|frame| frame.parent.is_none()) {
             return refused("its trace has not one root frame".to_owned());
         }
         if let Some(proved) = &self.root {
             proved.check(root).or_else(|what| refused(what.to_owned()))?;
         }
-        match (self.outcome, root.failed) {
-            (Outcome::Success, true) => refused("its trace failed, but its receipt says success".to_owned()),
-            (Outcome::Failure, false) => refused("its trace succeeded, but its receipt says failure".to_owned()),
-            (Outcome::Success, false) | (Outcome::Failure, true) | (Outcome::Untold, _) => Ok(()),
+        if self.outcome == Outcome::Success && root.failed {
+            return refused("its trace failed, but its receipt says success".to_owned());
         }
+        Ok(())
     }
 
     fn judge(&self, trace: &Trace, moved: &mut Moved) {
