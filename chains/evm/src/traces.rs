@@ -148,6 +148,7 @@ impl Tracer {
             Some(Some(Method::TraceBlock)) => [Method::TraceBlock, Method::CallTracer],
             Some(Some(Method::CallTracer)) | None => [Method::CallTracer, Method::TraceBlock],
         };
+        let mut unusable = None;
         for method in methods {
             let blocks = asked.iter().filter(|block| !block.txs.is_empty());
             let calls: Vec<Call> = blocks.map(|block| method.call(&block.at)).collect();
@@ -155,11 +156,17 @@ impl Tracer {
             if answers.iter().any(|answer| answer.as_ref().is_err_and(is_unknown_method)) {
                 continue;
             }
-            self.remember(endpoint, Some(method));
-            return moved(endpoint, method, asked, answers).await.map(Some);
+            match moved(endpoint, method, asked, answers).await {
+                // One method may tell a block well that the other does not: each has faults of its own.
+                Err(error @ EvmError::Answer { .. }) => unusable = unusable.or(Some((method, error))),
+                told => {
+                    self.remember(endpoint, Some(method));
+                    return told.map(Some);
+                }
+            }
         }
-        self.remember(endpoint, None);
-        Ok(None)
+        self.remember(endpoint, unusable.as_ref().map(|(method, _)| *method));
+        unusable.map_or(Ok(None), |(_, error)| Err(error))
     }
 
     fn remember(&self, endpoint: &Endpoint, method: Option<Method>) {

@@ -368,6 +368,42 @@ async fn a_method_that_disappears_is_replaced_by_the_other() {
     assert_eq!(asked.load(Ordering::Relaxed), 2);
 }
 
+#[tokio::test]
+async fn what_one_method_tells_in_no_usable_way_is_asked_for_by_the_other() {
+    let (ledger, mut broken, flat) = told(5);
+    let nested = broken.clone();
+    broken[0]["result"]["to"] = json!(address(0x77));
+    for (bad, answers) in [(NESTED, [broken.clone(), flat]), (FLAT, [nested, json!([])])] {
+        let (ledger, asked) = (ledger.clone(), Arc::new(std::sync::Mutex::new(Vec::new())));
+        let calls = asked.clone();
+        let node = Node::start(move |method, params| match method {
+            NESTED | FLAT => {
+                calls.lock().unwrap().push(method.to_owned());
+                Ok(answers[usize::from(method == FLAT)].clone())
+            }
+            _ => ledger.answer(method, params),
+        })
+        .await;
+        let source = node.source(traced());
+        for _ in 0..2 {
+            assert_eq!(proof(&source, LISTED).await, Proof::OneEndpoint, "{bad}");
+        }
+        // The one that was of use is asked first from then on.
+        let expected: &[&str] = if bad == NESTED { &[NESTED, FLAT, FLAT] } else { &[NESTED, NESTED] };
+        assert_eq!(*asked.lock().unwrap(), expected, "{bad}");
+    }
+    // Neither is of use: what was wrong first is told.
+    let node = Node::start(move |method, params| match method {
+        NESTED => Ok(broken.clone()),
+        FLAT => Ok(json!([])),
+        _ => ledger.answer(method, params),
+    })
+    .await;
+    let error = node.source(traced()).blocks(5..=5, LISTED).await.unwrap_err();
+    assert_eq!(error.kind, SourceErrorKind::Transient);
+    assert!(error.to_string().contains("its root frame has another recipient"), "{error}");
+}
+
 #[test]
 fn the_lane_of_these_tests_is_that_of_traces() {
     assert_eq!((LISTED.lane, FULL.lane), (Lane::Traces, Lane::Traces));
