@@ -16,7 +16,7 @@
 //! - `stack`, `polygon`: what a network is beside an EVM chain, and what Polygon puts into answers
 //! - `legs`, `native`, `withdrawals`: the movements of a proved block, and which of them are credits
 //! - `fees`, `signer`: what transactions cost, and who signed them
-//! - `traces`, `frames`, `call_tracer`, `trace_block`: what moved inside of its transactions
+//! - `traces`, `frames`, `call_tracer`, `trace_block`: what moved inside of its transactions; `witnesses`: who agrees
 //! - `balances`: what addresses own, proved by the state root
 //! - [`error`]: what can go wrong; transient or permanent is decided there and nowhere else
 //!
@@ -63,6 +63,7 @@ mod traces;
 mod wake;
 mod wire;
 mod withdrawals;
+mod witnesses;
 
 pub use error::EvmError;
 pub use networks::{network, networks};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use landfall_chain::{
-    BlockSource, Chain, EndpointState, Lane, Legs, Native, NativeSource, Proof, Read, SourceErrorKind,
+    BlockSource, Chain, EndpointState, Lane, Legs, Native, NativeSource, Proof, Read, SourceErrorKind, U256,
 };
 use landfall_evm::{EvmSource, network};
 use serde_json::{Value, json};
@@ -302,6 +302,77 @@ async fn two_endpoints_that_differ_are_an_error_that_names_both_and_the_transact
             );
             assert_eq!(error.to_string(), expected);
         }
+    }
+}
+
+#[tokio::test]
+async fn one_endpoint_that_differs_does_not_hold_up_what_two_others_agree_on() {
+    for lie in [6, 0] {
+        let (lying, one) = (live(NESTED, lie, 0).await, live(NESTED, 5, 30).await);
+        let other = live(FLAT, 5, 60).await;
+        let source = source(traced(), &[&lying.node, &one.node, &other.node]);
+        source.tip().await.unwrap();
+        let block = source.blocks(5..=5, FULL).await.unwrap().remove(0);
+        assert_eq!((block.proof, block.transfers.len()), (Proof::TwoEndpoints, 1));
+        assert_eq!(block.transfers[0].amount, U256::from(5));
+        assert!(take_reads(&lying).1 > 0, "it was asked first");
+        // Two that agree need no third.
+        other.set_delay_ms(0);
+        lying.lie(|method, _| (method == NESTED).then(|| Ok(told(5).1)));
+        assert_eq!(proof(&source, FULL).await, Proof::TwoEndpoints);
+        other.take_calls();
+        assert_eq!(proof(&source, FULL).await, Proof::TwoEndpoints);
+        let asked: usize = [&lying, &one, &other].map(|node| usize::from(take_reads(node).1 > 0)).iter().sum();
+        assert!(asked >= 2);
+    }
+}
+
+#[tokio::test]
+async fn of_three_endpoints_two_must_agree_on_each_block_not_the_same_two_on_all() {
+    let txs = |nonce| vec![Tx { nonce, ..Tx::default() }];
+    let ledger = Ledger::of(mint::chain(5, (0..3).map(txs).collect()));
+    // Each of three errs in another block.
+    let mut nodes = Vec::new();
+    for wrong in 5..=7 {
+        let known = ledger.clone();
+        let answer = move |method: &str, params: &Value| -> Answer {
+            let found = known.blocks.iter().find(|(_, (block, _))| method == NESTED && block["hash"] == params[0]);
+            let Some((number, (block, _))) = found else { return known.answer(method, params) };
+            let amount = if *number == wrong { 1 + wrong } else { 100 };
+            let inner = frame("CALL", address(0xbb), address(0x0b), amount, vec![]);
+            Ok(nested(block, &[frame("CALL", address(0xaa), address(0xbb), 0, vec![inner])]))
+        };
+        nodes.push(Node::start(answer).await);
+    }
+    let blocks = source(traced(), &[&nodes[0], &nodes[1], &nodes[2]]).blocks(5..=7, FULL).await.unwrap();
+    let told: Vec<(Proof, U256)> = blocks.iter().map(|block| (block.proof, block.transfers[0].amount)).collect();
+    assert_eq!(told, vec![(Proof::TwoEndpoints, U256::from(100)); 3]);
+    // Two of them agree on one block only; of the others nobody's word counts.
+    let two = source(traced(), &[&nodes[0], &nodes[1]]);
+    let error = two.blocks(5..=7, FULL).await.unwrap_err();
+    assert!(error.to_string().contains("tell different traces"), "{error}");
+    assert_eq!(two.blocks(7..=7, FULL).await.unwrap()[0].proof, Proof::TwoEndpoints);
+}
+
+#[tokio::test]
+async fn honest_traces_differ_in_order_and_sender_and_agree_on_who_received_what_how_often() {
+    let ledger = Ledger::of(mint::chain(5, vec![vec![Tx::default()]]));
+    let block = ledger.blocks[&5].0.clone();
+    let (from, to) = (address(0xbb), address(0x0b));
+    let tell = |calls| nested(&block, &[frame("CALL", address(0xaa), from, 0, calls)]);
+    let pay = |sender, amount| frame("CALL", sender, to, amount, vec![]);
+    let destroyed = |sender| frame("SELFDESTRUCT", sender, address(0x0c), 7, vec![]);
+    let one = tell(vec![pay(from, 5), pay(from, 6), pay(from, 5), destroyed(from)]);
+    let alike = tell(vec![destroyed(address(0xaa)), pay(from, 6), pay(from, 5), pay(from, 5)]);
+    let once = tell(vec![pay(from, 5), pay(from, 6), destroyed(from)]);
+    let thrice = tell(vec![pay(from, 5), pay(from, 5), pay(from, 5), pay(from, 6), destroyed(from)]);
+    let node = async |traces: &Value| Node::start(tracing(ledger.clone(), NESTED, traces.clone())).await;
+    let first = node(&one).await;
+    let block = source(traced(), &[&first, &node(&alike).await]).blocks(5..=5, FULL).await.unwrap().remove(0);
+    assert_eq!((block.proof, block.transfers.len()), (Proof::TwoEndpoints, 4));
+    for other in [once, thrice] {
+        let error = source(traced(), &[&first, &node(&other).await]).blocks(5..=5, FULL).await.unwrap_err();
+        assert!(error.to_string().contains("tell different traces"), "{error}");
     }
 }
 
