@@ -1,6 +1,6 @@
 //! The body of a JSON-RPC answer, taken apart without copying what it holds.
 //!
-//! Promises: each answer stands at the call whose id it has; an answer with another id, a second one, and one that is
+//! Promises: the body's size bounds what is kept of it; each answer stands at the call whose id it has; an answer with another id, a second one, and one that is
 //! left out break the whole batch. A single error in the place of a batch is that batch's error.
 
 use std::borrow::Cow;
@@ -8,7 +8,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use serde::de::{Deserialize, Deserializer};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::limits::Limit;
@@ -74,8 +74,9 @@ pub(crate) fn parse(body: Vec<u8>, first_id: u64, count: usize, secrets: &Secret
     let body = String::from_utf8(body).map_err(|_| Broken::Unusable("the answer is no UTF-8 text".to_owned()))?;
     let body = Arc::new(body);
     let is_batch = body.trim_start().starts_with('[');
-    let envelopes: Result<Vec<Envelope<'_>>, _> =
-        if is_batch { serde_json::from_str(&body) } else { serde_json::from_str(&body).map(|one| vec![one]) };
+    // One more than there are calls is enough: its id is no call's, or that of another answer.
+    let envelopes =
+        if is_batch { batch(&body, count + 1) } else { serde_json::from_str(&body).map(|one: Envelope<'_>| vec![one]) };
     let envelopes = envelopes.map_err(|error| Broken::Unusable(format!("the answer is no JSON-RPC: {error}")))?;
     let mut answers: Vec<Option<Answer>> = (0..count).map(|_| None).collect();
     for envelope in &envelopes {
@@ -109,9 +110,48 @@ pub(crate) fn refusal(body: &[u8], secrets: &Secrets) -> Option<NodeError> {
     let text = std::str::from_utf8(body).ok()?;
     let envelope: Option<Envelope<'_>> = match serde_json::from_str(text) {
         Ok(one) => Some(one),
-        Err(_) => serde_json::from_str::<Vec<Envelope<'_>>>(text).ok()?.into_iter().next(),
+        Err(_) => batch(text, 1).ok()?.pop(),
     };
     envelope?.error.map(|error| node_error(error, secrets))
+}
+
+/// The first `most` answers of a batch. What is behind them must be JSON and is not kept: in memory, small envelopes are
+/// many times as large as in the body, whose size alone is bounded.
+fn batch(body: &str, most: usize) -> serde_json::Result<Vec<Envelope<'_>>> {
+    let mut deserializer = serde_json::Deserializer::from_str(body);
+    let first = Batch { most }.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(first)
+}
+
+struct Batch {
+    most: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Batch {
+    type Value = Vec<Envelope<'de>>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Batch {
+    type Value = Vec<Envelope<'de>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a batch of answers")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut answers: A) -> Result<Self::Value, A::Error> {
+        let mut first = Vec::new();
+        while first.len() < self.most {
+            let Some(answer) = answers.next_element()? else { return Ok(first) };
+            first.push(answer);
+        }
+        while answers.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(first)
+    }
 }
 
 fn complete(answers: Vec<Option<Answer>>, first_id: u64) -> Result<Vec<Answer>, Broken> {
@@ -174,6 +214,18 @@ mod tests {
         assert_eq!(read(r#"[{"id":7,"result":{}}]"#, 1).unwrap(), ["{}"]);
         let refused = r#"{"id":7,"error":{"code":-1,"message":"no kanary"}}"#;
         assert_eq!(read(refused, 1).unwrap(), ["the node says \"no ***\" (code -1)"]);
+    }
+
+    #[test]
+    fn of_more_answers_than_calls_one_is_kept() {
+        let many = format!("[{}7]", "{},".repeat(1_000_000));
+        assert_eq!(batch(&many, 3).unwrap().len(), 3);
+        assert_eq!(batch("[{},{}]", 3).unwrap().len(), 2);
+        assert_eq!(read(&many, 2).unwrap_err(), "an answer has the id null, which no call had");
+        let twice = r#"[{"id":7,"result":1},{"id":8,"result":1},{"id":8,"result":1},"more"]"#;
+        assert_eq!(read(twice, 2).unwrap_err(), "two answers have the id 8");
+        // It must be JSON to its end all the same.
+        assert!(batch("[{},{},{},", 3).is_err() && batch("[{}] 7", 3).is_err());
     }
 
     #[test]

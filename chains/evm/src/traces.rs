@@ -188,12 +188,12 @@ impl Method {
         Call { method: self.name(), params }
     }
 
-    fn parse(self, endpoint: &Endpoint, block: &BlockRef, answer: &Raw) -> Result<Vec<Trace>, EvmError> {
+    fn parse(self, endpoint: &Endpoint, Asked { at, txs }: &Asked, answer: &Raw) -> Result<Vec<Trace>, EvmError> {
         let read = match self {
-            Method::CallTracer => call_tracer::read(answer.get()),
-            Method::TraceBlock => trace_block::read(B256::from(block.hash.0), endpoint.parse(self.name(), answer)?),
+            Method::CallTracer => call_tracer::read(answer.get(), txs.len()),
+            Method::TraceBlock => trace_block::read(B256::from(at.hash.0), endpoint.parse(self.name(), answer)?),
         };
-        read.map_err(|malformed| self.unusable(endpoint, block, &malformed))
+        read.map_err(|malformed| self.unusable(endpoint, at, &malformed))
     }
 
     fn unusable(self, endpoint: &Endpoint, block: &BlockRef, Malformed(reason): &Malformed) -> EvmError {
@@ -216,7 +216,7 @@ async fn moved(
         }
         let answer = answers.next().ok_or_else(|| endpoint.unusable(method.name(), "no answer"))?;
         let answer = answer.map_err(|error| endpoint.refused(method.name(), &error))?;
-        let traces = method.parse(endpoint, &block.at, &answer)?;
+        let traces = method.parse(endpoint, block, &answer)?;
         let moved = frames::moved(&block.txs, &traces);
         all.push(moved.map_err(|malformed| method.unusable(endpoint, &block.at, &malformed))?);
         // Megabytes of text: others may have a turn between two blocks.
