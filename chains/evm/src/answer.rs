@@ -1,7 +1,8 @@
 //! The body of a JSON-RPC answer, taken apart without copying what it holds.
 //!
-//! Promises: the body's size bounds what is kept of it; each answer stands at the call whose id it has; an answer with another id, a second one, and one that is
-//! left out break the whole batch. A single error in the place of a batch is that batch's error.
+//! Promises: each answer stands at the call whose id it has; an answer with another id, a second one, and one that is
+//! left out break the whole batch. A single error in the place of a batch is that batch's error. The size of the body
+//! and the number of calls bound what is kept.
 
 use std::borrow::Cow;
 use std::fmt;

@@ -17,11 +17,12 @@ use crate::wire::{Kind, WireAccess, WireAuthorization, WireBlock, WireLog, WireR
 #[error("{0} is missing")]
 pub(crate) struct Missing(pub(crate) &'static str);
 
-pub(crate) fn header<T>(block: &WireBlock<'_, T>, out: &mut Vec<u8>) {
+/// `miner` is what the block states, unless its node is known to state another one than the header's.
+pub(crate) fn header<T>(block: &WireBlock<'_, T>, miner: Address, out: &mut Vec<u8>) {
     Rlp(out).list(|rlp| {
         rlp.bytes(&block.parent_hash.0);
         rlp.bytes(&block.sha3_uncles.0);
-        rlp.bytes(block.miner.as_slice());
+        rlp.bytes(miner.as_slice());
         rlp.bytes(&block.state_root.0);
         rlp.bytes(&block.transactions_root.0);
         rlp.bytes(&block.receipts_root.0);
