@@ -192,6 +192,19 @@ async fn a_payment_that_the_chain_did_not_log_stops_it_and_misses_nothing() {
     assert_eq!(legs(ethereum(), &[failed, Tx { nonce: 1, ..pays(0, Vec::new()) }, oneself]).await, []);
 }
 
+#[tokio::test]
+async fn a_false_payer_of_a_payment_to_oneself_is_a_lie_and_no_missing_log() {
+    let ethereum = || by(NativeSource::Trace, Some(0), Chain::EthereumMainnet);
+    let signer = mint::signer(1);
+    let oneself = Tx { from: signer, to: Some(signer), value: 7, ..Tx::default() };
+    let (mut block, receipts) = mint::block(16, B256::repeat_byte(1), &[oneself]);
+    assert_eq!(forge::read_as(ethereum(), (block.clone(), receipts.clone()), Read::FULL).await.unwrap().transfers, []);
+    block["transactions"][0]["from"] = serde_json::json!(ALICE);
+    let error = forge::read_as(ethereum(), (block, receipts), Read::FULL).await.unwrap_err();
+    assert_eq!(error.kind, SourceErrorKind::Transient);
+    assert!(error.to_string().contains("transaction 0 was not signed by its stated sender"), "{error}");
+}
+
 #[test]
 fn facts_that_cannot_be_are_refused() {
     let url = || ["http://127.0.0.1:1".parse().unwrap()];
