@@ -72,6 +72,7 @@ pub(crate) struct WireTx<'a> {
     pub(crate) max_priority_fee_per_gas: Option<Amount>,
     pub(crate) max_fee_per_gas: Option<Amount>,
     pub(crate) max_fee_per_blob_gas: Option<Amount>,
+    /// Of this and the next two, some nodes write null for an empty one.
     pub(crate) blob_versioned_hashes: Option<Vec<B256>>,
     pub(crate) access_list: Option<Vec<WireAccess>>,
     pub(crate) authorization_list: Option<Vec<WireAuthorization>>,
@@ -94,7 +95,7 @@ pub(crate) struct WireTx<'a> {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WireAccess {
     pub(crate) address: Address,
-    pub(crate) storage_keys: Vec<B256>,
+    pub(crate) storage_keys: Option<Vec<B256>>,
 }
 
 #[derive(Deserialize)]
@@ -103,7 +104,9 @@ pub(crate) struct WireAuthorization {
     pub(crate) chain_id: Amount,
     pub(crate) address: Address,
     pub(crate) nonce: Quantity,
-    pub(crate) y_parity: Amount,
+    /// As in a transaction: some nodes write it in `v` only.
+    pub(crate) y_parity: Option<Amount>,
+    pub(crate) v: Option<Amount>,
     pub(crate) r: Amount,
     pub(crate) s: Amount,
 }
