@@ -5,7 +5,7 @@
 //! Nothing here is believed: `proof` decides.
 
 use alloy::primitives::{Address, B256};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::hex::{Amount, Data, Quantity};
 use crate::stack::Stack;
@@ -59,6 +59,9 @@ pub(crate) struct WireTx<'a> {
     pub(crate) from: Address,
     /// Absent or null creates a contract.
     pub(crate) to: Option<Address>,
+    /// Some nodes leave it out where the receipts are pruned that they take a deposit's from (OP stack), in which nothing
+    /// is made of it; where it is encoded, the hash decides.
+    #[serde(default, deserialize_with = "or_zero")]
     pub(crate) nonce: Quantity,
     pub(crate) value: Amount,
     pub(crate) gas: Quantity,
@@ -187,6 +190,10 @@ pub(crate) struct WireTypes {
 pub(crate) struct WireType {
     #[serde(rename = "type")]
     pub(crate) kind: Option<Quantity>,
+}
+
+fn or_zero<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Quantity, D::Error> {
+    Ok(Option::<Quantity>::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// The types of EIP-2718 that this version can encode.
