@@ -106,11 +106,7 @@ fn nested(scan: &mut Scan<'_>) -> Result<Vec<Frame>, Malformed> {
 }
 
 /// Within a list of calls: opens its next frame, if there is one more.
-fn enter<'a>(
-    scan: &mut Scan<'a>,
-    frames: &mut Vec<Option<Frame>>,
-    open: &mut Vec<Told<'a>>,
-) -> Result<(), Malformed> {
+fn enter<'a>(scan: &mut Scan<'a>, frames: &mut Vec<Option<Frame>>, open: &mut Vec<Told<'a>>) -> Result<(), Malformed> {
     match scan.next()? {
         Token::Open(b'{') if open.len() == DEPTH_MAX => {
             Err(Malformed(format!("more than {DEPTH_MAX} frames stand in each other")))

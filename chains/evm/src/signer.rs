@@ -62,9 +62,10 @@ pub(crate) fn prove_where_unlogged(
     refusal: Refusal,
 ) -> Refusal {
     let Refusal::Unlogged { index } = refusal else { return refusal };
-    let lies = block.transactions.iter().zip(leaves.iter()).nth(index).is_some_and(|(tx, leaf)| {
-        Kind::parse(tx.kind, stack).is_ok_and(is_signed) && !is_signer(stack, leaf, tx.from)
-    });
+    let lies =
+        block.transactions.iter().zip(leaves.iter()).nth(index).is_some_and(|(tx, leaf)| {
+            Kind::parse(tx.kind, stack).is_ok_and(is_signed) && !is_signer(stack, leaf, tx.from)
+        });
     if lies { Refusal::Unproved(Check::Signer(index)) } else { refusal }
 }
 

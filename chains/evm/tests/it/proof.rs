@@ -99,8 +99,12 @@ async fn lists_that_are_null_and_a_recovery_id_under_its_old_name_are_proved_by_
     let empty = forge::block(&[entry], &[]);
     assert_eq!(forge::read(Chain::EthereumMainnet, empty).await.unwrap().txs.len(), 1);
     // What is not empty, and not zero, cannot be left out.
-    for (path, index) in [("/transactions/1/accessList", 1), ("/transactions/3/blobVersionedHashes", 3),
-        ("/transactions/4/authorizationList", 4), ("/transactions/4/authorizationList/1/v", 4)] {
+    for (path, index) in [
+        ("/transactions/1/accessList", 1),
+        ("/transactions/3/blobVersionedHashes", 3),
+        ("/transactions/4/authorizationList", 4),
+        ("/transactions/4/authorizationList/1/v", 4),
+    ] {
         let mut block = block.clone();
         change(&mut block, path, Some(Value::Null));
         let (kind, text) = refusal(block, receipts.clone()).await;
