@@ -28,6 +28,9 @@ use crate::{call_tracer, trace_block};
 /// Traces of one block of mainnet are some megabytes, and take a node a second: what is asked for in one request
 /// must come back within its timeout.
 const TRACED_MAX: u64 = 8;
+/// How long a node may take for one transaction: geth gives up after 5 s unless it is told otherwise
+/// (`eth/tracers/api.go`), and the whole block with it. Less than a request may take. Who knows no such limit ignores it.
+const TX_TIMEOUT: &str = "12s";
 /// JSON-RPC's code for an unknown method, and Besu's for one that is switched off.
 const UNKNOWN_METHOD: [i64; 2] = [-32_601, -32_604];
 
@@ -181,7 +184,7 @@ impl Method {
 
     fn call(self, block: &BlockRef) -> Call {
         let params = match self {
-            Method::CallTracer => json!([block.hash.to_string(), { "tracer": "callTracer" }]),
+            Method::CallTracer => json!([block.hash.to_string(), { "tracer": "callTracer", "timeout": TX_TIMEOUT }]),
             // There is none by hash: each frame names its block.
             Method::TraceBlock => json!([format!("{:#x}", block.number)]),
         };
