@@ -37,6 +37,14 @@ pub(crate) fn read(json: &str, count: usize) -> Result<Vec<Trace>, Malformed> {
     Ok(traces)
 }
 
+/// The trace of one transaction: an answer to `debug_traceTransaction`.
+pub(crate) fn read_one(tx: B256, json: &str) -> Result<Trace, Malformed> {
+    match result(&mut Scan(json))? {
+        Some(frames) => Ok(Trace { tx: Some(tx), frames: frames?, error: None }),
+        None => Err(unexpected("the answer")),
+    }
+}
+
 /// `{"txHash": .., "result": frame}`, or an error in place of the frame. A malformed frame is an error of this
 /// transaction alone: whether its trace is needed is not known here.
 fn transaction(scan: &mut Scan<'_>) -> Result<Trace, Malformed> {

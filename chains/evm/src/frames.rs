@@ -115,6 +115,15 @@ impl ProvedTx {
         block.transactions.iter().zip(receipts).filter_map(proved).collect()
     }
 
+    pub(crate) fn hash(&self) -> B256 {
+        self.hash
+    }
+
+    /// Whether its receipt leaves open what moved inside of it.
+    pub(crate) fn may_have_moved(&self) -> bool {
+        self.outcome != Outcome::Failure
+    }
+
     /// That `trace` can be of this transaction.
     fn check(&self, trace: &Trace) -> Result<(), Malformed> {
         let refused = |what: String| Err(Malformed(format!("transaction {}: {what}", self.hash)));
@@ -256,6 +265,11 @@ pub(crate) fn moved(txs: &[ProvedTx], traces: &[Trace]) -> Result<Moved, Malform
         tx.judge(trace, &mut moved);
     }
     Ok(moved)
+}
+
+/// What moved inside of `tx`, when `trace` can be its trace.
+pub(crate) fn moved_in(tx: &ProvedTx, trace: &Trace) -> Result<Moved, Malformed> {
+    moved(std::slice::from_ref(tx), std::slice::from_ref(trace))
 }
 
 /// Of the transactions `ids`, the hash of the one that stands first in the block.

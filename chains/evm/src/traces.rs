@@ -23,14 +23,14 @@ use crate::frames::{self, Malformed, Moved, ProvedTx, Trace};
 use crate::pool::{Need, Pool};
 use crate::rpc::{Call, NodeError};
 use crate::witnesses::{self, Asked, Reading};
-use crate::{call_tracer, trace_block};
+use crate::{call_tracer, one_by_one, trace_block};
 
 /// Traces of one block of mainnet are some megabytes, and take a node a second: what is asked for in one request
 /// must come back within its timeout.
 const TRACED_MAX: u64 = 8;
 /// How long a node may take for one transaction: geth gives up after 5 s unless it is told otherwise
 /// (`eth/tracers/api.go`), and the whole block with it. Less than a request may take. Who knows no such limit ignores it.
-const TX_TIMEOUT: &str = "12s";
+pub(crate) const TX_TIMEOUT: &str = "12s";
 /// JSON-RPC's code for an unknown method, and Besu's for one that is switched off.
 const UNKNOWN_METHOD: [i64; 2] = [-32_601, -32_604];
 
@@ -143,19 +143,15 @@ impl Tracer {
         };
         let mut unusable = None;
         for method in methods {
-            let blocks = asked.iter().filter(|block| !block.txs.is_empty());
-            let calls: Vec<Call> = blocks.map(|block| method.call(&block.at)).collect();
-            let answers = endpoint.ask_aside(&calls).await?;
-            if answers.iter().any(|answer| answer.as_ref().is_err_and(is_unknown_method)) {
-                continue;
-            }
-            match moved(endpoint, method, asked, answers).await {
+            match told(endpoint, method, asked).await {
+                Ok(None) => {}
+                Ok(Some(moved)) => {
+                    self.remember(endpoint, Some(method));
+                    return Ok(Some(moved));
+                }
                 // One method may tell a block well that the other does not: each has faults of its own.
                 Err(error @ EvmError::Answer { .. }) => unusable = unusable.or(Some((method, error))),
-                told => {
-                    self.remember(endpoint, Some(method));
-                    return told.map(Some);
-                }
+                Err(error) => return one_by_one::read(endpoint, asked, error).await.map(Some),
             }
         }
         self.remember(endpoint, unusable.as_ref().map(|(method, _)| *method));
@@ -202,6 +198,17 @@ impl Method {
     fn unusable(self, endpoint: &Endpoint, block: &BlockRef, Malformed(reason): &Malformed) -> EvmError {
         endpoint.unusable(self.name(), &format!("block {}: {reason}", block.number))
     }
+}
+
+/// What `endpoint` tells by `method`; `None` when it does not have it.
+async fn told(endpoint: &Endpoint, method: Method, asked: &[Asked]) -> Result<Option<Vec<Moved>>, EvmError> {
+    let blocks = asked.iter().filter(|block| !block.txs.is_empty());
+    let calls: Vec<Call> = blocks.map(|block| method.call(&block.at)).collect();
+    let answers = endpoint.ask_aside(&calls).await?;
+    if answers.iter().any(|answer| answer.as_ref().is_err_and(is_unknown_method)) {
+        return Ok(None);
+    }
+    moved(endpoint, method, asked, answers).await.map(Some)
 }
 
 async fn moved(

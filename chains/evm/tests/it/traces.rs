@@ -207,7 +207,7 @@ async fn whatever_is_told_of_a_failed_transaction_it_moves_nothing_and_its_block
     let mut other = nested(&block, &[paid.clone(), failed(proved())]);
     other[1]["txHash"] = json!(format!("0x{}", "22".repeat(32)));
     assert!(trace::read(traced(), ledger.clone(), NESTED, other).await.is_err());
-    assert!(trace::read(traced(), ledger.clone(), NESTED, nested(&block, &[paid.clone()])).await.is_err());
+    assert!(trace::read(traced(), ledger.clone(), NESTED, nested(&block, std::slice::from_ref(&paid))).await.is_err());
     // The same in the other form.
     let mut frames = flat(&block, &nested(&block, &[paid, failed(proved())]));
     frames[2]["action"]["to"] = json!(Address::ZERO);
