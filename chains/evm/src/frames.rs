@@ -158,16 +158,22 @@ impl ProvedTx {
             // The frame around it stands before it.
             let around = frame.parent.and_then(|parent| failed.get(parent));
             failed.push(frame.failed || around == Some(&true));
-            let (Some(_), Some(to)) = (frame.parent, frame.to) else { continue };
+            let (Some(parent), Some(to)) = (frame.parent, frame.to) else { continue };
+            // Older nodes name the caller, or whose code it is, as who destroyed itself (revm-inspectors). With the caller
+            // as its heir, this would look like a payment to oneself.
+            let sender = match frame.act {
+                Act::Destroy => trace.frames.get(parent).and_then(Frame::account).unwrap_or(frame.from),
+                Act::Call | Act::Create | Act::Borrow | Act::Look => frame.from,
+            };
             let transfer = AssetTransfer {
                 tx: self.tx,
                 asset: AssetId::Native,
-                sender: Address::Evm(frame.from.into()),
+                sender: Address::Evm(sender.into()),
                 recipient: Address::Evm(to.into()),
                 amount: frame.value,
                 nth: 0,
             };
-            match self.verdict(frame, to, failed.last() == Some(&true)) {
+            match self.verdict(frame, [sender, to], failed.last() == Some(&true)) {
                 Judged::Leg => moved.legs.push(transfer),
                 Judged::No(verdict) => moved.rejected.push(Rejected { transfer, verdict }),
                 Judged::ClaimsNothing => {}
@@ -176,7 +182,7 @@ impl ProvedTx {
     }
 
     /// What would be no credit in any transaction is told as that, and only what would be one as failed.
-    fn verdict(&self, frame: &Frame, to: Plain, failed: bool) -> Judged {
+    fn verdict(&self, frame: &Frame, [sender, to]: [Plain; 2], failed: bool) -> Judged {
         match frame.act {
             Act::Look => return Judged::ClaimsNothing,
             Act::Borrow if frame.value.is_zero() => return Judged::ClaimsNothing,
@@ -186,7 +192,7 @@ impl ProvedTx {
         if frame.value.is_zero() {
             return Judged::No(Verdict::ZeroValue);
         }
-        if frame.from == to {
+        if sender == to {
             return Judged::No(Verdict::SelfTransfer);
         }
         match self.outcome {
@@ -251,6 +257,15 @@ impl Frame {
             return Err(missing("recipient"));
         }
         Ok(Frame { parent, act, from: from.ok_or_else(|| missing("sender"))?, to, value, failed })
+    }
+
+    /// As whom its code runs, and whose balance it spends.
+    fn account(&self) -> Option<Plain> {
+        match self.act {
+            Act::Call | Act::Create | Act::Look => self.to,
+            Act::Borrow => Some(self.from),
+            Act::Destroy => None,
+        }
     }
 }
 

@@ -153,6 +153,27 @@ async fn legs_behind_what_an_op_stack_deposit_mints_count_on_too() {
 }
 
 #[tokio::test]
+async fn a_self_destruction_is_paid_by_the_account_that_runs_whoever_is_named() {
+    let destroyed = |named, heir| frame("SELFDESTRUCT", named, heir, 5, vec![]);
+    let borrowed = |inner| frame("DELEGATECALL", ALICE, CAROL, 0, vec![inner]);
+    // Who is named, the heir: the caller, and whose code it is, are not who pays.
+    for (calls, expected) in [
+        (destroyed(SIGNER, SIGNER), vec![(ALICE, SIGNER, 5, 0)]),
+        (destroyed(SIGNER, BOB), vec![(ALICE, BOB, 5, 0)]),
+        (borrowed(destroyed(CAROL, CAROL)), vec![(ALICE, CAROL, 5, 0)]),
+        (borrowed(destroyed(ALICE, CAROL)), vec![(ALICE, CAROL, 5, 0)]),
+        (frame("CREATE", ALICE, BOB, 0, vec![destroyed(ALICE, ALICE)]), vec![(BOB, ALICE, 5, 0)]),
+        // [E11] to itself: what it has is gone, or stays where it is.
+        (destroyed(SIGNER, ALICE), vec![]),
+        (borrowed(destroyed(CAROL, ALICE)), vec![]),
+    ] {
+        let block = inside(vec![calls.clone()]).await;
+        assert_eq!(legs(&block.transfers), expected, "{calls}");
+        assert_eq!(rejected(&block).contains(&(ALICE, 5, "self_transfer")), expected.is_empty(), "{calls}");
+    }
+}
+
+#[tokio::test]
 async fn a_failed_transaction_moves_nothing_and_says_so() {
     // [E2]
     let (ledger, block) = ledger(false);
