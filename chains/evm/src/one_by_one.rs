@@ -7,6 +7,7 @@
 
 use landfall_chain::BlockHash;
 use serde_json::json;
+use serde_json::value::RawValue;
 
 use crate::call_tracer;
 use crate::endpoint::Endpoint;
@@ -67,8 +68,9 @@ async fn moved(endpoint: &Endpoint, block: &Asked) -> Result<Moved, EvmError> {
                     return Err(unusable("one of its transactions is in another block there"));
                 }
             } else if let Some(tx) = txs.next() {
+                let json: &RawValue = endpoint.parse(TRACE, &answer)?;
                 let judged =
-                    call_tracer::read_one(tx.hash(), answer.get()).and_then(|trace| frames::moved_in(tx, &trace));
+                    call_tracer::read_one(tx.hash(), json.get()).and_then(|trace| frames::moved_in(tx, &trace));
                 let Moved { legs, rejected } = judged.map_err(|Malformed(reason)| unusable(&reason))?;
                 all.legs.extend(legs);
                 all.rejected.extend(rejected);

@@ -15,6 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use alloy::primitives::B256;
 use landfall_chain::{AssetTransfer, Block, BlockRef, Legs, Native, Proof, Read, ReadProof, number_equal_legs};
 use serde_json::json;
+use serde_json::value::RawValue;
 
 use crate::answer::{Answer, Raw};
 use crate::endpoint::Endpoint;
@@ -189,7 +190,7 @@ impl Method {
 
     fn parse(self, endpoint: &Endpoint, Asked { at, txs }: &Asked, answer: &Raw) -> Result<Vec<Trace>, EvmError> {
         let read = match self {
-            Method::CallTracer => call_tracer::read(answer.get(), txs.len()),
+            Method::CallTracer => call_tracer::read(endpoint.parse::<&RawValue>(self.name(), answer)?.get(), txs.len()),
             Method::TraceBlock => trace_block::read(B256::from(at.hash.0), endpoint.parse(self.name(), answer)?),
         };
         read.map_err(|malformed| self.unusable(endpoint, at, &malformed))
