@@ -73,10 +73,10 @@ impl Agreement {
         let mut contradicting = Vec::new();
         for rule in 0..self.rules.len() {
             let known = self.agreed[rule].map_or(0, |agreed| agreed.number);
-            if let Some(agreed) = newest_agreed(voices, rule, must) {
-                if self.agreed[rule].is_none_or(|before| before.number < agreed.number) {
-                    self.agreed[rule] = Some(agreed);
-                }
+            if let Some(agreed) = newest_agreed(voices, rule, must)
+                && self.agreed[rule].is_none_or(|before| before.number < agreed.number)
+            {
+                self.agreed[rule] = Some(agreed);
             }
             // One endpoint's word against another's is no proof of a lie: two agree, and a third is wrong.
             if must > 1 {

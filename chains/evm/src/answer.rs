@@ -1,7 +1,8 @@
 //! The body of a JSON-RPC answer, taken apart without copying what it holds.
 //!
 //! Promises: each answer stands at the call whose id it has; an answer with another id, a second one, and one that is
-//! left out break the whole batch. A single error in the place of a batch is that batch's error.
+//! left out break the whole batch. A single error in the place of a batch is that batch's error. The size of the body
+//! and the number of calls bound what is kept.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -63,7 +64,8 @@ impl fmt::Debug for Raw {
 pub(crate) fn parse(body: Vec<u8>, first_id: u64, count: usize, secrets: &Secrets) -> Result<Vec<Answer>, Broken> {
     let body = String::from_utf8(body).map_err(|_| Broken::Unusable("the answer is no UTF-8 text".to_owned()))?;
     let body = Arc::new(body);
-    let envelopes = envelope::read(&body);
+    // One more than there are calls is enough: its id is no call's, or that of another answer.
+    let envelopes = envelope::read(&body, count + 1);
     let (envelopes, is_batch) =
         envelopes.map_err(|error| Broken::Unusable(format!("the answer is no JSON-RPC: {error}")))?;
     let mut answers: Vec<Option<Answer>> = (0..count).map(|_| None).collect();
@@ -96,7 +98,7 @@ pub(crate) fn parse(body: Vec<u8>, first_id: u64, count: usize, secrets: &Secret
 /// What a node says in the body of a failed HTTP request, when it speaks JSON-RPC there too.
 pub(crate) fn refusal(body: &[u8], secrets: &Secrets) -> Option<NodeError> {
     let text = std::str::from_utf8(body).ok()?;
-    let (envelopes, _) = envelope::read(text).ok()?;
+    let (envelopes, _) = envelope::read(text, 1).ok()?;
     envelopes.first()?.error.map(|error| node_error(error, secrets))
 }
 
@@ -155,6 +157,14 @@ mod tests {
         assert_eq!(read(r#"[{"id":7,"result":{}}]"#, 1).unwrap(), ["{}"]);
         let refused = r#"{"id":7,"error":{"code":-1,"message":"no kanary"}}"#;
         assert_eq!(read(refused, 1).unwrap(), ["the node says \"no ***\" (code -1)"]);
+    }
+
+    #[test]
+    fn of_more_answers_than_calls_one_is_enough() {
+        let many = format!("[{}7]", "{},".repeat(1_000_000));
+        assert_eq!(read(&many, 2).unwrap_err(), "an answer has the id null, which no call had");
+        let twice = r#"[{"id":7,"result":1},{"id":8,"result":1},{"id":8,"result":1},"more"]"#;
+        assert_eq!(read(twice, 2).unwrap_err(), "two answers have the id 8");
     }
 
     #[test]

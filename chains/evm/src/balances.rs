@@ -110,7 +110,8 @@ async fn ask(
 fn state_root(endpoint: &Endpoint, at: &BlockRef, answer: &Raw) -> Result<B256, EvmError> {
     let block: Option<HeaderOnly<'_>> = endpoint.parse(BY_HASH, answer)?;
     let block = block.ok_or_else(|| endpoint.unusable(BY_HASH, &format!("the block {at} is not known there")))?;
-    let header = proof::header(&block).map_err(|refusal| refused(endpoint, *at, BY_HASH, &refusal))?;
+    let header = proof::header(endpoint.chain, &block);
+    let header = header.map_err(|refusal| refused(endpoint, *at, BY_HASH, &refusal))?;
     if header.block != *at {
         return Err(endpoint.unusable(BY_HASH, &format!("asked for block {at}, but got block {}", header.block)));
     }

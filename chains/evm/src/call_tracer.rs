@@ -3,8 +3,9 @@
 //! Calls go 1024 deep, and JSON twice as deep as they; serde_json follows 128. So this is a scan that keeps its own
 //! stack, reads the text once, and skips what it does not need. The text is known to be JSON, because it was cut out
 //! of an answer that was; that is why commas and colons are not looked at.
-//! Promises: no recursion and no panic, whatever the text; a field that is told twice or is not of its type is an
-//! error; the order of the fields of a frame does not matter.
+//! Promises: no recursion and no panic, whatever the text; what is kept is no larger than the text by more than a few
+//! frames; a field that is told twice or is not of its type is an error; the order of the fields of a frame does not
+//! matter.
 
 use alloy::primitives::{Address, B256};
 use memchr::memchr2;
@@ -14,73 +15,114 @@ use crate::hex::Amount;
 
 const BETWEEN: [char; 6] = [',', ':', ' ', '\n', '\r', '\t'];
 
-/// The traces of an answer to `debug_traceBlockByHash`.
-pub(crate) fn read(json: &str) -> Result<Vec<Trace>, Malformed> {
+/// The most frames that stand in each other: the root frame, 1024 more, and the call in the last of them that fails for
+/// being one too deep (EIP-150; yellow paper, section 8).
+const DEPTH_MAX: usize = 1026;
+
+/// The traces of an answer to `debug_traceBlockByHash`. Of a block with `count` transactions; one more is enough to
+/// see that it is too many.
+pub(crate) fn read(json: &str, count: usize) -> Result<Vec<Trace>, Malformed> {
     let mut scan = Scan(json);
     if scan.next()? != Token::Open(b'[') {
         return Err(unexpected("the answer"));
     }
     let mut traces = Vec::new();
-    loop {
+    while traces.len() <= count {
         match scan.next()? {
             Token::Open(b'{') => traces.push(transaction(&mut scan)?),
-            Token::Close(b']') => return Ok(traces),
+            Token::Close(b']') => break,
             Token::Open(_) | Token::Close(_) | Token::Text(_) | Token::Bare(_) => return Err(unexpected("a trace")),
         }
     }
+    Ok(traces)
 }
 
-/// `{"txHash": .., "result": frame}`, or an error in place of the frame.
+/// The trace of one transaction: an answer to `debug_traceTransaction`.
+pub(crate) fn read_one(tx: B256, json: &str) -> Result<Trace, Malformed> {
+    match result(&mut Scan(json))? {
+        Some(frames) => Ok(Trace { tx: Some(tx), frames: frames?, error: None }),
+        None => Err(unexpected("the answer")),
+    }
+}
+
+/// `{"txHash": .., "result": frame}`, or an error in place of the frame. A malformed frame is an error of this
+/// transaction alone: whether its trace is needed is not known here.
 fn transaction(scan: &mut Scan<'_>) -> Result<Trace, Malformed> {
     let (mut tx, mut error, mut frames) = (None, None, None);
     while let Some(key) = scan.key()? {
         match key {
             "txHash" => once(&mut tx, scan.text(key)?, key)?,
             "error" => once(&mut error, scan.text(key)?, key)?,
-            "result" => match scan.next()? {
-                Token::Open(b'{') => once(&mut frames, Some(nested(scan)?), key)?,
-                Token::Bare("null") => {}
-                Token::Open(_) | Token::Close(_) | Token::Text(_) | Token::Bare(_) => return Err(unexpected(key)),
-            },
+            "result" => once(&mut frames, result(scan)?, key)?,
             _ => scan.skip()?,
         }
     }
     let tx = tx.map(|hash: &str| hash.parse::<B256>().map_err(|_| unexpected("txHash"))).transpose()?;
-    Ok(Trace { tx, frames: frames.unwrap_or_default(), error: error.map(str::to_owned) })
+    let (frames, malformed) = match frames {
+        Some(Ok(frames)) => (frames, None),
+        Some(Err(Malformed(reason))) => (Vec::new(), Some(reason)),
+        None => (Vec::new(), None),
+    };
+    Ok(Trace { tx, frames, error: error.map(str::to_owned).or(malformed) })
+}
+
+/// The frames of a transaction, or why they are malformed; either way the scan stands behind them.
+fn result(scan: &mut Scan<'_>) -> Result<Option<Result<Vec<Frame>, Malformed>>, Malformed> {
+    let whole = scan.0;
+    match scan.next()? {
+        Token::Open(b'{') => {
+            let frames = nested(scan);
+            if frames.is_err() {
+                *scan = Scan(whole);
+                scan.skip()?;
+            }
+            Ok(Some(frames))
+        }
+        Token::Bare("null") => Ok(None),
+        Token::Open(_) | Token::Close(_) | Token::Text(_) | Token::Bare(_) => Err(unexpected("result")),
+    }
 }
 
 /// The frames of an object whose opening brace has been read, in the order of their own.
 fn nested(scan: &mut Scan<'_>) -> Result<Vec<Frame>, Malformed> {
-    let mut told = vec![Told::default()];
-    let mut open = vec![0_usize];
-    while let Some(current) = open.last().copied() {
+    // Each has its place from when it opens, and is judged when it closes: what is open is all that is kept as told.
+    let mut frames = vec![None];
+    let mut open = vec![Told::default()];
+    while let Some(current) = open.last_mut() {
         match scan.key()? {
             None => {
-                open.pop();
+                if let Some(told) = open.pop() {
+                    let place = told.place;
+                    frames[place] = Some(told.frame()?);
+                }
                 if !open.is_empty() {
-                    enter(scan, &mut told, &mut open)?;
+                    enter(scan, &mut frames, &mut open)?;
                 }
             }
             Some("calls") => match scan.next()? {
                 Token::Open(b'[') => {
-                    once(&mut told[current].calls, Some(()), "calls")?;
-                    enter(scan, &mut told, &mut open)?;
+                    once(&mut current.calls, Some(()), "calls")?;
+                    enter(scan, &mut frames, &mut open)?;
                 }
                 Token::Bare("null") => {}
                 Token::Open(_) | Token::Close(_) | Token::Text(_) | Token::Bare(_) => return Err(unexpected("calls")),
             },
-            Some(key) => told[current].take(key, scan)?,
+            Some(key) => current.take(key, scan)?,
         }
     }
-    told.into_iter().map(Told::frame).collect()
+    frames.into_iter().collect::<Option<_>>().ok_or_else(|| unexpected("a call"))
 }
 
 /// Within a list of calls: opens its next frame, if there is one more.
-fn enter<'a>(scan: &mut Scan<'a>, told: &mut Vec<Told<'a>>, open: &mut Vec<usize>) -> Result<(), Malformed> {
+fn enter<'a>(scan: &mut Scan<'a>, frames: &mut Vec<Option<Frame>>, open: &mut Vec<Told<'a>>) -> Result<(), Malformed> {
     match scan.next()? {
+        Token::Open(b'{') if open.len() == DEPTH_MAX => {
+            Err(Malformed(format!("more than {DEPTH_MAX} frames stand in each other")))
+        }
         Token::Open(b'{') => {
-            told.push(Told { parent: open.last().copied(), ..Told::default() });
-            open.push(told.len() - 1);
+            let parent = open.last().map(|around| around.place);
+            open.push(Told { place: frames.len(), parent, ..Told::default() });
+            frames.push(None);
             Ok(())
         }
         Token::Close(b']') => Ok(()),
@@ -91,6 +133,8 @@ fn enter<'a>(scan: &mut Scan<'a>, told: &mut Vec<Told<'a>>, open: &mut Vec<usize
 /// What is told of a frame so far.
 #[derive(Default)]
 struct Told<'a> {
+    /// Where its frame stands among those of the transaction.
+    place: usize,
     parent: Option<usize>,
     kind: Option<&'a str>,
     from: Option<&'a str>,
@@ -300,6 +344,21 @@ mod tests {
         call.calls.iter().for_each(|call| expected(call, Some(here), out));
     }
 
+    #[test]
+    fn what_is_no_frame_is_seen_when_its_brace_closes_and_what_comes_behind_is_not_kept() {
+        let reason = |json: &str| read(json, 1).map(|traces| traces.into_iter().next_back().and_then(|it| it.error));
+        let many = "{},".repeat(100_000);
+        // A second list of calls would be an error too, if the frames before it were kept until the end.
+        let calls = format!(r#"[{{"result":{{"calls":[{many}{{}}],"calls":[]}}}}]"#);
+        assert_eq!(reason(&calls), Ok(Some("a frame has no type".to_owned())));
+        let deep = format!(r#"[{{"result":{{{}{}}}}}]"#, r#""calls":[{"#.repeat(100_000), "}]".repeat(100_000));
+        assert_eq!(reason(&deep), Ok(Some("more than 1026 frames stand in each other".to_owned())));
+        // More traces than transactions: one more is kept, and what is behind it is not looked at.
+        assert_eq!(read(&format!("[{many}7]"), 3).map(|traces| traces.len()), Ok(4));
+        assert_eq!(read("[{},{},{}]", 3).map(|traces| traces.len()), Ok(3));
+        assert!(read("[{},{},7]", 3).is_err());
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -311,7 +370,7 @@ mod tests {
             prop_assert!(serde_json::from_str::<serde::de::IgnoredAny>(&json).is_ok(), "{json}");
             let mut frames = Vec::new();
             expected(&call, None, &mut frames);
-            prop_assert_eq!(read(&json), Ok(vec![Trace { tx: None, frames, error: None }]));
+            prop_assert_eq!(read(&json, 1), Ok(vec![Trace { tx: None, frames, error: None }]));
         }
 
         #[test]
@@ -321,14 +380,14 @@ mod tests {
             json += "}]";
             let at = at.index(json.len());
             // Not JSON any more: nothing is promised but an end without panic.
-            let _ = read(json.get(..at).unwrap_or_default());
-            let _ = read(&format!("{}{by}{}", json.get(..at).unwrap_or_default(), json.get(at + 1..).unwrap_or_default()));
+            let _ = read(json.get(..at).unwrap_or_default(), 1);
+            let _ = read(&format!("{}{by}{}", json.get(..at).unwrap_or_default(), json.get(at + 1..).unwrap_or_default()), 1);
         }
 
         #[test]
         fn any_text_is_read_or_refused(json in "[\\[\\]{}\",:\\\\ a-z0-9]{0,80}") {
-            let _ = read(&json);
-            let _ = read(&format!("[{{\"result\":{{{json}"));
+            let _ = read(&json, 1);
+            let _ = read(&format!("[{{\"result\":{{{json}"), 1);
         }
     }
 }

@@ -17,11 +17,12 @@ use crate::wire::{Kind, WireAccess, WireAuthorization, WireBlock, WireLog, WireR
 #[error("{0} is missing")]
 pub(crate) struct Missing(pub(crate) &'static str);
 
-pub(crate) fn header<T>(block: &WireBlock<'_, T>, out: &mut Vec<u8>) {
+/// `miner` is what the block states, unless its node is known to state another one than the header's.
+pub(crate) fn header<T>(block: &WireBlock<'_, T>, miner: Address, out: &mut Vec<u8>) {
     Rlp(out).list(|rlp| {
         rlp.bytes(&block.parent_hash.0);
         rlp.bytes(&block.sha3_uncles.0);
-        rlp.bytes(block.miner.as_slice());
+        rlp.bytes(miner.as_slice());
         rlp.bytes(&block.state_root.0);
         rlp.bytes(&block.transactions_root.0);
         rlp.bytes(&block.receipts_root.0);
@@ -160,18 +161,15 @@ impl<'t> TxFields<'t> {
         } else {
             [Some(tx.gas_price.ok_or(Missing("gasPrice"))?), None]
         };
-        let access = if typed { Some(tx.access_list.as_deref().ok_or(Missing("accessList"))?) } else { None };
+        // A list that is not there is an empty one, or the hash is another.
+        let access = typed.then(|| tx.access_list.as_deref().unwrap_or_default());
         let blobs = if kind == Kind::Blob {
             let fee = tx.max_fee_per_blob_gas.ok_or(Missing("maxFeePerBlobGas"))?;
-            Some((fee, tx.blob_versioned_hashes.as_deref().ok_or(Missing("blobVersionedHashes"))?))
+            Some((fee, tx.blob_versioned_hashes.as_deref().unwrap_or_default()))
         } else {
             None
         };
-        let authorizations = if kind == Kind::SetCode {
-            Some(tx.authorization_list.as_deref().ok_or(Missing("authorizationList"))?)
-        } else {
-            None
-        };
+        let authorizations = (kind == Kind::SetCode).then(|| tx.authorization_list.as_deref().unwrap_or_default());
         let parity = if typed { tx.y_parity.or(tx.v) } else { tx.v };
         let signature = [parity.ok_or(Missing("v"))?, tx.r.ok_or(Missing("r"))?, tx.s.ok_or(Missing("s"))?];
         Ok(TxFields { chain_id, fees, access, blobs, authorizations, signature })
@@ -181,7 +179,7 @@ impl<'t> TxFields<'t> {
 fn access(entry: &WireAccess, rlp: &mut Rlp<'_>) {
     rlp.list(|rlp| {
         rlp.bytes(entry.address.as_slice());
-        rlp.list(|rlp| entry.storage_keys.iter().for_each(|key| rlp.bytes(&key.0)));
+        rlp.list(|rlp| entry.storage_keys.iter().flatten().for_each(|key| rlp.bytes(&key.0)));
     });
 }
 
@@ -190,7 +188,7 @@ fn authorization(entry: &WireAuthorization, rlp: &mut Rlp<'_>) {
         rlp.amount(entry.chain_id.0);
         rlp.bytes(entry.address.as_slice());
         rlp.number(entry.nonce.0);
-        rlp.amount(entry.y_parity.0);
+        rlp.amount(entry.y_parity.or(entry.v).map_or_else(Default::default, |parity| parity.0));
         rlp.amount(entry.r.0);
         rlp.amount(entry.s.0);
     });

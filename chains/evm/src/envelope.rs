@@ -6,8 +6,10 @@
 //! Promises: where the body is JSON, scan and parser find the same. What stands inside of an answer may still be no JSON:
 //! who reads it parses it.
 
+use std::fmt;
+
 use memchr::memchr2;
-use serde::de::{Deserialize, Deserializer};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// One answer as text; `null` is a text too.
@@ -34,19 +36,56 @@ pub(crate) fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
-/// The answers of a body, and whether they are a batch.
-pub(crate) fn read(body: &str) -> Result<(Vec<Envelope<'_>>, bool), serde_json::Error> {
+/// The first `most` answers of a body, and whether they are a batch. What is behind them is not kept: in memory, small
+/// answers are many times as large as in the body, whose size alone is bounded.
+pub(crate) fn read(body: &str, most: usize) -> Result<(Vec<Envelope<'_>>, bool), serde_json::Error> {
     let is_batch = body.trim_start().starts_with('[');
-    match scan(body, is_batch) {
+    match scan(body, is_batch, most) {
         Some(envelopes) => Ok((envelopes, is_batch)),
-        None => parse(body, is_batch).map(|envelopes| (envelopes, is_batch)),
+        None => parse(body, is_batch, most).map(|envelopes| (envelopes, is_batch)),
     }
 }
 
-fn parse(body: &str, is_batch: bool) -> Result<Vec<Envelope<'_>>, serde_json::Error> {
-    let wire: Vec<WireEnvelope<'_>> =
-        if is_batch { serde_json::from_str(body)? } else { vec![serde_json::from_str(body)?] };
+fn parse(body: &str, is_batch: bool, most: usize) -> Result<Vec<Envelope<'_>>, serde_json::Error> {
+    let wire = if is_batch { batch(body, most)? } else { vec![serde_json::from_str(body)?] };
     Ok(wire.iter().map(|it| Envelope { id: text(it.id), result: text(it.result), error: text(it.error) }).collect())
+}
+
+fn batch(body: &str, most: usize) -> Result<Vec<WireEnvelope<'_>>, serde_json::Error> {
+    let mut deserializer = serde_json::Deserializer::from_str(body);
+    let first = Batch { most }.deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(first)
+}
+
+struct Batch {
+    most: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for Batch {
+    type Value = Vec<WireEnvelope<'de>>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Batch {
+    type Value = Vec<WireEnvelope<'de>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a batch of answers")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut answers: A) -> Result<Self::Value, A::Error> {
+        let mut first = Vec::new();
+        while first.len() < self.most {
+            let Some(answer) = answers.next_element()? else { return Ok(first) };
+            first.push(answer);
+        }
+        while answers.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(first)
+    }
 }
 
 fn text(raw: Option<&RawValue>) -> Option<&str> {
@@ -54,11 +93,17 @@ fn text(raw: Option<&RawValue>) -> Option<&str> {
 }
 
 /// `None` when the body is not plain.
-fn scan(body: &str, is_batch: bool) -> Option<Vec<Envelope<'_>>> {
+fn scan(body: &str, is_batch: bool, most: usize) -> Option<Vec<Envelope<'_>>> {
     let mut scan = Scan { body, at: 0 };
     let mut envelopes = Vec::new();
     if is_batch {
-        scan.list(b'[', b']', |scan| scan.envelope().map(|envelope| envelopes.push(envelope)))?;
+        scan.list(b'[', b']', |scan| {
+            let envelope = scan.envelope()?;
+            if envelopes.len() < most {
+                envelopes.push(envelope);
+            }
+            Some(())
+        })?;
     } else {
         envelopes.push(scan.envelope()?);
     }
@@ -168,7 +213,7 @@ mod tests {
     /// That the scan finds what the parser finds, or leaves it to the parser.
     fn agree(body: &str) -> bool {
         let is_batch = body.trim_start().starts_with('[');
-        let (scanned, parsed) = (scan(body, is_batch), parse(body, is_batch));
+        let (scanned, parsed) = (scan(body, is_batch, usize::MAX), parse(body, is_batch, usize::MAX));
         if let (Some(scanned), Ok(parsed)) = (&scanned, &parsed) {
             assert_eq!(scanned, parsed, "{body}");
         }
@@ -209,8 +254,22 @@ mod tests {
             "null",
         ];
         for body in left {
-            assert_eq!(scan(body, body.starts_with('[')), None, "{body}");
+            assert_eq!(scan(body, body.starts_with('['), usize::MAX), None, "{body}");
         }
+    }
+
+    #[test]
+    fn of_more_answers_than_are_wanted_the_first_are_kept() {
+        let plain = format!("[{}{{\"id\":1}}]", "{\"id\":1},".repeat(100_000));
+        let odd = format!("[{}{{}}]", "{},".repeat(100_000));
+        assert_eq!(scan(&plain, true, 3).unwrap().len(), 3);
+        assert_eq!(scan(&odd, true, 3), None, "left to the parser");
+        for body in [&plain, &odd] {
+            assert_eq!(parse(body, true, 3).unwrap().len(), 3);
+        }
+        assert_eq!(read("[{},{}]", 3).unwrap().0.len(), 2);
+        // It must be JSON to its end all the same.
+        assert!(read("[{},{},{},", 2).is_err() && read("[{}] 7", 3).is_err());
     }
 
     /// Pieces of which answers and broken answers are made.

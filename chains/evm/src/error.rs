@@ -71,7 +71,7 @@ pub enum EvmError {
     NoToken { chain: Chain, contract: Address },
     #[error("{chain}: transaction {tx} is not in block {block}")]
     NotInBlock { chain: Chain, tx: TxId, block: BlockRef },
-    /// One of the two lies, and nothing but a third can tell which.
+    /// No two of them tell the same: another endpoint can say who is right, or what the block's balances prove.
     #[error("{chain}: endpoints {endpoints} tell different traces of transaction {tx} in block {block}")]
     TracesDiffer { chain: Chain, endpoints: String, block: BlockRef, tx: B256 },
     #[error(

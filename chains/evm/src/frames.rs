@@ -4,8 +4,9 @@
 //! it are judged here. Value moves by a call, a creation or a self-destruction of which neither it nor any frame
 //! around it failed, in a transaction whose proved receipt says success. Borrowed code (DELEGATECALL, CALLCODE)
 //! moves nothing to whom it is borrowed from, although nodes write a value beside it.
-//! Promises: a trace that contradicts what is proved of its transaction is refused, whole; no recursion. It cannot
-//! tell a trace that is wrong inside: no root covers that.
+//! Promises: a trace that contradicts what is proved of a transaction that may have moved something is refused with
+//! those of the whole block; whatever is told of a failed one, it moves nothing; no recursion. It cannot tell a trace
+//! that is wrong inside: no root covers that.
 
 use alloy::primitives::{Address as Plain, B256};
 use landfall_chain::{Address, AssetId, AssetTransfer, Rejected, TxId, TxRef, U256, Verdict};
@@ -24,9 +25,9 @@ pub(crate) struct Malformed(pub(crate) String);
 pub(crate) struct Trace {
     /// Old nodes leave it out.
     pub(crate) tx: Option<B256>,
-    /// In execution order, each behind the frame around it: the root frame first. None where the node said why not.
+    /// In execution order, each behind the frame around it: the root frame first. None where there is an error.
     pub(crate) frames: Vec<Frame>,
-    /// Why the node has no frames.
+    /// Why there are no frames: the node's words, or what is malformed in what it told.
     pub(crate) error: Option<String>,
 }
 
@@ -114,29 +115,41 @@ impl ProvedTx {
         block.transactions.iter().zip(receipts).filter_map(proved).collect()
     }
 
+    pub(crate) fn hash(&self) -> B256 {
+        self.hash
+    }
+
+    /// Whether its receipt leaves open what moved inside of it.
+    pub(crate) fn may_have_moved(&self) -> bool {
+        self.outcome != Outcome::Failure
+    }
+
     /// That `trace` can be of this transaction.
     fn check(&self, trace: &Trace) -> Result<(), Malformed> {
         let refused = |what: String| Err(Malformed(format!("transaction {}: {what}", self.hash)));
         if let Some(other) = trace.tx.filter(|tx| *tx != self.hash) {
             return refused(format!("the trace at its place is of {other}"));
         }
-        let Some(root) = trace.frames.first() else {
-            // The receipt proves that a failed one moved nothing: nobody needs its trace. op-geth has none of a
-            // deposit that failed before it began.
-            let why = trace.error.as_deref().unwrap_or("nothing is traced");
-            return if self.outcome == Outcome::Failure { Ok(()) } else { refused(why.to_owned()) };
-        };
+        // The receipt proves that a failed one moved nothing: nobody needs its trace, and nodes tell strange ones. Of a
+        // deposit that failed before it began, op-geth enters a frame of type STOP (`core/state_transition.go`), and
+        // anybody can make one from L1. Of a creation that failed, Erigon names nobody, 0x0, as the contract.
+        if self.outcome == Outcome::Failure {
+            return Ok(());
+        }
+        if let Some(why) = &trace.error {
+            return refused(why.clone());
+        }
+        let Some(root) = trace.frames.first() else { return refused("nothing is traced".to_owned()) };
         if root.parent.is_some() || trace.frames.iter().skip(1).any(|frame| frame.parent.is_none()) {
             return refused("its trace has not one root frame".to_owned());
         }
         if let Some(proved) = &self.root {
             proved.check(root).or_else(|what| refused(what.to_owned()))?;
         }
-        match (self.outcome, root.failed) {
-            (Outcome::Success, true) => refused("its trace failed, but its receipt says success".to_owned()),
-            (Outcome::Failure, false) => refused("its trace succeeded, but its receipt says failure".to_owned()),
-            (Outcome::Success, false) | (Outcome::Failure, true) | (Outcome::Untold, _) => Ok(()),
+        if self.outcome == Outcome::Success && root.failed {
+            return refused("its trace failed, but its receipt says success".to_owned());
         }
+        Ok(())
     }
 
     fn judge(&self, trace: &Trace, moved: &mut Moved) {
@@ -145,16 +158,22 @@ impl ProvedTx {
             // The frame around it stands before it.
             let around = frame.parent.and_then(|parent| failed.get(parent));
             failed.push(frame.failed || around == Some(&true));
-            let (Some(_), Some(to)) = (frame.parent, frame.to) else { continue };
+            let (Some(parent), Some(to)) = (frame.parent, frame.to) else { continue };
+            // Older nodes name the caller, or whose code it is, as who destroyed itself (revm-inspectors). With the caller
+            // as its heir, this would look like a payment to oneself.
+            let sender = match frame.act {
+                Act::Destroy => trace.frames.get(parent).and_then(Frame::account).unwrap_or(frame.from),
+                Act::Call | Act::Create | Act::Borrow | Act::Look => frame.from,
+            };
             let transfer = AssetTransfer {
                 tx: self.tx,
                 asset: AssetId::Native,
-                sender: Address::Evm(frame.from.into()),
+                sender: Address::Evm(sender.into()),
                 recipient: Address::Evm(to.into()),
                 amount: frame.value,
                 nth: 0,
             };
-            match self.verdict(frame, to, failed.last() == Some(&true)) {
+            match self.verdict(frame, [sender, to], failed.last() == Some(&true)) {
                 Judged::Leg => moved.legs.push(transfer),
                 Judged::No(verdict) => moved.rejected.push(Rejected { transfer, verdict }),
                 Judged::ClaimsNothing => {}
@@ -163,7 +182,7 @@ impl ProvedTx {
     }
 
     /// What would be no credit in any transaction is told as that, and only what would be one as failed.
-    fn verdict(&self, frame: &Frame, to: Plain, failed: bool) -> Judged {
+    fn verdict(&self, frame: &Frame, [sender, to]: [Plain; 2], failed: bool) -> Judged {
         match frame.act {
             Act::Look => return Judged::ClaimsNothing,
             Act::Borrow if frame.value.is_zero() => return Judged::ClaimsNothing,
@@ -173,7 +192,7 @@ impl ProvedTx {
         if frame.value.is_zero() {
             return Judged::No(Verdict::ZeroValue);
         }
-        if frame.from == to {
+        if sender == to {
             return Judged::No(Verdict::SelfTransfer);
         }
         match self.outcome {
@@ -239,6 +258,15 @@ impl Frame {
         }
         Ok(Frame { parent, act, from: from.ok_or_else(|| missing("sender"))?, to, value, failed })
     }
+
+    /// As whom its code runs, and whose balance it spends.
+    fn account(&self) -> Option<Plain> {
+        match self.act {
+            Act::Call | Act::Create | Act::Look => self.to,
+            Act::Borrow => Some(self.from),
+            Act::Destroy => None,
+        }
+    }
 }
 
 /// What moved inside of `txs`, all of a block, when `traces` can be theirs.
@@ -252,6 +280,11 @@ pub(crate) fn moved(txs: &[ProvedTx], traces: &[Trace]) -> Result<Moved, Malform
         tx.judge(trace, &mut moved);
     }
     Ok(moved)
+}
+
+/// What moved inside of `tx`, when `trace` can be its trace.
+pub(crate) fn moved_in(tx: &ProvedTx, trace: &Trace) -> Result<Moved, Malformed> {
+    moved(std::slice::from_ref(tx), std::slice::from_ref(trace))
 }
 
 /// Of the transactions `ids`, the hash of the one that stands first in the block.

@@ -39,7 +39,7 @@ pub(crate) fn proved_header<T>(endpoint: &Endpoint, asked: u64, block: &WireBloc
         return Err(endpoint.unusable(BY_NUMBER, &format!("asked for block {asked}, but got block {number}")));
     }
     let named = BlockRef { number, hash: BlockHash(block.hash.0) };
-    proof::header(block).map_err(|refusal| refused(endpoint, named, BY_NUMBER, &refusal))
+    proof::header(endpoint.chain, block).map_err(|refusal| refused(endpoint, named, BY_NUMBER, &refusal))
 }
 
 pub(crate) fn refused(endpoint: &Endpoint, block: BlockRef, method: &'static str, refusal: &Refusal) -> EvmError {

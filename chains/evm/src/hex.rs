@@ -9,7 +9,7 @@ use landfall_chain::U256;
 use serde::de::{Deserialize, Deserializer, Error};
 
 /// A number up to 64 bits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Quantity(pub(crate) u64);
 
 /// A number up to 256 bits.

@@ -17,7 +17,8 @@
 //! - `stack`, `polygon`: what a network is beside an EVM chain, and what Polygon puts into answers
 //! - `legs`, `native`, `withdrawals`: the movements of a proved block, and which of them are credits
 //! - `fees`, `signer`: what transactions cost, and who signed them
-//! - `traces`, `frames`, `call_tracer`, `trace_block`: what moved inside of its transactions
+//! - `traces`, `frames`, `call_tracer`, `trace_block`: what moved inside of its transactions; `witnesses`: who agrees;
+//!   `one_by_one`: blocks that are too heavy to be traced at once
 //! - `kept`: blocks that the roots have proved, until they are traced
 //! - `balances`: what addresses own, proved by the state root
 //! - [`error`]: what can go wrong; transient or permanent is decided there and nowhere else
@@ -50,6 +51,7 @@ mod legs;
 mod limits;
 mod logs;
 mod native;
+mod one_by_one;
 mod outcome;
 mod poll;
 mod polygon;
@@ -69,6 +71,7 @@ mod trie;
 mod wake;
 mod wire;
 mod withdrawals;
+mod witnesses;
 
 pub use error::EvmError;
 pub use networks::{network, networks};

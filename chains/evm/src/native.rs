@@ -1,9 +1,10 @@
 //! Native currency that moves, as a proved block tells of it: one source for each block.
 //!
-//! A transaction's own value is told by the transaction. Where the chain itself logs every movement of value (Polygon;
+//! A transaction's own value is told by the transaction. Where the chain itself logs movements of value (Polygon;
 //! EIP-7708), these logs are the one source: they tell of the own value too, and it is not counted again.
 //! Sources: bor `core/bor_fee_log.go` and `core/evm.go` (`Transfer`); EIP-7708. Polygon's `LogFeeTransfer` has another
-//! topic and is none of these.
+//! topic and is none of these. Polygon logs calls and creations only: what SELFDESTRUCT pays is added to a balance
+//! without a log (`core/vm/instructions.go`), and is not seen there. EIP-7708 logs that too.
 //! Promises: a log counts only when it has the whole shape that the chain gives it; a payment that the chain should
 //! have logged and has not is noticed ([`Source::lacks`]), because the source would be the wrong one then.
 
@@ -31,7 +32,7 @@ const LOG_TRANSFER_BYTES: usize = 5 * 32;
 pub(crate) enum Source {
     /// Each transaction tells of its own value. What moves inside of it is for traces, or for nobody.
     OwnValues,
-    /// Polygon's `LogTransfer` tells of everything.
+    /// Polygon's `LogTransfer` tells of everything but self-destructions.
     LogTransfers,
     /// The `Transfer` of EIP-7708 tells of everything but payments to oneself.
     SystemLogs,

@@ -4,6 +4,8 @@
 //! version (an unknown key is an error). Contracts are written in EIP-55 and refused otherwise.
 //! A new token of Circle's, or a new network of the interface, is a change to these files and to no code.
 
+use std::sync::LazyLock;
+
 use landfall_chain::{
     Address, Asset, AssetId, Chain, Family, Finality, FinalityRule, Native, NativeSource, Network, RuleError, RuleName,
     Tier, U256,
@@ -35,7 +37,9 @@ pub fn network(chain: Chain) -> Option<Network> {
 
 /// What the embedded network of `chain` is beside an EVM chain.
 pub(crate) fn stack(chain: Chain) -> Stack {
-    facts().find(|(network, _)| network.chain == chain).map_or_else(Stack::default, |(_, stack)| stack)
+    static STACKS: LazyLock<Vec<(Chain, Stack)>> =
+        LazyLock::new(|| facts().map(|(network, stack)| (network.chain, stack)).collect());
+    STACKS.iter().find(|(other, _)| *other == chain).map_or_else(Stack::default, |(_, stack)| *stack)
 }
 
 fn facts() -> impl Iterator<Item = (Network, Stack)> {

@@ -8,11 +8,13 @@
 //! The receipt is handed out for who wants to explain what it claims.
 
 use alloy::primitives::{Address, B256, keccak256};
+use landfall_chain::Chain;
 use serde_json::json;
 
 use crate::answer::Raw;
 use crate::endpoint::Endpoint;
 use crate::error::EvmError;
+use crate::networks;
 use crate::rpc::Call;
 use crate::stack::Stack;
 use crate::wire::{Kind, WireBlock, WireReceipt, WireTx};
@@ -20,6 +22,12 @@ use crate::wire::{Kind, WireBlock, WireReceipt, WireTx};
 /// Of all nodes; of those that serve no other.
 const RAW_BY_HASH: [&str; 2] = ["eth_getRawTransactionByHash", "debug_getRawTransaction"];
 const PSEUDO_PREFIX: &[u8] = b"matic-bor-receipt-";
+
+/// The miner in the header of every block of Polygon: nobody. Some versions of Erigon state the validator instead, whom
+/// they recover from the signature in `extraData` (erigon, pull request 6080).
+pub(crate) fn miner(chain: Chain) -> Option<Address> {
+    (networks::stack(chain) == Stack::Polygon).then_some(Address::ZERO)
+}
 
 /// Takes the pseudo transaction out of a block as a node returned it.
 pub(crate) fn set_aside_tx(stack: Stack, block: &mut WireBlock<'_, Vec<WireTx<'_>>>) {

@@ -267,8 +267,9 @@ impl Reader {
             return Err(endpoint.unusable(RECEIPTS, &reason));
         }
         proof::receipts(stack, &block, &receipts).map_err(refused(RECEIPTS))?;
-        let judged =
-            legs::of_block(&self.rules, &block, &receipts, pseudo.as_ref(), legs).map_err(refused(RECEIPTS))?;
+        let judged = legs::of_block(&self.rules, &block, &receipts, pseudo.as_ref(), legs);
+        let judged = judged.map_err(|refusal| signer::prove_where_unlogged(stack, &block, &leaves, refusal));
+        let judged = judged.map_err(refused(RECEIPTS))?;
         let txs = txs(stack, &block);
         let signers = signer::on_demand(&self.pool, endpoint, stack, header.block, &txs, leaves);
         let proved = Block {

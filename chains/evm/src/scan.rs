@@ -2,9 +2,10 @@
 //!
 //! Promises: every block of the range has its header proved and linked to its parent. A block is told when a log of it
 //! names a watched address, when its bloom contradicts the logs that were shown, when its bloom says nothing, and,
-//! where native movements are not logged, when a proved transaction or withdrawal names one. So a block that is not
-//! told holds nothing of ours, but for logs that a node left out while it showed others of the same contract and
-//! block: only receipts prove more.
+//! where native movements are not logged (and on the OP stack, whose mints never are), when a proved transaction or
+//! withdrawal names one. So a block that is not told holds nothing of ours, but for logs that a node left out while it
+//! showed others of the same contract and block: only receipts prove more. Not seen, where native movements are logged,
+//! is what a watched address paid in fees for a transaction that moved nothing.
 //! How many blocks one call asks for is learnt of each endpoint: fewer when it refuses or answers too much, else more.
 
 use std::ops::RangeInclusive;
@@ -24,7 +25,8 @@ use crate::polygon;
 use crate::proof::{self, Refusal};
 use crate::read::{FullBlock, Reader};
 use crate::seen::Seen;
-use crate::wire::WireBlock;
+use crate::stack::Stack;
+use crate::wire::{Kind, WireBlock};
 use crate::withdrawals;
 
 /// Answers above this size make the next ranges narrower: they stand in memory whole.
@@ -75,9 +77,11 @@ impl Reader {
         let mut found = Candidates::default();
         let mut first = *range.start();
         while first <= *range.end() {
-            let is_logged = self.sources.log_native(first);
+            // What the OP stack mints is in no log.
+            let is_told = |at| self.sources.log_native(at) && self.rules.stack != Stack::Op;
+            let is_logged = is_told(first);
             let many = if is_logged { HEADERS_MAX } else { FULL_MAX };
-            let numbers = (first..=*range.end()).take(many).take_while(|at| self.sources.log_native(*at) == is_logged);
+            let numbers = (first..=*range.end()).take(many).take_while(|at| is_told(*at) == is_logged);
             let numbers: Vec<u64> = numbers.collect();
             let answers = endpoint.ask_all(&by_number(numbers.iter().copied(), !is_logged)).await?;
             for (number, answer) in numbers.iter().zip(&answers) {
@@ -199,6 +203,10 @@ fn pays_watched(
     proof::unnamed_transactions(reader.rules.stack, block)
         .map_err(|refusal| refused(endpoint, header.block, BY_NUMBER, &refusal))?;
     Ok(block.transactions.iter().any(|tx| {
+        // The nonce of a deposit is in no root: whom one creates, only its receipt tells.
+        if tx.to.is_none() && Kind::parse(tx.kind, reader.rules.stack) == Ok(Kind::Deposit) {
+            return true;
+        }
         let to = tx.to.map_or_else(|| created_contract(&tx.from, tx.nonce.0), Into::into);
         seen.is_watched(to) || seen.is_watched(tx.from.into())
     }))

@@ -53,6 +53,22 @@ pub(crate) fn prove_where_it_decides(
     Ok(())
 }
 
+/// Before a block is said to pay without a log: whether its node names a false payer. A payment to oneself is logged
+/// nowhere, and would look like that; a node must not be able to stop a chain with a lie about one signer.
+pub(crate) fn prove_where_unlogged(
+    stack: Stack,
+    block: &WireBlock<'_, Vec<WireTx<'_>>>,
+    leaves: &Leaves,
+    refusal: Refusal,
+) -> Refusal {
+    let Refusal::Unlogged { index } = refusal else { return refusal };
+    let lies =
+        block.transactions.iter().zip(leaves.iter()).nth(index).is_some_and(|(tx, leaf)| {
+            Kind::parse(tx.kind, stack).is_ok_and(is_signed) && !is_signer(stack, leaf, tx.from)
+        });
+    if lies { Refusal::Unproved(Check::Signer(index)) } else { refusal }
+}
+
 /// Proves signers of `block` on demand; `leaves` are its transactions, proved. Who lied fails its proof in the pool.
 pub(crate) fn on_demand(
     pool: &Arc<Pool>,

@@ -71,8 +71,12 @@ pub(crate) fn read(block: B256, frames: Vec<WireFrame<'_>>) -> Result<Vec<Trace>
             _ => groups.push((tx, vec![frame])),
         }
     }
-    let transaction = |(tx, group)| Ok(Trace { tx: Some(tx), frames: in_order(group)?, error: None });
-    groups.into_iter().map(transaction).collect()
+    // A malformed frame is an error of its transaction alone: whether its trace is needed is not known here.
+    let transaction = |(tx, group)| match in_order(group) {
+        Ok(frames) => Trace { tx: Some(tx), frames, error: None },
+        Err(Malformed(reason)) => Trace { tx: Some(tx), frames: Vec::new(), error: Some(reason) },
+    };
+    Ok(groups.into_iter().map(transaction).collect())
 }
 
 /// The frames of one transaction. By their way down, a frame comes behind the one around it and before the next one.

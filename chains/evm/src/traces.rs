@@ -1,7 +1,7 @@
 //! What moved inside of the transactions of proved blocks, as endpoints trace it.
 //!
-//! No root covers a trace, so each block says how many endpoints told it: one, or two that told the same legs. Which
-//! method an endpoint has is found by asking, and remembered. Blocks that need no trace are proved as they are: no
+//! No root covers a trace, so each block says how many endpoints told it: one, or two that told the same (`witnesses`).
+//! Which method an endpoint has is found by asking, and remembered. Blocks that need no trace are proved as they are: no
 //! transactions, a network that is not traced, or one whose own logs tell every movement (EIP-7708).
 //! Promises: only internal legs, numbered behind the equal ones that the roots prove; a trace that contradicts the
 //! proved block is never believed. A failure to trace changes nothing in the pool's opinion of an endpoint: it may
@@ -13,22 +13,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use alloy::primitives::B256;
-use landfall_chain::{AssetTransfer, Block, BlockRef, Legs, Native, Proof, Read, ReadProof, TxId, number_equal_legs};
+use landfall_chain::{AssetTransfer, Block, BlockRef, Legs, Native, Proof, Read, ReadProof, number_equal_legs};
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::answer::{Answer, Raw};
 use crate::endpoint::Endpoint;
 use crate::error::EvmError;
-use crate::frames::{self, Malformed, Moved, ProvedTx, Trace};
+use crate::frames::{self, Malformed, Moved, Trace};
 use crate::kept::ProvedBlock;
 use crate::pool::{Need, Pool};
 use crate::rpc::{Call, NodeError};
-use crate::{call_tracer, trace_block};
+use crate::witnesses::{self, Asked, Reading};
+use crate::{call_tracer, one_by_one, trace_block};
 
 /// Traces of one block of mainnet are some megabytes, and take a node a second: what is asked for in one request
 /// must come back within its timeout.
 const TRACED_MAX: u64 = 8;
+/// How long a node may take for one transaction: geth gives up after 5 s unless it is told otherwise
+/// (`eth/tracers/api.go`), and the whole block with it. Less than a request may take. Who knows no such limit ignores it.
+pub(crate) const TX_TIMEOUT: &str = "12s";
 /// JSON-RPC's code for an unknown method, and Besu's for one that is switched off.
 const UNKNOWN_METHOD: [i64; 2] = [-32_601, -32_604];
 
@@ -47,16 +51,6 @@ enum Method {
     CallTracer,
     TraceBlock,
 }
-
-/// A block, and of its transactions those that must be traced: all or none.
-#[derive(Debug)]
-struct Asked {
-    at: BlockRef,
-    txs: Vec<ProvedTx>,
-}
-
-/// What an endpoint told of each block that was asked for.
-type Reading<'p> = (&'p Endpoint, Vec<Moved>);
 
 impl Tracer {
     pub(crate) fn new(native: Native) -> Self {
@@ -82,30 +76,19 @@ impl Tracer {
         read: Read,
     ) -> Result<Vec<Block>, EvmError> {
         let (blocks, asked): (Vec<Block>, Vec<Asked>) = proved.into_iter().map(|proved| self.asked(proved)).unzip();
-        let wanted = match read.proof {
-            ReadProof::Listed => 1,
-            ReadProof::Full => 2,
-        };
         let mut readings = Vec::new();
         if asked.iter().any(|block| !block.txs.is_empty()) {
-            readings = self.readings(pool, &asked, wanted).await?;
+            readings = self.readings(pool, &asked, read.proof).await?;
         }
-        if let [one, other, ..] = readings.as_slice() {
-            compare(&asked, one, other)?;
-        }
-        let proof = if readings.len() > 1 { Proof::TwoEndpoints } else { Proof::OneEndpoint };
-        let told = match readings.into_iter().next() {
-            Some((_, told)) => told,
-            None => asked.iter().map(|_| Moved::default()).collect(),
-        };
-        let lane = |((block, asked), moved): ((Block, Asked), Moved)| Block {
+        let told = witnesses::believed(pool.chain(), &asked, readings)?;
+        let lane = |(block, (moved, proof)): (Block, (Moved, Proof))| Block {
             transfers: behind(&block.transfers, moved.legs),
             rejected: if read.legs == Legs::Explained { moved.rejected } else { Vec::new() },
             fees: Vec::new(),
-            proof: if asked.txs.is_empty() { Proof::Roots } else { proof },
+            proof,
             ..block
         };
-        Ok(blocks.into_iter().zip(asked).zip(told).map(lane).collect())
+        Ok(blocks.into_iter().zip(told).map(lane).collect())
     }
 
     fn asked(&self, (block, txs): ProvedBlock) -> (Block, Asked) {
@@ -114,16 +97,26 @@ impl Tracer {
         (block, Asked { at, txs })
     }
 
-    /// As many readings as are `wanted`, or as can be had; at least one. Who has the blocks is asked first.
-    async fn readings<'p>(&self, pool: &'p Pool, asked: &[Asked], wanted: usize) -> Result<Vec<Reading<'p>>, EvmError> {
+    /// As many readings as `proof` wants, or as can be had; at least one. Who has the blocks is asked first. While no
+    /// two agree, the next endpoint is asked: one that errs must not hold up what two others know.
+    async fn readings<'p>(
+        &self,
+        pool: &'p Pool,
+        asked: &[Asked],
+        proof: ReadProof,
+    ) -> Result<Vec<Reading<'p>>, EvmError> {
         let number = |block: Option<&Asked>| block.map_or(0, |block| block.at.number);
         let need = Need { first: number(asked.first()), last: number(asked.last()), methods: &[] };
         let endpoints = pool.of_use(need).await;
         let Some(reader) = endpoints.first().copied() else { return Err(pool.nobody()) };
-        let mut readings = Vec::with_capacity(wanted);
+        let mut readings = Vec::new();
         let (mut failure, mut without, mut reader_failed) = (None, Vec::new(), false);
         for endpoint in endpoints {
-            if readings.len() == wanted {
+            let is_enough = match proof {
+                ReadProof::Listed => !readings.is_empty(),
+                ReadProof::Full => witnesses::agree(asked, &readings),
+            };
+            if is_enough {
                 break;
             }
             match self.reading(endpoint, asked).await {
@@ -155,18 +148,21 @@ impl Tracer {
             Some(Some(Method::TraceBlock)) => [Method::TraceBlock, Method::CallTracer],
             Some(Some(Method::CallTracer)) | None => [Method::CallTracer, Method::TraceBlock],
         };
+        let mut unusable = None;
         for method in methods {
-            let blocks = asked.iter().filter(|block| !block.txs.is_empty());
-            let calls: Vec<Call> = blocks.map(|block| method.call(&block.at)).collect();
-            let answers = endpoint.ask_aside(&calls).await?;
-            if answers.iter().any(|answer| answer.as_ref().is_err_and(is_unknown_method)) {
-                continue;
+            match told(endpoint, method, asked).await {
+                Ok(None) => {}
+                Ok(Some(moved)) => {
+                    self.remember(endpoint, Some(method));
+                    return Ok(Some(moved));
+                }
+                // One method may tell a block well that the other does not: each has faults of its own.
+                Err(error @ EvmError::Answer { .. }) => unusable = unusable.or(Some((method, error))),
+                Err(error) => return one_by_one::read(endpoint, asked, error).await.map(Some),
             }
-            self.remember(endpoint, Some(method));
-            return moved(endpoint, method, asked, answers).await.map(Some);
         }
-        self.remember(endpoint, None);
-        Ok(None)
+        self.remember(endpoint, unusable.as_ref().map(|(method, _)| *method));
+        unusable.map_or(Ok(None), |(_, error)| Err(error))
     }
 
     fn remember(&self, endpoint: &Endpoint, method: Option<Method>) {
@@ -191,24 +187,35 @@ impl Method {
 
     fn call(self, block: &BlockRef) -> Call {
         let params = match self {
-            Method::CallTracer => json!([block.hash.to_string(), { "tracer": "callTracer" }]),
+            Method::CallTracer => json!([block.hash.to_string(), { "tracer": "callTracer", "timeout": TX_TIMEOUT }]),
             // There is none by hash: each frame names its block.
             Method::TraceBlock => json!([format!("{:#x}", block.number)]),
         };
         Call { method: self.name(), params }
     }
 
-    fn parse(self, endpoint: &Endpoint, block: &BlockRef, answer: &Raw) -> Result<Vec<Trace>, EvmError> {
+    fn parse(self, endpoint: &Endpoint, Asked { at, txs }: &Asked, answer: &Raw) -> Result<Vec<Trace>, EvmError> {
         let read = match self {
-            Method::CallTracer => call_tracer::read(endpoint.parse::<&RawValue>(self.name(), answer)?.get()),
-            Method::TraceBlock => trace_block::read(B256::from(block.hash.0), endpoint.parse(self.name(), answer)?),
+            Method::CallTracer => call_tracer::read(endpoint.parse::<&RawValue>(self.name(), answer)?.get(), txs.len()),
+            Method::TraceBlock => trace_block::read(B256::from(at.hash.0), endpoint.parse(self.name(), answer)?),
         };
-        read.map_err(|malformed| self.unusable(endpoint, block, &malformed))
+        read.map_err(|malformed| self.unusable(endpoint, at, &malformed))
     }
 
     fn unusable(self, endpoint: &Endpoint, block: &BlockRef, Malformed(reason): &Malformed) -> EvmError {
         endpoint.unusable(self.name(), &format!("block {}: {reason}", block.number))
     }
+}
+
+/// What `endpoint` tells by `method`; `None` when it does not have it.
+async fn told(endpoint: &Endpoint, method: Method, asked: &[Asked]) -> Result<Option<Vec<Moved>>, EvmError> {
+    let blocks = asked.iter().filter(|block| !block.txs.is_empty());
+    let calls: Vec<Call> = blocks.map(|block| method.call(&block.at)).collect();
+    let answers = endpoint.ask_aside(&calls).await?;
+    if answers.iter().any(|answer| answer.as_ref().is_err_and(is_unknown_method)) {
+        return Ok(None);
+    }
+    moved(endpoint, method, asked, answers).await.map(Some)
 }
 
 async fn moved(
@@ -226,29 +233,13 @@ async fn moved(
         }
         let answer = answers.next().ok_or_else(|| endpoint.unusable(method.name(), "no answer"))?;
         let answer = answer.map_err(|error| endpoint.refused(method.name(), &error))?;
-        let traces = method.parse(endpoint, &block.at, &answer)?;
+        let traces = method.parse(endpoint, block, &answer)?;
         let moved = frames::moved(&block.txs, &traces);
         all.push(moved.map_err(|malformed| method.unusable(endpoint, &block.at, &malformed))?);
         // Megabytes of text: others may have a turn between two blocks.
         tokio::task::yield_now().await;
     }
     Ok(all)
-}
-
-/// That two endpoints tell the same legs of each block.
-fn compare(asked: &[Asked], (one, ones): &Reading<'_>, (other, others): &Reading<'_>) -> Result<(), EvmError> {
-    for (block, (one_told, other_told)) in asked.iter().zip(ones.iter().zip(others)) {
-        let (a, b) = (&one_told.legs, &other_told.legs);
-        let at = a.iter().zip(b).position(|(a, b)| a != b).unwrap_or_else(|| a.len().min(b.len()));
-        let ids: Vec<TxId> = a.get(at).into_iter().chain(b.get(at)).map(|leg| leg.tx.id).collect();
-        if let Some(tx) = frames::first_of(&block.txs, &ids) {
-            // Who was asked first says nothing of who lies.
-            let (first, second) = (one.id.as_str().min(&other.id), one.id.as_str().max(&other.id));
-            let endpoints = format!("{first} and {second}");
-            return Err(EvmError::TracesDiffer { chain: one.chain, endpoints, block: block.at, tx });
-        }
-    }
-    Ok(())
 }
 
 /// `legs`, numbered behind the equal ones of `proved`.

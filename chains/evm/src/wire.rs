@@ -5,7 +5,7 @@
 //! Nothing here is believed: `proof` decides.
 
 use alloy::primitives::{Address, B256};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use crate::hex::{Amount, Data, Quantity};
 use crate::stack::Stack;
@@ -59,6 +59,9 @@ pub(crate) struct WireTx<'a> {
     pub(crate) from: Address,
     /// Absent or null creates a contract.
     pub(crate) to: Option<Address>,
+    /// Some nodes leave it out where the receipts are pruned that they take a deposit's from (OP stack), in which nothing
+    /// is made of it; where it is encoded, the hash decides.
+    #[serde(default, deserialize_with = "or_zero")]
     pub(crate) nonce: Quantity,
     pub(crate) value: Amount,
     pub(crate) gas: Quantity,
@@ -72,6 +75,7 @@ pub(crate) struct WireTx<'a> {
     pub(crate) max_priority_fee_per_gas: Option<Amount>,
     pub(crate) max_fee_per_gas: Option<Amount>,
     pub(crate) max_fee_per_blob_gas: Option<Amount>,
+    /// Of this and the next two, some nodes write null for an empty one.
     pub(crate) blob_versioned_hashes: Option<Vec<B256>>,
     pub(crate) access_list: Option<Vec<WireAccess>>,
     pub(crate) authorization_list: Option<Vec<WireAuthorization>>,
@@ -94,7 +98,7 @@ pub(crate) struct WireTx<'a> {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WireAccess {
     pub(crate) address: Address,
-    pub(crate) storage_keys: Vec<B256>,
+    pub(crate) storage_keys: Option<Vec<B256>>,
 }
 
 #[derive(Deserialize)]
@@ -103,7 +107,9 @@ pub(crate) struct WireAuthorization {
     pub(crate) chain_id: Amount,
     pub(crate) address: Address,
     pub(crate) nonce: Quantity,
-    pub(crate) y_parity: Amount,
+    /// As in a transaction: some nodes write it in `v` only.
+    pub(crate) y_parity: Option<Amount>,
+    pub(crate) v: Option<Amount>,
     pub(crate) r: Amount,
     pub(crate) s: Amount,
 }
@@ -184,6 +190,10 @@ pub(crate) struct WireTypes {
 pub(crate) struct WireType {
     #[serde(rename = "type")]
     pub(crate) kind: Option<Quantity>,
+}
+
+fn or_zero<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Quantity, D::Error> {
+    Ok(Option::<Quantity>::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// The types of EIP-2718 that this version can encode.

@@ -12,7 +12,8 @@
 //! - `op`, `polygon`, `withdrawals`: what comes from outside of a chain
 //! - `trace`: traces made to measure, in both forms that nodes tell them in
 //! - `traces`: what moves inside of a transaction and what only looks like it; traces that cannot be true
-//! - `tracers`: who is asked for traces, how, and what it means when they differ or fail
+//! - `tracers`: who is asked for traces and how; `heavy`: when a block is too much to be traced at once; `witnesses`:
+//!   what it means when endpoints agree, differ or cannot say
 //! - `traced`, `traced_blocks`: real traces, and anvil's, with the legs that they should have
 //! - `balances`: what is owned, proved by the state root
 //! - `reads`: tip, headers, blocks, fate, and what an absent answer means
@@ -37,6 +38,7 @@ mod fees;
 mod forge;
 mod fuzz;
 mod hard_forks;
+mod heavy;
 mod kept;
 mod legs;
 mod logs;
@@ -62,3 +64,4 @@ mod traces;
 mod transport;
 mod wake;
 mod withdrawals;
+mod witnesses;

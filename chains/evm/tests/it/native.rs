@@ -165,13 +165,14 @@ async fn a_synthetic_mint_stays_with_every_source_and_comes_first() {
 async fn a_payment_that_the_chain_did_not_log_stops_it_and_misses_nothing() {
     let ethereum = || by(NativeSource::Trace, Some(0), Chain::EthereumMainnet);
     let signer = mint::signer(1);
+    let pays = |value, logs| Tx { from: signer, ..pays(value, logs) };
     let cases = [
         ("no log", polygon(), pays(7, Vec::new())),
-        ("another amount", polygon(), pays(7, vec![moved(SIGNER, BOB, 6)])),
-        ("another recipient", polygon(), pays(7, vec![moved(SIGNER, ALICE, 7)])),
-        ("the other log", polygon(), pays(7, vec![transfer(SYSTEM, SIGNER, BOB, 7)])),
+        ("another amount", polygon(), pays(7, vec![moved(signer, BOB, 6)])),
+        ("another recipient", polygon(), pays(7, vec![moved(signer, ALICE, 7)])),
+        ("the other log", polygon(), pays(7, vec![transfer(SYSTEM, signer, BOB, 7)])),
         ("before the fork", ethereum(), pays(7, Vec::new())),
-        ("a creation", ethereum(), Tx { from: signer, to: None, ..pays(7, Vec::new()) }),
+        ("a creation", ethereum(), Tx { to: None, ..pays(7, Vec::new()) }),
     ];
     for (name, network, tx) in cases {
         let chain = network.chain;
@@ -190,6 +191,19 @@ async fn a_payment_that_the_chain_did_not_log_stops_it_and_misses_nothing() {
     let oneself = Tx { from: signer, to: Some(signer), nonce: 2, value: 7, ..Tx::default() };
     let failed = Tx { success: false, ..pays(7, Vec::new()) };
     assert_eq!(legs(ethereum(), &[failed, Tx { nonce: 1, ..pays(0, Vec::new()) }, oneself]).await, []);
+}
+
+#[tokio::test]
+async fn a_false_payer_of_a_payment_to_oneself_is_a_lie_and_no_missing_log() {
+    let ethereum = || by(NativeSource::Trace, Some(0), Chain::EthereumMainnet);
+    let signer = mint::signer(1);
+    let oneself = Tx { from: signer, to: Some(signer), value: 7, ..Tx::default() };
+    let (mut block, receipts) = mint::block(16, B256::repeat_byte(1), &[oneself]);
+    assert_eq!(forge::read_as(ethereum(), (block.clone(), receipts.clone()), Read::FULL).await.unwrap().transfers, []);
+    block["transactions"][0]["from"] = serde_json::json!(ALICE);
+    let error = forge::read_as(ethereum(), (block, receipts), Read::FULL).await.unwrap_err();
+    assert_eq!(error.kind, SourceErrorKind::Transient);
+    assert!(error.to_string().contains("transaction 0 was not signed by its stated sender"), "{error}");
 }
 
 #[test]

@@ -64,6 +64,25 @@ async fn value_sent_with_a_synthetic_creation_goes_to_the_contract_of_the_proved
 }
 
 #[tokio::test]
+async fn a_synthetic_deposit_needs_no_nonce_and_a_signed_transaction_does() {
+    let deposit = || Deposit { from: ALICE, to: None, mint: Some(7), value: 3, ..Deposit::default() }.entry();
+    for shown in [None, Some(Value::Null)] {
+        let (mut block, receipts) = forge::block(&[deposit()], &[]);
+        let fields = block["transactions"][0].as_object_mut().unwrap();
+        fields.remove("nonce");
+        fields.extend(shown.map(|nonce| ("nonce".to_owned(), nonce)));
+        let block = forge::read(Chain::BaseMainnet, (block, receipts)).await.unwrap();
+        let expected = [('N', NOBODY, ALICE, 7, 0), ('N', ALICE, ALICE.create(4), 3, 0)];
+        assert_eq!(block.transfers.iter().map(short).collect::<Vec<_>>(), expected);
+    }
+    let signed = mint::Tx { nonce: 1, ..mint::Tx::default() };
+    let (mut block, receipts) = mint::block(16, alloy::primitives::B256::repeat_byte(1), &[signed]);
+    block["transactions"][0].as_object_mut().unwrap().remove("nonce");
+    let (_, text) = refusal(Chain::BaseMainnet, (block, receipts)).await;
+    assert!(text.contains("transaction 0 does not hash to its stated hash"), "{text}");
+}
+
+#[tokio::test]
 async fn a_synthetic_deposit_with_anything_changed_is_refused() {
     let good = || {
         let failed = Entry { success: false, ..Deposit { mint: Some(7), value: 5, ..Deposit::default() }.entry() };

@@ -6,7 +6,7 @@ use landfall_evm::network;
 use serde_json::{Value, json};
 
 use crate::forge::{self, Entry, short};
-use crate::mint::transfer;
+use crate::mint::{self, transfer};
 use crate::node::{Ledger, Node, chain_id};
 
 const USDC: Address = address!("3c499c542cEF5E3811e1192ce70d8cC03d5c3359");
@@ -43,6 +43,31 @@ async fn e18_a_synthetic_state_sync_is_proved_by_its_encoding_and_pays_by_its_lo
     assert_eq!(block.txs, [TxId::Evm(hash.0)]);
     assert_eq!(block.transfers.iter().map(short).collect::<Vec<_>>(), [('T', Address::ZERO, BOB, 5, 0)]);
     assert_eq!(block.transfers[0].tx.life, TxLife::Block);
+}
+
+#[tokio::test]
+async fn a_block_whose_node_states_the_validator_as_its_miner_is_proved_on_polygon_and_nowhere_else() {
+    // Erigon's answer; the header of Polygon has nobody there.
+    let (mut block, receipts) = mint::block(16, B256::repeat_byte(1), &[mint::Tx::default()]);
+    assert_eq!(block["miner"], json!(Address::ZERO));
+    block["miner"] = json!(Address::repeat_byte(0x83));
+    for chain in [Chain::PolygonMainnet, Chain::PolygonAmoy] {
+        assert_eq!(forge::read(chain, (block.clone(), receipts.clone())).await.unwrap().header.block.number, 16);
+    }
+    let headers = async |block: &Value| {
+        let known = Ledger::of([(block.clone(), receipts.clone())]);
+        let ledger = Ledger { chain_id: chain_id(Chain::PolygonMainnet), ..known };
+        let node = Node::start(move |method, params| ledger.answer(method, params)).await;
+        node.source(network(Chain::PolygonMainnet).unwrap()).headers(16..=16).await
+    };
+    assert_eq!(headers(&block).await.unwrap().len(), 1);
+    let refused = "the header does not hash to it";
+    let error = forge::read(Chain::EthereumMainnet, (block.clone(), receipts.clone())).await.unwrap_err();
+    assert!(error.to_string().contains(refused), "{error}");
+    // Nothing else of the header is forgiven with it.
+    block["timestamp"] = json!("0x1");
+    let error = headers(&block).await.unwrap_err();
+    assert!(error.to_string().contains(refused), "{error}");
 }
 
 #[tokio::test]

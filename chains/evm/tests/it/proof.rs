@@ -2,9 +2,11 @@
 
 use alloy::consensus::TxType;
 use alloy::primitives::{Address, Bytes};
+use alloy::rlp::Encodable;
 use landfall_chain::{BlockSource, Chain, Read, SourceErrorKind, TxId};
 use serde_json::{Value, json};
 
+use crate::forge::{self, Entry};
 use crate::mint::{self, Tx};
 use crate::node::{Ledger, Node, mainnet};
 
@@ -68,6 +70,48 @@ fn change(target: &mut Value, path: &str, value: Option<Value>) {
 const HEADER: &str = "the header does not hash to it; the endpoint lies, or the chain has a header field";
 const TX_ROOT: &str = "do not make up the header's transactionsRoot";
 const RECEIPTS_ROOT: &str = "do not make up the header's receiptsRoot";
+
+#[tokio::test]
+async fn lists_that_are_null_and_a_recovery_id_under_its_old_name_are_proved_by_the_hash() {
+    // The second entry of made access lists has no keys; some nodes write both ids, some only the old one.
+    let (mut block, receipts) = all_types();
+    let txs = block["transactions"].as_array_mut().unwrap();
+    for tx in txs.iter_mut().filter(|tx| tx["accessList"].is_array()) {
+        assert_eq!(tx["accessList"][1]["storageKeys"], json!([]));
+        tx["accessList"][1]["storageKeys"] = Value::Null;
+    }
+    for grant in txs.iter_mut().filter_map(|tx| tx["authorizationList"].as_array_mut()).flatten() {
+        let parity = grant.as_object_mut().unwrap().remove("yParity").unwrap();
+        grant["v"] = parity;
+    }
+    let read = forge::read(Chain::EthereumMainnet, (block.clone(), receipts.clone())).await.unwrap();
+    assert_eq!(read.txs.len(), 200);
+    // A synthetic transaction with an empty access list, encoded by hand.
+    let (one, price, gas, to) = (1_u64, 9_u64, 21_000_u64, Address::repeat_byte(0xbb));
+    let (nothing, none) = (Bytes::new(), Vec::<u64>::new());
+    let fields: [&dyn Encodable; 11] = [&one, &0_u64, &price, &gas, &to, &0_u64, &nothing, &none, &one, &one, &one];
+    let json = json!({
+        "type": "0x1", "chainId": "0x1", "nonce": "0x0", "gasPrice": "0x9", "gas": "0x5208", "to": to, "value": "0x0",
+        "from": Address::ZERO, "input": "0x", "accessList": null, "v": "0x1", "r": "0x1", "s": "0x1",
+    });
+    let leaf = forge::typed(1, &fields);
+    let entry = Entry { leaf, json, success: true, logs: Vec::new(), deposit_nonce: None, version: None };
+    let empty = forge::block(&[entry], &[]);
+    assert_eq!(forge::read(Chain::EthereumMainnet, empty).await.unwrap().txs.len(), 1);
+    // What is not empty, and not zero, cannot be left out.
+    for (path, index) in [
+        ("/transactions/1/accessList", 1),
+        ("/transactions/3/blobVersionedHashes", 3),
+        ("/transactions/4/authorizationList", 4),
+        ("/transactions/4/authorizationList/1/v", 4),
+    ] {
+        let mut block = block.clone();
+        change(&mut block, path, Some(Value::Null));
+        let (kind, text) = refusal(block, receipts.clone()).await;
+        assert!(text.contains(&format!("transaction {index} does not hash to its stated hash")), "{path}: {text}");
+        assert_eq!(kind, SourceErrorKind::Transient);
+    }
+}
 
 #[tokio::test]
 async fn a_block_with_anything_changed_is_refused() {

@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use alloy::primitives::{Address, B256, address};
 use landfall_chain::{
-    Address as ChainAddress, AddressSource, Candidates, Native, NativeSource, Network, SourceErrorKind,
+    Address as ChainAddress, AddressSource, Candidates, Chain, Native, NativeSource, Network, SourceErrorKind,
 };
+use landfall_evm::network;
 use serde_json::{Value, json};
 
+use crate::forge::{self, Deposit, Entry};
 use crate::mint::{self, Tx, transfer};
-use crate::node::{Answer, Ledger, Node, mainnet};
+use crate::node::{Answer, Ledger, Node, chain_id, mainnet};
 
 const USDC: Address = address!("A0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48");
 const FAKE: Address = Address::repeat_byte(0xfa);
@@ -198,4 +200,24 @@ async fn where_value_is_not_logged_transactions_are_looked_at_too() {
     let ledger = Ledger::of(mint::chain(1, blocks));
     let (candidates, _) = scan(mainnet(), move |method, params| ledger.answer(method, params)).await;
     assert_eq!((numbers(&candidates), candidates.headers.len()), (vec![25, 50], 60));
+}
+
+#[tokio::test]
+async fn a_mint_of_the_op_stack_is_found_although_its_native_movements_are_logged() {
+    // [E19] It mints for Alice; it creates a contract whose address only its receipt tells; it mints for somebody else.
+    let mint = Deposit { from: ALICE, to: Some(BOB), mint: Some(7), ..Deposit::default() };
+    let creation = Deposit { from: BOB, to: None, value: 7, ..Deposit::default() };
+    let other = Deposit { from: PAYER, to: Some(BOB), mint: Some(7), ..Deposit::default() };
+    for (deposit, expected) in [(mint, vec![16]), (creation, vec![16]), (other, vec![])] {
+        let mut base = network(Chain::BaseMainnet).unwrap();
+        base.native = Native { source: NativeSource::TopLevel, eip7708_from: Some(0) };
+        // Without a log the bloom would say nothing, and the block be told for that.
+        let entry = Entry { logs: vec![transfer(FAKE, PAYER, BOB, 1)], ..deposit.entry() };
+        let known = Ledger::of([forge::block(&[entry], &[])]);
+        let ledger = Ledger { chain_id: chain_id(base.chain), ..known };
+        let node = Node::start(move |method, params| ledger.answer(method, params)).await;
+        let watched = |address: &ChainAddress| *address == ChainAddress::Evm(ALICE.into());
+        let candidates = node.source(base).candidates(16..=16, &watched).await.unwrap();
+        assert_eq!((numbers(&candidates), candidates.headers.len()), (expected, 1));
+    }
 }

@@ -96,7 +96,7 @@ pub(crate) fn tracing(ledger: Ledger, method: &'static str, traces: Value) -> im
         let (number, (block, _)) = ledger.blocks.first_key_value().unwrap();
         match asked {
             NESTED if method == NESTED => {
-                assert_eq!(*params, json!([block["hash"], { "tracer": "callTracer" }]));
+                assert_eq!(*params, json!([block["hash"], { "tracer": "callTracer", "timeout": "12s" }]));
                 Ok(traces.clone())
             }
             FLAT if method == FLAT => {

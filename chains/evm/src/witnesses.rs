@@ -1,0 +1,88 @@
+//! Whether endpoints that traced the same blocks agree on them, and what is believed then.
+//!
+//! Compared is what a deposit is made of: of each transaction, who received how much, and how often. Not compared are
+//! the order and the sender. Honest nodes differ in both: in older ones a self-destruction stands before what came
+//! before it, and is said to be paid by who called.
+//! Promises: of each block by itself, two that agree are believed, whatever a third one says; where several have told
+//! it and no two agree, nobody is.
+
+use std::collections::HashMap;
+
+use landfall_chain::{Address, BlockRef, Chain, Proof, TxId, U256};
+
+use crate::endpoint::Endpoint;
+use crate::error::EvmError;
+use crate::frames::{self, Moved, ProvedTx};
+
+/// A block, and of its transactions those that must be traced: all or none.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) at: BlockRef,
+    pub(crate) txs: Vec<ProvedTx>,
+}
+
+/// What an endpoint told of each block that was asked for.
+pub(crate) type Reading<'p> = (&'p Endpoint, Vec<Moved>);
+
+/// How often who received how much in which transaction.
+type Received = HashMap<(TxId, Address, U256), usize>;
+
+/// Whether two of the readings agree, for each block.
+pub(crate) fn agree(asked: &[Asked], readings: &[Reading<'_>]) -> bool {
+    readings.len() > 1 && (0..asked.len()).all(|index| agreed(readings, index).is_some())
+}
+
+/// What is believed of each block, and on whose word.
+///
+/// # Errors
+/// Several endpoints told a block, and no two of them the same.
+pub(crate) fn believed(
+    chain: Chain,
+    asked: &[Asked],
+    mut readings: Vec<Reading<'_>>,
+) -> Result<Vec<(Moved, Proof)>, EvmError> {
+    let mut believed = Vec::with_capacity(asked.len());
+    for (index, block) in asked.iter().enumerate() {
+        let (reading, proof) = match agreed(&readings, index) {
+            _ if block.txs.is_empty() => (None, Proof::Roots),
+            Some(reading) => (Some(reading), Proof::TwoEndpoints),
+            None if readings.len() == 1 => (Some(0), Proof::OneEndpoint),
+            None => return Err(differ(chain, block, index, &readings)),
+        };
+        let told = reading.and_then(|reading| readings.get_mut(reading)?.1.get_mut(index));
+        believed.push((told.map(std::mem::take).unwrap_or_default(), proof));
+    }
+    Ok(believed)
+}
+
+/// The first reading of the block at `index` that another one confirms.
+fn agreed(readings: &[Reading<'_>], index: usize) -> Option<usize> {
+    let received: Vec<Received> = readings.iter().map(|reading| received(reading, index)).collect();
+    received.iter().enumerate().position(|(at, one)| received[at + 1..].contains(one))
+}
+
+fn received((_, told): &Reading<'_>, index: usize) -> Received {
+    let mut received = Received::new();
+    for leg in told.get(index).into_iter().flat_map(|moved| &moved.legs) {
+        *received.entry((leg.tx.id, leg.recipient, leg.amount)).or_default() += 1;
+    }
+    received
+}
+
+fn differ(chain: Chain, block: &Asked, index: usize, readings: &[Reading<'_>]) -> EvmError {
+    let told: Vec<Received> = readings.iter().map(|reading| received(reading, index)).collect();
+    let mut ids: Vec<TxId> = Vec::new();
+    for one in &told {
+        let differing = one.iter().filter(|(key, count)| told.iter().any(|other| other.get(*key) != Some(*count)));
+        ids.extend(differing.map(|((tx, ..), _)| *tx));
+    }
+    // Who was asked first says nothing of who lies.
+    let mut endpoints: Vec<&str> = readings.iter().map(|(endpoint, _)| endpoint.id.as_str()).collect();
+    endpoints.sort_unstable();
+    EvmError::TracesDiffer {
+        chain,
+        endpoints: endpoints.join(" and "),
+        block: block.at,
+        tx: frames::first_of(&block.txs, &ids).unwrap_or_default(),
+    }
+}

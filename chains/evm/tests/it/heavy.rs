@@ -1,0 +1,65 @@
+//! Blocks that are too heavy to be traced at once.
+
+use landfall_chain::{BlockSource, Proof, SourceErrorKind, U256};
+use serde_json::{Value, json};
+
+use crate::mint::{self, Tx};
+use crate::node::{Ledger, Live};
+use crate::trace::{LISTED, NESTED, address, frame, traced};
+
+/// Forty transactions of which every fifth failed; each pays inside what its place says. Traced one by one only.
+async fn heavy(words: &'static str, other_block: Option<usize>) -> (Live, Vec<U256>) {
+    let txs = (0..40).map(|nonce| Tx { nonce, success: nonce % 5 != 0, ..Tx::default() }).collect();
+    let ledger = Ledger::of(mint::chain(5, vec![txs]));
+    let block = ledger.blocks[&5].0.clone();
+    let live = Live::start(ledger).await;
+    let lie = move |method: &str, params: &Value| {
+        let index = || block["transactions"].as_array().unwrap().iter().position(|tx| tx["hash"] == params[0]).unwrap();
+        match method {
+            NESTED => Some(Err((-32000, words.to_owned()))),
+            "debug_traceTransaction" => {
+                assert_eq!(params[1], json!({ "tracer": "callTracer", "timeout": "12s" }));
+                let amount = u64::try_from(index()).unwrap();
+                assert_ne!(amount % 5, 0, "its receipt says that it failed");
+                let inner = frame("CALL", address(0xbb), address(0x0b), amount, vec![]);
+                Some(Ok(frame("CALL", address(0xaa), address(0xbb), 0, vec![inner])))
+            }
+            "eth_getTransactionByHash" => {
+                let other = other_block == Some(index());
+                let hash = if other { json!(format!("0x{}", "22".repeat(32))) } else { block["hash"].clone() };
+                Some(Ok(json!({ "blockHash": hash, "blockNumber": "0x5" })))
+            }
+            _ => None,
+        }
+    };
+    live.lie(lie);
+    (live, (0..40_u64).filter(|amount| amount % 5 != 0).map(U256::from).collect())
+}
+
+#[tokio::test]
+async fn a_block_that_is_too_heavy_to_be_traced_at_once_is_traced_by_its_transactions() {
+    for words in ["execution timeout", "response is too big", "request timed out"] {
+        let (live, expected) = heavy(words, None).await;
+        let block = live.node.source(traced()).blocks(5..=5, LISTED).await.unwrap().remove(0);
+        let amounts: Vec<U256> = block.transfers.iter().map(|leg| leg.amount).collect();
+        assert_eq!((amounts, block.proof), (expected, Proof::OneEndpoint), "{words}");
+    }
+    // Of other words it is not: they are about the node.
+    let (live, _) = heavy("header not found", None).await;
+    let error = live.node.source(traced()).blocks(5..=5, LISTED).await.unwrap_err();
+    assert!(error.to_string().contains("header not found"), "{error}");
+    let calls = live.take_calls();
+    assert!(calls.iter().all(|(method, _)| method != "debug_traceTransaction"), "{calls:?}");
+}
+
+#[tokio::test]
+async fn a_transaction_that_is_in_another_block_there_is_not_believed() {
+    // Sixteen are asked for at once, and the first and the last of them say where they are.
+    for index in [1, 19, 21, 39] {
+        let (live, _) = heavy("execution timeout", Some(index)).await;
+        let error = live.node.source(traced()).blocks(5..=5, LISTED).await.unwrap_err();
+        assert_eq!(error.kind, SourceErrorKind::Transient);
+        // The words of what was asked first.
+        assert!(error.to_string().contains("execution timeout"), "{error}");
+    }
+}
