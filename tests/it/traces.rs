@@ -276,6 +276,56 @@ async fn a_leg_that_an_endpoint_invents_each_time_is_never_confirmed() {
 }
 
 #[tokio::test]
+async fn lies_that_cancel_out_in_the_balances_are_not_witnessed_by_them() {
+    // What came in and went out again; and what came in to one who is said to have paid so much more for a transaction.
+    let dear = |fee: u64| SimTx { told_fee: Some(U256::from(fee)), ..SimTx::new(address(ALICE), 0, vec![]) };
+    let (churn, invent) = (Fault::Churn(address(ALICE), 1_000), Fault::Invent(address(ALICE), 1_000));
+    for (tx, lie, why) in [
+        (inner(0, BOB, 5), churn, "value left it inside of transactions, too"),
+        (dear(21 + 1_000), invent, "it paid for a transaction, of which a part is the node's word"),
+    ] {
+        let mut world = world().await;
+        world.chain.mine(vec![tx]);
+        world.chain.script_traces([lie]);
+        world.catch_up().await;
+        assert_eq!(world.status_of(1_000).await, Pending);
+        world.chain.set_finality_depth(None);
+        world.chain.mine_empty(FINALITY_DEPTH);
+        world.catch_up().await;
+        world.chain.set_finality_depth(Some(FINALITY_DEPTH));
+        world.tick().await;
+        world.chain.script_traces([lie]);
+        assert_eq!(world.trace().await.doubted, 1);
+        assert_eq!(world.status_of(1_000).await, Pending, "{why}");
+        world.say("").await;
+        let alarm = report(&world).await.traces_alarm;
+        assert!(alarm.contains(why) && alarm.contains("a second endpoint that traces must agree"), "{alarm}");
+        // Without it nothing is judged by balances either: the same lies could hide what is there.
+        world.pass(Duration::from_secs(600));
+        assert_eq!(world.trace().await.doubted, 1);
+        world.chain.trace_twice(true);
+        world.pass(Duration::from_secs(600));
+        assert_eq!(world.trace().await.failed, 1, "{why}");
+        world.abandon();
+    }
+}
+
+#[tokio::test]
+async fn whoever_is_paid_and_pays_inside_of_one_block_is_witnessed_by_a_second_trace() {
+    let mut world = world().await;
+    let on = SimLeg::inner(address(ALICE), address(BOB), 4);
+    world.chain.mine(vec![inner(0, ALICE, 5), SimTx::new(address(PAYER), 1, vec![on])]);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Pending);
+    world.chain.trace_twice(true);
+    world.pass(Duration::from_secs(600));
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Confirmed);
+    world.close().await;
+}
+
+#[tokio::test]
 async fn a_leg_that_an_endpoint_hides_is_found_when_the_balances_do_not_agree_with_what_it_shows() {
     let mut world = world().await;
     world.chain.mine(vec![inner(0, ALICE, 5), inner(1, ALICE, 7)]);

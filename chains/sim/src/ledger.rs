@@ -38,6 +38,8 @@ pub struct SimTx {
     pub legs: Vec<SimLeg>,
     /// What its signer pays for it; whoever has none pays nothing.
     pub fee: U256,
+    /// What the node says that it paid, where a part of it is in no root.
+    pub told_fee: Option<U256>,
     /// What looks like a credit in it and is none.
     pub rejected: Vec<(SimLeg, Verdict)>,
 }
@@ -99,7 +101,10 @@ impl SimLeg {
 impl SimTx {
     fn paid(&self) -> Option<Fee> {
         match self.tx.life {
-            TxLife::Nonce { signer, .. } => Some(Fee { tx: self.tx, payer: signer, amount: self.fee }),
+            TxLife::Nonce { signer, .. } => {
+                let (amount, proved) = (self.told_fee.unwrap_or(self.fee), self.told_fee.is_none());
+                Some(Fee { tx: self.tx, payer: signer, amount, proved })
+            }
             TxLife::Block => None,
         }
     }
@@ -111,14 +116,14 @@ impl SimTx {
         id[..20].copy_from_slice(&signer_bytes[..20]);
         id[24..].copy_from_slice(&nonce.to_be_bytes());
         let tx = TxRef { id: TxId::Evm(id), life: TxLife::Nonce { signer, nonce } };
-        SimTx { tx, legs, fee: U256::from(FEE), rejected: Vec::new() }
+        SimTx { tx, legs, fee: U256::from(FEE), told_fee: None, rejected: Vec::new() }
     }
 
     /// Another transaction that uses the same nonce: only one of the two can land.
     pub fn replaced_by(&self, legs: Vec<SimLeg>) -> Self {
         let TxId::Evm(mut id) = self.tx.id else { return self.clone() };
         id[20] = id[20].wrapping_add(1);
-        SimTx { tx: TxRef { id: TxId::Evm(id), ..self.tx }, legs, fee: self.fee, rejected: Vec::new() }
+        SimTx { tx: TxRef { id: TxId::Evm(id), ..self.tx }, legs, rejected: Vec::new(), ..self.clone() }
     }
 }
 

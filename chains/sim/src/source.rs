@@ -168,6 +168,15 @@ impl State {
                     tx.legs.push(SimLeg { sender: Address::Evm([0xee; 20]), ..leg });
                 }
             }
+            Some(Fault::Churn(who, amount)) => {
+                if let Some(tx) = told.txs.first_mut() {
+                    let other = Address::Evm([0xee; 20]);
+                    for (sender, recipient) in [(other, who), (who, other)] {
+                        tx.legs.push(SimLeg { lane: read.lane, ..SimLeg::native(sender, recipient, amount) });
+                    }
+                }
+            }
+            Some(Fault::Merge(to)) => merge(&mut told, to, read.lane),
             Some(Fault::Hide(from)) => {
                 told.txs.iter_mut().for_each(|tx| tx.legs.retain(|leg| leg.recipient != from || leg.lane != read.lane));
             }
@@ -187,6 +196,24 @@ impl State {
             told.signers = Signers::new(|tx| Err(SourceError::transient(format!("{} was signed by another", tx.id))));
         }
         told
+    }
+}
+
+/// Tells all that the lane shows of payments to `to` as one.
+fn merge(block: &mut SimBlock, to: Address, lane: Lane) {
+    let mut merged: Option<SimLeg> = None;
+    for tx in &mut block.txs {
+        tx.legs.retain(|leg| {
+            let is_other = (leg.recipient, leg.lane) != (to, lane);
+            if !is_other {
+                let amount = merged.map_or(U256::ZERO, |merged| merged.amount) + leg.amount;
+                merged = Some(SimLeg { amount, ..*leg });
+            }
+            is_other
+        });
+    }
+    if let Some(tx) = block.txs.first_mut() {
+        tx.legs.extend(merged);
     }
 }
 
