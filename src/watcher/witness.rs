@@ -351,7 +351,7 @@ fn told<T>(read: Result<T, TickError>) -> Result<Result<T, String>, TickError> {
 }
 
 /// The pause after a try that came to nothing, by how many had come to nothing before it.
-fn pause_after(tries: u32) -> Duration {
+pub(super) fn pause_after(tries: u32) -> Duration {
     PAUSE_FIRST.saturating_mul(1 << tries.min(DOUBLINGS_MAX)).min(PAUSE_MAX)
 }
 

@@ -1,6 +1,6 @@
 //! The chain itself: its canonical blocks, what was dropped by forks, and how it is changed.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -75,7 +75,9 @@ pub(crate) struct State {
     pub(crate) trace_faults: VecDeque<Fault>,
     /// Whether full reads of traces come from two endpoints that agree.
     pub(crate) traced_twice: bool,
+    pub(crate) second_hangs: bool,
     pub(crate) balances_withheld: bool,
+    pub(crate) untraceable: BTreeSet<u64>,
     pub(crate) calls: u64,
     before_call: Option<BeforeCall>,
 }
@@ -145,7 +147,9 @@ impl SimChain {
             faults: VecDeque::new(),
             trace_faults: VecDeque::new(),
             traced_twice: false,
+            second_hangs: false,
             balances_withheld: false,
+            untraceable: BTreeSet::new(),
             calls: 0,
             before_call: None,
         })))
@@ -227,9 +231,19 @@ impl SimChain {
         self.lock().trace_faults.extend(faults);
     }
 
-    /// Whether full reads of traces come from two endpoints that agree, from now on.
+    /// Whether full reads of traces come from two endpoints, from now on; one that lies is contradicted by the other.
     pub fn trace_twice(&self, twice: bool) {
         self.lock().traced_twice = twice;
+    }
+
+    /// Whether the second endpoint takes more than two seconds and tells no trace, from now on.
+    pub fn hang_second(&self, hangs: bool) {
+        self.lock().second_hangs = hangs;
+    }
+
+    /// The blocks that cannot be traced, from now on; all others can.
+    pub fn withhold_traces(&self, numbers: impl IntoIterator<Item = u64>) {
+        self.lock().untraceable = numbers.into_iter().collect();
     }
 
     /// Whether balances cannot be had, from now on.

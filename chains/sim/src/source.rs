@@ -1,6 +1,7 @@
 //! The chain as a source: what a node that knows it would answer, faults included.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use landfall_chain::{
     Address, AddressSource, AssetId, Block, BlockRef, BlockSource, Candidates, Fate, Header, Lane, Legs, Proof, Read,
@@ -9,6 +10,9 @@ use landfall_chain::{
 
 use crate::ledger::{SimBlock, SimLeg, State};
 use crate::{Fault, SimChain};
+
+/// How long a second endpoint hangs.
+const SECOND_HANGS: Duration = Duration::from_millis(2_200);
 
 impl BlockSource for SimChain {
     async fn tip(&self) -> Result<Tip, SourceError> {
@@ -40,10 +44,15 @@ impl BlockSource for SimChain {
         };
         let blocks = {
             let state = self.lock();
+            state.can_trace(&range, read, fault)?;
             state.served(range, fault).iter().map(|block| state.read(block, read, fault)).collect()
         };
         if let Some(Fault::Slow(time)) = fault {
             tokio::time::sleep(time).await;
+        }
+        let hangs = self.lock().second_hangs;
+        if hangs && read.lane == Lane::Traces && read.proof == ReadProof::Full {
+            tokio::time::sleep(SECOND_HANGS).await;
         }
         Ok(blocks)
     }
@@ -158,6 +167,24 @@ impl State {
 }
 
 impl State {
+    /// Whether a trace comes of it: some blocks are too much for every node, and of two that differ neither is believed.
+    fn can_trace(&self, range: &RangeInclusive<u64>, read: Read, fault: Option<Fault>) -> Result<(), SourceError> {
+        if read.lane == Lane::Roots {
+            return Ok(());
+        }
+        if let Some(number) = self.untraceable.iter().find(|number| range.contains(number)) {
+            return Err(SourceError::transient(format!("the trace of block {number} takes too long")));
+        }
+        let is_lie = matches!(fault, Some(Fault::Invent(..) | Fault::Churn(..) | Fault::Merge(..) | Fault::Hide(_)));
+        if is_lie && self.traced_twice && read.proof == ReadProof::Full {
+            return Err(SourceError::transient(format!(
+                "two endpoints tell different traces of block {}",
+                range.start()
+            )));
+        }
+        Ok(())
+    }
+
     /// A block as a node tells it that may lie.
     fn read(&self, block: &SimBlock, read: Read, fault: Option<Fault>) -> Block {
         let mut told = block.clone();
@@ -187,7 +214,7 @@ impl State {
             (lane, _) => told.to_block(lane),
         };
         if read.lane == Lane::Traces && read.proof == ReadProof::Full && self.traced_twice {
-            told.proof = Proof::TwoEndpoints;
+            told.proof = if self.second_hangs { Proof::OneEndpoint } else { Proof::TwoEndpoints };
         }
         if read.legs == Legs::Creditable {
             told.rejected.clear();
