@@ -86,7 +86,7 @@ async fn a_trace_that_two_endpoints_tell_costs_no_second_read_of_its_block_eithe
     let source = source(traced(), &[&one.node, &other.node]);
     source.tip().await.unwrap();
     source.blocks(5..=5, Read::FULL).await.unwrap();
-    [&one, &other].map(asked);
+    let _ = [&one, &other].map(asked);
     let twice = Read { legs: Legs::Creditable, ..FULL };
     let blocks = source.blocks(5..=5, twice).await.unwrap();
     assert_eq!(
@@ -95,7 +95,7 @@ async fn a_trace_that_two_endpoints_tell_costs_no_second_read_of_its_block_eithe
     );
     // Whoever judges a deposit reads the roots again, beside the traces, and gets nothing that was kept before.
     source.blocks(5..=5, Read::FULL).await.unwrap();
-    [&one, &other].map(asked);
+    let _ = [&one, &other].map(asked);
     tokio::try_join!(source.blocks(5..=5, Read::FULL), source.blocks(5..=5, twice)).unwrap();
     let reads = [&one, &other].map(asked).concat();
     assert_eq!(reads.iter().filter(|method| *method == RECEIPTS).count(), 2, "{reads:?}");
