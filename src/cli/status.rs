@@ -90,9 +90,27 @@ fn of_endpoint(EndpointReport { id, state, reason, latest, latency_ms }: &Endpoi
     [Some(format!("{id} {state}")), latest, latency, reason].into_iter().flatten().collect()
 }
 
-/// Of a chain that is traced: how far, why not farther, and what waits for a second witness.
+/// Of a chain that is traced: how far, by how many endpoints, why not farther, and what waits for a second witness.
 fn traces(chain: &ChainReport) -> Vec<String> {
     let traced = chain.traced.map(|through| format!("native currency complete up to block {through}"));
-    let said = [&chain.traces_reason, &chain.traces_alarm].into_iter().filter(|text| !text.is_empty());
-    traced.into_iter().chain(said.map(|text| format!("traces: {text}"))).collect()
+    let told_by = match (chain.traces_by_two, chain.traces_by_one) {
+        (None, None) => None,
+        (Some(two), None) => Some(format!("told by two endpoints up to block {two}")),
+        (Some(two), Some(one)) if one < two => Some(format!(
+            "told by two endpoints up to block {two}, but block {one} and maybe earlier ones by one alone"
+        )),
+        (Some(two), Some(one)) => {
+            Some(format!("one endpoint's word alone up to block {one}; the last that two told is block {two}"))
+        }
+        (None, Some(one)) => Some(format!("one endpoint's word alone, up to block {one}")),
+    };
+    let put_off = (chain.traces_put_off > 0).then(|| {
+        format!(
+            "blocks put off, because they cannot be traced: {}; {}",
+            chain.traces_put_off, chain.traces_put_off_reason
+        )
+    });
+    let said = [&chain.traces_reason, &chain.traces_alarm].into_iter().filter(|text| !text.is_empty()).cloned();
+    let said = told_by.into_iter().chain(said).chain(put_off).map(|text| format!("traces: {text}"));
+    traced.into_iter().chain(said).collect()
 }

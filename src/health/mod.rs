@@ -51,6 +51,13 @@ pub struct ChainReport {
     pub traces_reason: String,
     /// What waits for a second witness, and why; empty when nothing does.
     pub traces_alarm: String,
+    /// The newest block on record whose trace two endpoints told, and the newest that is one endpoint's word; null where
+    /// there is none.
+    pub traces_by_two: Option<u64>,
+    pub traces_by_one: Option<u64>,
+    /// How many blocks are put off because they cannot be traced, and why one of them is.
+    pub traces_put_off: u64,
+    pub traces_put_off_reason: String,
     #[serde(skip)]
     is_traced: bool,
     /// What a person should look at: finality that stalls, endpoints that do not agree, open incidents.
@@ -148,6 +155,10 @@ impl ChainReport {
             traces_lag_secs: None,
             traces_reason: String::new(),
             traces_alarm: String::new(),
+            traces_by_two: None,
+            traces_by_one: None,
+            traces_put_off: 0,
+            traces_put_off_reason: String::new(),
             is_traced: false,
             alarms,
             overrides: decisions.into_iter().filter(in_force).map(OverrideReport::from).collect(),
@@ -165,6 +176,10 @@ impl ChainReport {
             traces_lag_secs: ever_caught_up.then(|| now.since(traces.caught_up_at).as_secs()),
             traces_reason: traces.reason.clone(),
             traces_alarm: if count == 0 { String::new() } else { alarm },
+            traces_by_two: traces.by_two,
+            traces_by_one: traces.by_one,
+            traces_put_off: traces.put_off,
+            traces_put_off_reason: traces.put_off_reason.clone(),
             is_traced: true,
             ..self
         }
@@ -172,7 +187,8 @@ impl ChainReport {
 
     /// A native currency that is not complete, where it should be.
     fn traces_complaint(&self, lag_max: Duration) -> Option<String> {
-        let why = if self.traces_reason.is_empty() { String::new() } else { format!(" ({})", self.traces_reason) };
+        let why = [&self.traces_reason, &self.traces_put_off_reason].into_iter().find(|reason| !reason.is_empty());
+        let why = why.map_or(String::new(), |reason| format!(" ({reason})"));
         match self.traces_lag_secs {
             _ if !self.is_traced => None,
             None => Some(format!("its traces have not caught up yet{why}")),

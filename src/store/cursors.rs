@@ -39,6 +39,8 @@ statements! {
     CONNECT = "INSERT INTO blocks (chain, hash, number, parent_hash, time_us, proof, canonical, traced) \
                VALUES ($1, $2, $3, $4, $5, $6, true, $7) \
                ON CONFLICT (chain, hash) DO UPDATE SET canonical = true, proof = excluded.proof, traced = excluded.traced";
+    // Connected again, they are tried at once.
+    FORGET_FAILURES = "DELETE FROM trace_failures WHERE chain = $1 AND block_number > $2";
     DISCONNECT = "UPDATE blocks SET canonical = false WHERE chain = $1 AND canonical AND number > $2";
     CANONICAL_AT = "SELECT hash FROM blocks WHERE chain = $1 AND number = $2 AND canonical";
     CANONICAL_IN = "SELECT number, hash FROM blocks \
@@ -127,6 +129,7 @@ pub async fn anchor(tx: &mut Tx, chain: Chain, header: &Header) -> Result<(), St
 
 /// Takes every block above `fork_point` off the canonical chain; how many there were.
 pub async fn disconnect(tx: &mut Tx, chain: Chain, fork_point: &BlockRef) -> Result<u64, StoreError> {
+    execute!(tx, FORGET_FAILURES, chain.name(), int(fork_point.number))?;
     execute!(tx, DISCONNECT, chain.name(), int(fork_point.number))
 }
 

@@ -33,6 +33,7 @@ pub const MIGRATIONS: &[(i64, &str, &str)] = &[
     (4, "backfills", include_str!("../../migrations/0004_backfills.sql")),
     (5, "incidents_of_deposits", include_str!("../../migrations/0005_incidents_of_deposits.sql")),
     (6, "endpoint_latency", include_str!("../../migrations/0006_endpoint_latency.sql")),
+    (7, "trace_witnesses", include_str!("../../migrations/0007_trace_witnesses.sql")),
 ];
 
 /// Where the data is.

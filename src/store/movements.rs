@@ -9,7 +9,7 @@ use landfall_chain::{Address, AssetId, AssetTransfer, BlockRef, Chain, Fee, Lane
 
 use crate::deposit::LegHash;
 use crate::store::deposits::{amount_bytes, amount_of};
-use crate::store::sql::{execute, fetch_all, statements};
+use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, StoreError, Tx, int};
 
 /// What an address spent, in base units.
@@ -29,6 +29,8 @@ statements! {
     DEBITED = "SELECT debits.amount FROM debits JOIN blocks ON blocks.chain = debits.chain AND blocks.hash = debits.block_hash \
                WHERE debits.chain = $1 AND debits.sender = $2 AND debits.asset = $3 \
                AND debits.block_number >= $4 AND debits.block_number <= $5 AND blocks.canonical";
+    LEFT_INSIDE = "SELECT 1 FROM debits WHERE chain = $1 AND sender = $2 AND block_number = $3 AND block_hash = $4 \
+                   AND asset = $5 AND lane = 'traces' ORDER BY leg_hash LIMIT 1";
     PAID = "SELECT fees.amount FROM fees JOIN blocks ON blocks.chain = fees.chain AND blocks.hash = fees.block_hash \
             WHERE fees.chain = $1 AND fees.payer = $2 AND fees.block_number >= $3 AND fees.block_number <= $4 AND blocks.canonical";
 }
@@ -63,10 +65,22 @@ pub async fn debit(
 
 /// Records what a transaction cost a watched address; once for each block.
 pub async fn fee(tx: &mut Tx, chain: Chain, block: &BlockRef, fee: &Fee) -> Result<(), StoreError> {
-    let Fee { tx: of, payer, amount } = fee;
+    let Fee { tx: of, payer, amount, .. } = fee;
     let (bytes, text) = (amount_bytes(amount), amount.to_string());
     let (hash, number) = (&block.hash.0[..], int(block.number));
     execute!(tx, FEE, chain.name(), hash, number, of.id.as_bytes(), payer.as_bytes(), bytes, text).map(drop)
+}
+
+/// Whether any reading of the block's traces showed native value leave `address`.
+pub async fn left_inside(
+    connection: &mut impl Connection,
+    chain: Chain,
+    block: &BlockRef,
+    address: &Address,
+) -> Result<bool, StoreError> {
+    let (who, native) = (address.as_bytes(), AssetId::Native.to_bytes());
+    let (number, hash) = (int(block.number), &block.hash.0[..]);
+    Ok(fetch_optional!(connection, (i32,), LEFT_INSIDE, chain.name(), who, number, hash, native)?.is_some())
 }
 
 /// What `address` spent of `asset` in the canonical blocks of `range`, both ends inclusive.

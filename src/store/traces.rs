@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use landfall_chain::{BlockHash, BlockRef, Chain};
+use landfall_chain::{BlockHash, BlockRef, Chain, Proof};
 use sqlx::FromRow;
 
 use crate::deposit::DepositId;
@@ -26,13 +26,50 @@ pub struct TraceStatus {
     pub unwitnessed: u64,
     /// Why one of them does; empty when there is none.
     pub unwitnessed_reason: String,
+    /// The newest block on record whose trace two endpoints told.
+    pub by_two: Option<u64>,
+    /// The newest block on record whose trace is one endpoint's word.
+    pub by_one: Option<u64>,
+    /// How many blocks are put off, because they could not be traced while others could.
+    pub put_off: u64,
+    /// Why one of them is; empty when there is none.
+    pub put_off_reason: String,
+}
+
+/// What is known of a block that could not be traced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TraceFailure {
+    /// How often it failed while other blocks could be traced.
+    pub tries: u32,
+    pub tried_at: Timestamp,
 }
 
 statements! {
-    OLDEST = "SELECT number, hash FROM blocks WHERE chain = $1 AND canonical AND NOT traced ORDER BY number LIMIT $2";
-    NEWEST = "SELECT number, hash FROM blocks WHERE chain = $1 AND canonical AND NOT traced ORDER BY number DESC LIMIT $2";
+    OLDEST = "SELECT number, hash FROM blocks WHERE chain = $1 AND canonical AND NOT traced AND NOT EXISTS \
+              (SELECT 1 FROM trace_failures WHERE trace_failures.chain = blocks.chain AND trace_failures.block_hash = blocks.hash) \
+              ORDER BY number LIMIT $2";
+    NEWEST = "SELECT number, hash FROM blocks WHERE chain = $1 AND canonical AND NOT traced AND NOT EXISTS \
+              (SELECT 1 FROM trace_failures WHERE trace_failures.chain = blocks.chain AND trace_failures.block_hash = blocks.hash) \
+              ORDER BY number DESC LIMIT $2";
+    // Those first that were not tried for longest: what fails again stands in nobody's way.
+    AGAIN = "SELECT blocks.number, blocks.hash FROM trace_failures JOIN blocks \
+             ON blocks.chain = trace_failures.chain AND blocks.hash = trace_failures.block_hash \
+             WHERE trace_failures.chain = $1 AND trace_failures.next_us <= $2 AND blocks.canonical AND NOT blocks.traced \
+             ORDER BY trace_failures.tried_us, blocks.number LIMIT $3";
+    FAILURE = "SELECT tries, tried_us FROM trace_failures WHERE chain = $1 AND block_hash = $2";
+    PUT_OFF = "INSERT INTO trace_failures (chain, block_hash, block_number, tries, tried_us, next_us, reason) \
+               VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (chain, block_hash) DO UPDATE \
+               SET tries = excluded.tries, tried_us = excluded.tried_us, next_us = excluded.next_us, reason = excluded.reason";
+    SUCCEEDED = "DELETE FROM trace_failures WHERE chain = $1 AND block_hash = $2";
+    FAILURES = "SELECT trace_failures.chain, COUNT(*), MIN(trace_failures.reason) FROM trace_failures JOIN blocks \
+                ON blocks.chain = trace_failures.chain AND blocks.hash = trace_failures.block_hash \
+                WHERE trace_failures.tries > 0 AND blocks.canonical AND NOT blocks.traced GROUP BY trace_failures.chain";
+    TOLD_BY = "SELECT MAX(number) FROM blocks WHERE chain = $1 AND traced_by = $2 AND canonical";
+    LEVEL = "UPDATE blocks SET traced_by = $3 WHERE chain = $1 AND hash = $2 AND canonical AND traced \
+             AND (traced_by IS NULL OR traced_by = 'one_endpoint')";
     UNTRACED_THROUGH = "SELECT 1 FROM blocks WHERE chain = $1 AND canonical AND NOT traced AND number <= $2 ORDER BY number LIMIT 1";
-    MARK = "UPDATE blocks SET traced = true WHERE chain = $1 AND hash = $2 AND canonical";
+    MARK = "UPDATE blocks SET traced = true, traced_by = CASE WHEN traced AND traced_by = 'two_endpoints' THEN traced_by ELSE $3 END \
+            WHERE chain = $1 AND hash = $2 AND canonical";
     SETTLEABLE = "SELECT deposits.*, blocks.number AS block_number, blocks.hash AS block_hash \
                   FROM deposits JOIN inclusions ON inclusions.deposit_id = deposits.id \
                   JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
@@ -58,11 +95,18 @@ statements! {
               JOIN deposits ON deposits.id = unwitnessed.deposit_id WHERE deposits.status = 'PENDING' GROUP BY unwitnessed.chain";
 }
 
-/// Canonical blocks that have still to be traced: at most `limit` of the oldest and as many of the newest, ascending.
-/// From both ends: what a node has forgotten must not keep it from what it still has.
-pub async fn untraced(connection: &mut impl Connection, chain: Chain, limit: u32) -> Result<Vec<BlockRef>, StoreError> {
+/// Canonical blocks that are to be traced at `now`, ascending: at most `limit` of the oldest that were not tried yet, as many
+/// of the newest, and as many of those that failed and whose next try is due. From both ends: what a node has forgotten
+/// must not keep it from what it still has.
+pub async fn untraced(
+    connection: &mut impl Connection,
+    chain: Chain,
+    now: Timestamp,
+    limit: u32,
+) -> Result<Vec<BlockRef>, StoreError> {
     let mut rows = fetch_all!(connection, (i64, Vec<u8>), OLDEST, chain.name(), i64::from(limit))?;
     rows.extend(fetch_all!(connection, (i64, Vec<u8>), NEWEST, chain.name(), i64::from(limit))?);
+    rows.extend(fetch_all!(connection, (i64, Vec<u8>), AGAIN, chain.name(), now.0, i64::from(limit))?);
     rows.sort_unstable();
     rows.dedup();
     let blocks = rows.into_iter().map(|(number, bytes)| {
@@ -76,9 +120,41 @@ pub async fn are_untraced(connection: &mut impl Connection, chain: Chain, throug
     Ok(fetch_optional!(connection, (i32,), UNTRACED_THROUGH, chain.name(), int(through))?.is_some())
 }
 
-/// Records that what a trace shows of the canonical `block` is on record.
-pub async fn mark(tx: &mut Tx, chain: Chain, block: &BlockRef) -> Result<(), StoreError> {
-    expect_one("mark a block as traced", execute!(tx, MARK, chain.name(), &block.hash.0[..])?)
+/// Records that what a trace shows of the canonical `block` is on record, and what stood behind the reading. Two endpoints'
+/// word is not taken back by a later reading of one.
+pub async fn mark(tx: &mut Tx, chain: Chain, block: &BlockRef, proof: Proof) -> Result<(), StoreError> {
+    let hash = &block.hash.0[..];
+    expect_one("mark a block as traced", execute!(tx, MARK, chain.name(), hash, proof.name())?)?;
+    execute!(tx, SUCCEEDED, chain.name(), hash).map(drop)
+}
+
+/// Records what stood behind a reading of a past block, where that is on record and need not be traced any more.
+pub async fn level(tx: &mut Tx, chain: Chain, block: &BlockRef, proof: Proof) -> Result<(), StoreError> {
+    execute!(tx, LEVEL, chain.name(), &block.hash.0[..], proof.name()).map(drop)
+}
+
+/// What is known of the block's earlier failures, when it has any.
+pub async fn failure(
+    connection: &mut impl Connection,
+    chain: Chain,
+    block: &BlockRef,
+) -> Result<Option<TraceFailure>, StoreError> {
+    let row = fetch_optional!(connection, (i64, i64), FAILURE, chain.name(), &block.hash.0[..])?;
+    row.map(|(tries, tried_us)| Ok(TraceFailure { tries: uint("tries", tries)?, tried_at: Timestamp(tried_us) }))
+        .transpose()
+}
+
+/// Records that the block could not be traced, and when that is tried again.
+pub async fn put_off(
+    tx: &mut Tx,
+    chain: Chain,
+    block: &BlockRef,
+    TraceFailure { tries, tried_at }: TraceFailure,
+    next: Timestamp,
+    reason: &str,
+) -> Result<(), StoreError> {
+    let (hash, number, tries) = (&block.hash.0[..], int(block.number), i64::from(tries));
+    execute!(tx, PUT_OFF, chain.name(), hash, number, tries, tried_at.0, next.0, reason).map(drop)
 }
 
 /// PENDING deposits that a trace showed in canonical blocks up to `through`, inclusive, and whose next try is due; at
@@ -136,7 +212,7 @@ pub async fn settled(tx: &mut Tx, id: DepositId) -> Result<(), StoreError> {
 
 /// Writes why the lane does not get on, and whether every connected block is traced at `now`.
 pub async fn say(tx: &mut Tx, chain: Chain, reason: &str, now: Timestamp) -> Result<(), StoreError> {
-    let caught_up = fetch_all!(tx, (i64, Vec<u8>), OLDEST, chain.name(), 1_i64)?.is_empty();
+    let caught_up = !are_untraced(tx, chain, u64::MAX).await?;
     let at = if caught_up { now } else { Timestamp::EPOCH };
     execute!(tx, SAY, chain.name(), reason, at.0, caught_up).map(drop)
 }
@@ -164,7 +240,20 @@ pub async fn statuses(connection: &mut impl Connection) -> Result<Vec<TraceStatu
             caught_up_at: Timestamp(caught_up_us),
             unwitnessed: 0,
             unwitnessed_reason: String::new(),
+            by_two: None,
+            by_one: None,
+            put_off: 0,
+            put_off_reason: String::new(),
         });
+    }
+    for status in &mut statuses {
+        status.by_two = told_by(connection, status.chain, Proof::TwoEndpoints).await?;
+        status.by_one = told_by(connection, status.chain, Proof::OneEndpoint).await?;
+    }
+    for (chain, count, reason) in fetch_all!(connection, (String, i64, String), FAILURES)? {
+        if let Some(status) = statuses.iter_mut().find(|status| status.chain.name() == chain) {
+            (status.put_off, status.put_off_reason) = (uint("count", count)?, reason);
+        }
     }
     for (chain, count, reason) in fetch_all!(connection, (String, i64, String), DOUBTS)? {
         if let Some(status) = statuses.iter_mut().find(|status| status.chain.name() == chain) {
@@ -172,4 +261,9 @@ pub async fn statuses(connection: &mut impl Connection) -> Result<Vec<TraceStatu
         }
     }
     Ok(statuses)
+}
+
+async fn told_by(connection: &mut impl Connection, chain: Chain, proof: Proof) -> Result<Option<u64>, StoreError> {
+    let row = fetch_optional!(connection, (Option<i64>,), TOLD_BY, chain.name(), proof.name())?;
+    row.and_then(|(number,)| number).map(|number| uint("number", number)).transpose()
 }

@@ -92,7 +92,7 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         let next = first_read(job.from);
         let span = watcher.traced_span(next, until);
         let lane = watcher.trace_lane().filter(|_| span.is_some());
-        let traces = lane.map(|lane| Traces { lane, stride: Stride::traces(ReadProof::Listed), found: 0 });
+        let traces = lane.map(|lane| Traces { lane, stride: Stride::traces(), found: 0 });
         let progress = Progress { from: job.from, until, next, traces: span, found: 0, confirmed: 0, doubted: 0 };
         let (roots, ahead) = (Stride::roots(), VecDeque::new());
         let mut backfill = Backfill { watcher, job, only, basis, progress, roots, traces, ahead, searched: None };

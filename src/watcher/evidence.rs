@@ -27,6 +27,19 @@ pub(super) fn shows(network: &Network, transfers: &[AssetTransfer], deposit: &De
 pub(super) struct Excess {
     pub(super) credited: String,
     pub(super) paid: String,
+    /// What paid it.
+    pub(super) of: String,
+}
+
+impl Excess {
+    /// `credited` is `None` beyond 2^256.
+    pub(super) fn unless_paid(credited: Option<U256>, paid: U256, of: String) -> Option<Self> {
+        if credited.is_some_and(|credited| credited <= paid) {
+            return None;
+        }
+        let credited = credited.map_or("more than 2^256".to_owned(), |credited| credited.to_string());
+        Some(Excess { credited, paid: paid.to_string(), of })
+    }
 }
 
 /// What would be too much, were the deposit CONFIRMED: per transaction, asset and recipient never more is CONFIRMED than
@@ -44,11 +57,5 @@ pub(super) async fn guard_sum(
     let paid = same.fold(U256::ZERO, |sum, transfer| sum.saturating_add(transfer.amount));
     let confirmed = deposits::confirmed_of(tx, deposit, lane).await?;
     let credited = confirmed.iter().try_fold(deposit.amount, |sum, amount| sum.checked_add(*amount));
-    match credited {
-        Some(credited) if credited <= paid => Ok(None),
-        Some(_) | None => Ok(Some(Excess {
-            credited: credited.map_or("more than 2^256".to_owned(), |credited| credited.to_string()),
-            paid: paid.to_string(),
-        })),
-    }
+    Ok(Excess::unless_paid(credited, paid, format!("transaction {}", deposit.tx.id)))
 }

@@ -13,7 +13,7 @@ use landfall_chain::{Address, AddressSource, Block, BlockRef, BlockSource, Heade
 use crate::deposit::{Deposit, DepositStatus};
 use crate::store::Tx;
 use crate::store::cursors::{self, Cursor};
-use crate::store::deposits;
+use crate::store::{deposits, traces};
 use crate::time::Timestamp;
 use crate::watcher::connect::{READS_AHEAD_MAX, WatchedLeg, prove_signer, ranges};
 use crate::watcher::movements::{self, Whose};
@@ -205,6 +205,9 @@ impl<S: BlockSource> Watcher<S> {
             if (spends || !legs.is_empty()) && !is_on_record {
                 // Past blocks are traced here. One on record that is not yet stays so: `run` was asked to trace it.
                 cursors::connect(&mut tx, chain, block, true).await?;
+            }
+            if lane == Lane::Traces && (is_on_record || spends || !legs.is_empty()) {
+                traces::level(&mut tx, chain, &block.header.block, block.proof).await?;
             }
             if spends {
                 movements::record(&mut tx, &self.network, &self.watch_list, block, lane, Whose::WatchedNow).await?;

@@ -22,6 +22,7 @@ mod pace;
 mod past;
 mod report;
 mod rescan;
+mod second_witness;
 mod settle;
 mod stride;
 mod trace_lane;

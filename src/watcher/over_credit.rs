@@ -45,14 +45,14 @@ pub(super) async fn hold(
     tx: &mut Tx,
     deposit: &Deposit,
     block: &BlockRef,
-    Excess { credited, paid }: &Excess,
+    Excess { credited, paid, of }: &Excess,
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let what = format!(
         "deposit {} is in final block {block} and stays PENDING: with it, {credited} base units would be confirmed of \
-         what transaction {} paid to {}, and it paid {paid}. See the incidents of the transaction's CONFIRMED deposits: \
+         what {of} paid to {}, and it paid {paid}. See the incidents of the transaction's CONFIRMED deposits: \
          when one of them is resolved, this one is looked at again",
-        deposit.id, deposit.tx.id, deposit.recipient
+        deposit.id, deposit.recipient
     );
     meet(tx, deposit, block, what, now).await
 }

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use landfall_chain::{Address, AddressSource, Block, BlockHash, BlockRef, BlockSource, Lane, Proof, ReadProof, TxId};
+use landfall_chain::{Address, AddressSource, Block, BlockHash, BlockRef, BlockSource, Lane, Proof, TxId};
 
 use crate::deposit::{DepositId, DepositStatus};
 use crate::store::cursors;
@@ -59,7 +59,7 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
         let lane = watcher.trace_lane();
         let traces = watcher.traced_span(next, until).filter(|_| lane.is_some());
         let progress = Progress { from, until, next, traces, found: 0, confirmed: 0, doubted: 0 };
-        let (roots, traces) = (Stride::roots(), Stride::traces(ReadProof::Full));
+        let (roots, traces) = (Stride::roots(), Stride::traces());
         Ok(Rescan { watcher, lane, repair, progress, roots, traces, differences: Vec::new() })
     }
 

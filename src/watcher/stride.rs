@@ -32,8 +32,9 @@ impl Stride {
         Stride { read: Read::FULL, width, width_max: width, ahead, step }
     }
 
-    pub(super) fn traces(proof: ReadProof) -> Self {
-        let read = Read { lane: Lane::Traces, proof, legs: Legs::Creditable };
+    /// What an endpoint leaves out of a trace is missed for good: two are asked where there are two.
+    pub(super) fn traces() -> Self {
+        let read = Read { lane: Lane::Traces, proof: ReadProof::Full, legs: Legs::Creditable };
         let (width, ahead, step) = (TRACED_BLOCKS_MAX, READS_AHEAD_MAX, TRACED_STEP_BLOCKS);
         Stride { read, width, width_max: width, ahead, step }
     }

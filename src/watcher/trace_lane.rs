@@ -1,31 +1,43 @@
 //! The lane of the traces: value that moves inside of transactions, which no root covers, found behind the lane of the
 //! roots and beside it. A worker of its own, so that a slow or failing trace never delays a token by one poll.
 //!
-//! Promises: it traces only what is connected, and records it only while that is canonical, in one transaction; a block
+//! Promises: where two endpoints trace, both are asked at once, and a block that they tell differently is not complete; what
+//! stood behind each block's trace is on record. A block that cannot be traced is put off alone.
+//! It traces only what is connected, and records it only while that is canonical, in one transaction; a block
 //! is complete for the native currency when its trace is on record, and until then `traced` stays below it.
 //! It moves no cursor and takes nothing back: what is disconnected is the other lane's to see. What it found is settled
 //! in `witness`.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
-use landfall_chain::{AddressSource, Block, BlockRef, BlockSource, Chain, Lane, Legs, Network, Read, ReadProof, Retry};
+use landfall_chain::{
+    AddressSource, Block, BlockRef, BlockSource, Chain, Lane, Legs, Network, Proof, Read, ReadProof, Retry,
+};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::store::cursors::{self, Cursor};
+use crate::store::traces::TraceFailure;
 use crate::store::{Db, StoreError, accounts, traces};
 use crate::time::{Clock, Pulse, Timestamp};
 use crate::watcher::connect::{FINAL_BLOCKS_KEPT, WatchedLeg, prove_signer};
 use crate::watcher::movements::{self, Whose};
 use crate::watcher::report::chain_of;
 use crate::watcher::watch_list::WatchList;
+use crate::watcher::witness::pause_after;
 use crate::watcher::{HEARTBEAT, RETRY_MAX, Settings, TickError};
 
-/// How many blocks a tick traces at most, from each end of what is untraced.
+/// How many blocks a tick traces at most, from each end of what is untraced, and how many of those that failed before.
 const TICK_BLOCKS_MAX: u32 = 8;
 /// How many traces are read at once.
 const READS_AHEAD_MAX: usize = 4;
+/// When a second endpoint takes longer than this and tells nothing, one is asked alone for a while: a witness that never
+/// answers must not delay every deposit.
+const SECOND_WAIT_MAX: Duration = Duration::from_secs(2);
+const ALONE: Duration = Duration::from_secs(60);
 /// How often an unchanged state is recorded.
 const SAY_EVERY: Duration = Duration::from_secs(1);
 
@@ -37,6 +49,10 @@ pub struct TraceLane<S> {
     pub(super) network: Network,
     pub(super) settings: Settings,
     watch_list: WatchList,
+    /// When a block was last traced, by this worker's clock.
+    traced_at: AtomicI64,
+    /// Until when one endpoint is asked alone.
+    alone_until: AtomicI64,
 }
 
 /// What a tick of the lane did.
@@ -50,6 +66,8 @@ pub struct Traced {
     pub failed: u64,
     /// Deposits that were not witnessed and are tried again later.
     pub doubted: u64,
+    /// Blocks that could not be traced, while others could, and are tried again later.
+    pub put_off: u64,
     /// There is more than one tick takes.
     pub more: bool,
 }
@@ -66,7 +84,8 @@ pub async fn not_traced(db: &Db, chain: Chain) -> Result<(), StoreError> {
 
 impl<S> TraceLane<S> {
     pub(super) fn new(source: S, db: Db, network: Network, settings: Settings, watch_list: WatchList) -> Self {
-        TraceLane { source, db, network, settings, watch_list }
+        let (traced_at, alone_until) = (AtomicI64::new(i64::MIN), AtomicI64::new(i64::MIN));
+        TraceLane { source, db, network, settings, watch_list, traced_at, alone_until }
     }
 
     pub(super) fn chain(&self) -> Chain {
@@ -142,23 +161,82 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         }
     }
 
-    /// Traces the oldest and the newest blocks that have not been traced.
+    /// Traces the oldest and the newest blocks that have not been traced, and those that failed and are due again.
     async fn trace(&self, now: Timestamp, traced: &mut Traced) -> Result<(), TickError> {
-        let untraced = traces::untraced(&mut self.db.read().await?, self.chain(), TICK_BLOCKS_MAX).await?;
+        let untraced = traces::untraced(&mut self.db.read().await?, self.chain(), now, TICK_BLOCKS_MAX).await?;
         let list_is_cut = u32::try_from(untraced.len()).is_ok_and(|count| count >= TICK_BLOCKS_MAX);
-        let read = Read { lane: Lane::Traces, proof: ReadProof::Listed, legs: Legs::Creditable };
-        let mut reads =
-            stream::iter(untraced).map(async |wanted| self.read_again(&wanted, read).await).buffered(READS_AHEAD_MAX);
-        let mut unread = Ok(());
-        while let Some(block) = reads.next().await {
+        let mut reads = stream::iter(untraced)
+            .map(async |wanted| (wanted, self.first_read(&wanted, now).await))
+            .buffered(READS_AHEAD_MAX);
+        let (mut failed, mut others) = (Vec::new(), false);
+        while let Some((wanted, block)) = reads.next().await {
             let recorded = match block {
-                Ok(block) => self.record(&block, now, traced).await,
+                Ok(block) => self.record(&block, now, traced).await.map(|()| block.proof),
                 Err(error) => Err(error),
             };
-            unread = unread.and(recorded);
+            match recorded {
+                // Nothing was asked of an endpoint's traces.
+                Ok(Proof::Roots) => {}
+                Ok(Proof::Bloom | Proof::TwoEndpoints | Proof::OneEndpoint) => {
+                    others = true;
+                    self.traced_at.store(now.0, Ordering::Relaxed);
+                }
+                Err(error @ (TickError::Source(_) | TickError::Contradiction { .. })) => failed.push((wanted, error)),
+                Err(error) => return Err(error),
+            }
         }
+        drop(reads);
         traced.more = list_is_cut && traced.traced > 0;
-        unread
+        self.put_off(failed, others, now, traced).await
+    }
+
+    /// The block as two endpoints trace it, or as one does where there is no second.
+    async fn first_read(&self, wanted: &BlockRef, now: Timestamp) -> Result<Block, TickError> {
+        let is_alone = now.0 < self.alone_until.load(Ordering::Relaxed);
+        let proof = if is_alone { ReadProof::Listed } else { ReadProof::Full };
+        let begun = Instant::now();
+        let block = self.read_again(wanted, Read { lane: Lane::Traces, proof, legs: Legs::Creditable }).await?;
+        if !is_alone && block.proof == Proof::OneEndpoint && begun.elapsed() > SECOND_WAIT_MAX {
+            self.alone_until.store(now.plus(ALONE).0, Ordering::Relaxed);
+        }
+        Ok(block)
+    }
+
+    /// Puts blocks off that failed, each by itself: longer each time while `others` can be traced, now or since it was last
+    /// tried. When none can, it is no block's own failure, and the first is told.
+    async fn put_off(
+        &self,
+        failed: Vec<(BlockRef, TickError)>,
+        others: bool,
+        now: Timestamp,
+        traced: &mut Traced,
+    ) -> Result<(), TickError> {
+        if failed.is_empty() {
+            return Ok(());
+        }
+        let (chain, traced_at) = (self.chain(), self.traced_at.load(Ordering::Relaxed));
+        let mut all = Ok(());
+        let mut tx = self.db.begin().await?;
+        for (block, error) in failed {
+            let before = traces::failure(&mut tx, chain, &block).await?;
+            let is_its_own = others || before.is_some_and(|before| traced_at > before.tried_at.0);
+            let tries = before.map_or(0, |before| before.tries).saturating_add(u32::from(is_its_own));
+            // The first failure may be the moment's; so is each one when nothing can be traced.
+            let pause = if is_its_own && tries > 1 { pause_after(tries - 2) } else { Duration::ZERO };
+            let reason = chain_of(&error);
+            if is_its_own && tries == 2 {
+                warn!(%chain, block = block.number, "block {} cannot be traced and is put off: {reason}", block.number);
+            }
+            let failure = TraceFailure { tries, tried_at: now };
+            traces::put_off(&mut tx, chain, &block, failure, now.plus(pause), &reason).await?;
+            if is_its_own {
+                traced.put_off += 1;
+            } else {
+                all = all.and(Err(error));
+            }
+        }
+        tx.commit().await?;
+        all
     }
 
     /// The very block `wanted`.
@@ -192,7 +270,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             }
         }
         movements::record(&mut tx, network, &self.watch_list, block, Lane::Traces, Whose::WatchedThen).await?;
-        traces::mark(&mut tx, chain, at).await?;
+        traces::mark(&mut tx, chain, at, block.proof).await?;
         // The other lane has kept it for this one and does not come back to it.
         let kept_from = cursor.finalized.map_or(0, |finalized| finalized.number.saturating_sub(FINAL_BLOCKS_KEPT));
         if at.number < kept_from {

@@ -8,9 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use landfall_chain::{
-    Address, AddressSource, AssetId, Block, BlockRef, BlockSource, Fate, Lane, Legs, Proof, Read, ReadProof, U256,
-};
+use landfall_chain::{AddressSource, Block, BlockRef, BlockSource, Fate, Lane, Legs, Read, ReadProof};
 use tracing::{info, warn};
 
 use crate::deposit::{Deposit, DepositStatus};
@@ -20,6 +18,7 @@ use crate::store::{Tx, traces};
 use crate::time::Timestamp;
 use crate::watcher::connect::{paid_by, prove_signer};
 use crate::watcher::evidence::{guard_sum, leg_in, shows};
+use crate::watcher::second_witness::{guard_block_sum, unshown};
 use crate::watcher::settle::enter;
 use crate::watcher::trace_lane::{TraceLane, Traced};
 use crate::watcher::{TickError, over_credit, report};
@@ -38,7 +37,7 @@ const TRACES: Read = Read { lane: Lane::Traces, proof: ReadProof::Full, legs: Le
 
 /// A final block of ours, read again.
 pub(super) struct Evidence {
-    roots: Block,
+    pub(super) roots: Block,
     pub(super) traces: Block,
 }
 
@@ -60,7 +59,7 @@ enum Outcome {
 }
 
 /// Whether something is witnessed, or why not.
-type Witnessed = Result<(), String>;
+pub(super) type Witnessed = Result<(), String>;
 
 impl<S: BlockSource + AddressSource> TraceLane<S> {
     pub(super) async fn settle(&self, now: Timestamp, traced: &mut Traced) -> Result<(), TickError> {
@@ -141,7 +140,12 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             // Settled by another process since it was listed?
             let recorded = deposits::by_leg(&mut tx, &deposit.leg_hash).await?;
             let Some(deposit) = recorded.filter(|recorded| recorded.status == DepositStatus::Pending) else { continue };
-            match shown {
+            // What another process CONFIRMED since the balances were asked for.
+            let since = match evidence.is_told_twice() {
+                true => None,
+                false => unshown(&mut tx, &self.network, evidence, &deposit.recipient).await?,
+            };
+            match since.map_or(shown, Err) {
                 Ok(true) => {}
                 Ok(false) => {
                     let why =
@@ -157,7 +161,11 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             // Who is witnessed is shown.
             let Some(leg) = leg_in(&self.network, &evidence.traces.transfers, &deposit) else { continue };
             let transfers = evidence.roots.transfers.iter().chain(&evidence.traces.transfers);
-            if let Some(excess) = guard_sum(&mut tx, Lane::Traces, transfers, &deposit).await? {
+            let excess = match guard_sum(&mut tx, Lane::Traces, transfers, &deposit).await? {
+                None => guard_block_sum(&mut tx, &self.network, evidence, &deposit).await?,
+                excess => excess,
+            };
+            if let Some(excess) = excess {
                 over_credit::hold(&mut tx, &deposit, &block, &excess, now).await?;
                 continue;
             }
@@ -182,39 +190,11 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         if !is_shown && !may_judge {
             return Ok(Err("the trace of its block, read again, does not show it".to_owned()));
         }
-        let agreed = self.agree(evidence, &deposit.recipient).await?;
+        let agreed = self.agree(evidence, &deposit.recipient, is_shown).await?;
         Ok(agreed.map(|()| is_shown).map_err(|why| match is_shown {
             true => why,
             false => format!("the trace of its block, read again, does not show it: {why}"),
         }))
-    }
-
-    /// Whether a second endpoint or the balances of `address` agree with what the trace shows of it.
-    async fn agree(&self, evidence: &Evidence, address: &Address) -> Result<Witnessed, TickError> {
-        if evidence.traces.proof == Proof::TwoEndpoints {
-            return Ok(Ok(()));
-        }
-        let header = evidence.roots.header;
-        let [before, after] = [header.parent, header.block].map(async |at| {
-            let balances = self.source.balances(std::slice::from_ref(address), &at).await?;
-            balances.first().copied().ok_or_else(|| {
-                let what = format!("no balance of {address} was told at block {at}");
-                TickError::Contradiction { chain: self.chain(), what }
-            })
-        });
-        let (before, after) = futures_util::future::try_join(before, after).await?;
-        let (paid_in, paid_out) = moved(evidence, address);
-        // before + in == after + out, without a subtraction that could wrap.
-        let balanced = paid_in.and_then(|paid_in| before.checked_add(paid_in));
-        let spent = paid_out.and_then(|paid_out| after.checked_add(paid_out));
-        Ok(match (balanced, spent) {
-            (Some(balanced), Some(spent)) if balanced == spent => Ok(()),
-            _ => Err(format!(
-                "one endpoint's trace shows it, and the balances of {address} do not agree: {before} base units before \
-                 block {} and {after} after it",
-                header.block.number
-            )),
-        })
     }
 
     /// Judges a deposit of a trace whose height is final and that is in no block of our chain.
@@ -304,10 +284,10 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             return Ok(Outcome::Seen(block, Lane::Traces));
         }
         // That it is not there is one endpoint's word, too.
-        Ok(match self.agree(&evidence, &deposit.recipient).await? {
+        Ok(match self.agree(&evidence, &deposit.recipient, false).await? {
             Ok(()) => without,
-            Err(_) => Outcome::Waits(Some(format!(
-                "its transaction is in final block {} without it, says one endpoint's trace, and nobody else",
+            Err(why) => Outcome::Waits(Some(format!(
+                "its transaction is in final block {} without it, says one endpoint's trace, and nobody else: {why}",
                 block.number
             ))),
         })
@@ -361,23 +341,6 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
     }
 }
 
-/// What the block moved of the native currency to `address` and away from it, fees included; `None` beyond 2^256.
-fn moved(evidence: &Evidence, address: &Address) -> (Option<U256>, Option<U256>) {
-    let Evidence { roots, traces } = evidence;
-    let (mut paid_in, mut paid_out) = (Some(U256::ZERO), Some(U256::ZERO));
-    let add = |sum: &mut Option<U256>, amount: U256| *sum = sum.and_then(|sum| sum.checked_add(amount));
-    for transfer in roots.transfers.iter().chain(&traces.transfers).filter(|leg| leg.asset == AssetId::Native) {
-        if transfer.recipient == *address {
-            add(&mut paid_in, transfer.amount);
-        }
-        if transfer.sender == *address {
-            add(&mut paid_out, transfer.amount);
-        }
-    }
-    roots.fees.iter().filter(|fee| fee.payer == *address).for_each(|fee| add(&mut paid_out, fee.amount));
-    (paid_in, paid_out)
-}
-
 /// What could not be read is a reason to wait; what the store refuses is none.
 fn told<T>(read: Result<T, TickError>) -> Result<Result<T, String>, TickError> {
     match read {
@@ -388,7 +351,7 @@ fn told<T>(read: Result<T, TickError>) -> Result<Result<T, String>, TickError> {
 }
 
 /// The pause after a try that came to nothing, by how many had come to nothing before it.
-fn pause_after(tries: u32) -> Duration {
+pub(super) fn pause_after(tries: u32) -> Duration {
     PAUSE_FIRST.saturating_mul(1 << tries.min(DOUBLINGS_MAX)).min(PAUSE_MAX)
 }
 

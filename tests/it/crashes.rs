@@ -11,6 +11,7 @@ use crate::postgres::{ENGINES, Engine};
 use crate::world::{FINALITY_DEPTH, World, address};
 
 const ALICE: u8 = 0xa1;
+const BOB: u8 = 0xb0;
 const PAYER: u8 = 0x01;
 /// More than any tick here has.
 const AWAITS_MAX: u32 = 400;
@@ -53,6 +54,7 @@ async fn outcome(engine: Engine, work: Work, crash_at: Option<u32>) -> (BTreeSet
     let is_traced = matches!(work, Work::Trace | Work::Witness);
     let mut world = if is_traced { World::traced(engine, 5).await } else { World::on(engine, 5).await };
     world.watch("alice", address(ALICE)).await;
+    world.watch("bob", address(BOB)).await;
     world.chain.mine_empty(1);
     world.catch_up().await;
     let paid =
@@ -90,10 +92,10 @@ async fn outcome(engine: Engine, work: Work, crash_at: Option<u32>) -> (BTreeSet
     (ids, cut_off)
 }
 
-/// What a contract pays, and ALICE pays something back.
+/// What a contract pays to ALICE, and BOB pays something to it.
 fn inner(nonce: u64, amount: u64) -> SimTx {
     let [to, back] =
-        [(PAYER, ALICE, amount), (ALICE, PAYER, 1)].map(|(a, b, n)| SimLeg::inner(address(a), address(b), n));
+        [(PAYER, ALICE, amount), (BOB, PAYER, 1)].map(|(a, b, n)| SimLeg::inner(address(a), address(b), n));
     SimTx::new(address(PAYER), nonce, vec![to, back])
 }
 

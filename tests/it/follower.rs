@@ -145,7 +145,7 @@ impl Follower {
     /// trace them.
     pub(crate) async fn untraced(&self) -> u64 {
         let mut reader = self.store.db.read().await.unwrap();
-        let untraced = traces::untraced(&mut reader, CHAIN, UNTRACED_MAX).await.unwrap();
+        let untraced = traces::untraced(&mut reader, CHAIN, Timestamp(i64::MAX), UNTRACED_MAX).await.unwrap();
         untraced.iter().filter(|block| self.chain.has(block)).count().try_into().unwrap()
     }
 

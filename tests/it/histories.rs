@@ -375,6 +375,8 @@ impl History {
     /// The chain goes on quietly until every height that ever was is final and every grace has passed.
     async fn come_to_rest(&mut self, world: &mut World) {
         world.chain.behave();
+        // Who is paid and pays inside of one block is witnessed by a second trace only.
+        world.chain.trace_twice(true);
         world.pool.lie(None, 0);
         let highest = self.highest.max(world.chain.latest().number);
         while world.chain.finalized().is_none_or(|finalized| finalized.number < highest) {

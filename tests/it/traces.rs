@@ -37,6 +37,12 @@ fn token(nonce: u64, to: u8, amount: u64) -> SimTx {
     SimTx::new(address(PAYER), nonce, vec![leg])
 }
 
+/// The same, after the lane has said something.
+async fn report_after(world: &World) -> landfall::health::ChainReport {
+    world.say("").await;
+    report(world).await
+}
+
 /// What `status` says of the chain, after its watcher has said something.
 async fn report(world: &World) -> landfall::health::ChainReport {
     let word = ChainStatus {
@@ -153,13 +159,14 @@ async fn a_block_is_complete_for_native_only_when_its_trace_is_in_and_status_say
     world.tick().await;
     world.chain.script_traces([Fault::Refuse]);
     // The first block's trace is refused; that holds up neither of the others.
-    let error = world.try_trace().await.unwrap_err();
-    assert!(error.to_string().contains("not to offer this call"), "{error}");
+    let traced = world.trace().await;
+    assert_eq!((traced.traced, traced.put_off), (2, 1));
     world.pass(Duration::from_secs(61));
-    world.say(&error.to_string()).await;
+    world.say("").await;
     let told = report(&world).await;
     assert_eq!((told.traced, told.traces_lag_secs), (Some(1), Some(61)), "blocks 3 and 4 are traced, and 2 is not");
-    assert!(told.traces_reason.contains("not to offer this call"), "{told:?}");
+    assert_eq!(told.traces_put_off, 1);
+    assert!(told.traces_put_off_reason.contains("not to offer this call"), "{told:?}");
     let status = Status::read(world.db(), world.now()).await.unwrap();
     let complaints = status.complaints(&[CHAIN].into(), Duration::from_secs(60));
     assert_eq!(complaints.len(), 1, "{complaints:?}");
@@ -222,6 +229,137 @@ async fn without_a_second_witness_a_deposit_stays_pending_with_a_reason_and_is_t
 }
 
 #[tokio::test]
+async fn a_leg_that_one_of_two_endpoints_hides_at_the_first_read_is_not_missed() {
+    let mut world = world().await;
+    world.chain.trace_twice(true);
+    world.chain.mine(vec![inner(0, ALICE, 5)]);
+    world.tick().await;
+    world.chain.script_traces([Fault::Hide(address(ALICE))]);
+    // They differ: the block is not complete, says why, and is tried again.
+    let error = world.try_trace().await.unwrap_err();
+    world.say(&error.to_string()).await;
+    let told = report(&world).await;
+    assert_eq!((told.traced, told.traces_by_two), (Some(1), None), "{told:?}");
+    assert!(told.traces_reason.contains("two endpoints tell different traces of block 2"), "{told:?}");
+    assert_eq!(world.trace().await.pending, 1);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Confirmed);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn status_says_up_to_which_block_two_endpoints_told_the_traces_and_where_one_did() {
+    let mut world = world().await;
+    world.say("").await;
+    let told = report(&world).await;
+    assert_eq!((told.traces_by_two, told.traces_by_one), (None, Some(1)), "one endpoint traces");
+    world.chain.trace_twice(true);
+    world.chain.mine_empty(2);
+    world.catch_up().await;
+    let told = report(&world).await;
+    assert_eq!((told.traces_by_two, told.traces_by_one), (Some(3), Some(1)));
+    // The second one fails: the lane goes on.
+    world.chain.trace_twice(false);
+    world.chain.mine(vec![inner(0, ALICE, 5)]);
+    world.catch_up().await;
+    let told = report(&world).await;
+    assert_eq!((told.traced, told.traces_by_two, told.traces_by_one), (Some(4), Some(3), Some(4)));
+    // It is back before the block is final, and bears out what was one endpoint's word.
+    world.chain.trace_twice(true);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Confirmed);
+    let told = report(&world).await;
+    assert_eq!((told.traces_by_two, told.traces_by_one), (Some(14), Some(1)));
+    world.close().await;
+}
+
+#[tokio::test]
+async fn blocks_that_cannot_be_traced_are_put_off_and_starve_no_other() {
+    for engine in ENGINES {
+        let mut world = World::traced(engine, 1).await;
+        world.watch("alice", address(ALICE)).await;
+        world.chain.set_finality_depth(None);
+        // The 20 oldest and the 20 newest are too much for the node; of the 20 between one pays.
+        for number in 1..=60 {
+            world.chain.mine(if number == 30 { vec![inner(0, ALICE, 5)] } else { vec![] });
+        }
+        while !world.tick().await.caught_up {}
+        world.chain.withhold_traces((1..=20).chain(41..=60));
+        let mut ticks = 0;
+        while world.deposits().await.is_empty() {
+            ticks += 1;
+            assert!(ticks <= 5, "16 that cannot be traced must not keep the others from it");
+            world.try_trace().await.ok();
+            world.pass(Duration::from_secs(1));
+        }
+        // Nor do they slow down what comes: each is tried again with growing pauses, and the lane does not fail.
+        let mut tried = Vec::new();
+        for _ in 0..200 {
+            world.chain.mine_empty(1);
+            world.tick().await;
+            world.pass(Duration::from_secs(1));
+            let traced = world.trace().await;
+            assert!(traced.traced >= 1, "the newest, at once");
+            tried.push(traced.put_off);
+        }
+        let [early, late] = [&tried[..50], &tried[150..]].map(|tries| tries.iter().sum::<u64>());
+        assert!(early > 40 && late < early / 2, "{early} tries at first, {late} in the end");
+        world.say("").await;
+        let told = report(&world).await;
+        assert_eq!((told.traced, told.traces_put_off), (Some(0), 40), "{told:?}");
+        assert!(told.traces_put_off_reason.contains("takes too long"), "{told:?}");
+        world.chain.withhold_traces([]);
+        world.pass(Duration::from_secs(600));
+        world.catch_up().await;
+        world.say("").await;
+        let told = report(&world).await;
+        assert_eq!((told.traced, told.traces_put_off), (Some(260), 0));
+        world.chain.set_finality_depth(Some(FINALITY_DEPTH));
+        world.catch_up().await;
+        assert_eq!(world.status_of(5).await, Confirmed);
+        world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn while_nothing_can_be_traced_no_block_is_put_off() {
+    let mut world = world().await;
+    world.chain.mine(vec![inner(0, ALICE, 5)]);
+    world.tick().await;
+    world.pass(Duration::from_secs(1));
+    for _ in 0..30 {
+        world.chain.script_traces([Fault::Fail; 1]);
+        assert!(world.try_trace().await.unwrap_err().may_pass());
+        world.pass(Duration::from_secs(10));
+    }
+    assert_eq!(world.trace().await.pending, 1, "at once when traces can be had again");
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_second_endpoint_that_never_answers_is_left_out_for_a_while() {
+    let mut world = world().await;
+    world.chain.trace_twice(true);
+    world.chain.hang_second(true);
+    for slow in [true, false] {
+        world.chain.mine_empty(1);
+        world.tick().await;
+        let begun = tokio::time::Instant::now();
+        assert_eq!(world.trace().await.traced, 1);
+        assert_eq!(begun.elapsed() > Duration::from_secs(2), slow);
+    }
+    assert_eq!(report_after(&world).await.traces_by_one, Some(3));
+    world.chain.hang_second(false);
+    world.pass(Duration::from_secs(60));
+    world.chain.mine_empty(1);
+    world.catch_up().await;
+    assert_eq!(report_after(&world).await.traces_by_two, Some(4));
+    world.close().await;
+}
+
+#[tokio::test]
 async fn two_endpoints_that_agree_are_witness_enough() {
     let mut world = world().await;
     world.chain.withhold_balances(true);
@@ -273,6 +411,56 @@ async fn a_leg_that_an_endpoint_invents_each_time_is_never_confirmed() {
     let statuses: Vec<String> = events(world.db()).await.into_iter().map(|event| event.status).collect();
     assert_eq!(statuses, ["PENDING"]);
     world.abandon();
+}
+
+#[tokio::test]
+async fn lies_that_cancel_out_in_the_balances_are_not_witnessed_by_them() {
+    // What came in and went out again; and what came in to one who is said to have paid so much more for a transaction.
+    let dear = |fee: u64| SimTx { told_fee: Some(U256::from(fee)), ..SimTx::new(address(ALICE), 0, vec![]) };
+    let (churn, invent) = (Fault::Churn(address(ALICE), 1_000), Fault::Invent(address(ALICE), 1_000));
+    for (tx, lie, why) in [
+        (inner(0, BOB, 5), churn, "value left it inside of transactions, too"),
+        (dear(21 + 1_000), invent, "it paid for a transaction, of which a part is the node's word"),
+    ] {
+        let mut world = world().await;
+        world.chain.mine(vec![tx]);
+        world.chain.script_traces([lie]);
+        world.catch_up().await;
+        assert_eq!(world.status_of(1_000).await, Pending);
+        world.chain.set_finality_depth(None);
+        world.chain.mine_empty(FINALITY_DEPTH);
+        world.catch_up().await;
+        world.chain.set_finality_depth(Some(FINALITY_DEPTH));
+        world.tick().await;
+        world.chain.script_traces([lie]);
+        assert_eq!(world.trace().await.doubted, 1);
+        assert_eq!(world.status_of(1_000).await, Pending, "{why}");
+        world.say("").await;
+        let alarm = report(&world).await.traces_alarm;
+        assert!(alarm.contains(why) && alarm.contains("a second endpoint that traces must agree"), "{alarm}");
+        // Without it nothing is judged by balances either: the same lies could hide what is there.
+        world.pass(Duration::from_secs(600));
+        assert_eq!(world.trace().await.doubted, 1);
+        world.chain.trace_twice(true);
+        world.pass(Duration::from_secs(600));
+        assert_eq!(world.trace().await.failed, 1, "{why}");
+        world.abandon();
+    }
+}
+
+#[tokio::test]
+async fn whoever_is_paid_and_pays_inside_of_one_block_is_witnessed_by_a_second_trace() {
+    let mut world = world().await;
+    let on = SimLeg::inner(address(ALICE), address(BOB), 4);
+    world.chain.mine(vec![inner(0, ALICE, 5), SimTx::new(address(PAYER), 1, vec![on])]);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Pending);
+    world.chain.trace_twice(true);
+    world.pass(Duration::from_secs(600));
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Confirmed);
+    world.close().await;
 }
 
 #[tokio::test]

@@ -70,6 +70,8 @@ pub struct Fee {
     pub payer: Address,
     /// All of it: execution, blobs, and what a rollup adds for L1.
     pub amount: U256,
+    /// Whether the block's roots prove all of it. Else a part is the node's word: what a blob cost, what a rollup adds.
+    pub proved: bool,
 }
 
 /// A movement that looks like a credit and is none.

@@ -258,9 +258,8 @@ impl EvmSource {
     /// The lane of traces. Blocks and traces may come from different endpoints: the blocks are proved, and a trace that
     /// contradicts them is not believed.
     async fn traced(&self, range: RangeInclusive<u64>, read: Read) -> Result<Vec<Block>, EvmError> {
-        // Whatever is to be confirmed or explained is proved again.
-        let is_first = read.proof == ReadProof::Listed && read.legs == Legs::Creditable;
-        let kept = if is_first { self.kept.take(range.clone()) } else { None };
+        // Each is given out once: whoever comes back, or asks for more, has a reason to have it proved again.
+        let kept = if read.legs == Legs::Creditable { self.kept.take(range.clone()) } else { None };
         let blocks = match kept {
             Some(kept) => kept,
             None => self.proved(range).await?,

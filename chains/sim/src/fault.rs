@@ -21,6 +21,10 @@ pub enum Fault {
     Lag(u64),
     /// Blocks: the first transaction pays this address so much more, says the node.
     Invent(Address, u64),
+    /// Blocks: the first transaction pays this address so much more and takes it away again, says the node.
+    Churn(Address, u64),
+    /// Blocks: all that was paid to this address was one leg of the first transaction, says the node.
+    Merge(Address),
     /// Blocks: nothing was paid to this address, says the node.
     Hide(Address),
     /// Blocks: no transaction was signed by whom the node names.

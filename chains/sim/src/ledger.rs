@@ -1,6 +1,6 @@
 //! The chain itself: its canonical blocks, what was dropped by forks, and how it is changed.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -38,6 +38,8 @@ pub struct SimTx {
     pub legs: Vec<SimLeg>,
     /// What its signer pays for it; whoever has none pays nothing.
     pub fee: U256,
+    /// What the node says that it paid, where a part of it is in no root.
+    pub told_fee: Option<U256>,
     /// What looks like a credit in it and is none.
     pub rejected: Vec<(SimLeg, Verdict)>,
 }
@@ -73,7 +75,9 @@ pub(crate) struct State {
     pub(crate) trace_faults: VecDeque<Fault>,
     /// Whether full reads of traces come from two endpoints that agree.
     pub(crate) traced_twice: bool,
+    pub(crate) second_hangs: bool,
     pub(crate) balances_withheld: bool,
+    pub(crate) untraceable: BTreeSet<u64>,
     pub(crate) calls: u64,
     before_call: Option<BeforeCall>,
 }
@@ -99,7 +103,10 @@ impl SimLeg {
 impl SimTx {
     fn paid(&self) -> Option<Fee> {
         match self.tx.life {
-            TxLife::Nonce { signer, .. } => Some(Fee { tx: self.tx, payer: signer, amount: self.fee }),
+            TxLife::Nonce { signer, .. } => {
+                let (amount, proved) = (self.told_fee.unwrap_or(self.fee), self.told_fee.is_none());
+                Some(Fee { tx: self.tx, payer: signer, amount, proved })
+            }
             TxLife::Block => None,
         }
     }
@@ -111,14 +118,14 @@ impl SimTx {
         id[..20].copy_from_slice(&signer_bytes[..20]);
         id[24..].copy_from_slice(&nonce.to_be_bytes());
         let tx = TxRef { id: TxId::Evm(id), life: TxLife::Nonce { signer, nonce } };
-        SimTx { tx, legs, fee: U256::from(FEE), rejected: Vec::new() }
+        SimTx { tx, legs, fee: U256::from(FEE), told_fee: None, rejected: Vec::new() }
     }
 
     /// Another transaction that uses the same nonce: only one of the two can land.
     pub fn replaced_by(&self, legs: Vec<SimLeg>) -> Self {
         let TxId::Evm(mut id) = self.tx.id else { return self.clone() };
         id[20] = id[20].wrapping_add(1);
-        SimTx { tx: TxRef { id: TxId::Evm(id), ..self.tx }, legs, fee: self.fee, rejected: Vec::new() }
+        SimTx { tx: TxRef { id: TxId::Evm(id), ..self.tx }, legs, rejected: Vec::new(), ..self.clone() }
     }
 }
 
@@ -140,7 +147,9 @@ impl SimChain {
             faults: VecDeque::new(),
             trace_faults: VecDeque::new(),
             traced_twice: false,
+            second_hangs: false,
             balances_withheld: false,
+            untraceable: BTreeSet::new(),
             calls: 0,
             before_call: None,
         })))
@@ -222,9 +231,19 @@ impl SimChain {
         self.lock().trace_faults.extend(faults);
     }
 
-    /// Whether full reads of traces come from two endpoints that agree, from now on.
+    /// Whether full reads of traces come from two endpoints, from now on; one that lies is contradicted by the other.
     pub fn trace_twice(&self, twice: bool) {
         self.lock().traced_twice = twice;
+    }
+
+    /// Whether the second endpoint takes more than two seconds and tells no trace, from now on.
+    pub fn hang_second(&self, hangs: bool) {
+        self.lock().second_hangs = hangs;
+    }
+
+    /// The blocks that cannot be traced, from now on; all others can.
+    pub fn withhold_traces(&self, numbers: impl IntoIterator<Item = u64>) {
+        self.lock().untraceable = numbers.into_iter().collect();
     }
 
     /// Whether balances cannot be had, from now on.

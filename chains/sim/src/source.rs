@@ -1,6 +1,7 @@
 //! The chain as a source: what a node that knows it would answer, faults included.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use landfall_chain::{
     Address, AddressSource, AssetId, Block, BlockRef, BlockSource, Candidates, Fate, Header, Lane, Legs, Proof, Read,
@@ -9,6 +10,9 @@ use landfall_chain::{
 
 use crate::ledger::{SimBlock, SimLeg, State};
 use crate::{Fault, SimChain};
+
+/// How long a second endpoint hangs.
+const SECOND_HANGS: Duration = Duration::from_millis(2_200);
 
 impl BlockSource for SimChain {
     async fn tip(&self) -> Result<Tip, SourceError> {
@@ -40,10 +44,15 @@ impl BlockSource for SimChain {
         };
         let blocks = {
             let state = self.lock();
+            state.can_trace(&range, read, fault)?;
             state.served(range, fault).iter().map(|block| state.read(block, read, fault)).collect()
         };
         if let Some(Fault::Slow(time)) = fault {
             tokio::time::sleep(time).await;
+        }
+        let hangs = self.lock().second_hangs;
+        if hangs && read.lane == Lane::Traces && read.proof == ReadProof::Full {
+            tokio::time::sleep(SECOND_HANGS).await;
         }
         Ok(blocks)
     }
@@ -158,6 +167,24 @@ impl State {
 }
 
 impl State {
+    /// Whether a trace comes of it: some blocks are too much for every node, and of two that differ neither is believed.
+    fn can_trace(&self, range: &RangeInclusive<u64>, read: Read, fault: Option<Fault>) -> Result<(), SourceError> {
+        if read.lane == Lane::Roots {
+            return Ok(());
+        }
+        if let Some(number) = self.untraceable.iter().find(|number| range.contains(number)) {
+            return Err(SourceError::transient(format!("the trace of block {number} takes too long")));
+        }
+        let is_lie = matches!(fault, Some(Fault::Invent(..) | Fault::Churn(..) | Fault::Merge(..) | Fault::Hide(_)));
+        if is_lie && self.traced_twice && read.proof == ReadProof::Full {
+            return Err(SourceError::transient(format!(
+                "two endpoints tell different traces of block {}",
+                range.start()
+            )));
+        }
+        Ok(())
+    }
+
     /// A block as a node tells it that may lie.
     fn read(&self, block: &SimBlock, read: Read, fault: Option<Fault>) -> Block {
         let mut told = block.clone();
@@ -168,6 +195,15 @@ impl State {
                     tx.legs.push(SimLeg { sender: Address::Evm([0xee; 20]), ..leg });
                 }
             }
+            Some(Fault::Churn(who, amount)) => {
+                if let Some(tx) = told.txs.first_mut() {
+                    let other = Address::Evm([0xee; 20]);
+                    for (sender, recipient) in [(other, who), (who, other)] {
+                        tx.legs.push(SimLeg { lane: read.lane, ..SimLeg::native(sender, recipient, amount) });
+                    }
+                }
+            }
+            Some(Fault::Merge(to)) => merge(&mut told, to, read.lane),
             Some(Fault::Hide(from)) => {
                 told.txs.iter_mut().for_each(|tx| tx.legs.retain(|leg| leg.recipient != from || leg.lane != read.lane));
             }
@@ -178,7 +214,7 @@ impl State {
             (lane, _) => told.to_block(lane),
         };
         if read.lane == Lane::Traces && read.proof == ReadProof::Full && self.traced_twice {
-            told.proof = Proof::TwoEndpoints;
+            told.proof = if self.second_hangs { Proof::OneEndpoint } else { Proof::TwoEndpoints };
         }
         if read.legs == Legs::Creditable {
             told.rejected.clear();
@@ -187,6 +223,24 @@ impl State {
             told.signers = Signers::new(|tx| Err(SourceError::transient(format!("{} was signed by another", tx.id))));
         }
         told
+    }
+}
+
+/// Tells all that the lane shows of payments to `to` as one.
+fn merge(block: &mut SimBlock, to: Address, lane: Lane) {
+    let mut merged: Option<SimLeg> = None;
+    for tx in &mut block.txs {
+        tx.legs.retain(|leg| {
+            let is_other = (leg.recipient, leg.lane) != (to, lane);
+            if !is_other {
+                let amount = merged.map_or(U256::ZERO, |merged| merged.amount) + leg.amount;
+                merged = Some(SimLeg { amount, ..*leg });
+            }
+            is_other
+        });
+    }
+    if let Some(tx) = block.txs.first_mut() {
+        tx.legs.extend(merged);
     }
 }
 

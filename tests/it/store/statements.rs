@@ -93,7 +93,7 @@ fn statements_keep_to_the_portable_subset() {
 }
 
 /// What runs at every tick, poll or request, and the index that keeps it from walking over all that ever was.
-const HOT: [(&str, &str); 17] = [
+const HOT: [(&str, &str); 18] = [
     ("deposits::SETTLEABLE", "INDEX deposits_pending"),
     ("deposits::MISSING", "INDEX deposits_pending"),
     ("deposits::LIST_OF_ACCOUNT", "INDEX deposits_account"),
@@ -106,6 +106,7 @@ const HOT: [(&str, &str); 17] = [
     ("cursors::CANONICAL_AT", "INDEX blocks_canonical"),
     ("traces::OLDEST", "INDEX blocks_untraced"),
     ("traces::NEWEST", "INDEX blocks_untraced"),
+    ("traces::TOLD_BY", "INDEX blocks_traced_by"),
     ("traces::SETTLEABLE", "INDEX deposits_pending"),
     ("traces::UNTRACED_THROUGH", "INDEX blocks_untraced"),
     ("accounts::LOWER_FROM", "INDEX watched_addresses_from"),

@@ -6,7 +6,7 @@ use landfall::store::cursors::{self, Cursor};
 use landfall::store::deposits;
 use landfall::store::traces::{self, TraceStatus};
 use landfall::time::Timestamp;
-use landfall_chain::Lane;
+use landfall_chain::{Lane, Proof};
 
 use super::cast::{CHAIN, NOW, OTHER_CHAIN, block, connect, deposit, insert, missing, prepare, settleable, write};
 use crate::postgres::TestStore;
@@ -20,7 +20,7 @@ on_both_engines!(
 );
 
 async fn untraced(store: &TestStore, limit: u32) -> Vec<u64> {
-    let blocks = traces::untraced(&mut store.db.read().await.unwrap(), CHAIN, limit).await.unwrap();
+    let blocks = traces::untraced(&mut store.db.read().await.unwrap(), CHAIN, NOW, limit).await.unwrap();
     blocks.iter().map(|block| block.number).collect()
 }
 
@@ -35,7 +35,8 @@ async fn connect_untraced(store: &TestStore, numbers: impl IntoIterator<Item = u
 }
 
 async fn mark(store: &TestStore, number: u64) {
-    write(store, async |tx| traces::mark(tx, CHAIN, &block(number, 1).header.block).await.unwrap()).await;
+    write(store, async |tx| traces::mark(tx, CHAIN, &block(number, 1).header.block, Proof::OneEndpoint).await.unwrap())
+        .await;
 }
 
 async fn blocks_are_untraced_until_they_are_marked_and_again_when_they_are_connected_again(store: TestStore) {
@@ -50,14 +51,14 @@ async fn blocks_are_untraced_until_they_are_marked_and_again_when_they_are_conne
     write(&store, async |tx| cursors::disconnect(tx, CHAIN, &block(8, 1).header.block).await.unwrap()).await;
     connect_untraced(&store, [9]).await;
     assert_eq!(untraced(&store, 1).await, [3, 9], "the watch list may have grown meanwhile");
-    assert!(traces::untraced(&mut store.db.read().await.unwrap(), OTHER_CHAIN, 9).await.unwrap().is_empty());
+    assert!(traces::untraced(&mut store.db.read().await.unwrap(), OTHER_CHAIN, NOW, 9).await.unwrap().is_empty());
 }
 
 async fn a_block_that_is_not_canonical_cannot_be_marked(store: TestStore) {
     connect_untraced(&store, 1..=2).await;
     write(&store, async |tx| cursors::disconnect(tx, CHAIN, &block(1, 1).header.block).await.unwrap()).await;
     let mut tx = store.db.begin().await.unwrap();
-    assert!(traces::mark(&mut tx, CHAIN, &block(2, 1).header.block).await.is_err());
+    assert!(traces::mark(&mut tx, CHAIN, &block(2, 1).header.block, Proof::OneEndpoint).await.is_err());
 }
 
 async fn deposits_of_each_lane_are_settled_by_it_and_doubts_put_them_off(store: TestStore) {
@@ -126,6 +127,10 @@ async fn the_lane_tells_how_far_it_is_and_since_when_it_is_behind(store: TestSto
         caught_up_at: NOW,
         unwitnessed: 0,
         unwitnessed_reason: String::new(),
+        by_two: None,
+        by_one: None,
+        put_off: 0,
+        put_off_reason: String::new(),
     };
     assert_eq!(say("", NOW).await, nothing, "before the first block");
     write(&store, async |tx| {
@@ -138,11 +143,11 @@ async fn the_lane_tells_how_far_it_is_and_since_when_it_is_behind(store: TestSto
     mark(&store, 8).await;
     let behind = say("no traces", NOW.plus(Duration::from_secs(5))).await;
     let reason = "no traces".to_owned();
-    assert_eq!(behind, TraceStatus { traced: Some(5), reason, ..nothing.clone() }, "since when stays");
+    assert_eq!(behind, TraceStatus { traced: Some(5), by_one: Some(8), reason, ..nothing.clone() }, "since when stays");
     mark(&store, 6).await;
     mark(&store, 7).await;
     let later = NOW.plus(Duration::from_secs(9));
-    assert_eq!(say("", later).await, TraceStatus { traced: Some(8), caught_up_at: later, ..nothing });
+    assert_eq!(say("", later).await, TraceStatus { traced: Some(8), by_one: Some(8), caught_up_at: later, ..nothing });
 
     let doubted = insert(&store, deposit(1)).await;
     write(&store, async |tx| {

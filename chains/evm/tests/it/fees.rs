@@ -57,6 +57,8 @@ async fn recorded_transactions_cost_what_their_receipts_say() {
         let told = fees(chain, (block, receipts)).await;
         assert_eq!(told.iter().map(|fee| (fee.tx.id, fee.payer, fee.amount)).collect::<Vec<_>>(), expected);
         assert_eq!(told.len(), count);
+        assert!(told.iter().all(|fee| fee.proved));
+        assert!(told.iter().all(|fee| fee.proved));
         assert!(told.iter().all(|fee| matches!(fee.tx.life, TxLife::Nonce { signer, .. } if signer == fee.payer)));
     }
 }
@@ -89,6 +91,9 @@ async fn blobs_are_paid_too_and_a_contradiction_about_them_leaves_the_fee_out() 
         }
         (block, receipts)
     };
+    // What a blob cost is in no root, nor is what a rollup adds.
+    let told = fees(Chain::EthereumMainnet, with(Some("0x40000"), Some("0x3"))).await;
+    assert_eq!(told.iter().map(|fee| fee.proved).collect::<Vec<_>>(), [false, true]);
     // Two blobs of 131,072 gas at 3, and a price of 7: no tip.
     let both = vec![7 * 21_000 + 2 * 131_072 * 3, 8 * 21_000];
     let other = vec![8 * 21_000];
@@ -126,6 +131,8 @@ async fn synthetic_receipts_of_the_op_stack_add_the_fees_for_l1_and_for_the_oper
             receipts[0][field] = json!(value);
         }
         assert_eq!(amounts(Chain::BaseMainnet, (block.clone(), receipts.clone())).await, expected, "{name}");
+        let told = fees(Chain::BaseMainnet, (block.clone(), receipts.clone())).await;
+        assert!(told.iter().all(|fee| !fee.proved), "{name}");
         // Elsewhere these fields mean nothing.
         assert_eq!(amounts(Chain::EthereumMainnet, (block, receipts)).await, [execution], "{name}");
     }

@@ -1,11 +1,11 @@
 //! A block that the roots have just proved is traced without being read again; for everything else it is.
 
 use alloy::primitives::Address;
-use landfall_chain::{Block, BlockSource, Lane, Legs, Read, ReadProof};
+use landfall_chain::{Block, BlockSource, Lane, Legs, Proof, Read, ReadProof};
 use serde_json::Value;
 
 use crate::mint::{self, Tx};
-use crate::node::{Ledger, Live};
+use crate::node::{Ledger, Live, source};
 use crate::trace::{FULL, LISTED, NESTED, address, frame, nested, traced};
 
 const SIGNER: Address = address(0xaa);
@@ -67,16 +67,38 @@ async fn a_block_that_the_roots_proved_is_traced_without_being_read_again() {
 }
 
 #[tokio::test]
-async fn what_is_confirmed_or_explained_is_read_again() {
+async fn what_is_explained_is_read_again() {
     let ledger = ledger(9, 1);
     let live = tracing(&ledger).await;
     let source = live.node.source(traced());
-    for read in [LISTED, FULL, Read { legs: Legs::Creditable, ..FULL }] {
+    for read in [LISTED, FULL] {
         source.blocks(5..=5, Read::FULL).await.unwrap();
         asked(&live);
         source.blocks(5..=5, read).await.unwrap();
         assert_eq!(asked(&live), [BLOCK, RECEIPTS, NESTED], "{read:?}");
     }
+}
+
+#[tokio::test]
+async fn a_trace_that_two_endpoints_tell_costs_no_second_read_of_its_block_either() {
+    let ledger = ledger(9, 1);
+    let (one, other) = (tracing(&ledger).await, tracing(&ledger).await);
+    let source = source(traced(), &[&one.node, &other.node]);
+    source.tip().await.unwrap();
+    source.blocks(5..=5, Read::FULL).await.unwrap();
+    let _ = [&one, &other].map(asked);
+    let twice = Read { legs: Legs::Creditable, ..FULL };
+    let blocks = source.blocks(5..=5, twice).await.unwrap();
+    assert_eq!(
+        (blocks[0].proof, [&one, &other].map(asked)),
+        (Proof::TwoEndpoints, [vec![NESTED.to_owned()], vec![NESTED.to_owned()]])
+    );
+    // Whoever judges a deposit reads the roots again, beside the traces, and gets nothing that was kept before.
+    source.blocks(5..=5, Read::FULL).await.unwrap();
+    let _ = [&one, &other].map(asked);
+    tokio::try_join!(source.blocks(5..=5, Read::FULL), source.blocks(5..=5, twice)).unwrap();
+    let reads = [&one, &other].map(asked).concat();
+    assert_eq!(reads.iter().filter(|method| *method == RECEIPTS).count(), 2, "{reads:?}");
 }
 
 #[tokio::test]
