@@ -33,6 +33,8 @@ use crate::world::{CHAIN, FAILED_GRACE};
 const REST_MAX: Duration = Duration::from_secs(120);
 /// How long a harness that waits for an endpoint leaves it alone.
 const PAUSE: Duration = Duration::from_millis(20);
+/// How far the watcher's clock goes meanwhile.
+const STEP: Duration = Duration::from_secs(1);
 const UNTRACED_MAX: u32 = 1_000;
 
 /// How a chain is read.
@@ -194,6 +196,8 @@ impl Follower {
             if gets_on {
                 begun = Instant::now();
             } else {
+                // What was put off waits for the watcher's clock.
+                self.now = self.now.plus(STEP);
                 tokio::time::sleep(PAUSE).await;
             }
         }

@@ -189,10 +189,12 @@ impl<'c> History<'c> {
             3 => Frame { is_reverted: true, ..through },
             4 => Frame { is_reverted: true, ..pays },
             5 => Frame { kind: FrameKind::DelegateCall, ..pays },
-            // A watched address hands on what it was paid.
+            // A watched address hands on what it was paid. One endpoint's trace of that has no witness, where it is paid inside
+            // of the same block too.
             _ => {
-                let hands_on = Frame::call(to, self.somebody(), wei);
-                return Tx { frames: vec![hands_on], ..Tx::pay(payer, nonce, to, amount) };
+                let hand = if self.case.with_healthy { to } else { relay };
+                let hands_on = Frame::call(hand, self.somebody(), wei);
+                return Tx { frames: vec![hands_on], ..Tx::pay(payer, nonce, hand, amount) };
             }
         };
         Tx { frames: vec![frame], ..Tx::pay(payer, nonce, contract, amount) }
