@@ -51,9 +51,12 @@ impl Form {
 }
 
 impl Inner {
-    fn json(&self) -> Value {
-        let calls = self.calls.iter().map(Inner::json).collect();
-        let frame = frame(self.kind, self.from, self.to, self.value, calls);
+    /// Inside of a frame that runs as `around`: who destroys itself is no other.
+    fn json(&self, around: Address) -> Value {
+        let from = if self.kind == "SELFDESTRUCT" { around } else { self.from };
+        let runs_as = if matches!(self.kind, "DELEGATECALL" | "CALLCODE") { self.from } else { self.to };
+        let calls = self.calls.iter().map(|call| call.json(runs_as)).collect();
+        let frame = frame(self.kind, from, self.to, self.value, calls);
         if self.failed { failed(frame) } else { frame }
     }
 }
@@ -91,7 +94,7 @@ pub(super) fn traces((block, receipts): &(Value, Value), insides: &[Vec<Inner>],
         let created = || from.create(u64::from_str_radix(&tx["nonce"].as_str().unwrap()[2..], 16).unwrap());
         let (kind, to) = if tx["to"].is_null() { ("CREATE", created()) } else { ("CALL", address(&tx["to"])) };
         let value = u64::from_str_radix(&tx["value"].as_str().unwrap()[2..], 16).unwrap();
-        let root = frame(kind, from, to, value, inside.iter().map(Inner::json).collect());
+        let root = frame(kind, from, to, value, inside.iter().map(|call| call.json(to)).collect());
         if receipt["status"] == "0x1" { root } else { failed(root) }
     };
     let txs = block["transactions"].as_array().unwrap().iter().zip(receipts.as_array().unwrap());
