@@ -229,7 +229,11 @@ const TRAPS: &[Entry] = &[
     ),
     ("a fork point with a hole", SIM, &["a_short_answer_in_the_search_for_the_fork_point_is_no_deeper_fork"]),
     ("final by number and not by hash", WATCHING, &["a_final_block_that_is_not_ours_settles_nothing_and_is_told"]),
-    ("`finalized` goes back or vanishes", "chains/evm/src/agree.rs", &["what_was_told_is_never_taken_back_or_lowered"]),
+    (
+        "`finalized` goes back or vanishes",
+        "chains/evm/src/pool/agree.rs",
+        &["what_was_told_is_never_taken_back_or_lowered"],
+    ),
     ("no `finalized` tag at all", READS, &["a_node_without_a_final_block_has_none_and_any_other_refusal_is_an_error"]),
     ("logs that were removed", LOGS, &["removed_logs_are_no_logs"]),
     ("logs twice, out of order, of another block", LOGS, &["logs_of_another_block_or_out_of_place_are_refused"]),
@@ -268,7 +272,7 @@ const TRAPS: &[Entry] = &[
     ),
     ("EIP-7708 and traces together", NATIVE, &["e20_eip7708_is_the_one_source_from_its_block_on_and_nothing_before"]),
     ("tokens by symbol", "chains/evm/src/networks.rs", &["e21_the_tokens_are_those_of_their_issuers"]),
-    ("messages of 30 providers", "chains/evm/src/limits.rs", &["the_words_of_thirty_providers_are_understood"]),
+    ("messages of 30 providers", "chains/evm/src/pool/limits.rs", &["the_words_of_thirty_providers_are_understood"]),
     (
         "ranges and batches that are too large",
         "chains/evm/tests/it/scan.rs",
@@ -295,7 +299,7 @@ const TRAPS: &[Entry] = &[
     ("the cost of many addresses", LOGS, &["a_live_block_by_its_logs_costs_two_requests_the_tip_included"]),
     (
         "a scan of bytes that reads otherwise than a parser",
-        "chains/evm/src/seen.rs",
+        "chains/evm/src/logs/seen.rs",
         &["the_scan_and_the_parse_find_the_same_whatever_the_shape_of_the_answer"],
     ),
 ];

@@ -12,14 +12,14 @@ use landfall_chain::{Address, BlockRef, U256};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::answer::{Answer, Raw};
-use crate::endpoint::Endpoint;
 use crate::error::{Check, EvmError};
 use crate::headers::{HeaderOnly, refused};
 use crate::hex::{Amount, Data, Quantity};
+use crate::pool::endpoint::Endpoint;
 use crate::pool::{Need, Pool};
 use crate::proof;
 use crate::rpc::Call;
+use crate::rpc::answer::{Answer, Raw};
 
 const BY_HASH: &str = "eth_getBlockByHash";
 const PROOF: &str = "eth_getProof";

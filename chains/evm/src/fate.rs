@@ -3,9 +3,9 @@
 use landfall_chain::{Address, BlockHash, BlockRef, Fate, TxId, TxLife, TxRef};
 use serde_json::json;
 
-use crate::endpoint::Endpoint;
 use crate::error::EvmError;
 use crate::hex::Quantity;
+use crate::pool::endpoint::Endpoint;
 use crate::rpc::Call;
 use crate::wire::WirePlace;
 

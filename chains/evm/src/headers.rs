@@ -6,9 +6,9 @@ use landfall_chain::{BlockHash, BlockRef, Header};
 use serde::de::IgnoredAny;
 use serde_json::json;
 
-use crate::endpoint::Endpoint;
 use crate::error::EvmError;
-use crate::learnt::BATCH_MAX;
+use crate::pool::endpoint::Endpoint;
+use crate::pool::learnt::BATCH_MAX;
 use crate::proof::{self, Refusal};
 use crate::rpc::Call;
 use crate::wire::WireBlock;

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use landfall_chain::Block;
 
-use crate::frames::ProvedTx;
+use crate::traces::frames::ProvedTx;
 
 /// As many as are traced at once. With its encoded transactions a block is some hundred kilobytes, at most megabytes.
 const KEPT_MAX: usize = 8;

@@ -13,11 +13,11 @@ use alloy::primitives::{Address, B256, Signature, keccak256};
 use alloy::rlp::Header;
 use landfall_chain::{Address as ChainAddress, BlockRef, Signers, TxId, TxLife, TxRef, U256};
 
-use crate::endpoint::Endpoint;
 use crate::error::{Check, EvmError};
 use crate::pool::Pool;
+use crate::pool::endpoint::Endpoint;
+use crate::proof::rlp::Rlp;
 use crate::proof::{Leaves, Refusal};
-use crate::rlp::Rlp;
 use crate::stack::Stack;
 use crate::wire::{Kind, WireBlock, WireTx};
 

@@ -16,9 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use url::Url;
 
-use crate::agree::Agreement;
 use crate::balances::balances;
-use crate::endpoint::Endpoint;
 use crate::error::EvmError;
 use crate::fate::read_fate;
 use crate::headers::{HEADERS_MAX, read_headers};
@@ -26,13 +24,15 @@ use crate::kept::{Kept, ProvedBlock};
 use crate::legs::Rules;
 use crate::logs::{LOGS, Sources};
 use crate::networks;
+use crate::pool::agree::Agreement;
+use crate::pool::endpoint::Endpoint;
+use crate::pool::tip::L1_BLOCKS_MAX;
+use crate::pool::wake::WakeUp;
 use crate::pool::{Need, Pool};
 use crate::read::{BLOCKS_MAX, RECEIPTS, Reader};
 use crate::rpc::{Rpc, header_map, http_client};
 use crate::stack::Stack;
-use crate::tip::L1_BLOCKS_MAX;
 use crate::traces::Tracer;
-use crate::wake::WakeUp;
 
 /// How many endpoints must agree on what is final, where as many are configured and nothing else is.
 const AGREE_DEFAULT: usize = 2;

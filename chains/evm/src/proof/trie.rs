@@ -7,7 +7,7 @@
 use alloy::primitives::{B256, keccak256};
 use alloy_trie::EMPTY_ROOT_HASH;
 
-use crate::rlp::Rlp;
+use crate::proof::rlp::Rlp;
 
 /// 0x83 and three bytes, or 0x84 and four: no block has as many entries as that.
 const NIBBLES_MAX: usize = 10;

@@ -10,8 +10,8 @@
 use alloy::primitives::{Address, B256};
 use memchr::memchr2;
 
-use crate::frames::{Act, Frame, Malformed, Trace};
 use crate::hex::Amount;
+use crate::traces::frames::{Act, Frame, Malformed, Trace};
 
 const BETWEEN: [char; 6] = [',', ':', ' ', '\n', '\r', '\t'];
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::limits::Limit;
+use crate::pool::limits::Limit;
 
 /// geth's `--rpc.batch-request-limit`.
 pub(crate) const BATCH_MAX: usize = 1_000;

@@ -7,10 +7,10 @@
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::answer::{Answer, Raw};
-use crate::endpoint::Endpoint;
 use crate::error::EvmError;
-use crate::limits::Limit;
+use crate::pool::endpoint::Endpoint;
+use crate::pool::limits::Limit;
+use crate::rpc::answer::{Answer, Raw};
 use crate::rpc::{Call, Failure, NodeError};
 
 /// What the answers to some calls say of the endpoint.

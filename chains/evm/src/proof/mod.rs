@@ -11,18 +11,22 @@
 //! status, gas and logs (`fees` says what that means). Of a 0x7e transaction `from` is proved and the nonce is not; of
 //! a 0x7f one nothing is but its hash.
 
+pub(crate) mod bloom;
+pub(crate) mod encode;
+pub(crate) mod rlp;
+pub(crate) mod trie;
+
 use alloy::primitives::{B256, keccak256};
 use landfall_chain::{BlockHash, BlockRef, Chain, Header};
 
-use crate::encode::{self, Missing};
 use crate::error::Check;
 use crate::hex::Data;
+use crate::legs::withdrawals;
 use crate::polygon;
+use crate::proof::encode::Missing;
 use crate::signer;
 use crate::stack::Stack;
-use crate::trie;
 use crate::wire::{Kind, WireBlock, WireReceipt, WireTx};
-use crate::withdrawals;
 
 /// Why a block is not accepted.
 #[derive(Debug, PartialEq, Eq)]

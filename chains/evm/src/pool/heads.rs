@@ -9,10 +9,10 @@ use std::time::Duration;
 use landfall_chain::BlockRef;
 use tokio::time::Instant;
 
-use crate::agree::is_below;
-use crate::endpoint::{Endpoint, Lack};
 use crate::error::EvmError;
 use crate::pool::Pool;
+use crate::pool::agree::is_below;
+use crate::pool::endpoint::{Endpoint, Lack};
 
 /// How long a poll waits for the first endpoint to have rested, where nobody can be asked before.
 const FIRST_RESTED_MAX: Duration = Duration::from_secs(1);

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use crate::envelope::{self, given};
-use crate::limits::Limit;
+use crate::pool::limits::Limit;
+use crate::rpc::envelope::{self, given};
 use crate::rpc::{NodeError, Secrets};
 
 /// What of an error's `data` may say which limit was met.

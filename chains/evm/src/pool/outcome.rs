@@ -5,8 +5,8 @@
 
 use landfall_chain::BlockRef;
 
-use crate::endpoint::Endpoint;
 use crate::error::EvmError;
+use crate::pool::endpoint::Endpoint;
 use crate::pool::{Need, Pool};
 
 /// How a read went at the endpoints that were asked so far.

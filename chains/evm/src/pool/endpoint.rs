@@ -13,9 +13,9 @@ use landfall_chain::{BlockRef, Chain, EndpointState, Endpoints, Retry};
 use tokio::time::Instant;
 
 use crate::error::EvmError;
-use crate::learnt::Learnt;
+use crate::pool::learnt::Learnt;
+use crate::pool::tip::{Covered, Word};
 use crate::rpc::Rpc;
-use crate::tip::{Covered, Word};
 
 /// How long an endpoint rests after a failure, at first and at most.
 const REST_FIRST: Duration = Duration::from_millis(200);

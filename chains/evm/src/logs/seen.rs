@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn a_log_transfer_names_its_recipient_in_the_fourth_topic() {
-        let (pol, topic) = ("0x0000000000000000000000000000000000001010", crate::native::LOG_TRANSFER);
+        let (pol, topic) = ("0x0000000000000000000000000000000000001010", crate::legs::native::LOG_TRANSFER);
         let log = log(pol, 7, ALICE)
             .replace(&crate::legs::TRANSFER.to_string(), &format!("{topic}\",\"{}", word([0x10; 20])));
         assert_eq!(hits(&format!("[{log}]")), Ok((1, vec![7])));

@@ -7,6 +7,10 @@
 //! Each movement is judged once: it is a leg, or it has a verdict, which is told to who asks to have it explained.
 //! Promises: the roots cover every field that makes a leg, and a signature proves `from` where it decides one.
 
+pub(crate) mod fees;
+pub(crate) mod native;
+pub(crate) mod withdrawals;
+
 use std::collections::HashMap;
 
 use alloy::primitives::{B256, b256};
@@ -16,12 +20,11 @@ use landfall_chain::{
 };
 
 use crate::error::EvmError;
-use crate::native::{self, Source};
+use crate::legs::native::Source;
 use crate::networks;
 use crate::proof::Refusal;
 use crate::stack::Stack;
 use crate::wire::{Kind, WireBlock, WireLog, WireReceipt, WireTx};
-use crate::withdrawals;
 
 /// keccak256("Transfer(address,address,uint256)"); ERC-721 has the same, with a fourth topic.
 pub(crate) const TRANSFER: B256 = b256!("ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef");

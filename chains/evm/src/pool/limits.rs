@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn the_words_of_thirty_providers_are_understood() {
-        let fixtures: Vec<Fixture> = serde_json::from_str(include_str!("../testdata/limits.json")).unwrap();
+        let fixtures: Vec<Fixture> = serde_json::from_str(include_str!("../../testdata/limits.json")).unwrap();
         let mut wrong = Vec::new();
         for Fixture { provider, code, message, kind, value, source } in &fixtures {
             assert!(!source.is_empty());

@@ -10,8 +10,8 @@ use alloy::primitives::{Address, B256};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::frames::{Act, Frame, Malformed, Trace};
 use crate::hex::Amount;
+use crate::traces::frames::{Act, Frame, Malformed, Trace};
 
 /// One frame, or the reward of a block.
 #[derive(Deserialize)]

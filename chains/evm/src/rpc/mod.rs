@@ -5,6 +5,9 @@
 //! held; nothing of the URL but host and port, and nothing of a header, gets into an error, a log or a `Debug` text,
 //! not even where a node repeats it in its own message. Retries nothing, chooses nothing: that is `pool`'s.
 
+pub(crate) mod answer;
+pub(crate) mod envelope;
+
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,8 +20,8 @@ use tracing::Dispatch;
 use tracing::instrument::WithSubscriber;
 use url::Url;
 
-use crate::answer::{self, Answer, Broken};
-use crate::limits::Limit;
+use crate::pool::limits::Limit;
+use crate::rpc::answer::{Answer, Broken};
 
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

@@ -6,6 +6,9 @@
 //! state-syncs, which were in no bloom before Madhugiri) are read with receipts at once. False alarms cost a read.
 //! Not promised: that each log of a contract is there, when some are. Only receipts prove that.
 
+pub(crate) mod scan;
+pub(crate) mod seen;
+
 use std::ops::RangeInclusive;
 
 use alloy::primitives::{Address as Contract, B256};
@@ -16,22 +19,22 @@ use landfall_chain::{
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::answer::Raw;
-use crate::bloom::{Bits, Bloom};
-use crate::encode::created_contract;
-use crate::endpoint::Endpoint;
 use crate::error::{Check, EvmError};
 use crate::headers::{BY_NUMBER, by_number, refused};
 use crate::hex::{Data, Quantity};
+use crate::legs::native::{self, LOG_TRANSFER, POLYGON_POL, SYSTEM};
+use crate::legs::withdrawals;
 use crate::legs::{self, Movement, TRANSFER};
-use crate::native::{self, LOG_TRANSFER, POLYGON_POL, SYSTEM};
 use crate::polygon;
+use crate::pool::endpoint::Endpoint;
+use crate::proof::bloom::{Bits, Bloom};
+use crate::proof::encode::created_contract;
 use crate::proof::{self, Refusal};
 use crate::read::{BLOCKS_MAX, Found, Reader, txs};
 use crate::rpc::Call;
+use crate::rpc::answer::Raw;
 use crate::stack::Stack;
 use crate::wire::{Kind, WireBlock, WireLog, WireTx};
-use crate::withdrawals;
 
 pub(crate) const LOGS: &str = "eth_getLogs";
 const BY_HASH: &str = "eth_getBlockByHash";

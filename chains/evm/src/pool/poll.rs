@@ -10,9 +10,9 @@ use landfall_chain::BlockRef;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::endpoint::Endpoint;
 use crate::error::EvmError;
-use crate::tip::{Question, read_word};
+use crate::pool::endpoint::Endpoint;
+use crate::pool::tip::{Question, read_word};
 
 /// How long the first good answer waits for those of other endpoints that are usually as fast.
 pub(crate) const GRACE: Duration = Duration::from_millis(300);

@@ -6,9 +6,9 @@
 use landfall_chain::{Address, AssetId, AssetTransfer, TxId, TxLife, TxRef, U256};
 use sha2::{Digest, Sha256};
 
-use crate::rlp::Rlp;
+use crate::proof::rlp::Rlp;
+use crate::proof::trie;
 use crate::stack::Stack;
-use crate::trie;
 use crate::wire::{WireBlock, WireWithdrawal};
 
 const WEI_PER_GWEI: u128 = 1_000_000_000;

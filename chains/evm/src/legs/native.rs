@@ -11,8 +11,8 @@
 use alloy::primitives::{Address, B256, address, b256};
 use landfall_chain::{Native, NativeSource, U256};
 
-use crate::encode::created_contract;
 use crate::legs::{Movement, TRANSFER, address_of};
+use crate::proof::encode::created_contract;
 use crate::wire::{Kind, WireLog, WireReceipt, WireTx};
 
 /// Who logs native movements. Both have the shape of a token, and listing one would count everything twice.

@@ -11,8 +11,8 @@
 use alloy::primitives::{Address as Plain, B256};
 use landfall_chain::{Address, AssetId, AssetTransfer, Rejected, TxId, TxRef, U256, Verdict};
 
-use crate::encode::created_contract;
 use crate::legs;
+use crate::proof::encode::created_contract;
 use crate::stack::Stack;
 use crate::wire::{Kind, WireBlock, WireReceipt, WireTx};
 

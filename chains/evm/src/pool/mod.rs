@@ -7,6 +7,17 @@
 //! understand is its own failure. Deliberately not here: what the endpoints say (`tip`, `read`), whether they agree
 //! (`agree`), who leads (`heads`).
 
+pub(crate) mod agree;
+pub(crate) mod calls;
+pub(crate) mod endpoint;
+pub(crate) mod heads;
+pub(crate) mod learnt;
+pub(crate) mod limits;
+pub(crate) mod outcome;
+pub(crate) mod poll;
+pub(crate) mod tip;
+pub(crate) mod wake;
+
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,12 +27,12 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::agree::{Agreement, Voice};
-use crate::endpoint::{Endpoint, Use};
 use crate::error::EvmError;
-use crate::outcome::Outcome;
-use crate::poll::{GRACE, Polling};
-use crate::tip::Question;
+use crate::pool::agree::{Agreement, Voice};
+use crate::pool::endpoint::{Endpoint, Use};
+use crate::pool::outcome::Outcome;
+use crate::pool::poll::{GRACE, Polling};
+use crate::pool::tip::Question;
 
 /// The endpoints of one network.
 #[derive(Debug)]

@@ -9,7 +9,7 @@
 use alloy::primitives::{Address, B256, keccak256};
 
 use crate::hex::{Amount, Data};
-use crate::rlp::Rlp;
+use crate::proof::rlp::Rlp;
 use crate::wire::{Kind, WireAccess, WireAuthorization, WireBlock, WireLog, WireReceipt, WireTx};
 
 /// A field that its type of transaction or receipt must have, and has not.

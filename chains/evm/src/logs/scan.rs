@@ -15,19 +15,19 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use landfall_chain::{Address, Candidates, Header};
 use serde_json::json;
 
-use crate::encode::created_contract;
-use crate::endpoint::Endpoint;
 use crate::error::{Check, EvmError};
 use crate::headers::{BY_NUMBER, HeaderOnly, by_number, proved_header, refused};
-use crate::limits::Limit;
+use crate::legs::withdrawals;
+use crate::logs::seen::Seen;
 use crate::logs::{LOGS, bloom, bloom_is_mute};
 use crate::polygon;
+use crate::pool::endpoint::Endpoint;
+use crate::pool::limits::Limit;
+use crate::proof::encode::created_contract;
 use crate::proof::{self, Refusal};
 use crate::read::{FullBlock, Reader};
-use crate::seen::Seen;
 use crate::stack::Stack;
 use crate::wire::{Kind, WireBlock};
-use crate::withdrawals;
 
 /// Answers above this size make the next ranges narrower: they stand in memory whole.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -124,7 +124,7 @@ impl Reader {
             let answer = endpoint.ask(&[call]).await.inspect_err(|_| _ = narrow())?;
             match answer.into_iter().next().ok_or_else(|| endpoint.unusable(LOGS, "no answer"))? {
                 Ok(answer) => {
-                    let unusable = |error: crate::seen::BadLogs| endpoint.unusable(LOGS, &error.to_string());
+                    let unusable = |error: crate::logs::seen::BadLogs| endpoint.unusable(LOGS, &error.to_string());
                     seen.add(answer.get()).map_err(unusable)?;
                     if answer.get().len() > ANSWER_BYTES_MAX {
                         narrow();

@@ -9,14 +9,14 @@ use landfall_chain::BlockHash;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::call_tracer;
-use crate::endpoint::Endpoint;
 use crate::error::EvmError;
-use crate::frames::{self, Malformed, Moved, ProvedTx};
+use crate::pool::endpoint::Endpoint;
 use crate::rpc::Call;
 use crate::traces::TX_TIMEOUT;
+use crate::traces::call_tracer;
+use crate::traces::frames::{self, Malformed, Moved, ProvedTx};
+use crate::traces::witnesses::Asked;
 use crate::wire::WirePlace;
-use crate::witnesses::Asked;
 
 const TRACE: &str = "debug_traceTransaction";
 const PLACE: &str = "eth_getTransactionByHash";

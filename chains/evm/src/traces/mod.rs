@@ -7,6 +7,12 @@
 //! proved block is never believed. A failure to trace changes nothing in the pool's opinion of an endpoint: it may
 //! read tokens well all the same.
 
+pub(crate) mod call_tracer;
+pub(crate) mod frames;
+pub(crate) mod one_by_one;
+pub(crate) mod trace_block;
+pub(crate) mod witnesses;
+
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,15 +23,14 @@ use landfall_chain::{AssetTransfer, Block, BlockRef, Legs, Native, Proof, Read, 
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::answer::{Answer, Raw};
-use crate::endpoint::Endpoint;
 use crate::error::EvmError;
-use crate::frames::{self, Malformed, Moved, Trace};
 use crate::kept::ProvedBlock;
+use crate::pool::endpoint::Endpoint;
 use crate::pool::{Need, Pool};
+use crate::rpc::answer::{Answer, Raw};
 use crate::rpc::{Call, NodeError};
-use crate::witnesses::{self, Asked, Reading};
-use crate::{call_tracer, one_by_one, trace_block};
+use crate::traces::frames::{Malformed, Moved, Trace};
+use crate::traces::witnesses::{Asked, Reading};
 
 /// Traces of one block of mainnet are some megabytes, and take a node a second: what is asked for in one request
 /// must come back within its timeout.

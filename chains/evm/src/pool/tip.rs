@@ -10,11 +10,11 @@ use landfall_chain::{BlockHash, BlockRef, FinalityRule, Header, Tag};
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use crate::answer::{Answer, Raw};
-use crate::endpoint::Endpoint;
 use crate::error::{Check, EvmError};
 use crate::headers::{BY_NUMBER, HeaderOnly, by_number, proved_header};
 use crate::hex::{Amount, Quantity};
+use crate::pool::endpoint::Endpoint;
+use crate::rpc::answer::{Answer, Raw};
 use crate::rpc::{Call, NodeError};
 
 const CHAIN_ID: &str = "eth_chainId";
