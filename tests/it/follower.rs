@@ -121,7 +121,13 @@ impl Follower {
     /// One step of the lane of the traces; nothing where there is none.
     pub(crate) async fn trace(&self) -> Result<Traced, TickError> {
         match &self.lane {
-            Some(lane) => lane.tick(self.now).await,
+            Some(lane) => {
+                let traced = lane.tick(self.now).await;
+                // As the worker does.
+                let reason = traced.as_ref().err().map_or_else(String::new, ToString::to_string);
+                lane.say(&reason, self.now).await.unwrap();
+                traced
+            }
             None => Ok(Traced::default()),
         }
     }
@@ -149,6 +155,12 @@ impl Follower {
         let mut reader = self.store.db.read().await.unwrap();
         let untraced = traces::untraced(&mut reader, CHAIN, Timestamp(i64::MAX), UNTRACED_MAX).await.unwrap();
         untraced.iter().filter(|block| self.chain.has(block)).count().try_into().unwrap()
+    }
+
+    /// Whether operators are told that blocks are put off, and why.
+    pub(crate) async fn tells_what_is_put_off(&self) -> bool {
+        let statuses = traces::statuses(&mut self.store.db.read().await.unwrap()).await.unwrap();
+        statuses.iter().any(|status| status.put_off > 0 && !status.put_off_reason.is_empty())
     }
 
     /// The servers that the source holds to be of no use now, by their place.
