@@ -6,6 +6,7 @@
 use landfall_chain::{Address, AssetId, AssetTransfer, TxId, TxLife, TxRef, U256};
 use sha2::{Digest, Sha256};
 
+use crate::proof::pieces::Pieces;
 use crate::proof::rlp::Rlp;
 use crate::proof::trie;
 use crate::stack::Stack;
@@ -28,21 +29,20 @@ pub(crate) fn are_proved<T>(stack: Stack, block: &WireBlock<'_, T>) -> bool {
         (Stack::Op, _) => true,
         (Stack::Ethereum | Stack::Polygon, None) => withdrawals.is_empty(),
         (Stack::Ethereum | Stack::Polygon, Some(root)) => {
-            let leaves: Vec<Vec<u8>> = withdrawals.iter().map(encoded).collect();
-            root == trie::root(leaves.len(), |index| &leaves[index])
+            let mut leaves = Pieces::default();
+            withdrawals.iter().for_each(|withdrawal| leaves.push(|out| encode(withdrawal, out)));
+            root == trie::root(&leaves)
         }
     }
 }
 
-fn encoded(withdrawal: &WireWithdrawal) -> Vec<u8> {
-    let mut out = Vec::with_capacity(64);
-    Rlp(&mut out).list(|rlp| {
+fn encode(withdrawal: &WireWithdrawal, out: &mut Vec<u8>) {
+    Rlp(out).list(|rlp| {
         rlp.number(withdrawal.index.0);
         rlp.number(withdrawal.validator_index.0);
         rlp.bytes(withdrawal.address.as_slice());
         rlp.number(withdrawal.amount.0);
     });
-    out
 }
 
 /// The leg of a proved withdrawal. Its sender is the zero address: the beacon chain has none.

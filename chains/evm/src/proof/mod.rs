@@ -13,6 +13,8 @@
 
 pub(crate) mod bloom;
 pub(crate) mod encode;
+mod keccak;
+pub(crate) mod pieces;
 pub(crate) mod rlp;
 pub(crate) mod trie;
 
@@ -24,6 +26,8 @@ use crate::hex::Data;
 use crate::legs::withdrawals;
 use crate::polygon;
 use crate::proof::encode::Missing;
+use crate::proof::keccak::keccak256_of_each;
+use crate::proof::pieces::Pieces;
 use crate::signer;
 use crate::stack::Stack;
 use crate::wire::{Kind, WireBlock, WireReceipt, WireTx};
@@ -84,7 +88,7 @@ pub(crate) fn transactions(
     raw: Option<&Data<'_>>,
 ) -> Result<Leaves, Refusal> {
     let leaves = encoded(stack, block, raw)?;
-    let hashes = leaves.iter().map(keccak256);
+    let hashes = keccak256_of_each(&leaves.iter().collect::<Vec<_>>());
     if let Some(index) = block.transactions.iter().zip(hashes).position(|(tx, hash)| tx.hash != hash) {
         return Err(Refusal::Unproved(Check::TransactionHash(index)));
     }
@@ -159,11 +163,8 @@ fn places(block: &WireBlock<'_, Vec<WireTx<'_>>>, receipts: &[WireReceipt<'_>]) 
 /// What most leaves are shorter than, to begin with.
 const LEAF_BYTES: usize = 256;
 
-/// The leaves of one trie, encoded into one buffer.
-pub(crate) struct Leaves {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-}
+/// The leaves of one trie, encoded.
+pub(crate) struct Leaves(Pieces);
 
 impl Leaves {
     fn encode<T>(
@@ -172,28 +173,25 @@ impl Leaves {
         kind: impl Fn(&T) -> Result<Kind, u64>,
         encode: impl Fn(Kind, &T, &mut Vec<u8>) -> Result<(), Missing>,
     ) -> Result<Self, Refusal> {
-        let mut leaves =
-            Leaves { bytes: Vec::with_capacity(items.len() * LEAF_BYTES), ends: Vec::with_capacity(items.len()) };
+        let mut leaves = Pieces::with_capacity(items.len(), LEAF_BYTES);
         for (index, item) in items.iter().enumerate() {
             let kind = kind(item).map_err(|kind| Refusal::Unknown { what, kind })?;
-            encode(kind, item, &mut leaves.bytes).map_err(|missing| Refusal::Incomplete { what, index, missing })?;
-            leaves.ends.push(leaves.bytes.len());
+            let encoded = leaves.push(|out| encode(kind, item, out));
+            encoded.map_err(|missing| Refusal::Incomplete { what, index, missing })?;
         }
-        Ok(leaves)
+        Ok(Leaves(leaves))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = std::iter::once(0).chain(self.ends.iter().copied());
-        starts.zip(&self.ends).map(|(start, end)| &self.bytes[start..*end])
+        self.0.iter()
     }
 
     /// Gives back what was reserved for more, for who keeps it.
     pub(crate) fn shrink(&mut self) {
-        self.bytes.shrink_to_fit();
+        self.0.shrink();
     }
 
     fn root(&self) -> B256 {
-        let start = |index: usize| index.checked_sub(1).map_or(0, |before| self.ends[before]);
-        trie::root(self.ends.len(), |index| &self.bytes[start(index)..self.ends[index]])
+        trie::root(&self.0)
     }
 }

@@ -22,6 +22,11 @@ impl Rlp<'_> {
         self.0.push(byte);
     }
 
+    /// What is RLP already.
+    pub(crate) fn encoded(&mut self, rlp: &[u8]) {
+        self.0.extend_from_slice(rlp);
+    }
+
     pub(crate) fn bytes(&mut self, bytes: &[u8]) {
         match bytes {
             [byte] if *byte < STRING => self.0.push(*byte),

@@ -1,18 +1,22 @@
 //! The root of a list: the Merkle-Patricia trie whose keys are the RLP of 0, 1, 2, .. (yellow paper, appendix D), as
 //! blocks commit to transactions, receipts and withdrawals.
 //!
-//! Each node is written behind the one it belongs to, into one buffer, and replaced by its hash: nothing else is kept.
-//! Recurses once for each nibble of a key, of which there are at most ten.
+//! The nodes are laid out level by level from the root, and encoded level by level towards it, so that all nodes of a
+//! level, most of which are leaves, are hashed together. There are at most as many levels as a key has nibbles.
 
 use alloy::primitives::{B256, keccak256};
 use alloy_trie::EMPTY_ROOT_HASH;
 
+use crate::proof::keccak::keccak256_of_each;
+use crate::proof::pieces::Pieces;
 use crate::proof::rlp::Rlp;
 
 /// 0x83 and three bytes, or 0x84 and four: no block has as many entries as that.
 const NIBBLES_MAX: usize = 10;
 /// A node that is shorter stands in its parent as it is.
 const HASHED_MIN: usize = 32;
+/// What stands where a branch has no child, and no value: an empty string, encoded.
+const EMPTY: &[u8] = &[0x80];
 /// In front of a path's nibbles: that they end at a leaf, and that their number is odd.
 const LEAF: u8 = 2;
 const ODD: u8 = 1;
@@ -24,18 +28,118 @@ struct Key {
     length: usize,
 }
 
-/// The root over `count` entries, of which `entry` gives the bytes.
-pub(crate) fn root<'e>(count: usize, entry: impl Fn(usize) -> &'e [u8]) -> B256 {
+/// A node. Its children stand in the next level, in the order of nodes and nibbles.
+enum Node<'k> {
+    /// Of one key.
+    Leaf {
+        keys: &'k [Key],
+        depth: usize,
+    },
+    Extension {
+        path: &'k [u8],
+    },
+    /// Whether there is a child at each nibble. No key ends here: none is the beginning of another.
+    Branch {
+        children: [bool; 16],
+    },
+}
+
+/// The root over `entries`.
+pub(crate) fn root(entries: &Pieces) -> B256 {
+    let count = entries.len();
     // In the order of their keys: 1 to 127 are single bytes, 0 is 0x80, what comes behind begins with its length.
     let short = 1..count.min(128);
     let indexes = short.chain((count > 0).then_some(0)).chain(128..count);
     let keys: Vec<Key> = indexes.map(Key::of).collect();
-    if keys.is_empty() {
-        return EMPTY_ROOT_HASH;
+    let mut levels = levels(&keys);
+    let mut below = Pieces::default();
+    while let Some(level) = levels.pop() {
+        let encoded = encoded(&level, &below, entries);
+        if levels.is_empty() {
+            return encoded.iter().next().map_or(EMPTY_ROOT_HASH, keccak256);
+        }
+        below = in_parents(&encoded);
     }
-    let mut out = Vec::with_capacity(2_048);
-    node(&keys, 0, &entry, &mut out);
-    keccak256(&out)
+    EMPTY_ROOT_HASH
+}
+
+/// The nodes over `keys`, which are sorted; the root alone is the first level.
+fn levels(keys: &[Key]) -> Vec<Vec<Node<'_>>> {
+    let mut levels = Vec::new();
+    // What is below a node: keys that begin with the same nibbles, so many of them.
+    let mut parts: Vec<(&[Key], usize)> = if keys.is_empty() { Vec::new() } else { vec![(keys, 0)] };
+    while !parts.is_empty() {
+        let mut below = Vec::with_capacity(parts.len());
+        levels.push(parts.iter().map(|(keys, depth)| Node::of(keys, *depth, &mut below)).collect());
+        parts = below;
+    }
+    levels
+}
+
+impl<'k> Node<'k> {
+    /// The node that holds `keys`, which begin with the same `depth` nibbles; what is below it is added to `below`.
+    fn of(keys: &'k [Key], depth: usize, below: &mut Vec<(&'k [Key], usize)>) -> Self {
+        let [first, .., last] = keys else { return Node::Leaf { keys, depth } };
+        let shared = first.path(depth).iter().zip(last.path(depth)).take_while(|(one, other)| one == other).count();
+        if shared > 0 {
+            below.push((keys, depth + shared));
+            return Node::Extension { path: &first.path(depth)[..shared] };
+        }
+        let mut rest = keys;
+        let mut children = [false; 16];
+        for (nibble, is_there) in (0..).zip(&mut children) {
+            let (here, behind) = rest.split_at(rest.partition_point(|key| key.nibbles[depth] <= nibble));
+            rest = behind;
+            *is_there = !here.is_empty();
+            below.extend(is_there.then_some((here, depth + 1)));
+        }
+        Node::Branch { children }
+    }
+}
+
+/// The nodes of a level, where `below` is what stands in them for those of the next.
+fn encoded(level: &[Node<'_>], below: &Pieces, entries: &Pieces) -> Pieces {
+    let mut below = below.iter();
+    let mut nodes = Pieces::default();
+    for node in level {
+        nodes.push(|out| {
+            Rlp(out).list(|rlp| match node {
+                Node::Leaf { keys, depth } => {
+                    for key in *keys {
+                        path(key.path(*depth), LEAF, rlp);
+                        rlp.bytes(entries.get(key.index));
+                    }
+                }
+                Node::Extension { path: nibbles } => {
+                    path(nibbles, 0, rlp);
+                    below.next().into_iter().for_each(|child| rlp.encoded(child));
+                }
+                Node::Branch { children } => {
+                    for is_there in children {
+                        let child = if *is_there { below.next() } else { None };
+                        rlp.encoded(child.unwrap_or(EMPTY));
+                    }
+                    rlp.encoded(EMPTY);
+                }
+            });
+        });
+    }
+    nodes
+}
+
+/// What stands for each of `nodes` in its parent.
+fn in_parents(nodes: &Pieces) -> Pieces {
+    let long: Vec<&[u8]> = nodes.iter().filter(|node| node.len() >= HASHED_MIN).collect();
+    let mut hashes = keccak256_of_each(&long).into_iter();
+    let mut children = Pieces::default();
+    for node in nodes.iter() {
+        let hash = if node.len() >= HASHED_MIN { hashes.next() } else { None };
+        children.push(|out| match hash {
+            Some(hash) => Rlp(out).bytes(&hash.0),
+            None => Rlp(out).encoded(node),
+        });
+    }
+    children
 }
 
 impl Key {
@@ -64,52 +168,6 @@ impl Key {
     }
 }
 
-/// Writes the node that holds `keys`, which are sorted and begin with the same `depth` nibbles.
-fn node<'e>(keys: &[Key], depth: usize, entry: &impl Fn(usize) -> &'e [u8], out: &mut Vec<u8>) {
-    let [first, .., last] = keys else {
-        return keys.iter().for_each(|key| leaf(key.path(depth), entry(key.index), out));
-    };
-    let shared = first.path(depth).iter().zip(last.path(depth)).take_while(|(one, other)| one == other).count();
-    if shared > 0 {
-        return Rlp(out).list(|rlp| {
-            path(&first.path(depth)[..shared], 0, rlp);
-            child(keys, depth + shared, entry, rlp);
-        });
-    }
-    Rlp(out).list(|rlp| {
-        let mut rest = keys;
-        for nibble in 0..16 {
-            let (here, behind) = rest.split_at(rest.partition_point(|key| key.nibbles[depth] <= nibble));
-            rest = behind;
-            match here {
-                [] => rlp.bytes(&[]),
-                keys => child(keys, depth + 1, entry, rlp),
-            }
-        }
-        // No key ends here: none is the beginning of another.
-        rlp.bytes(&[]);
-    });
-}
-
-/// Writes what stands for the node in its parent.
-fn child<'e>(keys: &[Key], depth: usize, entry: &impl Fn(usize) -> &'e [u8], rlp: &mut Rlp<'_>) {
-    let out = &mut *rlp.0;
-    let start = out.len();
-    node(keys, depth, entry, out);
-    if out.len() - start >= HASHED_MIN {
-        let hash = keccak256(&out[start..]);
-        out.truncate(start);
-        Rlp(out).bytes(&hash.0);
-    }
-}
-
-fn leaf(nibbles: &[u8], value: &[u8], out: &mut Vec<u8>) {
-    Rlp(out).list(|rlp| {
-        path(nibbles, LEAF, rlp);
-        rlp.bytes(value);
-    });
-}
-
 fn path(nibbles: &[u8], flags: u8, rlp: &mut Rlp<'_>) {
     let mut packed = [0; NIBBLES_MAX / 2 + 1];
     let (odd, pairs) = nibbles.split_at(nibbles.len() % 2);
@@ -132,7 +190,9 @@ mod tests {
 
     fn agree(entries: &[Vec<u8>]) {
         let expected = ordered_trie_root_with_encoder(entries, |entry, out| out.extend_from_slice(entry));
-        assert_eq!(root(entries.len(), |index| &entries[index]), expected, "{} entries", entries.len());
+        let mut pieces = Pieces::default();
+        entries.iter().for_each(|entry| pieces.push(|out| out.extend_from_slice(entry)));
+        assert_eq!(root(&pieces), expected, "{} entries", entries.len());
     }
 
     #[test]
