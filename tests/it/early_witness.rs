@@ -66,10 +66,12 @@ async fn alarm(world: &World) -> String {
 }
 
 async fn execute(world: &World, text: &'static str) {
-    match world.db().read().await.unwrap().engine() {
+    let mut tx = world.db().begin().await.unwrap();
+    match tx.engine() {
         Connected::Postgres(connection) => drop(sqlx::query(text).execute(connection).await.unwrap()),
         Connected::Sqlite(connection) => drop(sqlx::query(text).execute(connection).await.unwrap()),
     }
+    tx.commit().await.unwrap();
 }
 
 async fn confirmed(world: &World) -> Vec<String> {

@@ -31,8 +31,10 @@ impl Disputed {
     /// Puts another one of `endpoints` first each time, when a block was told differently.
     pub(crate) fn take_turns<T>(&self, asked: &[Asked], endpoints: &mut [T]) {
         let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let turn = asked.iter().find_map(|block| turns.get_mut(&block.at.hash));
-        if let Some(turn) = turn.filter(|_| !endpoints.is_empty()) {
+        let disputed = asked.iter().find(|block| turns.contains_key(&block.at.hash));
+        if let Some(turn) = disputed.and_then(|block| turns.get_mut(&block.at.hash))
+            && !endpoints.is_empty()
+        {
             endpoints.rotate_left(*turn % endpoints.len());
             *turn = turn.wrapping_add(1);
         }
