@@ -262,6 +262,19 @@ async fn two_readings_that_were_both_witnessed_never_credit_more_than_was_paid()
 }
 
 #[tokio::test]
+async fn what_its_transaction_was_credited_in_another_block_counts_against_what_was_witnessed() {
+    let mut world = told_in_two_ways(true).await;
+    // As after a reorg that took back what counted as final, and that was accepted: 5 of the first transaction are CONFIRMED.
+    execute(&world, "UPDATE deposits SET status = 'CONFIRMED', confirmed_us = 1 WHERE amount_text = '5'").await;
+    let elsewhere = "UPDATE inclusions SET block_hash = zeroblob(32) WHERE deposit_id IN (SELECT id FROM deposits WHERE amount_text = '5')";
+    execute(&world, elsewhere).await;
+    until_final(&mut world).await;
+    assert_eq!(confirmed(&world).await, ["2", "5"], "the first transaction pays 3 now, and 5 are credited of it");
+    assert!(world.incidents().await[0].what.contains("8 base units would be confirmed of what transaction"));
+    world.abandon();
+}
+
+#[tokio::test]
 async fn what_a_network_is_not_traced_for_any_more_is_settled_by_its_witness_or_says_why_not() {
     let traced = Native { source: NativeSource::Trace, eip7708_from: None };
     // With logs from block 3 on, the lane goes on below it; at and above it no trace is read.
