@@ -151,6 +151,17 @@ impl Follower {
         untraced.iter().filter(|block| self.chain.has(block)).count().try_into().unwrap()
     }
 
+    /// Of those, how many are not put off with a reason either, which `status` shows.
+    pub(crate) async fn untold(&self) -> usize {
+        let mut reader = self.store.db.read().await.unwrap();
+        let mut untold = 0;
+        for block in traces::untraced(&mut reader, CHAIN, Timestamp(i64::MAX), UNTRACED_MAX).await.unwrap() {
+            let failure = traces::failure(&mut reader, CHAIN, &block).await.unwrap();
+            untold += usize::from(self.chain.has(&block) && failure.is_none_or(|failure| failure.tries == 0));
+        }
+        untold
+    }
+
     /// The servers that the source holds to be of no use now, by their place.
     pub(crate) fn distrusted(&self) -> Vec<usize> {
         let is_out = |state| matches!(state, EndpointState::Failing | EndpointState::Quarantined);
