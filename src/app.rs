@@ -120,14 +120,15 @@ impl App {
                 .woken_by(wake_up)
                 .with_agree(move |agree| door.override_agree(agree.and_then(|agree| usize::try_from(agree).ok())));
             workers.spawn("wake-ups", stop.clone().run_until_cancelled_owned(listen).map(drop));
-            match watcher.trace_lane() {
-                Some(lane) => {
-                    let pulse = Pulse::new(format!("{chain} traces"), clock.now());
-                    let work = lane.run(clock.clone(), random::number, pulse.clone(), stop.clone());
-                    workers.spawn(pulse.name(), work);
-                    pulses.push(pulse);
-                }
-                None => not_traced(&db, chain).await.map_err(OpenError::Store)?,
+            let lane = match watcher.trace_lane() {
+                Some(lane) => Some(lane),
+                None => not_traced(&db, chain).await.map_err(OpenError::Store)?.then(|| watcher.leftover_lane()),
+            };
+            if let Some(lane) = lane {
+                let pulse = Pulse::new(format!("{chain} traces"), clock.now());
+                let work = lane.run(clock.clone(), random::number, pulse.clone(), stop.clone());
+                workers.spawn(pulse.name(), work);
+                pulses.push(pulse);
             }
             workers.spawn(chain.name(), watcher.run(clock.clone(), random::number, pulse.clone(), stop.clone()));
             pulses.push(pulse);

@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::decision::Decision;
 use crate::incident::Incident;
 use crate::store::status::{self, ChainStatus, EndpointRow, QueueStatus};
-use crate::store::traces::{self, TraceStatus};
+use crate::store::traces::{self, Doubts, TraceStatus};
 use crate::store::{Db, StoreError, incidents, overrides};
 use crate::time::Timestamp;
 
@@ -99,6 +99,7 @@ impl Status {
     pub async fn read(db: &Db, now: Timestamp) -> Result<Self, StoreError> {
         let mut reader = db.read().await?;
         let traces = traces::statuses(&mut reader).await?;
+        let doubts = traces::doubts(&mut reader).await?;
         let incidents = incidents::open(&mut reader).await?;
         let mut chains = Vec::new();
         for chain in status::chains(&mut reader).await? {
@@ -107,7 +108,7 @@ impl Status {
             let report = ChainReport::of(chain, &incidents, decisions, now);
             chains.push(match traces {
                 Some(traces) => report.traced(traces, now),
-                None => report,
+                None => report.doubted(&doubts),
             });
         }
         let QueueStatus { pending, oldest_at } = status::queue(&mut reader).await?;
@@ -169,13 +170,11 @@ impl ChainReport {
     /// With what the lane of the traces says.
     fn traced(self, traces: &TraceStatus, now: Timestamp) -> Self {
         let ever_caught_up = traces.caught_up_at != Timestamp::EPOCH;
-        let count = traces.unwitnessed;
-        let alarm = format!("deposits without a second witness, PENDING: {count}; {}", traces.unwitnessed_reason);
         ChainReport {
             traced: traces.traced,
             traces_lag_secs: ever_caught_up.then(|| now.since(traces.caught_up_at).as_secs()),
             traces_reason: traces.reason.clone(),
-            traces_alarm: if count == 0 { String::new() } else { alarm },
+            traces_alarm: unwitnessed(traces.unwitnessed, &traces.unwitnessed_reason),
             traces_by_two: traces.by_two,
             traces_by_one: traces.by_one,
             traces_put_off: traces.put_off,
@@ -183,6 +182,12 @@ impl ChainReport {
             is_traced: true,
             ..self
         }
+    }
+
+    /// With what was left open of traces, where the network is not traced any more.
+    fn doubted(self, doubts: &[Doubts]) -> Self {
+        let left = doubts.iter().find(|doubts| doubts.chain.name() == self.chain);
+        ChainReport { traces_alarm: left.map_or(String::new(), |left| unwitnessed(left.count, &left.reason)), ..self }
     }
 
     /// A native currency that is not complete, where it should be.
@@ -229,4 +234,12 @@ impl From<EndpointRow> for EndpointReport {
         let EndpointRow { id, state, reason, latest, latency_ms } = row;
         EndpointReport { id, state, reason, latest, latency_ms }
     }
+}
+
+/// What a person should know of deposits that wait for a second witness; empty when none does.
+fn unwitnessed(count: u64, reason: &str) -> String {
+    if count == 0 {
+        return String::new();
+    }
+    format!("deposits without a second witness, PENDING: {count}; {reason}")
 }

@@ -34,6 +34,7 @@ pub const MIGRATIONS: &[(i64, &str, &str)] = &[
     (5, "incidents_of_deposits", include_str!("../../migrations/0005_incidents_of_deposits.sql")),
     (6, "endpoint_latency", include_str!("../../migrations/0006_endpoint_latency.sql")),
     (7, "trace_witnesses", include_str!("../../migrations/0007_trace_witnesses.sql")),
+    (8, "kept_witnesses", include_str!("../../migrations/0008_kept_witnesses.sql")),
 ];
 
 /// Where the data is.

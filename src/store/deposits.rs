@@ -156,7 +156,7 @@ pub(super) struct DepositRow {
 }
 
 #[derive(FromRow)]
-struct SettleableRow {
+pub(super) struct SettleableRow {
     #[sqlx(flatten)]
     deposit: DepositRow,
     block_number: i64,
@@ -453,7 +453,7 @@ impl TryFrom<SettleableRow> for Settleable {
     }
 }
 
-fn address(what: &'static str, bytes: &[u8]) -> Result<Address, StoreError> {
+pub(super) fn address(what: &'static str, bytes: &[u8]) -> Result<Address, StoreError> {
     Address::from_bytes(bytes).map_err(|error| StoreError::inconsistent(what, error))
 }
 

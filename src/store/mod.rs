@@ -20,6 +20,7 @@ mod sql;
 pub mod status;
 pub mod traces;
 pub mod webhooks;
+pub mod witnesses;
 
 pub use db::{Db, MIGRATIONS, Reader, StoreUrl, Tx};
 pub use error::{OpenError, StoreError};
@@ -46,6 +47,7 @@ pub fn statements() -> impl Iterator<Item = Sql> {
         status::STATEMENTS,
         traces::STATEMENTS,
         webhooks::STATEMENTS,
+        witnesses::STATEMENTS,
     ]
     .into_iter()
     .flatten()

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use landfall_chain::{BlockHash, BlockRef, Chain, Proof};
-use sqlx::FromRow;
 
 use crate::deposit::DepositId;
-use crate::store::deposits::{DepositRow, Settleable};
+use crate::store::deposits::{Settleable, SettleableRow};
 use crate::store::error::expect_one;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, StoreError, Tx, hash, int, parsed, uint};
@@ -22,7 +21,7 @@ pub struct TraceStatus {
     pub reason: String,
     /// When every connected block was last traced; the epoch when that never was.
     pub caught_up_at: Timestamp,
-    /// How many deposits in final blocks wait for a second witness.
+    /// How many deposits wait for a second witness that was sought in vain.
     pub unwitnessed: u64,
     /// Why one of them does; empty when there is none.
     pub unwitnessed_reason: String,
@@ -42,6 +41,25 @@ pub struct TraceFailure {
     /// How often it failed while other blocks could be traced.
     pub tries: u32,
     pub tried_at: Timestamp,
+}
+
+/// The deposits of a chain whose second witness was sought in vain.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Doubts {
+    pub chain: Chain,
+    pub count: u64,
+    /// Why one of them has none.
+    pub reason: String,
+}
+
+/// Where and when a second witness was sought in vain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tried {
+    /// `None` for a deposit that is in no block of ours.
+    pub block: Option<BlockHash>,
+    /// Whether the block was final then.
+    pub is_final: bool,
+    pub at: Timestamp,
 }
 
 statements! {
@@ -75,13 +93,15 @@ statements! {
                   JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
                   LEFT JOIN unwitnessed ON unwitnessed.deposit_id = deposits.id \
                   WHERE deposits.chain = $1 AND deposits.status = 'PENDING' AND inclusions.lane = 'traces' \
-                  AND blocks.canonical AND blocks.number <= $2 AND (unwitnessed.next_us IS NULL OR unwitnessed.next_us <= $3) \
+                  AND blocks.canonical AND blocks.number <= $2 AND (unwitnessed.next_us IS NULL OR unwitnessed.next_us <= $3 \
+                  OR NOT unwitnessed.is_final OR unwitnessed.block_hash <> blocks.hash) \
                   AND NOT EXISTS (SELECT 1 FROM incidents WHERE incidents.deposit_id = deposits.id \
                   AND incidents.kind = 'over_credited' AND incidents.resolved_us IS NULL) \
                   ORDER BY blocks.number, deposits.id LIMIT $4";
-    TRIES = "SELECT tries FROM unwitnessed WHERE deposit_id = $1";
-    DOUBT = "INSERT INTO unwitnessed (deposit_id, chain, tries, next_us, reason) VALUES ($1, $2, $3, $4, $5) \
-             ON CONFLICT (deposit_id) DO UPDATE SET tries = excluded.tries, next_us = excluded.next_us, reason = excluded.reason";
+    TRIES = "SELECT tries, block_hash, is_final FROM unwitnessed WHERE deposit_id = $1";
+    DOUBT = "INSERT INTO unwitnessed (deposit_id, chain, tries, next_us, reason, block_hash, is_final) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (deposit_id) DO UPDATE SET tries = excluded.tries, \
+             next_us = excluded.next_us, reason = excluded.reason, block_hash = excluded.block_hash, is_final = excluded.is_final";
     REASON = "SELECT reason FROM unwitnessed WHERE deposit_id = $1";
     SETTLED = "DELETE FROM unwitnessed WHERE deposit_id = $1";
     SAY = "INSERT INTO trace_status (chain, reason, caught_up_us) VALUES ($1, $2, $3) ON CONFLICT (chain) DO UPDATE \
@@ -166,37 +186,26 @@ pub async fn settleable(
     now: Timestamp,
     limit: u32,
 ) -> Result<Vec<Settleable>, StoreError> {
-    #[derive(FromRow)]
-    struct Row {
-        #[sqlx(flatten)]
-        deposit: DepositRow,
-        block_number: i64,
-        block_hash: Vec<u8>,
-    }
-    let rows = fetch_all!(connection, Row, SETTLEABLE, chain.name(), int(through), now.0, i64::from(limit))?;
-    let settleable = rows.into_iter().map(|row| {
-        let number = uint("block number", row.block_number)?;
-        let block = BlockRef { number, hash: BlockHash(hash("block hash", &row.block_hash)?) };
-        Ok(Settleable { deposit: row.deposit.try_into()?, block })
-    });
-    settleable.collect()
+    let rows = fetch_all!(connection, SettleableRow, SETTLEABLE, chain.name(), int(through), now.0, i64::from(limit))?;
+    rows.into_iter().map(Settleable::try_from).collect()
 }
 
 /// Records that the deposit has no second witness, and that it is tried again after a pause that `pause` makes of the
-/// number of tries before this one; that number.
+/// number of tries before this one in the same block, before or after it was final; that number.
 pub async fn doubt(
     tx: &mut Tx,
     chain: Chain,
     id: DepositId,
     reason: &str,
-    now: Timestamp,
+    Tried { block, is_final, at }: Tried,
     pause: impl FnOnce(u32) -> Duration + Send,
 ) -> Result<u32, StoreError> {
-    let id = id.to_string();
-    let row = fetch_optional!(tx, (i64,), TRIES, &id)?;
-    let tries: u32 = row.map_or(Ok(0), |(tries,)| uint("tries", tries))?;
-    let next = now.plus(pause(tries));
-    execute!(tx, DOUBT, &id, chain.name(), i64::from(tries) + 1, next.0, reason)?;
+    let (id, block) = (id.to_string(), block.map(|block| block.0.to_vec()));
+    let row = fetch_optional!(tx, (i64, Option<Vec<u8>>, bool), TRIES, &id)?;
+    let row = row.filter(|(_, tried_in, was_final)| (tried_in, *was_final) == (&block, is_final));
+    let tries: u32 = row.map_or(Ok(0), |(tries, ..)| uint("tries", tries))?;
+    let next = at.plus(pause(tries));
+    execute!(tx, DOUBT, &id, chain.name(), i64::from(tries) + 1, next.0, reason, block, is_final)?;
     Ok(tries)
 }
 
@@ -255,12 +264,22 @@ pub async fn statuses(connection: &mut impl Connection) -> Result<Vec<TraceStatu
             (status.put_off, status.put_off_reason) = (uint("count", count)?, reason);
         }
     }
-    for (chain, count, reason) in fetch_all!(connection, (String, i64, String), DOUBTS)? {
-        if let Some(status) = statuses.iter_mut().find(|status| status.chain.name() == chain) {
-            (status.unwitnessed, status.unwitnessed_reason) = (uint("count", count)?, reason);
+    for Doubts { chain, count, reason } in doubts(connection).await? {
+        if let Some(status) = statuses.iter_mut().find(|status| status.chain == chain) {
+            (status.unwitnessed, status.unwitnessed_reason) = (count, reason);
         }
     }
     Ok(statuses)
+}
+
+/// For each chain that has any: the PENDING deposits whose second witness was sought in vain. Also where no lane of the
+/// traces is at work any more.
+pub async fn doubts(connection: &mut impl Connection) -> Result<Vec<Doubts>, StoreError> {
+    let rows = fetch_all!(connection, (String, i64, String), DOUBTS)?;
+    let doubts = rows.into_iter().map(|(chain, count, reason)| {
+        Ok(Doubts { chain: parsed("chain", &chain)?, count: uint("count", count)?, reason })
+    });
+    doubts.collect()
 }
 
 async fn told_by(connection: &mut impl Connection, chain: Chain, proof: Proof) -> Result<Option<u64>, StoreError> {

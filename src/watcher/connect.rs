@@ -261,11 +261,11 @@ impl<'a> WatchedLeg<'a> {
             }
             Some(deposit) => match deposit.status {
                 DepositStatus::Failed => {
-                    let deposit = paid_by(tx, deposit, self.transfer).await?.revive()?;
+                    let deposit = paid_by(tx, deposit, self.transfer.sender).await?.revive()?;
                     deposits::set_status(tx, &deposit, DepositStatus::Failed).await?;
                     (deposit, true)
                 }
-                DepositStatus::Pending => (paid_by(tx, deposit, self.transfer).await?, false),
+                DepositStatus::Pending => (paid_by(tx, deposit, self.transfer.sender).await?, false),
                 DepositStatus::Confirmed => (deposit, false),
             },
         };
@@ -314,12 +314,12 @@ pub(super) fn prove_signer(signers: &Signers, tx: &TxRef) -> Result<(), SourceEr
     }
 }
 
-/// The deposit with who paid it by `transfer`, its leg in a block that counts now. The sender is no part of a leg's
+/// The deposit with `sender` as who paid it, as its leg in a block that counts now tells. The sender is no part of a leg's
 /// identity: executed in another block, the same leg may come from another. Events that were written keep what they say.
-pub(super) async fn paid_by(tx: &mut Tx, deposit: Deposit, transfer: &AssetTransfer) -> Result<Deposit, StoreError> {
-    let source_account_id = accounts::owner(tx, deposit.chain, &transfer.sender).await?;
-    let is_known = deposit.sender == transfer.sender && deposit.source_account_id == source_account_id;
-    let deposit = Deposit { sender: transfer.sender, source_account_id, ..deposit };
+pub(super) async fn paid_by(tx: &mut Tx, deposit: Deposit, sender: Address) -> Result<Deposit, StoreError> {
+    let source_account_id = accounts::owner(tx, deposit.chain, &sender).await?;
+    let is_known = deposit.sender == sender && deposit.source_account_id == source_account_id;
+    let deposit = Deposit { sender, source_account_id, ..deposit };
     if !is_known {
         deposits::set_sender(tx, &deposit).await?;
     }

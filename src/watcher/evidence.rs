@@ -42,19 +42,23 @@ impl Excess {
     }
 }
 
-/// What would be too much, were the deposit CONFIRMED: per transaction, asset and recipient never more is CONFIRMED than
-/// was paid. Each deposit is held against what its own lane can know: with the roots the legs that they show and what they
-/// confirmed; with the traces everything.
-pub(super) async fn guard_sum(
-    tx: &mut Tx,
-    lane: Lane,
-    transfers: impl IntoIterator<Item = &AssetTransfer>,
-    deposit: &Deposit,
-) -> Result<Option<Excess>, StoreError> {
+/// What `transfers` pay to the deposit's recipient in its transaction and asset.
+pub(super) fn paid_in_tx<'t>(transfers: impl IntoIterator<Item = &'t AssetTransfer>, deposit: &Deposit) -> U256 {
     let same = transfers.into_iter().filter(|transfer| {
         (transfer.tx.id, transfer.asset, transfer.recipient) == (deposit.tx.id, deposit.asset, deposit.recipient)
     });
-    let paid = same.fold(U256::ZERO, |sum, transfer| sum.saturating_add(transfer.amount));
+    same.fold(U256::ZERO, |sum, transfer| sum.saturating_add(transfer.amount))
+}
+
+/// What would be too much, were the deposit CONFIRMED: per transaction, asset and recipient never more is CONFIRMED than
+/// was `paid`. Each deposit is held against what its own lane can know: with the roots the legs that they show and what
+/// they confirmed; with the traces everything.
+pub(super) async fn guard_sum(
+    tx: &mut Tx,
+    lane: Lane,
+    paid: U256,
+    deposit: &Deposit,
+) -> Result<Option<Excess>, StoreError> {
     let confirmed = deposits::confirmed_of(tx, deposit, lane).await?;
     let credited = confirmed.iter().try_fold(deposit.amount, |sum, amount| sum.checked_add(*amount));
     Ok(Excess::unless_paid(credited, paid, format!("transaction {}", deposit.tx.id)))

@@ -13,6 +13,7 @@ use landfall_chain::{Address, AddressSource, Block, BlockRef, BlockSource, Heade
 use crate::deposit::{Deposit, DepositStatus};
 use crate::store::Tx;
 use crate::store::cursors::{self, Cursor};
+use crate::store::traces::Tried;
 use crate::store::{deposits, traces};
 use crate::time::Timestamp;
 use crate::watcher::connect::{READS_AHEAD_MAX, WatchedLeg, prove_signer, ranges};
@@ -157,7 +158,8 @@ impl<S: BlockSource> Watcher<S> {
             let evidence = match lane.told_evidence(&block.header.block).await? {
                 Ok(evidence) => evidence,
                 Err(why) => {
-                    lane.doubt_all(&deposits, &why, now, &mut traced).await?;
+                    let tried = Tried { block: Some(block.header.block.hash), is_final: true, at: now };
+                    lane.doubt_all(&deposits, &why, tried, &mut traced).await?;
                     continue;
                 }
             };

@@ -10,12 +10,14 @@
 mod alarms;
 mod backfill;
 mod connect;
+mod early_witness;
 mod error;
 mod evidence;
 pub mod explain;
 mod final_blocks;
 mod fork;
 mod grants;
+mod kept_witness;
 mod movements;
 mod over_credit;
 mod pace;
@@ -155,9 +157,16 @@ impl<S: BlockSource> Watcher<S> {
         S: Clone,
     {
         let is_traced = self.network.native.source == NativeSource::Trace;
+        is_traced.then(|| self.leftover_lane())
+    }
+
+    /// The worker that settles what was found by traces before the network was told not to be traced any more.
+    pub fn leftover_lane(&self) -> TraceLane<S>
+    where
+        S: Clone,
+    {
         let Watcher { source, db, network, settings, watch_list, .. } = self;
-        let lane = || TraceLane::new(source.clone(), db.clone(), network.clone(), *settings, watch_list.clone());
-        is_traced.then(lane)
+        TraceLane::new(source.clone(), db.clone(), network.clone(), *settings, watch_list.clone())
     }
 
     /// Hands operators' words on how many endpoints must agree to `door`, at each tick.

@@ -207,6 +207,15 @@ impl Reporter {
     }
 }
 
+/// What could not be read is a reason to wait; what the store refuses is none.
+pub(super) fn told<T>(read: Result<T, TickError>) -> Result<Result<T, String>, TickError> {
+    match read {
+        Ok(read) => Ok(Ok(read)),
+        Err(error @ (TickError::Source(_) | TickError::Contradiction { .. })) => Ok(Err(chain_of(&error))),
+        Err(error) => Err(error),
+    }
+}
+
 /// An error and what caused it, in one line.
 pub(super) fn chain_of(error: &TickError) -> String {
     let mut text = error.to_string();

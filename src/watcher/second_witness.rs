@@ -3,12 +3,13 @@
 //! Balances show only what is left of all that came and went: value that never came is hidden by value that never left. So
 //! they count only where a trace cannot lie on both sides: nothing left the address inside of transactions, neither in this
 //! reading nor in an earlier one of the block, what it paid for transactions is proved in full, and what is CONFIRMED of the
-//! block by traces is in this reading too. Everywhere else a second trace is the only witness.
+//! block by traces, or witnessed already, is told by this reading too. Everywhere else a second trace is the only witness.
 
-use landfall_chain::{Address, AddressSource, AssetId, AssetTransfer, BlockSource, Lane, Network, Proof, U256};
+use landfall_chain::{Address, AddressSource, AssetId, AssetTransfer, BlockRef, BlockSource, Network, Proof, U256};
 
 use crate::deposit::{Deposit, DepositStatus};
-use crate::store::{Connection, StoreError, Tx, deposits, movements};
+use crate::store::witnesses::Sighted;
+use crate::store::{Connection, StoreError, Tx, movements, witnesses};
 use crate::watcher::TickError;
 use crate::watcher::connect::prove_signer;
 use crate::watcher::evidence::{Excess, shows};
@@ -60,7 +61,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
 
     /// What of `address` in the block could be told wrong together with something that came in.
     async fn cancels_out(&self, evidence: &Evidence, address: &Address) -> Result<Option<String>, TickError> {
-        let Evidence { roots, traces } = evidence;
+        let Evidence { roots, traces, .. } = evidence;
         let mut legs = traces.transfers.iter().filter(|leg| leg.asset == AssetId::Native);
         if legs.any(|leg| leg.sender == *address) {
             return Ok(Some("value left it inside of transactions, too".to_owned()));
@@ -72,7 +73,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         if movements::left_inside(&mut reader, self.chain(), &roots.header.block, address).await? {
             return Ok(Some("an earlier reading showed value leave it inside of transactions".to_owned()));
         }
-        Ok(unshown(&mut reader, &self.network, evidence, address).await?)
+        Ok(contradicted(&mut reader, &self.network, evidence, address).await?)
     }
 
     /// That those paid for transactions who are said to: `from` is in no root. Where something is said to be absent, the
@@ -88,48 +89,61 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
     }
 }
 
-/// What is CONFIRMED by traces of the evidence's block for `address` and is not in this reading of it: one of the two is wrong.
-pub(super) async fn unshown(
+/// What is known of `address` in the evidence's block and told otherwise by this reading of it: a deposit that traces
+/// CONFIRMED and that is not in it, or one whose witness says the opposite. One of the two readings is wrong.
+pub(super) async fn contradicted(
     connection: &mut impl Connection,
     network: &Network,
-    Evidence { roots, traces }: &Evidence,
+    Evidence { roots, traces, .. }: &Evidence,
     address: &Address,
 ) -> Result<Option<String>, StoreError> {
-    let confirmed = confirmed_inside(connection, network, &roots.header.block, address).await?;
-    let is_shown =
-        |deposit: &Deposit| shows(network, &traces.transfers, deposit) || shows(network, &roots.transfers, deposit);
-    let missing = confirmed.iter().find(|deposit| !is_shown(deposit));
-    Ok(missing.map(|deposit| format!("deposit {}, CONFIRMED of this block, is not in this reading of it", deposit.id)))
+    for Sighted { deposit, kept } in sighted(connection, network, &roots.header.block, address).await? {
+        let is_shown = shows(network, &traces.transfers, &deposit) || shows(network, &roots.transfers, &deposit);
+        let what = match (deposit.status, kept) {
+            (DepositStatus::Confirmed, _) if !is_shown => "CONFIRMED of this block, is not in this reading of it",
+            (DepositStatus::Confirmed, _) => continue,
+            (_, Some(kept)) if kept.is_shown && !is_shown => "which has a witness, is not in this reading of it",
+            (_, Some(kept)) if !kept.is_shown && is_shown => "which a witness denies, is in this reading of it",
+            (_, _) => continue,
+        };
+        return Ok(Some(format!("deposit {}, {what}", deposit.id)));
+    }
+    Ok(None)
 }
 
-/// What would be too much, were the deposit CONFIRMED: of one block never more is CONFIRMED by traces for an address than the
-/// traces show. Two readings that tell the same value of different transactions would credit it twice.
+/// What `transfers`, which traces told, pay to the deposit's recipient in its asset, inside of all transactions.
+pub(super) fn paid_in_block(transfers: &[AssetTransfer], deposit: &Deposit) -> U256 {
+    let is_same = |leg: &&AssetTransfer| (leg.asset, leg.recipient) == (deposit.asset, deposit.recipient);
+    transfers.iter().filter(is_same).fold(U256::ZERO, |sum, leg| sum.saturating_add(leg.amount))
+}
+
+/// What would be too much, were the deposit CONFIRMED: of one block never more is CONFIRMED by traces for an address than
+/// was `paid` to it inside of the transactions. Two readings that tell the same value of different transactions would credit
+/// it twice.
 pub(super) async fn guard_block_sum(
     tx: &mut Tx,
     network: &Network,
-    Evidence { roots, traces }: &Evidence,
+    block: &BlockRef,
+    paid: U256,
     deposit: &Deposit,
 ) -> Result<Option<Excess>, StoreError> {
-    let Deposit { asset, recipient, amount, .. } = deposit;
-    let is_same = |leg: &&AssetTransfer| (leg.asset, leg.recipient) == (*asset, *recipient);
-    let paid = traces.transfers.iter().filter(is_same).fold(U256::ZERO, |sum, leg| sum.saturating_add(leg.amount));
-    let block = roots.header.block;
-    let confirmed = confirmed_inside(tx, network, &block, recipient).await?;
-    let mut same = confirmed.iter().filter(|confirmed| confirmed.asset == *asset);
-    let credited = same.try_fold(*amount, |sum, confirmed| sum.checked_add(confirmed.amount));
+    let sighted = sighted(tx, network, block, &deposit.recipient).await?;
+    let confirmed = sighted.iter().map(|sighted| &sighted.deposit);
+    let mut same = confirmed.filter(|it| it.status == DepositStatus::Confirmed && it.asset == deposit.asset);
+    let credited = same.try_fold(deposit.amount, |sum, confirmed| sum.checked_add(confirmed.amount));
     let of = format!("the inside of the transactions of block {}", block.number);
     Ok(Excess::unless_paid(credited, paid, of))
 }
 
-async fn confirmed_inside(
+async fn sighted(
     connection: &mut impl Connection,
     network: &Network,
-    block: &landfall_chain::BlockRef,
+    block: &BlockRef,
     address: &Address,
-) -> Result<Vec<Deposit>, StoreError> {
-    let mut shown = deposits::in_block(connection, network.chain, &block.hash, Lane::Traces).await?;
-    shown.retain(|it| it.status == DepositStatus::Confirmed && it.recipient == *address);
-    Ok(shown)
+) -> Result<Vec<Sighted>, StoreError> {
+    let mut sighted = witnesses::in_block(connection, network.chain, &block.hash).await?;
+    sighted.retain(|sighted| sighted.deposit.recipient == *address);
+    Ok(sighted)
 }
 
 impl Evidence {
@@ -141,7 +155,7 @@ impl Evidence {
 
 /// What the block moved of the native currency to `address` and away from it, fees included; `None` beyond 2^256.
 fn moved(evidence: &Evidence, address: &Address) -> (Option<U256>, Option<U256>) {
-    let Evidence { roots, traces } = evidence;
+    let Evidence { roots, traces, .. } = evidence;
     let (mut paid_in, mut paid_out) = (Some(U256::ZERO), Some(U256::ZERO));
     let add = |sum: &mut Option<U256>, amount: U256| *sum = sum.and_then(|sum| sum.checked_add(amount));
     for transfer in roots.transfers.iter().chain(&traces.transfers).filter(|leg| leg.asset == AssetId::Native) {

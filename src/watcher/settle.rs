@@ -18,7 +18,7 @@ use crate::store::deposits::{self, Missing};
 use crate::store::{Reader, Tx};
 use crate::time::Timestamp;
 use crate::watcher::connect::{announce, paid_by, prove_signer};
-use crate::watcher::evidence::{guard_sum, leg_in, shows};
+use crate::watcher::evidence::{guard_sum, leg_in, paid_in_tx, shows};
 use crate::watcher::grants::{Due, Grant};
 use crate::watcher::{TickError, Ticked, Watcher, over_credit};
 
@@ -168,11 +168,12 @@ impl<S: BlockSource> Watcher<S> {
                 return Err(TickError::ReadOtherwise { chain: self.chain(), block, deposit: deposit.id });
             };
             prove_signer(&evidence.signers, &deposit.tx)?;
-            if let Some(excess) = guard_sum(&mut tx, Lane::Roots, &evidence.transfers, &deposit).await? {
+            let paid = paid_in_tx(&evidence.transfers, &deposit);
+            if let Some(excess) = guard_sum(&mut tx, Lane::Roots, paid, &deposit).await? {
                 over_credit::hold(&mut tx, &deposit, &block, &excess, now).await?;
                 continue;
             }
-            let deposit = paid_by(&mut tx, deposit, leg).await?;
+            let deposit = paid_by(&mut tx, deposit, leg.sender).await?;
             info!(chain = %self.chain(), tx = %deposit.tx.id, block = block.number, "deposit {} confirmed", deposit.id);
             if let Some(reason) = grant.as_ref().and_then(|grant| grant.reason.as_ref()) {
                 let what = format!("deposit {} in block {block}", deposit.id);

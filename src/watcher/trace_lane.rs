@@ -5,15 +5,17 @@
 //! stood behind each block's trace is on record. A block that cannot be traced is put off alone.
 //! It traces only what is connected, and records it only while that is canonical, in one transaction; a block
 //! is complete for the native currency when its trace is on record, and until then `traced` stays below it.
-//! It moves no cursor and takes nothing back: what is disconnected is the other lane's to see. What it found is settled
-//! in `witness`.
+//! A block that two endpoints tell differently is not complete, but what each of them tells is recorded: balances may say
+//! who is right. It moves no cursor and takes nothing back: what is disconnected is the other lane's to see. What it found
+//! is witnessed in `early_witness`, and settled in `witness`.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use landfall_chain::{
-    AddressSource, Block, BlockRef, BlockSource, Chain, Lane, Legs, Network, Proof, Read, ReadProof, Retry,
+    AddressSource, Block, BlockRef, BlockSource, Chain, Lane, Legs, NativeSource, Network, Proof, Read, ReadProof,
+    Retry,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -21,11 +23,11 @@ use tracing::{error, info, warn};
 
 use crate::store::cursors::{self, Cursor};
 use crate::store::traces::TraceFailure;
-use crate::store::{Db, StoreError, accounts, traces};
+use crate::store::{Db, StoreError, accounts, traces, witnesses};
 use crate::time::{Clock, Pulse, Timestamp};
 use crate::watcher::connect::{FINAL_BLOCKS_KEPT, WatchedLeg, prove_signer};
 use crate::watcher::movements::{self, Whose};
-use crate::watcher::report::chain_of;
+use crate::watcher::report::{chain_of, told};
 use crate::watcher::watch_list::WatchList;
 use crate::watcher::witness::pause_after;
 use crate::watcher::{HEARTBEAT, RETRY_MAX, Settings, TickError};
@@ -40,6 +42,9 @@ const SECOND_WAIT_MAX: Duration = Duration::from_secs(2);
 const ALONE: Duration = Duration::from_secs(60);
 /// How often an unchanged state is recorded.
 const SAY_EVERY: Duration = Duration::from_secs(1);
+
+/// One endpoint's word.
+const LISTED: Read = Read { lane: Lane::Traces, proof: ReadProof::Listed, legs: Legs::Creditable };
 
 /// Reads the traces of one chain.
 #[derive(Debug)]
@@ -64,6 +69,8 @@ pub struct Traced {
     pub pending: u64,
     pub confirmed: u64,
     pub failed: u64,
+    /// Deposits whose presence in their block, or absence, has a second witness now.
+    pub witnessed: u64,
     /// Deposits that were not witnessed and are tried again later.
     pub doubted: u64,
     /// Blocks that could not be traced, while others could, and are tried again later.
@@ -72,14 +79,25 @@ pub struct Traced {
     pub more: bool,
 }
 
-/// Records that a network is not traced (any more), so that nobody waits for its traces.
+/// Whether a reading of a block's traces is all there is to be told of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reading {
+    Whole,
+    /// Another endpoint told the block differently.
+    Disputed,
+}
+
+/// Records that a network is not traced (any more), so that nobody waits for its traces; whether deposits that were found
+/// by traces are still to be settled.
 ///
 /// # Errors
 /// When the store cannot be written.
-pub async fn not_traced(db: &Db, chain: Chain) -> Result<(), StoreError> {
+pub async fn not_traced(db: &Db, chain: Chain) -> Result<bool, StoreError> {
     let mut tx = db.begin().await?;
     traces::forget(&mut tx, chain).await?;
-    tx.commit().await
+    let are_left = witnesses::are_left(&mut tx, chain).await?;
+    tx.commit().await?;
+    Ok(are_left)
 }
 
 impl<S> TraceLane<S> {
@@ -90,6 +108,11 @@ impl<S> TraceLane<S> {
 
     pub(super) fn chain(&self) -> Chain {
         self.network.chain
+    }
+
+    /// Whether the network is traced. Where it is not any more, the lane only settles what it found before.
+    fn is_traced(&self) -> bool {
+        self.network.native.source == NativeSource::Trace
     }
 
     /// Writes why the lane does not get on, and how far it is.
@@ -104,16 +127,18 @@ impl<S> TraceLane<S> {
 }
 
 impl<S: BlockSource + AddressSource> TraceLane<S> {
-    /// One bounded step: trace what is connected, settle what is final.
+    /// One bounded step: trace what is connected, seek witnesses of what was found, settle what is final.
     ///
     /// # Errors
     /// What was committed before the error stays; what cannot be traced now holds up nothing that can.
     pub async fn tick(&self, now: Timestamp) -> Result<Traced, TickError> {
         self.watch_list.follow(&mut self.db.read().await?).await?;
         let mut traced = Traced::default();
-        let untraced = self.trace(now, &mut traced).await;
+        let mut fresh = Vec::new();
+        let untraced = if self.is_traced() { self.trace(now, &mut fresh, &mut traced).await } else { Ok(()) };
+        let witnessed = self.seek_witnesses(fresh, now, &mut traced).await;
         let settled = self.settle(now, &mut traced).await;
-        untraced.and(settled)?;
+        untraced.and(witnessed).and(settled)?;
         Ok(traced)
     }
 
@@ -137,7 +162,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             if reason != said {
                 self.log(&reason);
             }
-            if reason != said || clock.now().since(said_at) >= SAY_EVERY {
+            if self.is_traced() && (reason != said || clock.now().since(said_at) >= SAY_EVERY) {
                 match self.say(&reason, clock.now()).await {
                     Ok(()) => (said, said_at) = (reason, clock.now()),
                     Err(error) => warn!(chain = %self.chain(), "the state of the traces was not recorded: {error}"),
@@ -161,8 +186,9 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         }
     }
 
-    /// Traces the oldest and the newest blocks that have not been traced, and those that failed and are due again.
-    async fn trace(&self, now: Timestamp, traced: &mut Traced) -> Result<(), TickError> {
+    /// Traces the oldest and the newest blocks that have not been traced, and those that failed and are due again. `fresh`
+    /// gets those that pay us and are one endpoint's word.
+    async fn trace(&self, now: Timestamp, fresh: &mut Vec<Block>, traced: &mut Traced) -> Result<(), TickError> {
         let untraced = traces::untraced(&mut self.db.read().await?, self.chain(), now, TICK_BLOCKS_MAX).await?;
         let list_is_cut = u32::try_from(untraced.len()).is_ok_and(|count| count >= TICK_BLOCKS_MAX);
         let mut reads = stream::iter(untraced)
@@ -171,8 +197,13 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         let (mut failed, mut others) = (Vec::new(), false);
         while let Some((wanted, block)) = reads.next().await {
             let recorded = match block {
-                Ok(block) => self.record(&block, now, traced).await.map(|()| block.proof),
-                Err(error) => Err(error),
+                Ok(block) => self.take_in(block, Reading::Whole, now, fresh, traced).await,
+                Err(error) => {
+                    if is_disputed(&error) {
+                        self.hear_each(&wanted, now, fresh, traced).await?;
+                    }
+                    Err(error)
+                }
             };
             match recorded {
                 // Nothing was asked of an endpoint's traces.
@@ -195,11 +226,43 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         let is_alone = now.0 < self.alone_until.load(Ordering::Relaxed);
         let proof = if is_alone { ReadProof::Listed } else { ReadProof::Full };
         let begun = Instant::now();
-        let block = self.read_again(wanted, Read { lane: Lane::Traces, proof, legs: Legs::Creditable }).await?;
+        let block = self.read_again(wanted, Read { proof, ..LISTED }).await?;
         if !is_alone && block.proof == Proof::OneEndpoint && begun.elapsed() > SECOND_WAIT_MAX {
             self.alone_until.store(now.plus(ALONE).0, Ordering::Relaxed);
         }
         Ok(block)
+    }
+
+    /// Records a reading, and keeps it for who seeks the witness, when it pays us and needs one; on whose word it is.
+    async fn take_in(
+        &self,
+        block: Block,
+        reading: Reading,
+        now: Timestamp,
+        fresh: &mut Vec<Block>,
+        traced: &mut Traced,
+    ) -> Result<Proof, TickError> {
+        let pays_us = self.record(&block, reading, now, traced).await?;
+        let proof = block.proof;
+        if pays_us && proof == Proof::OneEndpoint {
+            fresh.push(block);
+        }
+        Ok(proof)
+    }
+
+    /// Records what each of two endpoints tells of a block on which they differ. It stays untraced.
+    async fn hear_each(
+        &self,
+        wanted: &BlockRef,
+        now: Timestamp,
+        fresh: &mut Vec<Block>,
+        traced: &mut Traced,
+    ) -> Result<(), TickError> {
+        for _ in 0..2 {
+            let Ok(block) = told(self.read_again(wanted, LISTED).await)? else { continue };
+            told(self.take_in(block, Reading::Disputed, now, fresh, traced).await)?.ok();
+        }
+        Ok(())
     }
 
     /// Puts blocks off that failed, each by itself: longer each time while `others` can be traced, now or since it was last
@@ -248,38 +311,57 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         })
     }
 
+    /// The block's traces as two endpoints tell them, or as one does where there is no second, or no two tell the same.
+    pub(super) async fn read_traces(&self, wanted: &BlockRef) -> Result<(Block, Reading), TickError> {
+        match self.read_again(wanted, Read { proof: ReadProof::Full, ..LISTED }).await {
+            Err(error) if is_disputed(&error) => Ok((self.read_again(wanted, LISTED).await?, Reading::Disputed)),
+            read => Ok((read?, Reading::Whole)),
+        }
+    }
+
     /// Records what a trace shows of a block, in one transaction; nothing when it was disconnected meanwhile, and
-    /// nothing twice.
-    pub(super) async fn record(&self, block: &Block, now: Timestamp, traced: &mut Traced) -> Result<(), TickError> {
+    /// nothing twice. Whether it pays us.
+    pub(super) async fn record(
+        &self,
+        block: &Block,
+        reading: Reading,
+        now: Timestamp,
+        traced: &mut Traced,
+    ) -> Result<bool, TickError> {
         let (chain, at, network) = (self.chain(), &block.header.block, &self.network);
         let mut tx = self.db.begin().await?;
         let cursor = Cursor::lock(&mut tx, chain).await?;
         if cursors::canonical_at(&mut tx, chain, at.number).await? != Some(at.hash) {
-            return Ok(());
+            return Ok(false);
         }
         if !self.watch_list.is_current(cursor.watch_seq) {
             self.watch_list.follow(&mut tx).await?;
         }
-        let mut pending = 0;
+        let (mut pending, mut pays_us) = (0, false);
         for leg in block.transfers.iter().filter_map(|transfer| WatchedLeg::of(transfer, network, &self.watch_list)) {
             // The list is newer than the block: who was added behind it is watched from a later one.
             let from = accounts::watched_from(&mut tx, chain, &leg.transfer.recipient).await?;
             if from.is_some_and(|from| from <= at.number) {
                 prove_signer(&block.signers, &leg.transfer.tx)?;
                 pending += u64::from(leg.record(&mut tx, block, Lane::Traces, now).await?);
+                pays_us = true;
             }
         }
         movements::record(&mut tx, network, &self.watch_list, block, Lane::Traces, Whose::WatchedThen).await?;
-        traces::mark(&mut tx, chain, at, block.proof).await?;
-        // The other lane has kept it for this one and does not come back to it.
-        let kept_from = cursor.finalized.map_or(0, |finalized| finalized.number.saturating_sub(FINAL_BLOCKS_KEPT));
-        if at.number < kept_from {
-            cursors::prune(&mut tx, chain, at.number, at.number + 1).await?;
+        let witnessed = self.keep_told_twice(&mut tx, block).await?;
+        if reading == Reading::Whole {
+            traces::mark(&mut tx, chain, at, block.proof).await?;
+            // The other lane has kept it for this one and does not come back to it.
+            let kept_from = cursor.finalized.map_or(0, |finalized| finalized.number.saturating_sub(FINAL_BLOCKS_KEPT));
+            if at.number < kept_from {
+                cursors::prune(&mut tx, chain, at.number, at.number + 1).await?;
+            }
         }
         tx.commit().await?;
-        traced.traced += 1;
+        traced.traced += u64::from(reading == Reading::Whole);
         traced.pending += pending;
-        Ok(())
+        traced.witnessed += witnessed;
+        Ok(pays_us)
     }
 
     fn log(&self, reason: &str) {
@@ -294,6 +376,10 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             );
         }
     }
+}
+
+fn is_disputed(error: &TickError) -> bool {
+    matches!(error, TickError::Source(error) if error.is_disputed)
 }
 
 /// Does `work`, and says meanwhile that the worker is there: a trace may take longer than a pulse.

@@ -1,6 +1,7 @@
 //! Settles what only a trace shows. A trace is an endpoint's word, so a final block is not enough: a second witness must
 //! agree, another endpoint's trace or the balances that the block's own state root proves.
 //!
+//! What was witnessed when it was traced (`early_witness`) needs no trace here (`kept_witness`).
 //! Promises: without a witness a deposit stays PENDING, with a reason that operators see, and is tried again with growing
 //! pauses; it is never FAILED for that. A leg that one endpoint invented is FAILED as soon as another trace of its block
 //! does not show it and has a witness of its own. What the roots prove never waits here.
@@ -8,20 +9,23 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use landfall_chain::{AddressSource, Block, BlockRef, BlockSource, Fate, Lane, Legs, Read, ReadProof};
+use landfall_chain::{AddressSource, Block, BlockRef, BlockSource, Fate, Lane, Read};
 use tracing::{info, warn};
 
 use crate::deposit::{Deposit, DepositStatus};
 use crate::store::cursors::{self, Cursor};
 use crate::store::deposits::{self, Missing};
-use crate::store::{Tx, traces};
+use crate::store::traces::Tried;
+use crate::store::{Tx, traces, witnesses};
 use crate::time::Timestamp;
 use crate::watcher::connect::{paid_by, prove_signer};
-use crate::watcher::evidence::{guard_sum, leg_in, shows};
-use crate::watcher::second_witness::{guard_block_sum, unshown};
+use crate::watcher::evidence::{leg_in, paid_in_tx, shows};
+use crate::watcher::kept_witness::Paid;
+use crate::watcher::report::told;
+use crate::watcher::second_witness::{contradicted, paid_in_block};
 use crate::watcher::settle::enter;
-use crate::watcher::trace_lane::{TraceLane, Traced};
-use crate::watcher::{TickError, over_credit, report};
+use crate::watcher::trace_lane::{Reading, TraceLane, Traced};
+use crate::watcher::{TickError, over_credit};
 
 /// How many deposits a tick settles at most, in how many blocks, and how many missing ones it looks for.
 const TICK_DEPOSITS_MAX: u32 = 200;
@@ -32,13 +36,15 @@ const PAUSE_FIRST: Duration = Duration::from_secs(10);
 const PAUSE_MAX: Duration = Duration::from_secs(600);
 /// 10 s doubled six times is more than the most.
 const DOUBLINGS_MAX: u32 = 6;
+/// Before its block is final, nodes have its state for minutes only: 128 blocks are four on a chain of 2 s.
+const PAUSE_FIRST_EARLY: Duration = Duration::from_secs(2);
+const DOUBLINGS_MAX_EARLY: u32 = 9;
 
-const TRACES: Read = Read { lane: Lane::Traces, proof: ReadProof::Full, legs: Legs::Creditable };
-
-/// A final block of ours, read again.
+/// A block of ours, read again.
 pub(super) struct Evidence {
     pub(super) roots: Block,
     pub(super) traces: Block,
+    pub(super) reading: Reading,
 }
 
 /// What says that a block is final.
@@ -83,16 +89,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         // Each of them is settled or put off, so that more is due only when this list was cut.
         traced.more |= list_is_cut || by_block.len() > TICK_EVIDENCE_MAX || missing.len() == TICK_MISSING_MAX as usize;
         for (block, deposits) in by_block.into_values().take(TICK_EVIDENCE_MAX) {
-            match self.told_evidence(&block).await? {
-                Ok(evidence) => {
-                    // A fuller read may show what the first one hid.
-                    let mut again = Traced::default();
-                    self.record(&evidence.traces, now, &mut again).await?;
-                    traced.pending += again.pending;
-                    self.judge(&evidence, deposits, FinalBy::Record, now, traced).await?;
-                }
-                Err(why) => self.doubt_all(&deposits, &why, now, traced).await?,
-            }
+            self.settle_block(&block, deposits, now, traced).await?;
         }
         for missing in missing {
             self.look_for(missing, &finalized, now, traced).await?;
@@ -100,10 +97,46 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(())
     }
 
+    /// Settles the deposits of one final block: by what was witnessed of them before, or by a trace that is read again.
+    async fn settle_block(
+        &self,
+        block: &BlockRef,
+        deposits: Vec<Deposit>,
+        now: Timestamp,
+        traced: &mut Traced,
+    ) -> Result<(), TickError> {
+        let tried = Tried { block: Some(block.hash), is_final: true, at: now };
+        let sighted = witnesses::in_block(&mut self.db.read().await?, self.chain(), &block.hash).await?;
+        let is_kept = |it: &Deposit| sighted.iter().any(|known| known.kept.is_some() && known.deposit.id == it.id);
+        let (kept, others): (Vec<Deposit>, Vec<Deposit>) = deposits.into_iter().partition(is_kept);
+        if !kept.is_empty() {
+            match told(self.read_again(block, Read::FULL).await)? {
+                Ok(roots) => self.judge_kept(&roots, &kept, now, traced).await?,
+                Err(why) => self.doubt_all(&kept, &why, tried, traced).await?,
+            }
+        }
+        if others.is_empty() {
+            return Ok(());
+        }
+        if let Some(why) = self.not_traced(block) {
+            return self.doubt_all(&others, &why, tried, traced).await;
+        }
+        match self.told_evidence(block).await? {
+            Ok(evidence) => {
+                // A fuller read may show what the first one hid.
+                let mut again = Traced::default();
+                self.record(&evidence.traces, evidence.reading, now, &mut again).await?;
+                traced.pending += again.pending;
+                self.judge(&evidence, others, FinalBy::Record, now, traced).await
+            }
+            Err(why) => self.doubt_all(&others, &why, tried, traced).await,
+        }
+    }
+
     async fn evidence(&self, block: &BlockRef) -> Result<Evidence, TickError> {
-        let (roots, traces) =
-            futures_util::future::try_join(self.read_again(block, Read::FULL), self.read_again(block, TRACES)).await?;
-        Ok(Evidence { roots, traces })
+        let (roots, (traces, reading)) =
+            futures_util::future::try_join(self.read_again(block, Read::FULL), self.read_traces(block)).await?;
+        Ok(Evidence { roots, traces, reading })
     }
 
     /// The evidence of a block, or why it cannot be had.
@@ -126,6 +159,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             judged.push((deposit, shown));
         }
         let (chain, block) = (self.chain(), evidence.roots.header.block);
+        let tried = Tried { block: Some(block.hash), is_final: true, at: now };
         let mut tx = self.db.begin().await?;
         // Also keeps the block canonical until the commit: who disconnects takes the same lock.
         let cursor = Cursor::lock(&mut tx, chain).await?;
@@ -143,7 +177,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             // What another process CONFIRMED since the balances were asked for.
             let since = match evidence.is_told_twice() {
                 true => None,
-                false => unshown(&mut tx, &self.network, evidence, &deposit.recipient).await?,
+                false => contradicted(&mut tx, &self.network, evidence, &deposit.recipient).await?,
             };
             match since.map_or(shown, Err) {
                 Ok(true) => {}
@@ -154,22 +188,20 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
                     continue;
                 }
                 Err(why) => {
-                    self.doubt(&mut tx, &deposit, &why, now, traced).await?;
+                    self.doubt(&mut tx, &deposit, &why, tried, traced).await?;
                     continue;
                 }
             }
             // Who is witnessed is shown.
             let Some(leg) = leg_in(&self.network, &evidence.traces.transfers, &deposit) else { continue };
-            let transfers = evidence.roots.transfers.iter().chain(&evidence.traces.transfers);
-            let excess = match guard_sum(&mut tx, Lane::Traces, transfers, &deposit).await? {
-                None => guard_block_sum(&mut tx, &self.network, evidence, &deposit).await?,
-                excess => excess,
-            };
-            if let Some(excess) = excess {
+            let inside = &evidence.traces.transfers;
+            let in_tx = paid_in_tx(evidence.roots.transfers.iter().chain(inside), &deposit);
+            let paid = Paid { in_tx, in_block: paid_in_block(inside, &deposit) };
+            if let Some(excess) = self.guard(&mut tx, &block, paid, &deposit).await? {
                 over_credit::hold(&mut tx, &deposit, &block, &excess, now).await?;
                 continue;
             }
-            let deposit = paid_by(&mut tx, deposit, leg).await?;
+            let deposit = paid_by(&mut tx, deposit, leg.sender).await?;
             traces::settled(&mut tx, deposit.id).await?;
             info!(%chain, tx = %deposit.tx.id, block = block.number, "deposit {} confirmed", deposit.id);
             enter(&mut tx, deposit.confirm(now)?, now).await?;
@@ -181,7 +213,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
     /// Whether the deposit's leg is in its block, as far as somebody else agrees with the trace.
     async fn witness(&self, evidence: &Evidence, deposit: &Deposit) -> Result<Result<bool, String>, TickError> {
         prove_signer(&evidence.roots.signers, &deposit.tx)?;
-        let Evidence { roots, traces } = evidence;
+        let Evidence { roots, traces, .. } = evidence;
         let is_shown = shows(&self.network, &traces.transfers, deposit);
         // What we would not see if it were there is not judged.
         let may_judge = self.network.asset(&deposit.asset).is_some()
@@ -230,7 +262,8 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             }
             Outcome::Waits(Some(why)) => {
                 deposits::miss(&mut tx, deposit.id, finalized.number, now).await?;
-                self.doubt(&mut tx, &deposit, &why, now, traced).await?;
+                let tried = Tried { block: None, is_final: true, at: now };
+                self.doubt(&mut tx, &deposit, &why, tried, traced).await?;
             }
         }
         Ok(tx.commit().await?)
@@ -276,10 +309,14 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         if shows(&self.network, &roots.transfers, deposit) {
             return Ok(Outcome::Seen(block, Lane::Roots));
         }
-        if !self.network.native.is_traced(block.number) {
+        if self.network.native.is_logged(block.number) {
             return Ok(without);
         }
-        let evidence = Evidence { roots, traces: self.read_again(&block, TRACES).await? };
+        if let Some(why) = self.not_traced(&block) {
+            return Ok(Outcome::Waits(Some(why)));
+        }
+        let (traces, reading) = self.read_traces(&block).await?;
+        let evidence = Evidence { roots, traces, reading };
         if shows(&self.network, &evidence.traces.transfers, deposit) {
             return Ok(Outcome::Seen(block, Lane::Traces));
         }
@@ -293,7 +330,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         })
     }
 
-    async fn fail(
+    pub(super) async fn fail(
         &self,
         tx: &mut Tx,
         deposit: Deposit,
@@ -312,28 +349,29 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         &self,
         deposits: &[Deposit],
         why: &str,
-        now: Timestamp,
+        tried: Tried,
         traced: &mut Traced,
     ) -> Result<(), TickError> {
         let mut tx = self.db.begin().await?;
         Cursor::lock(&mut tx, self.chain()).await?;
         for deposit in deposits {
-            self.doubt(&mut tx, deposit, why, now, traced).await?;
+            self.doubt(&mut tx, deposit, why, tried, traced).await?;
         }
         Ok(tx.commit().await?)
     }
 
     /// Puts a deposit off, and says so once.
-    async fn doubt(
+    pub(super) async fn doubt(
         &self,
         tx: &mut Tx,
         deposit: &Deposit,
         why: &str,
-        now: Timestamp,
+        tried: Tried,
         traced: &mut Traced,
     ) -> Result<(), TickError> {
         let chain = self.chain();
-        if traces::doubt(tx, chain, deposit.id, why, now, pause_after).await? == 0 {
+        let pause = if tried.is_final { pause_after } else { pause_before_final };
+        if traces::doubt(tx, chain, deposit.id, why, tried, pause).await? == 0 {
             warn!(%chain, tx = %deposit.tx.id, "deposit {} has no second witness and stays PENDING: {why}", deposit.id);
         }
         traced.doubted += 1;
@@ -341,18 +379,14 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
     }
 }
 
-/// What could not be read is a reason to wait; what the store refuses is none.
-fn told<T>(read: Result<T, TickError>) -> Result<Result<T, String>, TickError> {
-    match read {
-        Ok(read) => Ok(Ok(read)),
-        Err(error @ (TickError::Source(_) | TickError::Contradiction { .. })) => Ok(Err(report::chain_of(&error))),
-        Err(error) => Err(error),
-    }
-}
-
 /// The pause after a try that came to nothing, by how many had come to nothing before it.
 pub(super) fn pause_after(tries: u32) -> Duration {
     PAUSE_FIRST.saturating_mul(1 << tries.min(DOUBLINGS_MAX)).min(PAUSE_MAX)
+}
+
+/// As [`pause_after`], while the block is not final.
+fn pause_before_final(tries: u32) -> Duration {
+    PAUSE_FIRST_EARLY.saturating_mul(1 << tries.min(DOUBLINGS_MAX_EARLY)).min(PAUSE_MAX)
 }
 
 #[cfg(test)]
@@ -364,6 +398,10 @@ mod tests {
         assert_eq!(
             [0, 1, 2, 5, 6, 7, u32::MAX].map(|tries| pause_after(tries).as_secs()),
             [10, 20, 40, 320, 600, 600, 600]
+        );
+        assert_eq!(
+            [0, 1, 2, 8, 9, u32::MAX].map(|tries| pause_before_final(tries).as_secs()),
+            [2, 4, 8, 512, 600, 600]
         );
     }
 }

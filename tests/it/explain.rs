@@ -99,6 +99,7 @@ async fn every_leg_of_a_transaction_has_its_verdict() {
 async fn what_no_trace_can_show_is_unproved_and_the_reason_is_told() {
     let mut world = world().await;
     let tx = pay(vec![leg(ALICE, 1), inner(ALICE, 6)]);
+    world.chain.withhold_balances(true);
     world.chain.mine(vec![tx.clone()]);
     world.catch_up().await;
     world.chain.script_traces([Fault::Refuse]);
@@ -108,7 +109,6 @@ async fn what_no_trace_can_show_is_unproved_and_the_reason_is_told() {
     assert!(why.contains("not to offer this call"), "{why}");
 
     world.chain.mine_empty(FINALITY_DEPTH);
-    world.chain.withhold_balances(true);
     world.catch_up().await;
     let told = ask(&world, tx.tx.id).await.unwrap();
     assert_eq!(verdicts(&told), [(1, Lane::Roots, Verdict::Credited), (6, Lane::Traces, Verdict::Pending)]);

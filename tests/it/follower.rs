@@ -121,13 +121,7 @@ impl Follower {
     /// One step of the lane of the traces; nothing where there is none.
     pub(crate) async fn trace(&self) -> Result<Traced, TickError> {
         match &self.lane {
-            Some(lane) => {
-                let traced = lane.tick(self.now).await;
-                // As the worker does.
-                let reason = traced.as_ref().err().map_or_else(String::new, ToString::to_string);
-                lane.say(&reason, self.now).await.unwrap();
-                traced
-            }
+            Some(lane) => lane.tick(self.now).await,
             None => Ok(Traced::default()),
         }
     }
@@ -157,10 +151,15 @@ impl Follower {
         untraced.iter().filter(|block| self.chain.has(block)).count().try_into().unwrap()
     }
 
-    /// Whether operators are told that blocks are put off, and why.
-    pub(crate) async fn tells_what_is_put_off(&self) -> bool {
-        let statuses = traces::statuses(&mut self.store.db.read().await.unwrap()).await.unwrap();
-        statuses.iter().any(|status| status.put_off > 0 && !status.put_off_reason.is_empty())
+    /// Of those, how many are not put off with a reason either, which `status` shows.
+    pub(crate) async fn untold(&self) -> usize {
+        let mut reader = self.store.db.read().await.unwrap();
+        let mut untold = 0;
+        for block in traces::untraced(&mut reader, CHAIN, Timestamp(i64::MAX), UNTRACED_MAX).await.unwrap() {
+            let failure = traces::failure(&mut reader, CHAIN, &block).await.unwrap();
+            untold += usize::from(self.chain.has(&block) && failure.is_none_or(|failure| failure.tries == 0));
+        }
+        untold
     }
 
     /// The servers that the source holds to be of no use now, by their place.

@@ -234,7 +234,8 @@ async fn a_leg_that_one_of_two_endpoints_hides_at_the_first_read_is_not_missed()
     world.chain.trace_twice(true);
     world.chain.mine(vec![inner(0, ALICE, 5)]);
     world.tick().await;
-    world.chain.script_traces([Fault::Hide(address(ALICE))]);
+    // Alone, each of them is heard too, and both hide it.
+    world.chain.script_traces([Fault::Hide(address(ALICE)); 3]);
     // They differ: the block is not complete, says why, and is tried again.
     let error = world.try_trace().await.unwrap_err();
     world.say(&error.to_string()).await;
@@ -259,8 +260,9 @@ async fn status_says_up_to_which_block_two_endpoints_told_the_traces_and_where_o
     world.catch_up().await;
     let told = report(&world).await;
     assert_eq!((told.traces_by_two, told.traces_by_one), (Some(3), Some(1)));
-    // The second one fails: the lane goes on.
+    // The second one fails, and so do balances: the lane goes on.
     world.chain.trace_twice(false);
+    world.chain.withhold_balances(true);
     world.chain.mine(vec![inner(0, ALICE, 5)]);
     world.catch_up().await;
     let told = report(&world).await;
@@ -471,7 +473,9 @@ async fn a_leg_that_an_endpoint_hides_is_found_when_the_balances_do_not_agree_wi
     world.chain.mine(vec![inner(2, ALICE, 9)]);
     world.chain.set_finality_depth(None);
     world.chain.mine_empty(FINALITY_DEPTH + 2);
+    world.chain.withhold_balances(true);
     world.catch_up().await;
+    world.chain.withhold_balances(false);
     world.chain.set_finality_depth(Some(FINALITY_DEPTH));
     world.tick().await;
     // The first read showed all of them; what is read again of the first block hides them.
@@ -494,7 +498,10 @@ async fn a_leg_that_the_first_read_hid_is_recorded_by_the_full_one() {
     world.chain.mine(vec![inner(0, ALICE, 5), inner(1, BOB, 7)]);
     world.tick().await;
     world.chain.script_traces([Fault::Hide(address(BOB))]);
+    // Without a witness the block is read again.
+    world.chain.withhold_balances(true);
     assert_eq!(world.trace().await.pending, 1);
+    world.chain.withhold_balances(false);
     world.chain.mine_empty(FINALITY_DEPTH);
     world.catch_up().await;
     assert_eq!((world.status_of(5).await, world.status_of(7).await), (Confirmed, Confirmed));

@@ -165,6 +165,11 @@ impl Native {
     pub fn is_traced(&self, number: u64) -> bool {
         self.source == NativeSource::Trace && self.eip7708_from.is_none_or(|from| number < from)
     }
+
+    /// Whether the chain's own logs, which roots prove, tell what moves inside of the transactions of block `number`.
+    pub fn is_logged(&self, number: u64) -> bool {
+        self.source == NativeSource::LogTransfer || self.eip7708_from.is_some_and(|from| number >= from)
+    }
 }
 
 impl Network {

@@ -180,18 +180,26 @@ pub struct SourceError {
     pub kind: SourceErrorKind,
     /// Whether only a newer version can read what was met; such a failure is permanent.
     pub needs_upgrade: bool,
+    /// Whether several endpoints told what was asked for, and no two of them the same; such a failure is transient. One
+    /// alone can still be heard: a [`ReadProof::Listed`] read tells one's word, each time another one's.
+    pub is_disputed: bool,
     cause: Box<dyn Error + Send + Sync>,
 }
 
 impl SourceError {
     /// A failure that may pass.
     pub fn transient(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        SourceError { kind: SourceErrorKind::Transient, needs_upgrade: false, cause: cause.into() }
+        SourceError { kind: SourceErrorKind::Transient, needs_upgrade: false, is_disputed: false, cause: cause.into() }
     }
 
     /// A failure that stays until a person acts.
     pub fn permanent(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        SourceError { kind: SourceErrorKind::Permanent, needs_upgrade: false, cause: cause.into() }
+        SourceError { kind: SourceErrorKind::Permanent, needs_upgrade: false, is_disputed: false, cause: cause.into() }
+    }
+
+    /// No two endpoints told the same.
+    pub fn disputed(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        SourceError { is_disputed: true, ..SourceError::transient(cause) }
     }
 
     /// A failure that stays until a newer version runs.

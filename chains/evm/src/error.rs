@@ -150,6 +150,8 @@ impl From<EvmError> for SourceError {
     fn from(error: EvmError) -> Self {
         if matches!(error, EvmError::UpgradeNeeded { .. } | EvmError::NewHeader { .. }) {
             SourceError::upgrade_needed(error)
+        } else if matches!(error, EvmError::TracesDiffer { .. }) {
+            SourceError::disputed(error)
         } else if error.is_permanent() {
             SourceError::permanent(error)
         } else {

@@ -78,6 +78,8 @@ pub(crate) struct State {
     pub(crate) second_hangs: bool,
     pub(crate) balances_withheld: bool,
     pub(crate) untraceable: BTreeSet<u64>,
+    /// Of how many blocks behind the newest the state is there.
+    pub(crate) state_kept: Option<u64>,
     pub(crate) calls: u64,
     before_call: Option<BeforeCall>,
 }
@@ -150,6 +152,7 @@ impl SimChain {
             second_hangs: false,
             balances_withheld: false,
             untraceable: BTreeSet::new(),
+            state_kept: None,
             calls: 0,
             before_call: None,
         })))
@@ -244,6 +247,11 @@ impl SimChain {
     /// The blocks that cannot be traced, from now on; all others can.
     pub fn withhold_traces(&self, numbers: impl IntoIterator<Item = u64>) {
         self.lock().untraceable = numbers.into_iter().collect();
+    }
+
+    /// From now on neither traces nor balances can be had of blocks more than `blocks` behind the newest; of all with `None`.
+    pub fn keep_state(&self, blocks: Option<u64>) {
+        self.lock().state_kept = blocks;
     }
 
     /// Whether balances cannot be had, from now on.
@@ -348,6 +356,10 @@ impl SimBlock {
 impl State {
     pub(crate) fn latest(&self) -> &SimBlock {
         self.blocks.last().expect("block 0 is never dropped")
+    }
+
+    pub(crate) fn has_forgotten(&self, number: u64) -> bool {
+        self.state_kept.is_some_and(|kept| number.saturating_add(kept) < self.latest().header.block.number)
     }
 
     /// Transaction by transaction, with an arithmetic of its own: nothing here asks what a source would show.

@@ -107,7 +107,7 @@ impl AddressSource for SimChain {
         self.before_call();
         let state = self.lock();
         let known = state.blocks.iter().any(|block| block.header.block == *at);
-        if state.balances_withheld || !known {
+        if state.balances_withheld || !known || state.has_forgotten(at.number) {
             return Err(SourceError::transient(format!("the state of block {at} cannot be had")));
         }
         Ok(addresses.iter().map(|address| state.balance(address, &AssetId::Native, at.number)).collect())
@@ -175,9 +175,12 @@ impl State {
         if let Some(number) = self.untraceable.iter().find(|number| range.contains(number)) {
             return Err(SourceError::transient(format!("the trace of block {number} takes too long")));
         }
+        if self.has_forgotten(*range.start()) {
+            return Err(SourceError::transient(format!("the state of block {} is forgotten", range.start())));
+        }
         let is_lie = matches!(fault, Some(Fault::Invent(..) | Fault::Churn(..) | Fault::Merge(..) | Fault::Hide(_)));
         if is_lie && self.traced_twice && read.proof == ReadProof::Full {
-            return Err(SourceError::transient(format!(
+            return Err(SourceError::disputed(format!(
                 "two endpoints tell different traces of block {}",
                 range.start()
             )));

@@ -264,9 +264,7 @@ impl<'c> History<'c> {
             let traced = follower.trace().await;
             let left = follower.untraced().await;
             match traced {
-                Ok(_) if left == 0 || left < before => {}
-                // What failed alone is put off, and the others go on: its status says so.
-                Ok(_) => self.outcome.silent += u64::from(!follower.tells_what_is_put_off().await),
+                Ok(_) => self.outcome.silent += u64::from(left == before && follower.untold().await > 0),
                 Err(error) => {
                     self.outcome.failed_ticks += 1;
                     // What a node says of a trace is never the end of the lane.

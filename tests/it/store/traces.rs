@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use landfall::store::cursors::{self, Cursor};
 use landfall::store::deposits;
-use landfall::store::traces::{self, TraceStatus};
+use landfall::store::traces::{self, TraceStatus, Tried};
 use landfall::time::Timestamp;
 use landfall_chain::{Lane, Proof};
 
@@ -81,7 +81,8 @@ async fn deposits_of_each_lane_are_settled_by_it_and_doubts_put_them_off(store: 
 
     let doubt = async |why: &'static str| {
         let pause = |tries: u32| Duration::from_secs(u64::from(tries + 1));
-        write(&store, async |tx| traces::doubt(tx, CHAIN, by_trace.id, why, NOW, pause).await.unwrap()).await
+        let tried = Tried { block: Some(at.hash), is_final: true, at: NOW };
+        write(&store, async |tx| traces::doubt(tx, CHAIN, by_trace.id, why, tried, pause).await.unwrap()).await
     };
     assert_eq!((doubt("first").await, doubt("second").await), (0, 1));
     assert_eq!(due(2, NOW.plus(Duration::from_millis(1_999))).await, []);
@@ -151,7 +152,8 @@ async fn the_lane_tells_how_far_it_is_and_since_when_it_is_behind(store: TestSto
 
     let doubted = insert(&store, deposit(1)).await;
     write(&store, async |tx| {
-        traces::doubt(tx, CHAIN, doubted.id, "why", NOW, |_| Duration::ZERO).await.unwrap();
+        let tried = Tried { block: None, is_final: true, at: NOW };
+        traces::doubt(tx, CHAIN, doubted.id, "why", tried, |_| Duration::ZERO).await.unwrap();
     })
     .await;
     let told = say("", later).await;

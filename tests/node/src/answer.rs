@@ -70,6 +70,17 @@ pub(crate) fn answer(view: &View<'_>, call: &Call, limits: &LogLimits) -> Answer
     }
 }
 
+/// Whether the call asks for the state of a block more than `kept` behind the head.
+pub(crate) fn needs_state_behind(view: &View<'_>, call: &Call, kept: u64) -> bool {
+    let block = match call.method.as_str() {
+        "eth_getProof" => &call.params[2],
+        "eth_getBalance" | "eth_getTransactionCount" => &call.params[1],
+        "debug_traceBlockByHash" | "debug_traceBlockByNumber" | "trace_block" => &call.params[0],
+        _ => return false,
+    };
+    view.block(block).is_some_and(|block| block.number + kept < view.head())
+}
+
 fn by_number(view: &View<'_>, params: &Value) -> Answer {
     let block = view.block(&params[0]).map(AsRef::as_ref);
     match (params[0].as_str(), block) {

@@ -49,6 +49,8 @@ struct State {
     limits: LogLimits,
     batch_max: usize,
     missing: Vec<String>,
+    /// Of how many blocks behind its head it has the state.
+    state_kept: Option<u64>,
     strikes: Strikes,
     counts: Counts,
     rng: StdRng,
@@ -69,6 +71,7 @@ impl Server {
             limits: LogLimits::default(),
             batch_max: BATCH_MAX,
             missing: Vec::new(),
+            state_kept: None,
             strikes: Strikes::default(),
             counts: Counts::default(),
             rng: StdRng::seed_from_u64(seed),
@@ -109,6 +112,12 @@ impl Server {
     /// These methods do not exist here.
     pub fn set_missing(&self, methods: &[&str]) {
         self.lock().missing = methods.iter().map(|&method| method.to_owned()).collect();
+    }
+
+    /// Neither the state nor traces can be had of blocks more than `blocks` behind its head, as with a full node that is no
+    /// archive.
+    pub fn keep_state(&self, blocks: u64) {
+        self.lock().state_kept = Some(blocks);
     }
 
     /// Misbehaves from now on.
@@ -274,7 +283,7 @@ impl State {
     }
 
     fn answers(&mut self, calls: &[Call], faults: &[Fault]) -> Vec<Answer> {
-        let State { chain, behind, limits, missing, strikes, rng, .. } = self;
+        let State { chain, behind, limits, missing, state_kept, strikes, rng, .. } = self;
         let active = strikes.active();
         let mut state = chain.lock();
         let names_final = active.iter().any(|fault| matches!(fault, Fault::FinalOnFork | Fault::FinalAhead));
@@ -296,6 +305,9 @@ impl State {
             let view = torn.as_ref().filter(|_| index >= half).map_or(own, |branch| View::on(state, branch));
             if missing.contains(&call.method) {
                 return Err(Refused::no_such_method(&call.method));
+            }
+            if state_kept.is_some_and(|kept| answer::needs_state_behind(&view, call, kept)) {
+                return Err(Refused::new(-32_000, "missing trie node: the state is not available"));
             }
             let mut answer = answer::answer(&view, call, limits);
             for fault in &active {

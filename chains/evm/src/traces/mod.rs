@@ -8,6 +8,7 @@
 //! read tokens well all the same.
 
 pub(crate) mod call_tracer;
+mod disputed;
 pub(crate) mod frames;
 pub(crate) mod one_by_one;
 pub(crate) mod trace_block;
@@ -29,6 +30,7 @@ use crate::pool::endpoint::Endpoint;
 use crate::pool::{Need, Pool};
 use crate::rpc::answer::{Answer, Raw};
 use crate::rpc::{Call, NodeError};
+use crate::traces::disputed::Disputed;
 use crate::traces::frames::{Malformed, Moved, Trace};
 use crate::traces::witnesses::{Asked, Reading};
 
@@ -47,6 +49,7 @@ pub(crate) struct Tracer {
     native: Native,
     /// What an endpoint, by its id, was found to have; `None` in it: neither.
     methods: Mutex<HashMap<String, Option<Method>>>,
+    disputed: Disputed,
     /// How many blocks are traced at once: fewer after a request that failed, more after one that did not.
     width: AtomicU64,
 }
@@ -59,7 +62,7 @@ enum Method {
 
 impl Tracer {
     pub(crate) fn new(native: Native) -> Self {
-        Tracer { native, methods: Mutex::default(), width: AtomicU64::new(TRACED_MAX) }
+        Tracer { native, methods: Mutex::default(), disputed: Disputed::default(), width: AtomicU64::new(TRACED_MAX) }
     }
 
     /// Whether block `number` has to be traced.
@@ -85,7 +88,7 @@ impl Tracer {
         if asked.iter().any(|block| !block.txs.is_empty()) {
             readings = self.readings(pool, &asked, read.proof).await?;
         }
-        let told = witnesses::believed(pool.chain(), &asked, readings)?;
+        let told = witnesses::believed(pool.chain(), &asked, readings).inspect_err(|_| self.disputed.note(&asked))?;
         let lane = |(block, (moved, proof)): (Block, (Moved, Proof))| Block {
             transfers: behind(&block.transfers, moved.legs),
             rejected: if read.legs == Legs::Explained { moved.rejected } else { Vec::new() },
@@ -112,7 +115,10 @@ impl Tracer {
     ) -> Result<Vec<Reading<'p>>, EvmError> {
         let number = |block: Option<&Asked>| block.map_or(0, |block| block.at.number);
         let need = Need { first: number(asked.first()), last: number(asked.last()), methods: &[] };
-        let endpoints = pool.of_use(need).await;
+        let mut endpoints = pool.of_use(need).await;
+        if proof == ReadProof::Listed {
+            self.disputed.take_turns(asked, &mut endpoints);
+        }
         let Some(reader) = endpoints.first().copied() else { return Err(pool.nobody()) };
         let mut readings = Vec::new();
         let (mut failure, mut without, mut reader_failed) = (None, Vec::new(), false);

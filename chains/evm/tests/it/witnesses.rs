@@ -160,3 +160,16 @@ async fn a_second_endpoint_that_cannot_say_is_no_witness_and_no_obstacle() {
     let (one, third) = (tracer(NESTED, 5).await, tracer(NESTED, 5).await);
     assert_eq!(proof(&source(traced(), &[&one, &others[0], &third]), FULL).await, Proof::TwoEndpoints);
 }
+
+#[tokio::test]
+async fn endpoints_that_differ_on_a_block_are_heard_in_turn_when_one_is_asked_alone() {
+    let (one, other) = (live(NESTED, 5, 0).await, live(NESTED, 6, 30).await);
+    let source = source(traced(), &[&one.node, &other.node]);
+    source.tip().await.unwrap();
+    let amount = async || source.blocks(5..=5, LISTED).await.unwrap().remove(0).transfers[0].amount;
+    assert_eq!([amount().await, amount().await], [U256::from(5); 2], "the faster one, while nobody asked both");
+    assert!(source.blocks(5..=5, FULL).await.unwrap_err().is_disputed);
+    let mut heard = [amount().await, amount().await];
+    heard.sort_unstable();
+    assert_eq!(heard, [U256::from(5), U256::from(6)]);
+}

@@ -1,0 +1,165 @@
+//! The second witness of what traces show: kept with each sighting of a deposit, by the hash of the block.
+//!
+//! With it stands what the guards of the sums need of the trace, so that nobody has to have the block traced again when it
+//! is final. Whose word replaces whose is not decided here.
+
+use landfall_chain::{Address, BlockHash, BlockRef, Chain, U256};
+use sqlx::FromRow;
+
+use crate::deposit::{Deposit, DepositId};
+use crate::store::deposits::{DepositRow, Settleable, SettleableRow, address, amount_bytes, amount_of};
+use crate::store::error::expect_one;
+use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
+use crate::store::{Connection, StoreError, Tx, int};
+use crate::time::Timestamp;
+
+/// Who bears out what a trace tells of a leg.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WitnessedBy {
+    /// Two endpoints told the same of the block.
+    TwoEndpoints,
+    /// What the recipient owned before and after the block, as the state roots prove it.
+    Balances,
+}
+
+/// What is witnessed of a leg in one block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Kept {
+    pub by: WitnessedBy,
+    /// Whether the leg is there.
+    pub is_shown: bool,
+    /// Who paid it, where it is there.
+    pub sender: Address,
+    /// What moved to its recipient inside of its transaction, and inside of all transactions of the block, in base units.
+    pub paid_in_tx: U256,
+    pub paid_in_block: U256,
+}
+
+/// A deposit that a trace of a block told, and what is witnessed of it there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sighted {
+    pub deposit: Deposit,
+    pub kept: Option<Kept>,
+}
+
+statements! {
+    KEEP = "UPDATE inclusions SET witness = $4, witness_shows = $5, witness_sender = $6, paid_in_tx = $7, paid_in_tx_text = $8, \
+            paid_in_block = $9, paid_in_block_text = $10 \
+            WHERE deposit_id = $1 AND chain = $2 AND block_hash = $3 AND lane = 'traces'";
+    IN_BLOCK = "SELECT deposits.*, witness, witness_shows, witness_sender, paid_in_tx, paid_in_block \
+                FROM inclusions JOIN deposits ON deposits.id = inclusions.deposit_id \
+                WHERE inclusions.chain = $1 AND inclusions.block_hash = $2 AND inclusions.lane = 'traces' ORDER BY deposits.id";
+    // One that was sought in another block, or in a final one, is sought here for the first time.
+    DUE = "SELECT deposits.*, blocks.number AS block_number, blocks.hash AS block_hash \
+           FROM deposits JOIN inclusions ON inclusions.deposit_id = deposits.id \
+           JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
+           LEFT JOIN unwitnessed ON unwitnessed.deposit_id = deposits.id \
+           WHERE deposits.chain = $1 AND deposits.status = 'PENDING' AND inclusions.lane = 'traces' \
+           AND inclusions.witness IS NULL AND blocks.canonical AND blocks.number > $2 \
+           AND (unwitnessed.next_us IS NULL OR unwitnessed.next_us <= $3 OR unwitnessed.is_final \
+           OR unwitnessed.block_hash IS NULL OR unwitnessed.block_hash <> blocks.hash) \
+           ORDER BY blocks.number, deposits.id LIMIT $4";
+    LEFT = "SELECT 1 FROM deposits WHERE chain = $1 AND status = 'PENDING' AND EXISTS \
+            (SELECT 1 FROM inclusions WHERE inclusions.deposit_id = deposits.id AND inclusions.lane = 'traces') ORDER BY id LIMIT 1";
+}
+
+#[derive(FromRow)]
+struct SightedRow {
+    #[sqlx(flatten)]
+    deposit: DepositRow,
+    witness: Option<String>,
+    witness_shows: Option<bool>,
+    witness_sender: Option<Vec<u8>>,
+    paid_in_tx: Option<Vec<u8>>,
+    paid_in_block: Option<Vec<u8>>,
+}
+
+/// Keeps what is witnessed of the deposit in this block, in the place of what was kept before.
+pub async fn keep(
+    tx: &mut Tx,
+    chain: Chain,
+    id: DepositId,
+    block: &BlockHash,
+    Kept { by, is_shown, sender, paid_in_tx, paid_in_block }: &Kept,
+) -> Result<(), StoreError> {
+    let (in_tx, in_block) = (amount_bytes(paid_in_tx), amount_bytes(paid_in_block));
+    let (in_tx_text, in_block_text) = (paid_in_tx.to_string(), paid_in_block.to_string());
+    let kept = execute!(
+        tx,
+        KEEP,
+        id.to_string(),
+        chain.name(),
+        &block.0[..],
+        by.name(),
+        *is_shown,
+        sender.as_bytes(),
+        in_tx,
+        in_tx_text,
+        in_block,
+        in_block_text,
+    )?;
+    expect_one("keep a witness", kept)
+}
+
+/// Every deposit that a trace of the block told.
+pub async fn in_block(
+    connection: &mut impl Connection,
+    chain: Chain,
+    block: &BlockHash,
+) -> Result<Vec<Sighted>, StoreError> {
+    let rows = fetch_all!(connection, SightedRow, IN_BLOCK, chain.name(), &block.0[..])?;
+    rows.into_iter().map(Sighted::try_from).collect()
+}
+
+/// PENDING deposits without a witness in canonical blocks above `finalized`, and whose next try is due; at most `limit`,
+/// lowest blocks first: theirs are forgotten first.
+pub async fn due(
+    connection: &mut impl Connection,
+    chain: Chain,
+    finalized: Option<&BlockRef>,
+    now: Timestamp,
+    limit: u32,
+) -> Result<Vec<Settleable>, StoreError> {
+    let above = finalized.map_or(-1, |finalized| int(finalized.number));
+    let rows = fetch_all!(connection, SettleableRow, DUE, chain.name(), above, now.0, i64::from(limit))?;
+    rows.into_iter().map(Settleable::try_from).collect()
+}
+
+/// Whether any PENDING deposit was ever told by a trace.
+pub async fn are_left(connection: &mut impl Connection, chain: Chain) -> Result<bool, StoreError> {
+    Ok(fetch_optional!(connection, (i32,), LEFT, chain.name())?.is_some())
+}
+
+impl WitnessedBy {
+    const ALL: [WitnessedBy; 2] = [WitnessedBy::TwoEndpoints, WitnessedBy::Balances];
+
+    /// The name that is stored and shown.
+    pub const fn name(self) -> &'static str {
+        match self {
+            WitnessedBy::TwoEndpoints => "two_endpoints",
+            WitnessedBy::Balances => "balances",
+        }
+    }
+}
+
+impl TryFrom<SightedRow> for Sighted {
+    type Error = StoreError;
+
+    fn try_from(row: SightedRow) -> Result<Self, StoreError> {
+        let kept = match (row.witness, row.witness_shows, row.witness_sender, row.paid_in_tx, row.paid_in_block) {
+            (None, ..) => None,
+            (Some(name), Some(is_shown), Some(sender), Some(in_tx), Some(in_block)) => {
+                let by = WitnessedBy::ALL.into_iter().find(|by| by.name() == name);
+                Some(Kept {
+                    by: by.ok_or_else(|| StoreError::inconsistent("witness", name))?,
+                    is_shown,
+                    sender: address("witness_sender", &sender)?,
+                    paid_in_tx: amount_of(&in_tx)?,
+                    paid_in_block: amount_of(&in_block)?,
+                })
+            }
+            (Some(_), ..) => return Err(StoreError::inconsistent("witness", "it does not say of what")),
+        };
+        Ok(Sighted { deposit: row.deposit.try_into()?, kept })
+    }
+}

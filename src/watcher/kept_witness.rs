@@ -1,0 +1,136 @@
+//! Settles by witnesses that were kept (see `early_witness`): when the block is final, its hash is compared and its roots are
+//! read again, which any full node has; no trace and no balance is asked for.
+//!
+//! Promises: what is CONFIRMED of a transaction, and inside of a block, never exceeds what the reading that was witnessed
+//! paid, whichever reading confirmed the rest of it. What the network is not traced for any more is settled in the same way.
+
+use landfall_chain::{AddressSource, Block, BlockRef, BlockSource, Lane, U256};
+use tracing::info;
+
+use crate::deposit::{Deposit, DepositStatus};
+use crate::store::cursors::{self, Cursor};
+use crate::store::traces::Tried;
+use crate::store::witnesses::{Kept, Sighted};
+use crate::store::{StoreError, Tx, traces, witnesses};
+use crate::time::Timestamp;
+use crate::watcher::connect::{paid_by, prove_signer};
+use crate::watcher::evidence::{Excess, guard_sum, paid_in_tx, shows};
+use crate::watcher::report::told;
+use crate::watcher::second_witness::guard_block_sum;
+use crate::watcher::settle::enter;
+use crate::watcher::trace_lane::{TraceLane, Traced};
+use crate::watcher::{TickError, over_credit};
+
+/// What the reading that counts pays to a deposit's recipient in its asset.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Paid {
+    /// By its transaction, inside and outside.
+    pub(super) in_tx: U256,
+    /// Inside of all transactions of its block.
+    pub(super) in_block: U256,
+}
+
+impl<S: BlockSource + AddressSource> TraceLane<S> {
+    /// Settles those of `due`, deposits of the final block `roots`, whose witness was kept.
+    pub(super) async fn judge_kept(
+        &self,
+        roots: &Block,
+        due: &[Deposit],
+        now: Timestamp,
+        traced: &mut Traced,
+    ) -> Result<(), TickError> {
+        let (chain, block) = (self.chain(), roots.header.block);
+        let mut tx = self.db.begin().await?;
+        // Also keeps the block canonical until the commit: who disconnects takes the same lock.
+        let cursor = Cursor::lock(&mut tx, chain).await?;
+        let is_final = cursor.finalized.is_some_and(|finalized| block.number <= finalized.number);
+        if !is_final || cursors::canonical_at(&mut tx, chain, block.number).await? != Some(block.hash) {
+            return Ok(());
+        }
+        for Sighted { deposit, kept } in witnesses::in_block(&mut tx, chain, &block.hash).await? {
+            // Settled by another process since it was listed?
+            let is_due = deposit.status == DepositStatus::Pending && due.iter().any(|due| due.id == deposit.id);
+            if let Some(kept) = kept.filter(|_| is_due) {
+                self.judge_one(&mut tx, roots, deposit, &kept, now, traced).await?;
+            }
+        }
+        Ok(tx.commit().await?)
+    }
+
+    async fn judge_one(
+        &self,
+        tx: &mut Tx,
+        roots: &Block,
+        deposit: Deposit,
+        kept: &Kept,
+        now: Timestamp,
+        traced: &mut Traced,
+    ) -> Result<(), TickError> {
+        let (chain, block) = (self.chain(), roots.header.block);
+        if let Some(why) = self.unfit(roots, &deposit, kept)? {
+            let tried = Tried { block: Some(block.hash), is_final: true, at: now };
+            return self.doubt(tx, &deposit, &why, tried, traced).await;
+        }
+        if !kept.is_shown {
+            let why = format!("one endpoint's trace showed it in final block {}, which is without it", block.number);
+            return self.fail(tx, deposit, &why, now, traced).await;
+        }
+        let by_roots = paid_in_tx(&roots.transfers, &deposit);
+        // Where the chain's own logs tell what moves inside, the roots have it by now: it must not count twice.
+        let inside = if self.network.native.is_logged(block.number) { U256::ZERO } else { kept.paid_in_tx };
+        let paid = Paid { in_tx: by_roots.saturating_add(inside), in_block: kept.paid_in_block };
+        if let Some(excess) = self.guard(tx, &block, paid, &deposit).await? {
+            return Ok(over_credit::hold(tx, &deposit, &block, &excess, now).await?);
+        }
+        let deposit = paid_by(tx, deposit, kept.sender).await?;
+        traces::settled(tx, deposit.id).await?;
+        info!(%chain, tx = %deposit.tx.id, block = block.number, "deposit {} confirmed", deposit.id);
+        enter(tx, deposit.confirm(now)?, now).await?;
+        traced.confirmed += 1;
+        Ok(())
+    }
+
+    /// Why the roots, read again, do not fit to what was kept.
+    fn unfit(&self, roots: &Block, deposit: &Deposit, kept: &Kept) -> Result<Option<String>, TickError> {
+        if let Err(why) = told(prove_signer(&roots.signers, &deposit.tx).map_err(TickError::from))? {
+            return Ok(Some(why));
+        }
+        if self.network.asset(&deposit.asset).is_none() {
+            return Ok(Some("its asset is not listed any more".to_owned()));
+        }
+        let is_logged = self.network.native.is_logged(roots.header.block.number);
+        Ok(match (kept.is_shown, shows(&self.network, &roots.transfers, deposit)) {
+            (false, true) => Some("a witness of the trace denies it, and the roots of its block show it".to_owned()),
+            (true, false) if is_logged => {
+                Some("a witness of the trace bears it out, and the chain's own logs do not show it".to_owned())
+            }
+            (true | false, _) => None,
+        })
+    }
+
+    /// What would be too much, were the deposit CONFIRMED.
+    pub(super) async fn guard(
+        &self,
+        tx: &mut Tx,
+        block: &BlockRef,
+        paid: Paid,
+        deposit: &Deposit,
+    ) -> Result<Option<Excess>, StoreError> {
+        match guard_sum(tx, Lane::Traces, paid.in_tx, deposit).await? {
+            None => guard_block_sum(tx, &self.network, block, paid.in_block, deposit).await,
+            excess => Ok(excess),
+        }
+    }
+
+    /// Why no trace of the block is read; `None` where one is.
+    pub(super) fn not_traced(&self, block: &BlockRef) -> Option<String> {
+        let (chain, number) = (self.chain(), block.number);
+        (!self.network.native.is_traced(number)).then(|| {
+            format!(
+                "block {number} is not traced any more, by chains.{chain}.native or chains.{chain}.eip7708_from, and its trace \
+                 had no second witness before; have it traced again until this is settled, or, where the chain's own logs \
+                 tell what moves inside of transactions, read the block again (landfall backfill)"
+            )
+        })
+    }
+}
