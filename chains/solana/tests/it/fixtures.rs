@@ -10,18 +10,17 @@ use landfall_chain::{Address, Asset, AssetId, Chain, Family, Legs, Network};
 use landfall_solana::{Asked, Candidate, Rules, Unusable, block, network};
 use serde_json::{Value, json};
 
-pub const SLOT: u64 = 447_120_001;
-/// Where no slot is told, the recorded ones come to lie below this one.
-pub const WRAPPED_SOL: &str = "So11111111111111111111111111111111111111112";
+pub(crate) const SLOT: u64 = 447_120_001;
+pub(crate) const WRAPPED_SOL: &str = "So11111111111111111111111111111111111111112";
 
-pub fn load(path: &str) -> Value {
+pub(crate) fn load(path: &str) -> Value {
     let path = format!("{}/testdata/{path}", env!("CARGO_MANIFEST_DIR"));
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     serde_json::from_str(&text).unwrap()
 }
 
 /// The transactions of a `getBlock` or `getTransaction` answer.
-pub fn transactions(answer: &Value) -> Vec<Value> {
+pub(crate) fn transactions(answer: &Value) -> Vec<Value> {
     let answer = answer.get("result").unwrap_or(answer);
     match answer.get("transactions") {
         Some(transactions) => transactions.as_array().unwrap().clone(),
@@ -29,7 +28,7 @@ pub fn transactions(answer: &Value) -> Vec<Value> {
     }
 }
 
-pub fn block_of(transactions: &[Value]) -> Value {
+pub(crate) fn block_of(transactions: &[Value]) -> Value {
     json!({
         "blockhash": "GdY1gj7F8vq1nCy4dgCZK42WV19bkfQ4cp2e9evK18ry",
         "previousBlockhash": "7KpgQJdgXdPhzj69gCnyvyBiw9s6DZ5gmfNrhQr3XW1t",
@@ -41,7 +40,7 @@ pub fn block_of(transactions: &[Value]) -> Value {
 }
 
 /// A transaction in the shape `accounts`, which is what we ask for.
-pub fn accounts_shape(tx: &Value) -> Value {
+pub(crate) fn accounts_shape(tx: &Value) -> Value {
     let (mut tx, keys) = (tx.clone(), keys(tx));
     let signatures = match &tx["transaction"] {
         Value::Array(encoded) => json!([first_signature(&decoded(encoded))]),
@@ -62,7 +61,7 @@ pub fn accounts_shape(tx: &Value) -> Value {
 }
 
 /// All account keys of a transaction, in whatever shape it is.
-pub fn keys(tx: &Value) -> Vec<String> {
+pub(crate) fn keys(tx: &Value) -> Vec<String> {
     let text = |key: &Value| key.as_str().or_else(|| key["pubkey"].as_str()).unwrap().to_owned();
     let of = |list: &Value| list.as_array().into_iter().flatten().map(text).collect::<Vec<_>>();
     let loaded = &tx["meta"]["loadedAddresses"];
@@ -107,7 +106,7 @@ fn first_signature(bytes: &[u8]) -> String {
 }
 
 /// The network, with every mint that `transactions` tell.
-pub fn listing(transactions: &[Value]) -> Network {
+pub(crate) fn listing(transactions: &[Value]) -> Network {
     let mut network = network(Chain::SolanaMainnet).unwrap();
     for tx in transactions {
         for side in ["preTokenBalances", "postTokenBalances"] {
@@ -123,45 +122,45 @@ pub fn listing(transactions: &[Value]) -> Network {
     network
 }
 
-pub fn asset(text: &str) -> AssetId {
+pub(crate) fn asset(text: &str) -> AssetId {
     if text == "SOL" { AssetId::Native } else { AssetId::Token(address(text)) }
 }
 
-pub fn address(text: &str) -> Address {
+pub(crate) fn address(text: &str) -> Address {
     Address::parse(Family::Solana, text).unwrap()
 }
 
-pub fn asked(legs: Legs) -> Asked {
+pub(crate) fn asked(legs: Legs) -> Asked {
     Asked { slot: SLOT, time_secs: 1, legs }
 }
 
-pub fn read(rules: &Rules, transactions: &[Value]) -> Result<Candidate, Unusable> {
+pub(crate) fn read(rules: &Rules, transactions: &[Value]) -> Result<Candidate, Unusable> {
     let answer = serde_json::to_vec(&block_of(transactions)).unwrap();
     block(rules, &answer, &asked(Legs::Explained))
 }
 
 /// One leg or debit as text: owner, asset, amount.
-pub fn line(owner: &Address, asset: &AssetId, amount: &impl ToString) -> String {
+pub(crate) fn line(owner: &Address, asset: &AssetId, amount: &impl ToString) -> String {
     let asset = if *asset == AssetId::Native { "SOL".to_owned() } else { asset.to_string() };
     format!("{owner} {asset} {}", amount.to_string())
 }
 
 /// What of a candidate is credited.
-pub fn credits(candidate: &Candidate) -> Vec<String> {
+pub(crate) fn credits(candidate: &Candidate) -> Vec<String> {
     let transfers = candidate.block.transfers.iter();
     let mut lines: Vec<_> = transfers.map(|leg| line(&leg.recipient, &leg.asset, &leg.amount)).collect();
     lines.sort();
     lines
 }
 
-pub fn debits(candidate: &Candidate) -> Vec<String> {
+pub(crate) fn debits(candidate: &Candidate) -> Vec<String> {
     let mut lines: Vec<_> = candidate.debits.iter().map(|leg| line(&leg.sender, &leg.asset, &leg.amount)).collect();
     lines.sort();
     lines
 }
 
 /// What is no credit, with its code.
-pub fn refusals(candidate: &Candidate) -> Vec<String> {
+pub(crate) fn refusals(candidate: &Candidate) -> Vec<String> {
     let leg = |leg: &landfall_chain::AssetTransfer| line(&leg.recipient, &leg.asset, &leg.amount);
     let rejected = candidate.block.rejected.iter();
     let mut lines: Vec<_> = rejected.map(|it| format!("{} {}", leg(&it.transfer), it.verdict)).collect();

@@ -4,13 +4,13 @@ use serde_json::{Value, json};
 
 use crate::fixtures::WRAPPED_SOL;
 
-pub const SPL_TOKEN: &str = "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA";
-pub const USDC: &str = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v";
-pub const RENT: u64 = 2_039_280;
-pub const FEE: u64 = 5_000;
+pub(crate) const SPL_TOKEN: &str = "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA";
+pub(crate) const USDC: &str = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v";
+pub(crate) const RENT: u64 = 2_039_280;
+pub(crate) const FEE: u64 = 5_000;
 
 /// An account that nobody else is, by a letter.
-pub fn key(name: &str) -> String {
+pub(crate) fn key(name: &str) -> String {
     let mut bytes = [b'.'; 32];
     bytes[..name.len()].copy_from_slice(name.as_bytes());
     bs58::encode(bytes).into_string()
@@ -18,7 +18,7 @@ pub fn key(name: &str) -> String {
 
 /// A transaction that succeeded; the first account paid the fee, which its balances here do not show.
 #[derive(Clone, Debug, Default)]
-pub struct Made {
+pub(crate) struct Made {
     accounts: Vec<(String, [u64; 2])>,
     tokens: [Vec<Value>; 2],
 }
@@ -26,20 +26,27 @@ pub struct Made {
 impl Made {
     /// An account, with its lamports before and after, as they would be without the fee.
     #[must_use]
-    pub fn account(mut self, name: &str, lamports: [u64; 2]) -> Self {
+    pub(crate) fn account(mut self, name: &str, lamports: [u64; 2]) -> Self {
         self.accounts.push((key(name), lamports));
         self
     }
 
     /// A token account, with lamports, and what it held of a mint before and after; `None` where it was not there.
     #[must_use]
-    pub fn tokens(self, name: &str, owner: &str, mint: &str, lamports: [u64; 2], held: [Option<u64>; 2]) -> Self {
+    pub(crate) fn tokens(
+        self,
+        name: &str,
+        owner: &str,
+        mint: &str,
+        lamports: [u64; 2],
+        held: [Option<u64>; 2],
+    ) -> Self {
         self.tokens_at(key(name), owner, mint, lamports, held)
     }
 
     /// As [`Made::tokens`], at this very address.
     #[must_use]
-    pub fn tokens_at(
+    pub(crate) fn tokens_at(
         mut self,
         address: String,
         owner: &str,
@@ -60,7 +67,7 @@ impl Made {
         self
     }
 
-    pub fn tx(&self) -> Value {
+    pub(crate) fn tx(&self) -> Value {
         let keys: Vec<Value> =
             self.accounts.iter().map(|(key, _)| json!({ "pubkey": key, "writable": true })).collect();
         let [mut pre, post] = [0, 1].map(|at| self.accounts.iter().map(|(_, held)| held[at]).collect::<Vec<u64>>());
@@ -77,12 +84,12 @@ impl Made {
 }
 
 /// Where an owner's USDC belongs.
-pub fn associated(owner: &str) -> String {
+pub(crate) fn associated(owner: &str) -> String {
     associated_of(owner, USDC)
 }
 
 /// Where an owner's tokens of a mint of the older program belong: the first seed from 255 down that leads off the curve.
-pub fn associated_of(owner: &str, mint: &str) -> String {
+pub(crate) fn associated_of(owner: &str, mint: &str) -> String {
     let bytes = |text: &str| bs58::decode(text).into_vec().unwrap();
     let seeds = [bytes(owner), bytes(SPL_TOKEN), bytes(mint)];
     let seeds: Vec<&[u8]> = seeds.iter().map(Vec::as_slice).collect();

@@ -44,8 +44,13 @@ fn every_recorded_transaction_comes_to_what_a_script_adds_up() {
     for (path, txs) in all.as_object().unwrap() {
         let answer = load(path);
         let answer = answer.get("json").unwrap_or(&answer);
-        for (index, (tx, wanted)) in transactions(answer).into_iter().zip(txs.as_array().unwrap()).enumerate() {
+        for (index, (mut tx, wanted)) in transactions(answer).into_iter().zip(txs.as_array().unwrap()).enumerate() {
             let rules = Rules::of(&listing(std::slice::from_ref(&tx)));
+            let signature = &mut tx["transaction"]["signatures"][0];
+            if signature.as_str().is_some_and(|text| text.starts_with("signature-")) {
+                // Some had theirs taken out. They are refused like that, and else whole.
+                *signature = bs58::encode([1; 64]).into_string().into();
+            }
             let candidate = read(&rules, std::slice::from_ref(&tx));
             match wanted {
                 Value::Null => assert!(matches!(candidate, Err(Unusable::Balances { .. })), "{path}: {candidate:?}"),

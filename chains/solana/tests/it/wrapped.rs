@@ -49,9 +49,9 @@ fn wrapped_sol_that_others_send_counts_once_under_each_rule() {
 #[test]
 fn wrapping_and_unwrapping_ones_own_is_no_deposit() {
     let wrap = wrapped(Made::default().account("W", [50 + RENT, 0]), "W", [0, RENT + 50], [None, Some(50)]);
-    assert_eq!(credits_by_rule(&wrap), [vec![], vec![], vec![]]);
+    assert!(credits_by_rule(&wrap).iter().all(Vec::is_empty));
     let unwrap = wrapped(Made::default().account("W", [0, 50 + RENT]), "W", [RENT + 50, 0], [Some(50), None]);
-    assert_eq!(credits_by_rule(&unwrap), [vec![], vec![], vec![]]);
+    assert!(credits_by_rule(&unwrap).iter().all(Vec::is_empty));
     let why = refusals(&read(&listed(), &[unwrap.tx()]).unwrap());
     assert_eq!(why, {
         let mut both =
