@@ -124,7 +124,7 @@ fn every_sender_is_the_one_that_it_was_made_with() {
             checked += 1;
         }
     }
-    assert_eq!(checked, 20);
+    assert_eq!(checked, 21);
 }
 
 #[test]

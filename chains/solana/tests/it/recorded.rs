@@ -46,9 +46,9 @@ fn every_recorded_transaction_comes_to_what_a_script_adds_up() {
         let answer = answer.get("json").unwrap_or(&answer);
         for (index, (mut tx, wanted)) in transactions(answer).into_iter().zip(txs.as_array().unwrap()).enumerate() {
             let rules = Rules::of(&listing(std::slice::from_ref(&tx)));
-            let signature = &mut tx["transaction"]["signatures"][0];
-            if signature.as_str().is_some_and(|text| text.starts_with("signature-")) {
-                // Some had theirs taken out. They are refused like that, and else whole.
+            let signature = tx.pointer_mut("/transaction/signatures/0");
+            if let Some(signature) = signature.filter(|it| it.as_str().is_some_and(|it| it.starts_with("signature-"))) {
+                // Some had theirs taken out, and are whole but for that.
                 *signature = bs58::encode([1; 64]).into_string().into();
             }
             let candidate = read(&rules, std::slice::from_ref(&tx));
@@ -67,7 +67,7 @@ fn every_recorded_transaction_comes_to_what_a_script_adds_up() {
             }
         }
     }
-    assert_eq!((read_txs, gained), (114, 58));
+    assert_eq!((read_txs, gained), (121, 63));
 }
 
 #[test]
