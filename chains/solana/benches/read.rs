@@ -4,7 +4,7 @@
 //! which are votes. Run it with `cargo bench -p landfall-solana --bench read`. The goal: 100 blocks/s.
 
 #[path = "../tests/it/fixtures.rs"]
-#[expect(dead_code, reason = "the tests use more of it")]
+#[expect(dead_code, clippy::unwrap_used, reason = "it is of the tests, which use more of it")]
 mod fixtures;
 
 use std::hint::black_box;
