@@ -100,7 +100,7 @@ fn every_sender_is_the_one_that_it_was_made_with() {
     for name in NAMES {
         let file = load_one(name);
         let (json, rules) = (&file["json"], Rules::of(&listing(&[file["json"].clone()])));
-        let candidate = read(&rules, &[json.clone()]).unwrap();
+        let candidate = read(&rules, std::slice::from_ref(json)).unwrap();
         let rejected = candidate.block.rejected.iter().map(|it| (&it.transfer, SenderRule::OnlyPayer));
         let legs: Vec<_> =
             candidate.block.transfers.iter().zip(candidate.senders.iter().copied()).chain(rejected).collect();
