@@ -51,9 +51,10 @@ const ROOMS: [(&str, &str); 23] = [
 ];
 const PURE: &str = "amount time random deposit event account key webhook incident decision";
 /// Foreign crates and the rooms that may name them.
-const CRATES: [(&str, &str); 6] = [
+const CRATES: [(&str, &str); 7] = [
     ("sqlx", "store"),
     ("landfall_evm", "app"),
+    ("landfall_solana", "app"),
     ("landfall_sim", ""),
     ("landfall_node", ""),
     ("alloy", ""),
@@ -117,10 +118,7 @@ fn the_walls_of_the_crates_stand() {
     };
     let house = manifest("Cargo.toml");
     for name in ["dependencies", "build-dependencies"].into_iter().flat_map(|kind| names(&house, kind)) {
-        let sdk = name.starts_with("alloy")
-            || name.starts_with("solana")
-            || name == "landfall-sim"
-            || name == "landfall-node";
+        let sdk = name.starts_with("alloy") || is_solanas(&name) || name == "landfall-sim" || name == "landfall-node";
         assert!(!sdk, "Cargo.toml: the house depends on {name}, which belongs to chains/* or to tests");
     }
     for member in fs::read_dir(root().join("chains")).unwrap() {
@@ -131,6 +129,9 @@ fn the_walls_of_the_crates_stand() {
             assert!(!name.starts_with("sqlx"), "{member}: chains read chains; what is stored is the store's");
             let neighbour = name.starts_with("landfall") && !(adapter && name == "landfall-chain");
             assert!(!neighbour, "{member}: names {name}; a chain knows landfall-chain only");
+            let (evm, solana) = (name.starts_with("alloy"), is_solanas(&name));
+            assert!(!evm || member == "chains/evm/Cargo.toml", "{member}: names {name}, which belongs to chains/evm");
+            assert!(!solana || member == "chains/solana/Cargo.toml", "{member}: names {name}, chains/solana's alone");
         }
     }
 }
@@ -178,17 +179,26 @@ fn migrations_are_numbered_without_gaps_and_never_edited() {
 }
 
 #[test]
-fn every_evm_chain_of_the_interface_has_its_network() {
-    let networks = landfall_evm::networks();
-    let evm: Vec<Chain> = Chain::ALL.into_iter().filter(|chain| chain.family() == Family::Evm).collect();
-    assert_eq!(evm.len(), 8);
-    assert_eq!(networks.iter().map(|network| network.chain).collect::<Vec<_>>(), evm, "one network each, in its order");
-    for chain in evm {
-        let file = root().join(format!("chains/evm/networks/{}.toml", chain.name().to_lowercase()));
-        let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        let table: toml::Table = text.parse().unwrap();
-        assert_eq!(table["chain"].as_str(), Some(chain.name()), "{}: the interface's name", file.display());
+fn every_chain_of_the_interface_has_its_network() {
+    for (family, name, count, networks) in
+        [(Family::Evm, "evm", 8, landfall_evm::networks()), (Family::Solana, "solana", 2, landfall_solana::networks())]
+    {
+        let chains: Vec<Chain> = Chain::ALL.into_iter().filter(|chain| chain.family() == family).collect();
+        assert_eq!(chains.len(), count);
+        let listed: Vec<Chain> = networks.iter().map(|network| network.chain).collect();
+        assert_eq!(listed, chains, "one network each, in the interface's order");
+        for chain in chains {
+            let file = root().join(format!("chains/{name}/networks/{}.toml", chain.name().to_lowercase()));
+            let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+            let table: toml::Table = text.parse().unwrap();
+            assert_eq!(table["chain"].as_str(), Some(chain.name()), "{}: the interface's name", file.display());
+        }
     }
+}
+
+/// Whether a crate is of Solana's SDK, or of those that come with it.
+fn is_solanas(name: &str) -> bool {
+    ["solana", "spl-", "five8"].iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// What in `text`, the source file at `path`, breaks a floor or a wall: a line each.

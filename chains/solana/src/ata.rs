@@ -1,0 +1,71 @@
+//! Where an owner's tokens belong: the associated token account, an address derived from owner, token program and mint.
+//!
+//! Each of the two token programs leads to another address. What lies elsewhere belongs to the owner too, but nobody
+//! sends there by the rules, and who set it up may still have a hand on it.
+
+use serde::Deserialize;
+use solana_address::Address;
+
+/// The two programs that keep token accounts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+pub(crate) enum TokenProgram {
+    #[serde(rename = "spl_token")]
+    SplToken,
+    #[serde(rename = "token_2022")]
+    Token2022,
+}
+
+pub(crate) const SPL_TOKEN: &str = "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA";
+pub(crate) const TOKEN_2022: &str = "TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb";
+/// `ATokenGPvbdGVxr1b2hvZbsiqW5xWH25efTNsLJA8knL`
+const ATA_PROGRAM: [u8; 32] = [
+    140, 151, 37, 143, 78, 36, 137, 241, 187, 61, 16, 41, 20, 142, 13, 131, 11, 90, 19, 153, 218, 255, 16, 132, 4, 142,
+    123, 216, 219, 233, 248, 89,
+];
+/// [`SPL_TOKEN`]
+const SPL_TOKEN_KEY: [u8; 32] = [
+    6, 221, 246, 225, 215, 101, 161, 147, 217, 203, 225, 70, 206, 235, 121, 172, 28, 180, 133, 237, 95, 91, 55, 145,
+    58, 140, 245, 133, 126, 255, 0, 169,
+];
+/// [`TOKEN_2022`]
+const TOKEN_2022_KEY: [u8; 32] = [
+    6, 221, 246, 225, 238, 117, 143, 222, 24, 66, 93, 188, 228, 108, 205, 218, 182, 26, 252, 77, 131, 185, 13, 39, 254,
+    189, 249, 40, 216, 161, 139, 252,
+];
+
+impl TokenProgram {
+    pub(crate) fn of(text: &str) -> Option<Self> {
+        match text {
+            SPL_TOKEN => Some(TokenProgram::SplToken),
+            TOKEN_2022 => Some(TokenProgram::Token2022),
+            _ => None,
+        }
+    }
+}
+
+/// The owner's token account of `mint`; `None` if no seed leads to one, which has never been seen.
+pub(crate) fn of(owner: &[u8; 32], program: TokenProgram, mint: &[u8; 32]) -> Option<[u8; 32]> {
+    let program = match program {
+        TokenProgram::SplToken => &SPL_TOKEN_KEY,
+        TokenProgram::Token2022 => &TOKEN_2022_KEY,
+    };
+    let seeds: [&[u8]; 3] = [owner, program, mint];
+    let (address, _) = Address::try_find_program_address(&seeds, &Address::new_from_array(ATA_PROGRAM))?;
+    Some(address.to_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base58;
+
+    #[test]
+    fn the_programs_are_those_of_their_names() {
+        assert_eq!(base58::key("ATokenGPvbdGVxr1b2hvZbsiqW5xWH25efTNsLJA8knL"), Some(ATA_PROGRAM));
+        assert_eq!(base58::key(SPL_TOKEN), Some(SPL_TOKEN_KEY));
+        assert_eq!(base58::key(TOKEN_2022), Some(TOKEN_2022_KEY));
+        assert_eq!(TokenProgram::of(SPL_TOKEN), Some(TokenProgram::SplToken));
+        assert_eq!(TokenProgram::of(TOKEN_2022), Some(TokenProgram::Token2022));
+        assert_eq!(TokenProgram::of("11111111111111111111111111111111"), None);
+    }
+}

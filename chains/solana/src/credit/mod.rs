@@ -1,0 +1,159 @@
+//! What each owner gained and lost by a transaction, and which of it is a credit.
+//!
+//! One leg per owner and asset: the net change of what the owner holds. Instructions and logs are never looked at: some
+//! programs move value without either, and a fee or an extension makes less arrive than was sent. What failed moves
+//! nothing. The fee is no part of it: it is added back to who paid it, and told for itself.
+//! Each gain is judged once: it is a leg, or it has a verdict, which is told to who asks to have it explained.
+//! Who paid is told by the losses, where exactly one owner lost of the asset; else the fee payer stands in, and the
+//! rule says so (`sender` knows more).
+
+mod native;
+mod tokens;
+
+use landfall_chain::{Address, AssetId, AssetTransfer, Legs, Rejected, TxRef, U256, Verdict, number_equal_legs};
+
+use crate::base58;
+use crate::error::Unusable;
+use crate::rules::Rules;
+use crate::sender::SenderRule;
+use crate::tx::Tx;
+
+/// What a block's transactions come to.
+#[derive(Debug, Default)]
+pub(crate) struct Judged {
+    pub(crate) transfers: Vec<AssetTransfer>,
+    /// How the sender of each of `transfers` is known.
+    pub(crate) senders: Vec<SenderRule>,
+    /// What owners lost, net.
+    pub(crate) debits: Vec<AssetTransfer>,
+    /// Only where it was asked for.
+    pub(crate) rejected: Vec<Rejected>,
+}
+
+/// The changes of one asset in one transaction.
+struct Flow<'a> {
+    asset: AssetId,
+    gains: Vec<Gain<'a>>,
+    /// What owners lost; whether it is told as a debit is for `is_listed` to say.
+    losses: Vec<Loss<'a>>,
+    is_listed: bool,
+    /// Who may have paid.
+    payers: Vec<&'a str>,
+}
+
+struct Gain<'a> {
+    owner: &'a str,
+    amount: u128,
+    doubt: Option<Verdict>,
+}
+
+struct Loss<'a> {
+    owner: &'a str,
+    amount: u128,
+}
+
+/// Takes the transactions of one block in, one after the other.
+pub(crate) struct Judge<'r> {
+    rules: &'r Rules,
+    slot: u64,
+    asked: Legs,
+    judged: Judged,
+}
+
+impl<'r> Judge<'r> {
+    pub(crate) fn new(rules: &'r Rules, slot: u64, asked: Legs) -> Self {
+        Judge { rules, slot, asked, judged: Judged::default() }
+    }
+
+    pub(crate) fn finish(mut self) -> Judged {
+        // Two owners may lose the same to the same; a gain is alone with its owner and asset.
+        number_equal_legs(&mut self.judged.debits);
+        self.judged
+    }
+
+    /// # Errors
+    /// A transaction that does not tell what its credits depend on.
+    pub(crate) fn tx(&mut self, tx: &Tx<'_>, reference: TxRef) -> Result<(), Unusable> {
+        if tx.failed {
+            return self.failed(tx, reference);
+        }
+        let holders = native::holders(tx);
+        let native = native::flow(self.rules, tx, &holders)?;
+        self.flow(tx, reference, &native)?;
+        if tx.tokens.is_empty() {
+            return Ok(());
+        }
+        for flow in tokens::flows(self.rules, tx, &holders, self.slot, self.asked)? {
+            self.flow(tx, reference, &flow)?;
+        }
+        Ok(())
+    }
+
+    /// Of what it tried nothing is told by its balances.
+    fn failed(&mut self, tx: &Tx<'_>, reference: TxRef) -> Result<(), Unusable> {
+        if self.asked == Legs::Explained {
+            let payer = address(tx, tx.keys[0])?;
+            let transfer = AssetTransfer {
+                tx: reference,
+                asset: AssetId::Native,
+                sender: payer,
+                recipient: payer,
+                amount: U256::ZERO,
+                nth: 0,
+            };
+            self.judged.rejected.push(Rejected { transfer, verdict: Verdict::RevertedTx });
+        }
+        Ok(())
+    }
+
+    fn flow(&mut self, tx: &Tx<'_>, reference: TxRef, flow: &Flow<'_>) -> Result<(), Unusable> {
+        for gain in &flow.gains {
+            let mut others = flow.payers.iter().filter(|payer| **payer != gain.owner);
+            let (sender, rule) = match (others.next(), others.next(), gain.doubt) {
+                (_, _, Some(Verdict::RentRefund | Verdict::SelfTransfer)) => (gain.owner, SenderRule::OnlyPayer),
+                (Some(payer), None, _) => (*payer, SenderRule::OnlyPayer),
+                (_, _, _) => (tx.keys[0], SenderRule::FeePayer),
+            };
+            let transfer = transfer(tx, reference, flow.asset, [sender, gain.owner], gain.amount)?;
+            match gain.doubt {
+                None => {
+                    self.judged.transfers.push(transfer);
+                    self.judged.senders.push(rule);
+                }
+                Some(verdict) if self.asked == Legs::Explained => {
+                    self.judged.rejected.push(Rejected { transfer, verdict });
+                }
+                Some(_) => {}
+            }
+        }
+        if flow.is_listed {
+            for loss in &flow.losses {
+                // Burnt, or locked up as rent, where nobody gained.
+                let recipient = flow.gains.first().map_or(loss.owner, |gain| gain.owner);
+                let debit = transfer(tx, reference, flow.asset, [loss.owner, recipient], loss.amount)?;
+                self.judged.debits.push(debit);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn transfer(
+    tx: &Tx<'_>,
+    reference: TxRef,
+    asset: AssetId,
+    [sender, recipient]: [&str; 2],
+    amount: u128,
+) -> Result<AssetTransfer, Unusable> {
+    let (sender, recipient) = (address(tx, sender)?, address(tx, recipient)?);
+    Ok(AssetTransfer { tx: reference, asset, sender, recipient, amount: U256::from(amount), nth: 0 })
+}
+
+pub(crate) fn address(tx: &Tx<'_>, text: &str) -> Result<Address, Unusable> {
+    base58::key(text).map(Address::Solana).ok_or(Unusable::Key { index: tx.index })
+}
+
+/// The amount of a change that is a gain; nothing of one that is none.
+fn gained(change: i128) -> u128 {
+    u128::try_from(change).unwrap_or_default()
+}

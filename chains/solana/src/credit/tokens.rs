@@ -1,0 +1,172 @@
+//! Tokens: what each owner's token accounts changed by, all of one mint together.
+//!
+//! By owner and not by account: an account may change its owner with all that is in it, and what moves between two
+//! accounts of one owner has moved to nobody. What came into the owner's associated token account is eligible; what came
+//! into another account of the owner's is not, and goes where a person sees it.
+//! Only listed mints make legs. Sums cannot overflow, as in `native`.
+
+use landfall_chain::{Address, AssetId, Legs, Verdict};
+
+use crate::ata::{self, TokenProgram};
+use crate::base58;
+use crate::credit::native::Holder;
+use crate::credit::{Flow, Gain, Loss, gained};
+use crate::error::Unusable;
+use crate::rules::{Rules, WRAPPED_SOL, Wrapped};
+use crate::tx::{Holding, Tx};
+
+/// What of each mint was gained and lost: of the listed ones, and of all where it is to be explained.
+pub(super) fn flows<'a>(
+    rules: &Rules,
+    tx: &Tx<'a>,
+    holders: &[Holder<'a>],
+    slot: u64,
+    asked: Legs,
+) -> Result<Vec<Flow<'a>>, Unusable> {
+    let mut flows = Vec::new();
+    let mut seen: Vec<&str> = Vec::new();
+    for holding in &tx.tokens {
+        let mint = holding.mint;
+        if seen.contains(&mint) {
+            continue;
+        }
+        seen.push(mint);
+        if mint == WRAPPED_SOL && rules.wrapped == Wrapped::Native {
+            continue;
+        }
+        if let Some((listed, program)) = rules.listed(holding, tx.index, slot)? {
+            all_owned(tx, mint)?;
+            let place = Place { mint, key: listed.key, program };
+            flows.push(listed_flow(tx, holders, &place)?);
+        } else if asked == Legs::Explained {
+            flows.push(unlisted_flow(tx, mint)?);
+        }
+    }
+    Ok(flows)
+}
+
+/// That every holding of a mint that counts tells its owner.
+///
+/// # Errors
+/// One that does not: what is credited would not be all.
+pub(super) fn all_owned(tx: &Tx<'_>, mint: &str) -> Result<(), Unusable> {
+    match tx.tokens.iter().find(|holding| holding.mint == mint && holding.owner.is_none()) {
+        Some(_) => Err(Unusable::Owner { index: tx.index, mint: mint.to_owned() }),
+        None => Ok(()),
+    }
+}
+
+/// What of wrapped SOL came into accounts of the owner's that are not the associated one.
+pub(super) fn stray_wrapped(tx: &Tx<'_>, owner: &str) -> Result<u128, Unusable> {
+    let key = base58::key(WRAPPED_SOL).ok_or(Unusable::Key { index: tx.index })?;
+    let place = Place { mint: WRAPPED_SOL, key, program: TokenProgram::SplToken };
+    place.stray(tx, owner)
+}
+
+/// A mint, and what leads to the associated accounts of it.
+struct Place<'m> {
+    mint: &'m str,
+    key: [u8; 32],
+    program: TokenProgram,
+}
+
+impl Place<'_> {
+    fn stray(&self, tx: &Tx<'_>, owner: &str) -> Result<u128, Unusable> {
+        let key = base58::key(owner).ok_or(Unusable::Key { index: tx.index })?;
+        let associated = ata::of(&key, self.program, &self.key);
+        let is_its = |holding: &&Holding<'_>| holding.mint == self.mint && holding.owner == Some(owner);
+        let mut change = 0;
+        for holding in tx.tokens.iter().filter(is_its) {
+            let account = base58::key(tx.keys[holding.account]).ok_or(Unusable::Key { index: tx.index })?;
+            if Some(account) != associated {
+                change += holding.change();
+            }
+        }
+        Ok(gained(change))
+    }
+}
+
+fn listed_flow<'a>(tx: &Tx<'a>, holders: &[Holder<'a>], place: &Place<'_>) -> Result<Flow<'a>, Unusable> {
+    let changes = changes(tx, place.mint);
+    let mut flow = Flow {
+        asset: AssetId::Token(Address::Solana(place.key)),
+        gains: Vec::new(),
+        losses: Vec::new(),
+        is_listed: true,
+        payers: payers(&changes),
+    };
+    let supply: i128 = changes.iter().map(|(_, change)| change).sum();
+    let is_wrapped = place.mint == WRAPPED_SOL;
+    if is_wrapped && flow.payers.is_empty() {
+        flow.payers = holders.iter().filter(|holder| holder.all() < 0).map(|holder| holder.owner).collect();
+    }
+    for (owner, change) in changes {
+        if change < 0 {
+            flow.losses.push(Loss { owner, amount: change.unsigned_abs() });
+        }
+        let mut rest = gained(change);
+        let mut take = |most: u128, doubt: Option<Verdict>| {
+            let amount = rest.min(most);
+            rest -= amount;
+            if amount > 0 {
+                flow.gains.push(Gain { owner, amount, doubt });
+            }
+        };
+        if change == 0 {
+            // Between two accounts of one owner.
+            flow.gains.extend(within(tx, place.mint, owner));
+        } else if change > 0 {
+            if is_wrapped {
+                let own = holders.iter().find(|holder| holder.owner == owner).map_or(0, |holder| holder.own);
+                take(gained(-own).min(gained(supply)), Some(Verdict::SelfTransfer));
+            }
+            take(place.stray(tx, owner)?, Some(Verdict::IneligibleTokenAccount));
+            take(u128::MAX, None);
+        }
+    }
+    Ok(flow)
+}
+
+fn unlisted_flow<'a>(tx: &Tx<'a>, mint: &'a str) -> Result<Flow<'a>, Unusable> {
+    let key = base58::key(mint).ok_or(Unusable::Key { index: tx.index })?;
+    let changes = changes(tx, mint);
+    let gains = changes.iter().filter(|(_, change)| *change > 0);
+    let doubt = Some(Verdict::FakeToken);
+    Ok(Flow {
+        asset: AssetId::Token(Address::Solana(key)),
+        gains: gains.map(|(owner, change)| Gain { owner, amount: gained(*change), doubt }).collect(),
+        losses: Vec::new(),
+        is_listed: false,
+        payers: payers(&changes),
+    })
+}
+
+/// What each owner's accounts of a mint changed by.
+fn changes<'a>(tx: &Tx<'a>, mint: &str) -> Vec<(&'a str, i128)> {
+    let mut changes: Vec<(&str, i128)> = Vec::new();
+    for holding in tx.tokens.iter().filter(|holding| holding.mint == mint) {
+        let Some(owner) = holding.owner else { continue };
+        match changes.iter_mut().find(|(other, _)| *other == owner) {
+            Some((_, change)) => *change += holding.change(),
+            None => changes.push((owner, holding.change())),
+        }
+    }
+    changes
+}
+
+fn payers<'a>(changes: &[(&'a str, i128)]) -> Vec<&'a str> {
+    changes.iter().filter(|(_, change)| *change < 0).map(|(owner, _)| *owner).collect()
+}
+
+/// What moved between accounts of one owner, as a gain that is none; nothing where nothing moved.
+fn within<'a>(tx: &Tx<'a>, mint: &str, owner: &'a str) -> Option<Gain<'a>> {
+    let mut accounts: Vec<(usize, i128)> = Vec::new();
+    for holding in tx.tokens.iter().filter(|holding| holding.mint == mint && holding.owner == Some(owner)) {
+        match accounts.iter_mut().find(|(account, _)| *account == holding.account) {
+            Some((_, change)) => *change += holding.change(),
+            None => accounts.push((holding.account, holding.change())),
+        }
+    }
+    let amount: u128 = accounts.iter().map(|(_, change)| gained(*change)).sum();
+    (amount > 0).then_some(Gain { owner, amount, doubt: Some(Verdict::SelfTransfer) })
+}

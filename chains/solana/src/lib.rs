@@ -1,0 +1,37 @@
+//! Solana: reads blocks by the balances that they tell.
+//!
+//! - [`mod@networks`]: the facts of each network, embedded from `networks/*.toml`
+//! - [`rules`]: what is listed, and whether wrapped SOL counts as SOL
+//! - [`read`]: from the bytes of a `getBlock` answer to a block
+//! - [`sender`]: who paid, when balances alone do not tell: from a `getTransaction` answer
+//! - [`links`], [`reaction`]: how slots hang together; what follows from a node's refusal
+//! - `wire`, `tx`: the answers as borrowed structs; one transaction's balances, checked
+//! - `credit`: what each owner gained and lost, and which of it is a credit (`native`, `tokens`)
+//! - `instructions`: the few instructions that move value, for naming a sender and nothing else
+//! - `ata`, `base58`: where an owner's tokens belong; keys as text
+//!
+//! Promises: credits are net changes of balances, never instructions or logs; integers only; an answer that is not
+//! whole is no block; bad input never panics.
+//! It does not call endpoints, and does not name solana-client: both come with the block source.
+#![deny(clippy::float_arithmetic)]
+
+pub mod error;
+pub mod links;
+pub mod networks;
+pub mod reaction;
+pub mod read;
+pub mod rules;
+pub mod sender;
+
+mod ata;
+mod base58;
+mod credit;
+mod instructions;
+mod tx;
+mod wire;
+
+pub use error::Unusable;
+pub use networks::{genesis, network, networks};
+pub use read::{Asked, Candidate, block};
+pub use rules::{Rules, Wrapped};
+pub use sender::SenderRule;

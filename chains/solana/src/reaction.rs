@@ -1,0 +1,149 @@
+//! What follows when a node refuses a call: one table, by the codes of agave's `custom_error.rs` and of providers.
+//!
+//! There is no answer among them that says "this slot is empty": that is for the next block's parent to say (`links`).
+
+/// What a node said instead of an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal<'a> {
+    /// A result, and the result is null.
+    Null,
+    /// A JSON-RPC error.
+    Error { code: i64, message: &'a str },
+    /// Another HTTP status than 200.
+    Status(u16),
+    /// Nothing in time, or no JSON.
+    Silence,
+}
+
+/// What to do about it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reaction {
+    /// The slot stays open: not there yet, or not there any more, or empty. Wait, then list the slots again and let the
+    /// parents tell; a block that must be there is asked for elsewhere.
+    LeaveOpen,
+    /// As before, but this node will not get it any more: ask one that keeps more history.
+    AskArchive,
+    /// The same endpoint, after about a slot.
+    AskAgain,
+    /// Another endpoint: this one is behind, ill, or does not know what others know.
+    AskElsewhere,
+    /// Another endpoint, and this one only after a pause that grows.
+    BackOff,
+    /// Ask for transactions up to this version, where the node names it; where that was done before, a person must act.
+    RaiseVersion { to: Option<u8> },
+    /// This endpoint can never answer such calls: do not use it for them, and say so.
+    Drop,
+    /// Our question was wrong: a person must look.
+    Page,
+}
+
+const NAMED_VERSION: &str = "\"maxSupportedTransactionVersion\":";
+const NEEDED_VERSION: &str = "version (";
+
+impl Reaction {
+    /// What follows from `refusal`.
+    pub fn to(refusal: Refusal<'_>) -> Self {
+        match refusal {
+            Refusal::Null => Reaction::LeaveOpen,
+            Refusal::Silence => Reaction::BackOff,
+            Refusal::Status(429 | 500..=599) => Reaction::BackOff,
+            Refusal::Status(_) => Reaction::AskElsewhere,
+            Refusal::Error { code, message } => of_code(code, message),
+        }
+    }
+}
+
+fn of_code(code: i64, message: &str) -> Reaction {
+    match code {
+        // BlockNotAvailable; SlotSkipped, which counts what fell into a hole of the ledger too.
+        -32004 | -32007 => Reaction::LeaveOpen,
+        // BlockCleanedUp; LongTermStorageSlotSkipped, whose storage has holes.
+        -32001 | -32009 => Reaction::AskArchive,
+        // BlockStatusNotAvailableYet; LongTermStorageUnreachable.
+        -32014 | -32019 => Reaction::AskAgain,
+        // NodeUnhealthy; MinContextSlotNotReached; FilterTransactionNotFound.
+        -32005 | -32016 | -32020 => Reaction::AskElsewhere,
+        // UnsupportedTransactionVersion.
+        -32015 => Reaction::RaiseVersion { to: version(message) },
+        // TransactionHistoryNotAvailable; KeyExcludedFromSecondaryIndex, ScanError; NoSlotHistory.
+        -32012..=-32010 | -32021 => Reaction::Drop,
+        // Invalid request, unknown method, wrong parameters.
+        -32602..=-32600 => Reaction::Page,
+        // What providers say of too many calls; what nobody has heard of.
+        -32429 | 429 => Reaction::BackOff,
+        _ => Reaction::AskElsewhere,
+    }
+}
+
+/// The version that the node names as what is needed.
+fn version(message: &str) -> Option<u8> {
+    let number = |mark: &str| {
+        let rest = message[message.find(mark)? + mark.len()..].trim_start();
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        rest[..end].parse().ok()
+    };
+    number(NAMED_VERSION).or_else(|| number(NEEDED_VERSION))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_refusal_has_its_reaction() {
+        let cases = [
+            (-32001, "Block 5 cleaned up, does not exist on node. First available block: 9", Reaction::AskArchive),
+            (-32004, "Block not available for slot 5", Reaction::LeaveOpen),
+            (-32005, "Node is behind by 42 slots", Reaction::AskElsewhere),
+            (-32007, "Slot 5 was skipped, or missing due to ledger jump to recent snapshot", Reaction::LeaveOpen),
+            (-32009, "Slot 5 was skipped, or missing in long-term storage", Reaction::AskArchive),
+            (-32010, "excluded from account secondary indexes", Reaction::Drop),
+            (-32011, "Transaction history is not available from this node", Reaction::Drop),
+            (-32012, "scan error", Reaction::Drop),
+            (-32014, "Block status not yet available for slot 5", Reaction::AskAgain),
+            (-32016, "Minimum context slot has not been reached", Reaction::AskElsewhere),
+            (-32019, "Failed to query long-term storage; please try again", Reaction::AskAgain),
+            (-32020, "Transaction not found", Reaction::AskElsewhere),
+            (-32021, "No slot history", Reaction::Drop),
+            (-32600, "Invalid request", Reaction::Page),
+            (-32601, "Method not found", Reaction::Page),
+            (-32602, "Invalid params", Reaction::Page),
+            (-32429, "too many requests", Reaction::BackOff),
+            (429, "rate limited", Reaction::BackOff),
+            (-32603, "Internal error", Reaction::AskElsewhere),
+            (-32099, "of tomorrow", Reaction::AskElsewhere),
+        ];
+        for (code, message, expected) in cases {
+            assert_eq!(Reaction::to(Refusal::Error { code, message }), expected, "{code}");
+        }
+        assert_eq!(Reaction::to(Refusal::Null), Reaction::LeaveOpen);
+        assert_eq!(Reaction::to(Refusal::Silence), Reaction::BackOff);
+        for (status, expected) in [
+            (429, Reaction::BackOff),
+            (502, Reaction::BackOff),
+            (403, Reaction::AskElsewhere),
+            (413, Reaction::AskElsewhere),
+        ] {
+            assert_eq!(Reaction::to(Refusal::Status(status)), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn an_unsupported_transaction_raises_the_version_to_the_one_that_is_named() {
+        let cases = [
+            (
+                "Transaction version (1) is not supported by the requesting client. Please try the request again with \
+                 the following configuration parameter: \"maxSupportedTransactionVersion\": 1",
+                Some(1),
+            ),
+            ("Transaction version (2) is not supported", Some(2)),
+            ("Transaction version (300) is not supported", None),
+            ("\"maxSupportedTransactionVersion\":", None),
+            ("no", None),
+        ];
+        for (message, to) in cases {
+            let refusal = Refusal::Error { code: -32015, message };
+            assert_eq!(Reaction::to(refusal), Reaction::RaiseVersion { to }, "{message}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! From the bytes of a `getBlock` answer to a block.
+//!
+//! Pure: what it stands on and who else says the same is for the source to find out. It is a candidate until then, and
+//! one endpoint's word after that: Solana's blockhash covers no balances that could be recomputed.
+//! Promises: all transactions are in it, or it is refused; a transaction stands in it once.
+
+use std::collections::HashSet;
+
+use landfall_chain::{
+    AssetTransfer, Block, BlockHash, BlockRef, Fee, Header, Legs, Proof, Signers, TxId, TxLife, TxRef, U256,
+};
+
+use crate::base58;
+use crate::credit::{Judge, address};
+use crate::error::Unusable;
+use crate::rules::Rules;
+use crate::sender::SenderRule;
+use crate::tx::Tx;
+use crate::wire::WireBlock;
+
+/// What was asked for; the answer does not repeat it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Asked {
+    pub slot: u64,
+    /// The time of a block nearby: it stands in where the node does not tell one (yet).
+    pub time_secs: u64,
+    pub legs: Legs,
+}
+
+/// A block as one endpoint tells it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Candidate {
+    pub block: Block,
+    /// How the sender of each of the block's transfers is known, in their order.
+    pub senders: Vec<SenderRule>,
+    /// What owners lost, net, of SOL and listed tokens: `sender` lost it. The recipient is the first who gained of it,
+    /// or the loser, where nobody did. Fees stand apart, in the block. The transfers' senders do not tell this: where
+    /// several paid, a transfer names one.
+    pub debits: Vec<AssetTransfer>,
+}
+
+/// The block that `answer`, the result of `getBlock`, tells.
+///
+/// # Errors
+/// An answer that is not whole; see [`Unusable`]. None of them says that the slot is empty.
+pub fn block(rules: &Rules, answer: &[u8], asked: &Asked) -> Result<Candidate, Unusable> {
+    let wire: WireBlock<'_> = parse("a block", answer)?;
+    let header = header(&wire, asked)?;
+    let count = wire.transactions.len();
+    let (mut txs, mut fees, mut seen) = (Vec::with_capacity(count), Vec::with_capacity(count), HashSet::new());
+    seen.reserve(count);
+    let mut judge = Judge::new(rules, asked.slot, asked.legs);
+    for (index, wire) in wire.transactions.iter().enumerate() {
+        let tx = Tx::of(index, wire)?;
+        if !seen.insert(tx.signature) {
+            return Err(Unusable::Twice { index });
+        }
+        let reference = reference(&tx)?;
+        txs.push(reference.id);
+        if tx.fee > 0 {
+            let payer = address(&tx, tx.keys[0])?;
+            // Nothing is covered by a root here.
+            fees.push(Fee { tx: reference, payer, amount: U256::from(tx.fee), proved: false });
+        }
+        judge.tx(&tx, reference)?;
+    }
+    let judged = judge.finish();
+    let block = Block {
+        header,
+        txs,
+        transfers: judged.transfers,
+        fees,
+        rejected: judged.rejected,
+        proof: Proof::OneEndpoint,
+        signers: Signers::default(),
+    };
+    Ok(Candidate { block, senders: judged.senders, debits: judged.debits })
+}
+
+/// A text of JSON as what it should be.
+pub(crate) fn parse<'a, T: serde::Deserialize<'a>>(what: &'static str, answer: &'a [u8]) -> Result<T, Unusable> {
+    if answer.trim_ascii() == b"null" {
+        return Err(Unusable::Null);
+    }
+    let Ok(text) = std::str::from_utf8(answer) else { return Err(Unusable::Json { what, line: 0, column: 0 }) };
+    serde_json::from_str(text).map_err(|error| Unusable::json(what, &error))
+}
+
+/// A transaction by its first signature. It uses up nothing that balances tell: its blockhash stands in the message,
+/// which is not asked for.
+pub(crate) fn reference(tx: &Tx<'_>) -> Result<TxRef, Unusable> {
+    let signature = base58::signature(tx.signature).ok_or(Unusable::Signature { index: tx.index })?;
+    Ok(TxRef { id: TxId::Solana(signature), life: TxLife::Block })
+}
+
+fn header(wire: &WireBlock<'_>, asked: &Asked) -> Result<Header, Unusable> {
+    let hash = |text, what| base58::key(text).map(BlockHash).ok_or(Unusable::Hash { what });
+    let (slot, parent) = (asked.slot, wire.parent_slot);
+    if parent >= slot {
+        return Err(Unusable::Parent { slot, parent });
+    }
+    let told = wire.block_time.and_then(|secs| u64::try_from(secs).ok()).filter(|secs| *secs > 0);
+    Ok(Header {
+        block: BlockRef { number: slot, hash: hash(wire.blockhash, "blockhash")? },
+        parent: BlockRef { number: parent, hash: hash(wire.previous_blockhash, "previousBlockhash")? },
+        time_secs: told.unwrap_or(asked.time_secs),
+    })
+}

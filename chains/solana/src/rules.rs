@@ -1,0 +1,94 @@
+//! What decides about credits on one network: the listed mints, and what wrapped SOL is.
+//!
+//! A mint counts only under its own token program. A mint that an operator listed without naming the program counts
+//! under either.
+
+use std::collections::HashMap;
+
+use landfall_chain::{Address, AssetId, Network};
+use serde::Deserialize;
+
+use crate::ata::TokenProgram;
+use crate::error::Unusable;
+use crate::networks;
+use crate::tx::Holding;
+
+/// The mint of wrapped SOL under the older token program; whoever holds it holds as many lamports in that account.
+pub(crate) const WRAPPED_SOL: &str = "So11111111111111111111111111111111111111112";
+
+/// What wrapped SOL is. Either way no lamport counts twice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wrapped {
+    /// A token like others: credited where it is listed. Wrapping and unwrapping one's own is no deposit.
+    Token,
+    /// SOL: credited together with it.
+    Native,
+}
+
+/// What decides about credits on one network.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    pub(crate) wrapped: Wrapped,
+    mints: HashMap<String, Mint>,
+}
+
+/// A listed mint.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mint {
+    pub(crate) key: [u8; 32],
+    program: Option<TokenProgram>,
+    decimals: u8,
+    from_slot: u64,
+}
+
+impl Rules {
+    /// What `network` lists; what its file says beside that is taken from there.
+    pub fn of(network: &Network) -> Self {
+        let facts = networks::of(network.chain);
+        let program_of = |id| {
+            let programs = facts.as_ref().map_or(&[][..], |facts| facts.programs.as_slice());
+            programs.iter().find(|(other, _)| *other == id).map(|(_, program)| *program)
+        };
+        let mut mints = HashMap::new();
+        for asset in &network.assets {
+            if let AssetId::Token(mint @ Address::Solana(key)) = asset.id {
+                let (decimals, from_slot) = (asset.decimals, asset.from_block);
+                mints.insert(mint.to_string(), Mint { key, program: program_of(asset.id), decimals, from_slot });
+            }
+        }
+        Rules { wrapped: facts.map_or(Wrapped::Token, |facts| facts.wrapped), mints }
+    }
+
+    /// The same, with another word on wrapped SOL.
+    #[must_use]
+    pub fn with_wrapped(self, wrapped: Wrapped) -> Self {
+        Rules { wrapped, ..self }
+    }
+
+    /// The mint of a token balance in `slot`, where it is listed under this program.
+    ///
+    /// # Errors
+    /// Other decimals than were listed: either is wrong, and an amount would be a thousandfold.
+    pub(crate) fn listed(
+        &self,
+        holding: &Holding<'_>,
+        index: usize,
+        slot: u64,
+    ) -> Result<Option<(&Mint, TokenProgram)>, Unusable> {
+        let Some(mint) = self.mints.get(holding.mint).filter(|mint| slot >= mint.from_slot) else { return Ok(None) };
+        let told = holding.program.map(TokenProgram::of);
+        let program = match (mint.program, told) {
+            (Some(listed), None) => listed,
+            (Some(listed), Some(Some(told))) if listed == told => listed,
+            (None, Some(Some(told))) => told,
+            (None, None) => TokenProgram::SplToken,
+            (Some(_) | None, Some(_)) => return Ok(None),
+        };
+        let (told, listed) = (holding.decimals, mint.decimals);
+        if told != listed {
+            return Err(Unusable::Decimals { index, mint: holding.mint.to_owned(), told, listed });
+        }
+        Ok(Some((mint, program)))
+    }
+}

@@ -1,0 +1,95 @@
+//! Who paid, by four rules; which of them spoke is recorded.
+//!
+//! 1. Exactly one owner lost of the asset: told by balances alone, in every block.
+//! 2. Several did, or none: whose instruction sent to the recipient. The owner of the account that was drawn on, never
+//!    the delegate who signed for it; of several, who sent most.
+//! 3. Nobody did, and it was minted: the mint authority.
+//! 4. Else the fee payer, who at least wanted it.
+//!
+//! Rules 2 and 3 need the instructions, which are asked for only of transactions that pay us. They name a sender and
+//! nothing else: no amount is ever taken from them.
+
+use landfall_chain::{Address, AssetId, AssetTransfer};
+
+use crate::base58;
+use crate::credit::address;
+use crate::error::Unusable;
+use crate::instructions::{Kind, Sent, all_sent};
+use crate::read::{parse, reference};
+use crate::rules::WRAPPED_SOL;
+use crate::tx::Tx;
+use crate::wire::{WireProgram, WireTx};
+
+/// How a sender is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SenderRule {
+    /// No other owner lost of the asset.
+    OnlyPayer,
+    /// An instruction sent to the recipient.
+    Instruction,
+    /// It was minted.
+    Mint,
+    /// Nothing else is known.
+    FeePayer,
+}
+
+/// Who paid `transfer`, by `answer`, the result of `getTransaction` with encoding `json`: by the rules 2 to 4.
+///
+/// # Errors
+/// An answer that is not whole, or tells another transaction.
+pub fn by_instructions(answer: &[u8], transfer: &AssetTransfer) -> Result<(Address, SenderRule), Unusable> {
+    let wire: WireTx<'_> = parse("a transaction", answer)?;
+    let tx = Tx::of(0, &wire)?;
+    if reference(&tx)?.id != transfer.tx.id {
+        return Err(Unusable::OtherTransaction);
+    }
+    let program: WireProgram<'_> = parse("a transaction with its instructions", answer)?;
+    let sent = all_sent(&tx, &program)?;
+    let to_recipient: Vec<&Sent> = sent.iter().filter(|sent| is_paid_by(&tx, transfer, sent)).collect();
+    let mut senders: Vec<(&str, u128)> = Vec::new();
+    for sent in to_recipient.iter().filter(|sent| sent.kind != Kind::Minted) {
+        let owner = owner_of(&tx, sent.from);
+        match senders.iter_mut().find(|(other, _)| *other == owner) {
+            Some((_, amount)) => *amount += u128::from(sent.amount),
+            None => senders.push((owner, u128::from(sent.amount))),
+        }
+    }
+    let recipient = transfer.recipient.to_string();
+    let most = senders.iter().filter(|(owner, _)| *owner != recipient).rev().max_by_key(|(_, amount)| *amount);
+    let minted = to_recipient.iter().find(|sent| sent.kind == Kind::Minted);
+    let (text, rule) = match (most, minted) {
+        (Some((owner, _)), _) => (*owner, SenderRule::Instruction),
+        (None, Some(minted)) => (tx.keys[minted.from], SenderRule::Mint),
+        (None, None) => (tx.keys[0], SenderRule::FeePayer),
+    };
+    Ok((address(&tx, text)?, rule))
+}
+
+/// Whether what was sent reached the recipient as the asset.
+fn is_paid_by(tx: &Tx<'_>, transfer: &AssetTransfer, sent: &Sent) -> bool {
+    let is = |text: &str, address: &Address| base58::key(text).is_some_and(|key| key == address.as_bytes());
+    let mint = |account: usize| tx.tokens.iter().find(|holding| holding.account == account).map(|holding| holding.mint);
+    let is_theirs = is(owner_after(tx, sent.to), &transfer.recipient);
+    match (&transfer.asset, mint(sent.to)) {
+        // To the account itself, or as wrapped SOL.
+        (AssetId::Native, held) => {
+            is_theirs && (held == Some(WRAPPED_SOL) || held.is_none() && sent.kind == Kind::Lamports)
+        }
+        (AssetId::Token(wanted), Some(held)) => {
+            let fits = sent.kind != Kind::Lamports || held == WRAPPED_SOL;
+            is_theirs && fits && is(held, wanted)
+        }
+        (AssetId::Token(_), None) => false,
+    }
+}
+
+/// Who owned what was drawn on: of a token account its owner before, else the account.
+fn owner_of<'a>(tx: &Tx<'a>, account: usize) -> &'a str {
+    tx.token_owner(account).unwrap_or(tx.keys[account])
+}
+
+/// Who owns what was sent to.
+fn owner_after<'a>(tx: &Tx<'a>, account: usize) -> &'a str {
+    let after = tx.tokens.iter().rev().find(|holding| holding.account == account);
+    after.and_then(|holding| holding.owner).unwrap_or(tx.keys[account])
+}

@@ -1,0 +1,22 @@
+//! Solana's blocks through the crate's doors: recorded answers, made ones, and bytes that are no answer at all.
+//!
+//! - `fixtures`: the recorded answers, in every shape that nodes give
+//! - `recorded`: what each of them comes to, held to sums of a script that knows nothing of this crate
+//! - `generated`: transactions of real programs, with what they were made to pay
+//! - `rows`: the rows S1 to S14 of our catalogue of failures
+//! - `wrapped`, `rent`: own SOL that changes its form is no deposit, and what comes with it is one
+//! - `refused`: answers that are not whole
+//! - `senders`: who paid, by which rule
+//! - `fuzz`: random bytes and broken answers
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
+
+mod fixtures;
+mod fuzz;
+mod generated;
+mod made;
+mod recorded;
+mod refused;
+mod rent;
+mod rows;
+mod senders;
+mod wrapped;

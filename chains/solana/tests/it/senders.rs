@@ -1,0 +1,186 @@
+//! Who paid: by balances where exactly one lost, by instructions where they must be asked, and by which rule.
+
+use landfall_chain::{AssetTransfer, TxId};
+use landfall_solana::{Rules, SenderRule, Unusable, Wrapped, sender};
+use serde_json::{Value, json};
+
+use crate::fixtures::{WRAPPED_SOL, keys, listing, read};
+use crate::generated::load_one;
+use crate::made::{Made, USDC, associated, key};
+
+const A: &str = "3ZGsyvK3wQ6zZD4bC9Zk28oFPcYGkfKivzJG6uhzdusT";
+const W: &str = "48Rtpgcf4SmXzvDqtU1ipw41fZJEwyaRjhHx3SuCkqdB";
+
+/// The leg to `owner`, and how its sender is known.
+fn leg(rules: &Rules, tx: &Value, owner: &str) -> (AssetTransfer, SenderRule) {
+    let candidate = read(rules, std::slice::from_ref(tx)).unwrap();
+    let at = candidate.block.transfers.iter().position(|leg| leg.recipient.to_string() == owner).unwrap();
+    (candidate.block.transfers[at].clone(), candidate.senders[at])
+}
+
+fn by_instructions(tx: &Value, leg: &AssetTransfer) -> (String, SenderRule) {
+    let (sender, rule) = sender::by_instructions(&serde_json::to_vec(tx).unwrap(), leg).unwrap();
+    (sender.to_string(), rule)
+}
+
+#[test]
+fn balances_name_the_sender_where_exactly_one_lost() {
+    for (name, sender) in [
+        ("sol_transfer_legacy", A),
+        ("sol_transfer_v1", A),
+        ("sol_transfer_sponsored", "6FyiB5GYmUhdLjzDduTGtX9Y9CoCmha4TjhcAo4WYAb6"),
+        ("t22_transfer_fee_1pct", A),
+    ] {
+        let tx = load_one(name)["json"].clone();
+        let (leg, rule) = leg(&Rules::of(&listing(std::slice::from_ref(&tx))), &tx, W);
+        assert_eq!((leg.sender.to_string().as_str(), rule), (sender, SenderRule::OnlyPayer), "{name}");
+        // Both ways lead to the same.
+        assert_eq!(by_instructions(&tx, &leg), (sender.to_owned(), SenderRule::Instruction), "{name}");
+    }
+}
+
+#[test]
+fn of_several_senders_the_one_who_sent_most_is_named() {
+    let tx = load_one("sol_two_senders")["json"].clone();
+    let (leg, rule) = leg(&Rules::of(&listing(&[])), &tx, W);
+    assert_eq!(rule, SenderRule::FeePayer, "balances do not tell");
+    let all = keys(&tx);
+    let lost = |key: &str| {
+        let at = all.iter().position(|other| other == key).unwrap();
+        let side = |side: &str| tx["meta"][side][at].as_u64().unwrap();
+        side("preBalances") - side("postBalances")
+    };
+    let (b, c) = ("6FyiB5GYmUhdLjzDduTGtX9Y9CoCmha4TjhcAo4WYAb6", "DRe5toWZcWEiyhDTM8sbjTPZHx5bCheizFzL9oEisG7x");
+    let most = if lost(b) >= lost(c) { b } else { c };
+    assert_ne!(lost(b), lost(c));
+    assert_eq!(by_instructions(&tx, &leg), (most.to_owned(), SenderRule::Instruction));
+}
+
+#[test]
+fn what_was_minted_comes_from_the_mint_authority() {
+    for name in ["spl_mint_to", "t22_mint_to"] {
+        let tx = load_one(name)["json"].clone();
+        let (leg, rule) = leg(&Rules::of(&listing(std::slice::from_ref(&tx))), &tx, W);
+        assert_eq!(rule, SenderRule::FeePayer);
+        assert_eq!(by_instructions(&tx, &leg), (A.to_owned(), SenderRule::Mint), "{name}");
+    }
+}
+
+#[test]
+fn a_batch_without_inner_instructions_names_its_senders() {
+    let tx = load_one("ptoken_batch_two_transfers")["json"].clone();
+    let rules = Rules::of(&listing(std::slice::from_ref(&tx)));
+    for owner in [W, "DRe5toWZcWEiyhDTM8sbjTPZHx5bCheizFzL9oEisG7x"] {
+        let (leg, _) = leg(&rules, &tx, owner);
+        assert_eq!(by_instructions(&tx, &leg), (A.to_owned(), SenderRule::Instruction), "{owner}");
+    }
+}
+
+#[test]
+fn an_unwrapping_to_us_comes_from_the_accounts_owner_and_wrapping_from_who_paid() {
+    let tx = load_one("ptoken_unwrap_lamports")["json"].clone();
+    let (unwrapped, _) = leg(&Rules::of(&listing(&[])), &tx, "DRe5toWZcWEiyhDTM8sbjTPZHx5bCheizFzL9oEisG7x");
+    assert_eq!(by_instructions(&tx, &unwrapped), (W.to_owned(), SenderRule::Instruction));
+    let tx = load_one("wsol_wrap_to_watched_owner")["json"].clone();
+    for rules in
+        [Rules::of(&listing(std::slice::from_ref(&tx))), Rules::of(&listing(&[])).with_wrapped(Wrapped::Native)]
+    {
+        let (wrapped, rule) = leg(&rules, &tx, W);
+        assert_eq!((wrapped.sender.to_string().as_str(), rule), (A, SenderRule::OnlyPayer));
+        assert_eq!(by_instructions(&tx, &wrapped), (A.to_owned(), SenderRule::Instruction), "{WRAPPED_SOL}");
+    }
+}
+
+/// A transaction of `made` with instructions: program, accounts, data.
+fn with(made: &Made, instructions: &[(&str, &[usize], &[u8])]) -> Value {
+    let mut tx = made.tx();
+    let mut keys = tx["transaction"]["accountKeys"].as_array().unwrap().clone();
+    let mut listed = Vec::new();
+    for (program, accounts, data) in instructions {
+        for side in ["preBalances", "postBalances"] {
+            tx["meta"][side].as_array_mut().unwrap().push(1.into());
+        }
+        let data = bs58::encode(data).into_string();
+        listed.push(json!({ "programIdIndex": keys.len(), "accounts": accounts, "data": data }));
+        keys.push(json!({ "pubkey": program }));
+    }
+    tx["transaction"]["message"] = json!({ "accountKeys": keys, "instructions": listed });
+    tx["transaction"].as_object_mut().unwrap().remove("accountKeys");
+    tx["meta"]["innerInstructions"] = Value::Null;
+    tx
+}
+
+const SYSTEM: &str = "11111111111111111111111111111111";
+const TOKEN: &str = crate::made::SPL_TOKEN;
+
+fn system(number: u32, lamports: u64) -> Vec<u8> {
+    [number.to_le_bytes().as_slice(), &lamports.to_le_bytes()].concat()
+}
+
+#[test]
+fn of_who_lost_only_who_sent_to_us_counts() {
+    // Two pay, one of them somebody else; the fee payer none.
+    let made = Made::default().account("F", [9, 9]).account("A", [90, 60]).account("B", [80, 30]);
+    let made = made.account("V", [0, 50]).account("W", [0, 30]);
+    let seed = [3_u32.to_le_bytes().as_slice(), &[1; 32], &2_u64.to_le_bytes(), b"ab", &30_u64.to_le_bytes()].concat();
+    for (accounts, data) in [
+        (&[1, 4][..], system(2, 30)),
+        (&[1, 4], system(0, 30)),
+        (&[1, 4], system(5, 30)),
+        (&[1, 1, 4], system(11, 30)),
+        (&[1, 4], seed),
+    ] {
+        let tx = with(&made, &[(SYSTEM, &[2, 3], &system(2, 50)), (SYSTEM, accounts, &data)]);
+        let (leg, rule) = leg(&Rules::of(&listing(&[])), &tx, &key("W"));
+        assert_eq!((leg.sender.to_string(), rule), (key("F"), SenderRule::FeePayer), "by balances alone");
+        assert_eq!(by_instructions(&tx, &leg), (key("A"), SenderRule::Instruction), "{data:?}");
+    }
+    // Of unknown programs nothing is known.
+    let tx = with(&made, &[(&key("router"), &[1, 4], &system(2, 30))]);
+    let (leg, _) = leg(&Rules::of(&listing(&[])), &tx, &key("W"));
+    assert_eq!(by_instructions(&tx, &leg), (key("F"), SenderRule::FeePayer));
+}
+
+#[test]
+fn the_owner_is_named_and_not_the_delegate_who_signed() {
+    let made = Made::default()
+        .account("delegate", [9, 9])
+        .tokens("A's", "A", USDC, [5; 2], [Some(70), Some(40)])
+        .tokens("B's", "B", USDC, [5; 2], [Some(10), Some(0)])
+        .tokens_at(associated(&key("W")), "W", USDC, [5; 2], [Some(0), Some(30)])
+        .tokens("V's", "V", USDC, [5; 2], [Some(0), Some(10)]);
+    let transfer = [&[3][..], &30_u64.to_le_bytes()].concat();
+    let checked = [&[12][..], &30_u64.to_le_bytes(), &[6]].concat();
+    let rules = Rules::of(&listing(&[]));
+    for (accounts, data) in [(&[1, 3, 0][..], transfer), (&[1, 0, 3, 0], checked)] {
+        let tx = with(&made, &[(TOKEN, accounts, &data)]);
+        let (leg, rule) = leg(&rules, &tx, &key("W"));
+        assert_eq!(rule, SenderRule::FeePayer);
+        assert_eq!(by_instructions(&tx, &leg), (key("A"), SenderRule::Instruction));
+    }
+    // Whatever a batch claims, nothing is read beyond its end.
+    for batch in [&[255_u8][..], &[255, 9], &[255, 3, 200, 3], &[255, 200, 9, 3], &[255, 0, 0, 0, 0]] {
+        let tx = with(&made, &[(TOKEN, &[1, 3, 0], batch)]);
+        let (leg, _) = leg(&rules, &tx, &key("W"));
+        assert_eq!(by_instructions(&tx, &leg), (key("delegate"), SenderRule::FeePayer));
+    }
+}
+
+#[test]
+fn an_answer_that_is_not_whole_names_nobody() {
+    let tx = load_one("sol_two_senders")["json"].clone();
+    let (mut leg, _) = leg(&Rules::of(&listing(&[])), &tx, W);
+    let ask = |tx: &Value, leg: &AssetTransfer| sender::by_instructions(&serde_json::to_vec(tx).unwrap(), leg);
+    assert_eq!(ask(&Value::Null, &leg), Err(Unusable::Null));
+    let mut broken = tx.clone();
+    broken["transaction"]["message"]["instructions"][0]["accounts"][0] = 200.into();
+    assert_eq!(ask(&broken, &leg), Err(Unusable::Instruction));
+    let mut broken = tx.clone();
+    broken["transaction"]["message"]["instructions"][0]["data"] = "0OIl".into();
+    assert_eq!(ask(&broken, &leg), Err(Unusable::Instruction));
+    let mut broken = tx.clone();
+    broken["meta"] = Value::Null;
+    assert_eq!(ask(&broken, &leg), Err(Unusable::NoMeta { index: 0 }));
+    leg.tx.id = TxId::Solana([1; 64]);
+    assert_eq!(ask(&tx, &leg), Err(Unusable::OtherTransaction));
+}
