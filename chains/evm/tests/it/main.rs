@@ -5,6 +5,7 @@
 //! - `forge`: the same for what alloy has no types for; such blocks are called synthetic
 //! - `proof`: made blocks prove, tampered ones do not
 //! - `recorded`: blocks of mainnet, Base, Optimism, Polygon and anvil prove, with the legs that they should have
+//! - `tables`: those with many legs, held to tables of them
 //! - `legs`: what is a creditable leg and what is not
 //! - `native`: native currency told by the chain's own logs
 //! - `explain`: what is no leg, and why
@@ -55,6 +56,7 @@ mod recorded;
 mod rests;
 mod scan;
 mod signers;
+mod tables;
 mod torn;
 mod trace;
 mod traced;
