@@ -53,6 +53,7 @@ async fn from_before_it_was_added(engine: Engine, proof: &str) {
     assert_eq!(stage.deposits().len(), 1);
     let done = backfill(&["--account", "bob"]);
     assert_eq!((&done["found"], &done["confirmed"], &done["done"]), (&2.into(), &2.into(), &true.into()), "{done}");
+    assert_eq!(done["fees"], "read", "native movements are not logged here: transactions are read");
     assert_eq!(backfill(&[])["found"], 0);
     let rescan = stage.ok(&[&["rescan"], range.as_slice()].concat());
     assert_eq!(serde_json::from_str::<Value>(&rescan).unwrap()["found"], 0);
