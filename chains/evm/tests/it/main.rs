@@ -25,6 +25,7 @@
 //! - `pool`: several endpoints: whose word counts, who is asked next, who is left out and comes back
 //! - `agreeing`: what is final, by each rule, and when endpoints disagree
 //! - `rests`: who is left alone for how long, and why
+//! - `lacking`: what an endpoint has not, and serves all else
 //! - `hard_forks`: what only a newer version can prove, and heads below what was final
 //! - `transport`: HTTP and JSON-RPC that go wrong
 //! - `wake`: what wakes up, and what does not
@@ -41,6 +42,7 @@ mod fuzz;
 mod hard_forks;
 mod heavy;
 mod kept;
+mod lacking;
 mod legs;
 mod logs;
 mod mint;
