@@ -34,8 +34,10 @@ const BY_HASH: &str = "eth_getBlockByHash";
 /// The changes of `mutate` that know nothing of blocks stand first.
 const PLAIN_CHANGES: usize = 12;
 
+type Tell = fn(&mut Dice, &mut Vec<Value>);
+
 /// Lies about the logs of a block.
-const LIES: [(&str, fn(&mut Dice, &mut Vec<Value>)); 7] = [
+const LIES: [(&str, Tell); 7] = [
     ("none", |_, logs| logs.clear()),
     ("one withheld", |dice, logs| drop(logs.remove(dice.below(logs.len())))),
     ("one contract's withheld", |dice, logs| {

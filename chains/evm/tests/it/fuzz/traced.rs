@@ -181,8 +181,9 @@ fn of_two_endpoints_no_lie_is_a_leg_while_one_tells_the_truth() {
         let pair = &mut pair.borrow_mut();
         let read = only(pair.ask(lay, form.method(), async |source| source.blocks(5..=5, FULL).await))?;
         let words = texts.each_ref().map(|text| told(text, form, &made.1).map(|moved| legs(&made, &moved)));
-        let true_legs = legs(&made, &told(&truth.to_string(), form, &made.1).unwrap());
-        let is_honest = |text: &String| *text == truth.to_string();
+        let true_text = truth.to_string();
+        let true_legs = legs(&made, &told(&true_text, form, &made.1).unwrap());
+        let is_honest = |text: &String| *text == true_text;
         let verdict = match read {
             None => "refused",
             Some(read) => {
