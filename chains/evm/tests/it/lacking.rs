@@ -23,7 +23,7 @@ async fn nodes(network: Network, ledger: &Ledger, lies: &[Lie]) -> (EvmSource, V
     for (place, lie) in (0..).zip(lies) {
         let node = Live::start(ledger.clone()).await;
         node.lie(*lie);
-        node.set_delay_ms(30 * place);
+        node.set_delay_ms(300 * place);
         nodes.push(node);
     }
     let source = source(network, &nodes.iter().map(|node| &node.node).collect::<Vec<_>>());
