@@ -57,7 +57,8 @@ pub(super) struct BackfillArgs {
     address: Vec<String>,
     /// How blocks are searched: receipts of every block, or logs and then receipts of those that may credit. On a chain
     /// with native = "trace", every block is traced behind that in either case: no log tells where value moved inside of
-    /// transactions.
+    /// transactions. On a chain whose own logs tell of native movements, logs do not show the fees of transactions that
+    /// moved nothing.
     #[arg(long, default_value = "receipts", value_name = "receipts|logs")]
     proof: String,
     /// Count what would be recorded, and record nothing.
@@ -87,6 +88,8 @@ struct Summary<'a> {
     /// Deposits that a trace showed and that wait for a second witness.
     unwitnessed: u64,
     traces: TracesSummary,
+    /// `read`, or `of_movements` where transactions that moved nothing were not read.
+    fees: &'static str,
     done: bool,
 }
 
@@ -194,12 +197,18 @@ impl BackfillArgs {
         let done = drive(&mut backfill, &Clock::system()).await?;
         let progress = backfill.progress();
         if range.json {
-            println!("{}", json_line(&Summary::of(chain, &progress))?);
+            let fees = if backfill.leaves_out_fees() { "of_movements" } else { "read" };
+            println!("{}", json_line(&Summary { fees, ..Summary::of(chain, &progress) })?);
         } else {
             let Progress { found, confirmed, next, .. } = progress;
             let recorded = if dry_run { "would be recorded" } else { "recorded" };
             println!("{chain}: {found} deposits {recorded}, {confirmed} confirmed; the next block is {next}");
             of_traces(&progress).iter().for_each(|line| println!("{line}"));
+            if backfill.leaves_out_fees() {
+                println!(
+                    "NOT covered: the fees of transactions that moved nothing, which no log tells; --proof receipts reads them"
+                );
+            }
             if backfill.native_source() == NativeSource::TopLevel {
                 println!("value that moves inside of transactions is not looked for here (native = \"top_level\")");
             }
@@ -243,7 +252,7 @@ impl<'a> Summary<'a> {
             (Some(_), Some(_)) => "unread",
         };
         let (traces, done) = (TracesSummary { state, next: unread }, progress.is_done());
-        Summary { chain: chain.name(), from, until, next, found, confirmed, unwitnessed, traces, done }
+        Summary { chain: chain.name(), from, until, next, found, confirmed, unwitnessed, traces, fees: "read", done }
     }
 }
 

@@ -239,6 +239,15 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         self.watcher.network.native.source
     }
 
+    /// Whether fees of watched payers may be left out: where the chain itself logs its native currency, a search by logs
+    /// reads no transactions, and no log that it reads tells of a fee. On the OP stack, whose transactions are read for
+    /// their mints, this is said too and is too careful.
+    pub fn leaves_out_fees(&self) -> bool {
+        let native = self.watcher.network.native;
+        let is_logged = native.eip7708_from.is_some_and(|from| from <= self.progress.until);
+        self.job.proof == ReadProof::Listed && (is_logged || native.source == NativeSource::LogTransfer)
+    }
+
     /// How far each lane has come, for the record: the roots, then the traces where there are any.
     fn rows(&self) -> Vec<BackfillRow> {
         let Job { from, to, proof, .. } = self.job;

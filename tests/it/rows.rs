@@ -126,6 +126,15 @@ const BY_ROW: &[Entry] = &[
 const PROVED: &[Entry] = &[
     ("header hash, transactions root, receipts root", PROOF, &["a_block_with_anything_changed_is_refused"]),
     ("the same of recorded blocks", RECORDED, &["recorded_blocks_prove"]),
+    (
+        "the legs of recorded blocks, written down",
+        "chains/evm/tests/it/tables.rs",
+        &[
+            "blocks_of_ethereum_with_many_legs_have_those_of_their_tables",
+            "a_block_of_ethereum_has_the_ninety_three_internal_legs_of_its_table",
+            "a_block_of_polygon_has_the_legs_that_its_values_and_traces_show",
+        ],
+    ),
     ("every type of transaction", PROOF, &["every_type_of_transaction_proves"]),
     ("log indexes contiguous, the block hash of every log", PROOF, &["a_block_with_anything_changed_is_refused"]),
     ("as many receipts as transactions", PROOF, &["a_block_with_anything_changed_is_refused"]),
@@ -201,6 +210,11 @@ const PROVED: &[Entry] = &[
             "a_changed_block_is_refused_or_has_exactly_its_legs",
             "exactly_the_logs_that_pay_are_legs",
             "exactly_the_movements_that_the_chain_logs_are_legs",
+            "a_changed_block_with_the_chains_own_logs_is_refused_or_has_exactly_its_legs",
+            "blocks_by_their_logs_are_refused_or_candidates",
+            "a_changed_trace_is_refused_or_exactly_its_endpoints_word",
+            "of_two_endpoints_no_lie_is_a_leg_while_one_tells_the_truth",
+            "a_false_proof_is_refused_or_the_truth",
             "a_spoilt_body_is_an_error_or_the_truth",
         ],
     ),
@@ -294,6 +308,20 @@ const TRAPS: &[Entry] = &[
         "a watch list that changes while a block is read",
         WATCHING,
         &["an_address_added_while_the_tick_reads_is_matched_in_that_very_block"],
+    ),
+    (
+        "a provider without a method, or a node without old data, stops a chain or looks like a liar",
+        "chains/evm/tests/it/lacking.rs",
+        &[
+            "a_block_of_before_byzantium_is_left_to_an_endpoint_that_keeps_state_roots",
+            "e18_a_synthetic_state_sync_is_left_to_an_endpoint_that_gives_its_encoding",
+            "where_nobody_gives_the_encoding_of_a_state_sync_the_error_names_endpoint_and_methods",
+        ],
+    ),
+    (
+        "a search that says nothing of what it does not look at",
+        "tests/it/traced_past.rs",
+        &["blocks_whose_own_logs_tell_every_movement_are_not_traced"],
     ),
     ("gaps found afterwards", "tests/it/rescan.rs", &["a_missing_deposit_is_told_and_mended"]),
     ("the cost of many addresses", LOGS, &["a_live_block_by_its_logs_costs_two_requests_the_tip_included"]),

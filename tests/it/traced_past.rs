@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use landfall::deposit::DepositStatus::{Confirmed, Pending};
 use landfall::store::cursors::Cursor;
 use landfall::watcher::{Backfill, Difference, Job, Progress, Rescan, Scope};
-use landfall_chain::{NativeSource, Proof, ReadProof};
+use landfall_chain::{Native, NativeSource, Proof, ReadProof};
 use landfall_sim::{Fault, SimLeg, SimPool, SimTx};
 
 use crate::books::events;
@@ -377,6 +377,16 @@ async fn blocks_whose_own_logs_tell_every_movement_are_not_traced() {
     }
     let above = Job { from: 30, ..job(ReadProof::Full) };
     assert_eq!(begin(&world, &above).await.progress().traces, None);
+    // Nor do they tell of fees: a search by them says so.
+    for (proof, to, leaves_out) in
+        [(ReadProof::Listed, 29, false), (ReadProof::Listed, 30, true), (ReadProof::Full, 30, false)]
+    {
+        let backfill = begin(&world, &Job { to, ..job(proof) }).await;
+        assert_eq!(backfill.leaves_out_fees(), leaves_out, "{proof:?} {to}");
+    }
+    world.network.native = Native { source: NativeSource::LogTransfer, eip7708_from: None };
+    world.restart();
+    assert!(begin(&world, &job(ReadProof::Listed)).await.leaves_out_fees());
     world.close().await;
 }
 

@@ -55,6 +55,7 @@ async fn from_before_it_was_added(engine: Engine, proof: &str) {
     assert_eq!((&done["found"], &done["done"]), (&2.into(), &true.into()), "{done}");
     // By the backfill, or by the service beside it, whoever came first.
     assert!(stage.deposits().iter().all(|deposit| deposit["status"] == "CONFIRMED"), "{:?}", stage.deposits());
+    assert_eq!(done["fees"], "read", "native movements are not logged here: transactions are read");
     assert_eq!(backfill(&[])["found"], 0);
     let rescan = stage.ok(&[&["rescan"], range.as_slice()].concat());
     assert_eq!(serde_json::from_str::<Value>(&rescan).unwrap()["found"], 0);

@@ -45,6 +45,9 @@ pub enum EvmError {
     Call { chain: Chain, endpoint: String, method: &'static str, reason: String },
     #[error("{chain}: endpoint {endpoint} gave an unusable answer to {method}: {reason}")]
     Answer { chain: Chain, endpoint: String, method: &'static str, reason: String },
+    /// Another one may have it and is asked instead; this one is as good as before for all else.
+    #[error("{chain}: endpoint {endpoint} {what}")]
+    Lacks { chain: Chain, endpoint: String, what: String },
     #[error("{chain}: endpoint {endpoint} gave block {block}, which is not proved: {check}")]
     ProofFailed { chain: Chain, endpoint: String, block: BlockRef, check: Check },
     #[error(
@@ -138,6 +141,7 @@ impl EvmError {
             EvmError::NoEndpoint { permanent, .. } => *permanent,
             EvmError::Call { .. }
             | EvmError::Answer { .. }
+            | EvmError::Lacks { .. }
             | EvmError::ProofFailed { .. }
             | EvmError::BelowFinal { .. }
             | EvmError::Contradicts { .. }

@@ -10,6 +10,7 @@
 //! - `wire`, `hex`: the answers as borrowed structs that hold only what is needed
 //! - `proof`: header hash, transactions root and receipts root, recomputed (`encode`, `rlp`, `trie`, `bloom`)
 //! - `stack`, `polygon`: what a network is beside an EVM chain, and what Polygon puts into answers
+//! - `byzantium`: what some nodes do not keep of the oldest receipts
 //! - `legs`: the movements of a proved block, and which of them are credits (`native`, `withdrawals`); what its
 //!   transactions cost (`fees`)
 //! - `logs`: blocks by the logs of listed contracts, compared with the header's bloom; where in a range to look (`scan`, `seen`)
@@ -27,6 +28,7 @@ pub mod networks;
 pub mod source;
 
 mod balances;
+mod byzantium;
 mod fate;
 mod headers;
 mod hex;

@@ -1,26 +1,32 @@
 //! Polygon's state-syncs: what comes over the bridge from Ethereum, executed behind a block's transactions.
 //!
 //! Since Madhugiri (PIP-74) they are a transaction of type 0x7f, the last of its block, in both roots and in the
-//! bloom. Its payload stands in no block that a node answers with, so its encoding is asked for by itself.
+//! bloom. Its payload stands in no block that a node answers with (bor `core/types/state_sync_tx.go`: its input is
+//! empty, and all else that JSON shows of it is zero), so it cannot be encoded again from there: its encoding is asked for by itself.
 //! Before, they were in no root. Some nodes nevertheless add a pseudo transaction and a pseudo receipt to their
 //! answers (bor `internal/ethapi/api.go`, with `types.NewBorTransaction` and `GetDerivedBorTxHash`). These are set
 //! aside before anything is proved, and never credited: nothing in the header tells whether they are true or whole.
 //! The receipt is handed out for who wants to explain what it claims.
 
 use alloy::primitives::{Address, B256, keccak256};
-use landfall_chain::Chain;
+use landfall_chain::{BlockRef, Chain};
 use serde_json::json;
 
 use crate::error::EvmError;
 use crate::networks;
 use crate::pool::endpoint::Endpoint;
+use crate::pool::limits::Limit;
 use crate::rpc::Call;
-use crate::rpc::answer::Raw;
+use crate::rpc::answer::{Answer, Raw};
 use crate::stack::Stack;
 use crate::wire::{Kind, WireBlock, WireReceipt, WireTx};
 
+/// By its place in a block: the one way that can be asked for together with the block's receipts.
+pub(crate) const RAW_TX: &str = "eth_getRawTransactionByBlockHashAndIndex";
 /// Of all nodes; of those that serve no other.
-const RAW_BY_HASH: [&str; 2] = ["eth_getRawTransactionByHash", "debug_getRawTransaction"];
+const RAW_BY_HASH: [&str; 2] = ["eth_getRawTransactionByHash", RAW_LAST];
+/// Who does not serve this one either has been asked for all.
+pub(crate) const RAW_LAST: &str = "debug_getRawTransaction";
 const PSEUDO_PREFIX: &[u8] = b"matic-bor-receipt-";
 
 /// The miner in the header of every block of Polygon: nobody. Some versions of Erigon state the validator instead, whom
@@ -56,19 +62,42 @@ pub(crate) fn state_sync(stack: Stack, block: &WireBlock<'_, Vec<WireTx<'_>>>) -
     block.transactions.iter().position(|tx| Kind::parse(tx.kind, stack) == Ok(Kind::StateSync))
 }
 
-/// The encoding of the transaction `hash`, from a node that does not give it by its place in the block. Whatever
-/// comes back is judged by the hash.
-pub(crate) async fn encoding(endpoint: &Endpoint, hash: &B256) -> Result<Raw, EvmError> {
-    let mut error = None;
+/// The encoding of the transaction `hash` of `block`, from a node that said `by_place` when it was asked for it by its
+/// place there. Whatever comes back is judged by the hash.
+///
+/// # Errors
+/// A node that gives it in no way lacks it, and says how it said so: no other answer holds what is encoded.
+pub(crate) async fn encoding(
+    endpoint: &Endpoint,
+    block: BlockRef,
+    hash: &B256,
+    by_place: &Answer,
+) -> Result<Raw, EvmError> {
+    let mut said = vec![refusal(endpoint, RAW_TX, by_place)?];
     for method in RAW_BY_HASH {
         let call = Call { method, params: json!([hash]) };
-        match endpoint.ask(&[call]).await?.pop() {
-            Some(Ok(answer)) if answer.get() != "null" => return Ok(answer),
-            Some(Ok(_)) | None => error = error.or_else(|| Some(endpoint.unusable(method, "no such transaction"))),
-            Some(Err(refusal)) => error = error.or_else(|| Some(endpoint.refused(method, &refusal))),
+        let answer = endpoint.ask(&[call]).await?.pop().ok_or_else(|| endpoint.unusable(method, "no answer"))?;
+        match answer {
+            Ok(answer) if answer.get() != "null" => return Ok(answer),
+            answer => said.push(refusal(endpoint, method, &answer)?),
         }
     }
-    Err(error.unwrap_or_else(|| endpoint.unusable(RAW_BY_HASH[0], "no answer")))
+    Err(endpoint.lacks(format!(
+        "gives the encoding of no state-sync (0x7f), so block {block} cannot be proved there ({}); name an endpoint that \
+         serves one of these methods",
+        said.join("; ")
+    )))
+}
+
+/// The words with which a node has no such transaction, or no such method. Whoever is asked too much has no say yet.
+fn refusal(endpoint: &Endpoint, method: &'static str, answer: &Answer) -> Result<String, EvmError> {
+    match answer {
+        Ok(_) => Ok(format!("{method}: null")),
+        Err(error) if matches!(error.limit, None | Some(Limit::Unsupported | Limit::Pruned)) => {
+            Ok(format!("{method}: {error}"))
+        }
+        Err(error) => Err(endpoint.refused(method, error)),
+    }
 }
 
 /// No transaction of the chain can have this hash: it holds the hash of the block that would hold the transaction.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use landfall_chain::{Block, BlockHash, BlockRef, Header, Legs, Proof, TxId};
 use serde_json::json;
 
+use crate::byzantium;
 use crate::error::EvmError;
 use crate::headers::{BY_NUMBER, by_number, proved_header, refused};
 use crate::hex::Data;
@@ -19,7 +20,7 @@ use crate::legs::fees;
 use crate::legs::withdrawals;
 use crate::legs::{self, Rules};
 use crate::logs::Sources;
-use crate::polygon;
+use crate::polygon::{self, RAW_TX};
 use crate::pool::Pool;
 use crate::pool::endpoint::Endpoint;
 use crate::pool::learnt::BATCH_MAX;
@@ -32,7 +33,6 @@ use crate::traces::frames::ProvedTx;
 use crate::wire::{Kind, WireBlock, WireReceipt, WireTx, WireTypes};
 
 pub(crate) const RECEIPTS: &str = "eth_getBlockReceipts";
-const RAW_TX: &str = "eth_getRawTransactionByBlockHashAndIndex";
 /// Each block is two calls of a batch, or two of the next: its receipts, and on Polygon the encoding of a transaction.
 pub(crate) const BLOCKS_MAX: usize = BATCH_MAX / 2;
 
@@ -208,17 +208,17 @@ impl Reader {
     /// The answers to `calls`, which are those of `found`. What a node does not give of a state-sync by its place, it
     /// may give by its hash.
     async fn contents(&self, endpoint: &Endpoint, calls: &[Call], found: &[&Found<'_>]) -> Result<Vec<Raw>, EvmError> {
-        let mut syncs = found.iter().filter_map(|Found { block, .. }| {
+        let mut syncs = found.iter().filter_map(|Found { header, block, .. }| {
             let index = polygon::state_sync(self.rules.stack, block)?;
-            Some(&block.transactions.get(index)?.hash)
+            Some((header.block, &block.transactions.get(index)?.hash))
         });
         let mut answers = Vec::with_capacity(calls.len());
         for (call, answer) in calls.iter().zip(endpoint.ask(calls).await?) {
             let sync = if call.method == RAW_TX { syncs.next() } else { None };
             answers.push(match (answer, sync) {
-                (Ok(answer), Some(hash)) if answer.get() == "null" => polygon::encoding(endpoint, hash).await?,
-                (Err(_), Some(hash)) => polygon::encoding(endpoint, hash).await?,
-                (Ok(answer), _) => answer,
+                (Ok(answer), None) => answer,
+                (Ok(answer), Some(_)) if answer.get() != "null" => answer,
+                (answer, Some((block, hash))) => polygon::encoding(endpoint, block, hash, &answer).await?,
                 (Err(error), None) => return Err(endpoint.refused(call.method, &error)),
             });
         }
@@ -266,7 +266,10 @@ impl Reader {
             let reason = format!("the receipts are not of block {}", header.block);
             return Err(endpoint.unusable(RECEIPTS, &reason));
         }
-        proof::receipts(stack, &block, &receipts).map_err(refused(RECEIPTS))?;
+        proof::receipts(stack, &block, &receipts).map_err(|refusal| {
+            let lacks = byzantium::lacks_roots(endpoint, &block, &receipts, &refusal);
+            lacks.unwrap_or_else(|| refused(RECEIPTS)(refusal))
+        })?;
         let judged = legs::of_block(&self.rules, &block, &receipts, pseudo.as_ref(), legs);
         let judged = judged.map_err(|refusal| signer::prove_where_unlogged(stack, &block, &leaves, refusal));
         let judged = judged.map_err(refused(RECEIPTS))?;

@@ -24,6 +24,7 @@ use crate::kept::{Kept, ProvedBlock};
 use crate::legs::Rules;
 use crate::logs::{LOGS, Sources};
 use crate::networks;
+use crate::polygon::RAW_LAST;
 use crate::pool::agree::Agreement;
 use crate::pool::endpoint::Endpoint;
 use crate::pool::tip::L1_BLOCKS_MAX;
@@ -192,7 +193,7 @@ impl BlockSource for EvmSource {
                 return Ok(self.kept.keep(self.proved(range).await?));
             }
             ReadProof::Full => {
-                let need = Need { first, last, methods: &[RECEIPTS] };
+                let need = Need { first, last, methods: self.whole_blocks() };
                 let full =
                     |endpoint| -> BoxRead<'_, _> { Box::pin(self.reader.blocks(endpoint, range.clone(), read.legs)) };
                 self.pool.call_range(need, BLOCKS_MAX, full).await
@@ -255,6 +256,14 @@ impl AddressSource for EvmSource {
 }
 
 impl EvmSource {
+    /// What an endpoint should serve to have whole blocks read from it.
+    fn whole_blocks(&self) -> &'static [&'static str] {
+        match self.reader.rules.stack {
+            Stack::Polygon => &[RECEIPTS, RAW_LAST],
+            Stack::Ethereum | Stack::Op => &[RECEIPTS],
+        }
+    }
+
     /// The lane of traces. Blocks and traces may come from different endpoints: the blocks are proved, and a trace that
     /// contradicts them is not believed.
     async fn traced(&self, range: RangeInclusive<u64>, read: Read) -> Result<Vec<Block>, EvmError> {
@@ -269,7 +278,7 @@ impl EvmSource {
 
     /// Blocks as their roots prove them, with what traces must agree with.
     async fn proved(&self, range: RangeInclusive<u64>) -> Result<Vec<ProvedBlock>, EvmError> {
-        let need = Need { first: *range.start(), last: *range.end(), methods: &[RECEIPTS] };
+        let need = Need { first: *range.start(), last: *range.end(), methods: self.whole_blocks() };
         let proved = |endpoint| -> BoxRead<'_, _> { Box::pin(self.reader.blocks_and_txs(endpoint, range.clone())) };
         self.pool.call_range(need, BLOCKS_MAX, proved).await
     }

@@ -77,6 +77,11 @@ impl Endpoint {
         EvmError::Answer { chain: self.chain, endpoint: self.id.clone(), method, reason: self.rpc.clean(reason) }
     }
 
+    /// It has not what was asked for, and serves all else.
+    pub(crate) fn lacks(&self, what: String) -> EvmError {
+        EvmError::Lacks { chain: self.chain, endpoint: self.id.clone(), what }
+    }
+
     /// How many blocks one `eth_getLogs` to this endpoint may cover.
     pub(crate) fn range_width(&self) -> u64 {
         self.learnt.range_width()

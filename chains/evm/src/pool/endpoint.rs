@@ -278,6 +278,11 @@ impl Endpoint {
         self.statuses.failed(self.index, state, &error.to_string());
     }
 
+    /// Something to know of it that is no failure, told with its status while it is healthy.
+    pub(crate) fn note(&self, error: &EvmError) {
+        self.lock().note = error.to_string();
+    }
+
     /// A quarantined endpoint could not show that it is sound again.
     pub(crate) fn stays_out(&self) {
         let now = Instant::now();

@@ -1,6 +1,6 @@
 //! How one read went at the endpoints that were asked for it, one after the other.
 //!
-//! Promises: what one endpoint alone does not understand is its own failure; that an upgrade is needed is an answer only
+//! Promises: what one endpoint alone does not understand is its own failure; what it has not is none; that an upgrade is needed is an answer only
 //! when no endpoint says otherwise, and two say so where there are two.
 
 use landfall_chain::BlockRef;
@@ -28,6 +28,10 @@ impl<'a> Outcome<'a> {
         match error {
             EvmError::UpgradeNeeded { block, .. } => self.too_new.push((endpoint, block, error)),
             error if error.is_permanent() => return Err(error),
+            EvmError::Lacks { .. } => {
+                endpoint.note(&error);
+                self.last = Some(error);
+            }
             error => {
                 endpoint.failed(&error);
                 self.last = Some(error);

@@ -30,6 +30,17 @@ impl Accounts {
         })
     }
 
+    /// The header of block 1 or 2: their places in [`Accounts::blocks`].
+    pub(crate) fn header_of(&self, place: usize) -> Value {
+        let number = json!(format!("{:#x}", self.blocks()[place].number));
+        self.header(|header| header["number"] == number)
+    }
+
+    /// What was proved of `owner` there.
+    pub(crate) fn proof(&self, place: usize, owner: &Address) -> Value {
+        self.0["proofs"][format!("{:#x} {owner:?}", self.blocks()[place].number)].clone()
+    }
+
     fn header(&self, is: impl Fn(&Value) -> bool) -> Value {
         self.0["headers"].as_array().unwrap().iter().find(|header| is(header)).cloned().unwrap_or_default()
     }

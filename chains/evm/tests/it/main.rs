@@ -5,6 +5,7 @@
 //! - `forge`: the same for what alloy has no types for; such blocks are called synthetic
 //! - `proof`: made blocks prove, tampered ones do not
 //! - `recorded`: blocks of mainnet, Base, Optimism, Polygon and anvil prove, with the legs that they should have
+//! - `tables`: those with many legs, held to tables of them
 //! - `legs`: what is a creditable leg and what is not
 //! - `native`: native currency told by the chain's own logs
 //! - `explain`: what is no leg, and why
@@ -24,6 +25,7 @@
 //! - `pool`: several endpoints: whose word counts, who is asked next, who is left out and comes back
 //! - `agreeing`: what is final, by each rule, and when endpoints disagree
 //! - `rests`: who is left alone for how long, and why
+//! - `lacking`: what an endpoint has not, and serves all else
 //! - `hard_forks`: what only a newer version can prove, and heads below what was final
 //! - `transport`: HTTP and JSON-RPC that go wrong
 //! - `wake`: what wakes up, and what does not
@@ -40,6 +42,7 @@ mod fuzz;
 mod hard_forks;
 mod heavy;
 mod kept;
+mod lacking;
 mod legs;
 mod logs;
 mod mint;
@@ -55,6 +58,7 @@ mod recorded;
 mod rests;
 mod scan;
 mod signers;
+mod tables;
 mod torn;
 mod trace;
 mod traced;

@@ -13,7 +13,7 @@ const USDC: Address = address!("3c499c542cEF5E3811e1192ce70d8cC03d5c3359");
 const BOB: Address = Address::repeat_byte(0xb2);
 
 /// As bor and Erigon encode it: 0x7f, then a list of [id, contract, data, hash of the L1 transaction].
-fn state_sync() -> Entry {
+pub(crate) fn state_sync() -> Entry {
     let event = |id: u64, data: &'static [u8]| {
         let (contract, data, tx) = (Address::repeat_byte(0x10), Bytes::from_static(data), B256::repeat_byte(0x11));
         forge::typed(0xff, &[&id, &contract, &data, &tx]).split_off(1)
@@ -31,7 +31,7 @@ fn state_sync() -> Entry {
     Entry { leaf, json, success: true, logs, deposit_nonce: None, version: None }
 }
 
-fn raw(entry: &Entry) -> Value {
+pub(crate) fn raw(entry: &Entry) -> Value {
     json!(Bytes::from(entry.leaf.clone()))
 }
 
@@ -90,7 +90,7 @@ async fn a_synthetic_state_sync_without_its_true_encoding_is_refused() {
     *changed.last_mut().unwrap() ^= 1;
     let hash = "transaction 0 does not hash to its stated hash";
     for (raw, expected) in [
-        (Value::Null, "failed eth_getRawTransactionByHash"),
+        (Value::Null, "gives the encoding of no state-sync"),
         (json!("0x"), "the 0x7f in front of its encoding is missing"),
         (json!("0x02c0"), "the 0x7f in front of its encoding is missing"),
         (json!(Bytes::from(changed)), hash),
@@ -244,7 +244,7 @@ async fn the_encoding_of_a_synthetic_state_sync_is_asked_for_in_other_ways_where
     }
     let error = read_by("none of them", json!("unknown method")).await.unwrap_err();
     assert_eq!(error.kind, SourceErrorKind::Transient);
-    assert!(error.to_string().contains("failed eth_getRawTransactionByHash"), "{error}");
+    assert!(error.to_string().contains("gives the encoding of no state-sync"), "{error}");
 }
 
 #[tokio::test]

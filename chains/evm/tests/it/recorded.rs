@@ -16,8 +16,8 @@ const OMG: (&str, &str) = ("OMG", "0xd26114cd6ee289accf82350c8d8487fedb8a0c07");
 const USDT_OP: (&str, &str) = ("USDT", "0x94b008aa00579c1307b0ef2c499ad98a8ce58e58");
 const USDC_E_OP: (&str, &str) = ("USDC.e", "0x7f5c764cbc14f9669b88837ca1490cca17c31607");
 const OP: (&str, &str) = ("OP", "0x4200000000000000000000000000000000000042");
-const WETH_POLYGON: (&str, &str) = ("WETH", "0x7ceb23fd6bc0add59e62ac25578270cff1b9f619");
-const USDC_E_POLYGON: (&str, &str) = ("USDC.e", "0x2791bca1f2de4661ed88a30c99a7a9449aa84174");
+pub(crate) const WETH_POLYGON: (&str, &str) = ("WETH", "0x7ceb23fd6bc0add59e62ac25578270cff1b9f619");
+pub(crate) const USDC_E_POLYGON: (&str, &str) = ("USDC.e", "0x2791bca1f2de4661ed88a30c99a7a9449aa84174");
 const DAI_POLYGON: (&str, &str) = ("DAI", "0x8f3cf7ad23cd3cadbd9735aff958023239c6a063");
 /// Minted by the pseudo transaction of the block, and by nothing else in it.
 const BRIDGED_POLYGON: (&str, &str) = ("bridged", "0x385eeac5cb85a38a9a07a70c73e0a3271cfb54a7");
@@ -48,7 +48,7 @@ async fn read(network: Network, prefix: &str, number: u64) -> Block {
 }
 
 /// The legs as text: first 4 bytes of the hash, symbol, sender, recipient, base units.
-async fn legs(chain: Chain, number: u64, contracts: &[(&str, &str)]) -> String {
+pub(crate) async fn legs(chain: Chain, number: u64, contracts: &[(&str, &str)]) -> String {
     let network = listing(chain, contracts);
     let prefix = NAMES.iter().find(|(name, _)| *name == chain).unwrap().1;
     let block = read(network.clone(), prefix, number).await;
@@ -69,8 +69,8 @@ fn line(network: &Network, transfer: &AssetTransfer) -> String {
 #[tokio::test]
 async fn recorded_blocks_prove() {
     use Chain::{BaseMainnet, EthereumMainnet, OptimismMainnet, PolygonMainnet};
-    // Chain, number, transactions in the roots, legs (counted by a script over the JSON, not by this crate): native
-    // ones, then Circle's and Tether's tokens.
+    // Chain, number, transactions in the roots, legs: native ones, then Circle's and Tether's tokens. Which they are is
+    // written down below and, where they are many, in `testdata/legs`.
     let cases = [
         (EthereumMainnet, 239_782, 1, 0),
         (EthereumMainnet, 363_366, 3, 0),

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use alloy::primitives::{Address, B256, address};
 use landfall_chain::{
-    Address as ChainAddress, AddressSource, Candidates, Chain, Native, NativeSource, Network, SourceErrorKind,
+    Address as ChainAddress, AddressSource, BlockSource, Candidates, Chain, Native, NativeSource, Network, Read,
+    SourceErrorKind,
 };
 use landfall_evm::network;
 use serde_json::{Value, json};
@@ -64,6 +65,27 @@ async fn the_blocks_that_pay_or_are_paid_by_a_watched_address_are_told_with_ever
     assert_eq!(candidates.headers.len(), 60);
     assert!(candidates.headers.windows(2).all(|pair| pair[0].block == pair[1].parent));
     assert_eq!(requests, 2, "the logs of a range and its headers");
+}
+
+#[tokio::test]
+async fn who_paid_for_a_transaction_that_moved_nothing_is_told_where_transactions_are_read_and_not_by_logs() {
+    let (payer, number) = (mint::signer(1), 1);
+    let idle = Tx { from: payer, to: Some(BOB), ..Tx::default() };
+    // The other transaction's log keeps the bloom from saying nothing, which would be a reason to look.
+    let other = Tx { from: mint::signer(2), logs: vec![transfer(FAKE, PAYER, BOB, 1)], ..Tx::default() };
+    let (block, receipts) = mint::block(number, B256::ZERO, &[idle, other]);
+    // By logs, only headers are read, and no log tells of a fee; else transactions are.
+    for (network, hits) in [(logged(), vec![]), (mainnet(), vec![number])] {
+        let ledger = Ledger::of([(block.clone(), receipts.clone())]);
+        let node = Node::start(move |method, params| ledger.answer(method, params)).await;
+        let source = node.source(network);
+        let watched = |address: &ChainAddress| *address == ChainAddress::Evm(payer.into());
+        let candidates = source.candidates(number..=number, &watched).await.unwrap();
+        assert_eq!(numbers(&candidates), hits);
+        let read = source.blocks(number..=number, Read::FULL).await.unwrap();
+        assert!(read[0].transfers.is_empty());
+        assert!(read[0].fees.iter().any(|fee| fee.payer == ChainAddress::Evm(payer.into())), "receipts tell of it");
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! Native currency that the chain itself logs: Polygon's `LogTransfer` and the logs of EIP-7708. Random logs
-//! on networks of which these are the one source.
+//! Native currency that the chain itself logs: Polygon's `LogTransfer` and the logs of EIP-7708. Random logs, and
+//! changed blocks, on networks of which these are the one source.
 //!
 //! The roots cover logs, so the verdict is "refused" or the truth, as for tokens. A payment that the chain should have
 //! logged and has not makes the whole block refused: its network has another source than we think.
@@ -13,11 +13,15 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::corpus::{BLOCK, RECEIPTS, USDC, USDC_POLYGON, listing, with_true_senders};
+use super::ask::{Ask, Case, REFUSED, TRUE};
+use super::corpus::{BLOCK, Corpus, Fixture, RECEIPTS, USDC, USDC_POLYGON, listing, with_true_senders};
+use super::mutate::{CHANGES, Change};
 use super::node::{Door, Table};
 use super::reference::{self, LOG_TRANSFER, POL, SYSTEM, Told};
 use super::run::{Counts, fuzz};
+use crate::forge::{self, Deposit, Entry};
 use crate::mint::{self, TRANSFER, Tx, log, transfer};
+use crate::node::Ledger;
 
 /// From this block on, EIP-7708 is the source on the Ethereum of these tests.
 const FORK: u64 = 21;
@@ -116,4 +120,69 @@ fn exactly_the_movements_that_the_chain_logs_are_legs() {
         assert!(tally[what] > 200, "{tally:?}");
     }
     assert!(tally["Polygon: unlogged"] > 10 && tally["Ethereum: unlogged"] > 10, "{tally:?}");
+}
+
+/// Blocks whose native currency the chain logs; the last ones are large and real.
+pub(super) fn corpus() -> Corpus {
+    let [alice, bob, carol] = PEOPLE;
+    let payer = mint::signer(1);
+    let paying = |on_polygon: bool, first: u64| -> Vec<Tx> {
+        let log =
+            |from, to, amount| if on_polygon { moved(from, to, amount) } else { transfer(SYSTEM, from, to, amount) };
+        let usdc = if on_polygon { USDC_POLYGON } else { USDC };
+        let tx = |nonce, to, value, logs| Tx {
+            from: payer,
+            nonce: first + nonce,
+            to: Some(to),
+            value,
+            logs,
+            ..Tx::default()
+        };
+        vec![
+            tx(0, bob, 7, vec![log(payer, bob, 7), transfer(usdc, alice, bob, 7), log(bob, alice, 3)]),
+            tx(1, carol, 0, vec![log(carol, bob, 7), log(carol, bob, 7)]),
+            Tx { success: false, logs: Vec::new(), ..tx(2, bob, 9, Vec::new()) },
+        ]
+    };
+    let made = |name: &str, network: Network, blocks: Vec<(serde_json::Value, serde_json::Value)>| {
+        Fixture::made(name, network.chain, blocks.into_iter().map(with_true_senders).collect()).on(network)
+    };
+    let polygon_block = mint::block(17, B256::repeat_byte(1), &paying(true, 0));
+    let around_the_fork = mint::chain(FORK - 1, vec![paying(false, 0), paying(false, 3), paying(false, 6)]);
+    let logs = vec![transfer(SYSTEM, bob, alice, 7), transfer(SYSTEM, alice, bob, 5)];
+    let deposit = Deposit { from: alice, to: Some(bob), mint: Some(7), value: 5, ..Deposit::default() }.entry();
+    let native = Native { source: NativeSource::Trace, eip7708_from: Some(0) };
+    let base = Network { native, ..listing(Chain::BaseMainnet) };
+    let minting = Fixture::made("a mint", Chain::BaseMainnet, vec![forge::block(&[Entry { logs, ..deposit }], &[])]);
+    let mut fixtures = vec![
+        made("POL", polygon(), vec![polygon_block]),
+        made("around the fork", ethereum(), around_the_fork),
+        minting.on(base),
+    ];
+    let small = fixtures.len();
+    for number in [38_102_393, 43_200_000] {
+        let blocks = Ledger::recorded(Chain::PolygonMainnet, "polygon_mainnet", number).blocks.into_values().collect();
+        let recorded = Fixture::made("a recorded block of Polygon", Chain::PolygonMainnet, blocks);
+        fixtures.push(recorded.on(polygon()));
+    }
+    Corpus { fixtures, small }
+}
+
+#[test]
+fn a_changed_block_with_the_chains_own_logs_is_refused_or_has_exactly_its_legs() {
+    let (corpus, door) = (corpus(), RefCell::new(Door::open()));
+    for fixture in &corpus.fixtures {
+        let case = Case::true_one(&corpus, fixture, Ask::Blocks);
+        assert_eq!(case.put(&mut door.borrow_mut(), &case.texts(), || None).unwrap(), TRUE, "{}", fixture.name);
+    }
+    let change = (0..CHANGES.len(), any::<u64>()).prop_map(|(kind, dice)| Change { kind, dice });
+    let fixture = prop_oneof![199 => 0..corpus.small, 1 => corpus.small..corpus.fixtures.len()];
+    let counts = Counts { bounded: 1_000, full: 150_000 };
+    let input = (fixture, vec(change, 1..=3));
+    let tally = fuzz("changed blocks with the chain's own logs", &counts, &input, |(fixture, changes)| {
+        let mut case = Case::true_one(&corpus, &corpus.fixtures[fixture], Ask::Blocks);
+        changes.iter().for_each(|change| change.apply(&mut case.shown, &corpus));
+        Ok(vec![case.put(&mut door.borrow_mut(), &case.texts(), || None)?.to_owned()])
+    });
+    assert!(tally[TRUE] > 50 && tally[REFUSED] > 300, "{tally:?}");
 }

@@ -85,7 +85,12 @@ impl Fixture {
         u64::from_str_radix(&self.blocks[0].0["number"].as_str().unwrap()[2..], 16).unwrap()
     }
 
-    fn made(name: &str, chain: Chain, blocks: Vec<(Value, Value)>) -> Fixture {
+    /// The same blocks as those of a network with other facts.
+    pub(super) fn on(self, network: Network) -> Fixture {
+        Fixture { network, ..self }
+    }
+
+    pub(super) fn made(name: &str, chain: Chain, blocks: Vec<(Value, Value)>) -> Fixture {
         Fixture { name: name.to_owned(), network: listing(chain), blocks, raw: None }
     }
 }

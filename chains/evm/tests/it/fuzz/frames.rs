@@ -3,19 +3,20 @@
 //! The reference reads the JSON that the node showed, changed or not, with none of the crate's code: nothing but the
 //! node's word says what moves inside of a transaction. Only success is proved, by the receipt.
 
-use alloy::primitives::{Address, U256};
+use alloy::primitives::{Address, B256, U256};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Value, json};
 
 use super::corpus::with_true_senders;
-use super::reference::{address, word};
+use super::reference::address;
 use crate::mint::{self, Tx};
 use crate::trace::{FLAT, NESTED, failed, flat, frame, nested};
 
-const KINDS: [&str; 7] = ["CALL", "CREATE", "CREATE2", "SELFDESTRUCT", "DELEGATECALL", "CALLCODE", "STATICCALL"];
-const PEOPLE: [Address; 4] =
+pub(super) const KINDS: [&str; 7] =
+    ["CALL", "CREATE", "CREATE2", "SELFDESTRUCT", "DELEGATECALL", "CALLCODE", "STATICCALL"];
+pub(super) const PEOPLE: [Address; 4] =
     [Address::repeat_byte(0x0a), Address::repeat_byte(0x0b), Address::repeat_byte(0xbb), Address::ZERO];
 
 /// How a node tells traces.
@@ -69,7 +70,7 @@ pub(super) fn block() -> (Value, Value) {
         Tx { nonce: 2, value: 2, success: false, ..Tx::default() },
         Tx { from: mint::signer(2), to: None, value: 1, ..Tx::default() },
     ];
-    with_true_senders(mint::block(5, alloy::primitives::B256::repeat_byte(1), &txs))
+    with_true_senders(mint::block(5, B256::repeat_byte(1), &txs))
 }
 
 /// What is inside of each transaction of [`block`].
@@ -106,65 +107,104 @@ pub(super) fn traces((block, receipts): &(Value, Value), insides: &[Vec<Inner>],
     }
 }
 
-/// What the text says to have moved inside of the transactions that succeeded. `None` where no reader of JSON but one
-/// made for it gets through: nested too deep, or with an escape that means nothing.
+/// What the text says to have moved inside of the transactions that succeeded, whatever is told of others. `None` where
+/// it is nonsense, or no reader of JSON but one made for it gets through: nested too deep, an escape that means nothing.
 pub(super) fn told(text: &str, form: Form, receipts: &Value) -> Option<Vec<Moved>> {
     let traces: Value = serde_json::from_str(text).ok()?;
+    let succeeded = |tx: usize| receipts[tx]["status"] == "0x1";
     let mut moved = Vec::new();
     match form {
         Form::Nested => {
-            for (tx, trace) in traces.as_array()?.iter().enumerate() {
-                for call in list(&trace["result"]["calls"]) {
-                    of_nested(tx, call, is_failed(&trace["result"]), &mut moved);
+            for (tx, trace) in traces.as_array()?.iter().enumerate().filter(|(tx, _)| succeeded(*tx)) {
+                let root = &trace["result"];
+                for call in list(&root["calls"]) {
+                    of_nested(tx, call, (nested_account(root), is_failed(root)), &mut moved)?;
                 }
             }
         }
-        Form::Flat => of_flat(traces.as_array()?, &mut moved),
-    }
-    moved.retain(|(tx, ..)| receipts[tx]["status"] == "0x1");
-    Some(moved)
-}
-
-fn of_nested(tx: usize, frame: &Value, around_failed: bool, moved: &mut Vec<Moved>) {
-    let failed = around_failed || is_failed(frame);
-    if !failed && KINDS[..4].iter().any(|kind| frame["type"] == *kind) {
-        push(tx, [&frame["from"], &frame["to"], &frame["value"]], moved);
-    }
-    list(&frame["calls"]).iter().for_each(|call| of_nested(tx, call, failed, moved));
-}
-
-/// Frames of one transaction stand together; a frame failed when it or any that its way leads through did.
-fn of_flat(frames: &[Value], moved: &mut Vec<Moved>) {
-    let frames: Vec<&Value> = frames.iter().filter(|frame| !frame["transactionHash"].is_null()).collect();
-    let groups = frames.chunk_by(|a, b| word(&a["transactionHash"]) == word(&b["transactionHash"]));
-    for (tx, group) in groups.enumerate() {
-        let way = |frame: &Value| -> Vec<u64> {
-            list(&frame["traceAddress"]).iter().map(|step| step.as_u64().unwrap()).collect()
-        };
-        let mut inside: Vec<&Value> = group.iter().copied().filter(|frame| !way(frame).is_empty()).collect();
-        inside.sort_by_key(|frame| way(frame));
-        for frame in inside {
-            let failed = group.iter().any(|other| is_failed(other) && way(frame).starts_with(&way(other)));
-            let action = &frame["action"];
-            let ends = match frame["type"].as_str().unwrap() {
-                "call" if action["callType"] == "call" => [&action["from"], &action["to"], &action["value"]],
-                "create" => [&action["from"], &frame["result"]["address"], &action["value"]],
-                "suicide" | "selfdestruct" => [&action["address"], &action["refundAddress"], &action["balance"]],
-                _ => continue,
-            };
-            if !failed {
-                push(tx, ends, moved);
+        Form::Flat => {
+            let frames = traces.as_array()?.iter().filter(|frame| !frame["transactionHash"].is_null());
+            let frames: Vec<&Value> = frames.collect();
+            let groups = frames.chunk_by(|a, b| hash(&a["transactionHash"]) == hash(&b["transactionHash"]));
+            for (tx, group) in groups.enumerate().filter(|(tx, _)| succeeded(*tx)) {
+                of_flat(tx, group, &mut moved)?;
             }
         }
     }
+    Some(moved)
 }
 
-fn push(tx: usize, [from, to, value]: [&Value; 3], moved: &mut Vec<Moved>) {
-    let digits = value.as_str().unwrap().strip_prefix("0x").unwrap();
-    let (from, to, amount) = (address(from), address(to), U256::from_str_radix(digits, 16).unwrap());
+/// `around`: as whom the frame around it runs, and whether that failed or stands in one that did.
+fn of_nested(tx: usize, frame: &Value, around: (Option<Address>, bool), moved: &mut Vec<Moved>) -> Option<()> {
+    let failed = around.1 || is_failed(frame);
+    if !failed && KINDS[..4].iter().any(|kind| frame["type"] == *kind) {
+        // Who destroys itself is the account that runs, whoever is named.
+        let payer = if frame["type"] == "SELFDESTRUCT" { around.0 } else { None };
+        let payer = payer.or_else(|| who(&frame["from"]));
+        push(tx, (payer?, who(&frame["to"])?, &frame["value"]), moved)?;
+    }
+    list(&frame["calls"]).iter().try_for_each(|call| of_nested(tx, call, (nested_account(frame), failed), moved))
+}
+
+fn nested_account(frame: &Value) -> Option<Address> {
+    match frame["type"].as_str()? {
+        "DELEGATECALL" | "CALLCODE" => who(&frame["from"]),
+        "SELFDESTRUCT" => None,
+        _ => who(&frame["to"]),
+    }
+}
+
+/// The frames of one transaction, which stand together; one failed when it or any that its way leads through did.
+fn of_flat(tx: usize, group: &[&Value], moved: &mut Vec<Moved>) -> Option<()> {
+    let way = |frame: &Value| list(&frame["traceAddress"]).iter().map(Value::as_u64).collect::<Option<Vec<u64>>>();
+    let mut inside: Vec<(Vec<u64>, &Value)> = Vec::new();
+    for frame in group {
+        inside.push((way(frame)?, *frame));
+    }
+    inside.sort_by(|(a, _), (b, _)| a.cmp(b));
+    for (way, frame) in inside.iter().filter(|(way, _)| !way.is_empty()) {
+        let failed = inside.iter().any(|(other, around)| is_failed(around) && way.starts_with(other));
+        let around = inside.iter().find(|(other, _)| *other == way[..way.len() - 1]).map(|(_, around)| *around);
+        let action = &frame["action"];
+        let (payer, recipient, value) = match frame["type"].as_str()? {
+            "call" if action["callType"] == "call" => (who(&action["from"]), &action["to"], &action["value"]),
+            "create" => (who(&action["from"]), &frame["result"]["address"], &action["value"]),
+            "suicide" | "selfdestruct" => {
+                let payer = around.and_then(flat_account).or_else(|| who(&action["address"]));
+                (payer, &action["refundAddress"], &action["balance"])
+            }
+            _ => continue,
+        };
+        if !failed {
+            push(tx, (payer?, who(recipient)?, value), moved)?;
+        }
+    }
+    Some(())
+}
+
+fn flat_account(frame: &Value) -> Option<Address> {
+    match (frame["type"].as_str()?, frame["action"]["callType"].as_str()) {
+        ("call", Some("delegatecall" | "callcode")) => who(&frame["action"]["from"]),
+        ("call", _) => who(&frame["action"]["to"]),
+        ("create", _) => who(&frame["result"]["address"]),
+        _ => None,
+    }
+}
+
+fn push(tx: usize, (from, to, value): (Address, Address, &Value), moved: &mut Vec<Moved>) -> Option<()> {
+    let amount = U256::from_str_radix(value.as_str()?.strip_prefix("0x")?, 16).ok()?;
     if !amount.is_zero() && from != to {
         moved.push((tx, from, to, amount));
     }
+    Some(())
+}
+
+fn who(value: &Value) -> Option<Address> {
+    value.as_str()?.parse().ok()
+}
+
+fn hash(value: &Value) -> Option<B256> {
+    value.as_str()?.parse().ok()
 }
 
 fn is_failed(frame: &Value) -> bool {
@@ -187,4 +227,6 @@ fn the_reference_reads_both_forms_alike() {
         assert_eq!(told(&text, form, &block.1), Some(vec![(0, PEOPLE[0], PEOPLE[1], U256::from(5))]), "{form:?}");
     }
     assert_eq!(told("[", Form::Flat, &json!([])), None);
+    let nonsense = traces(&block, &insides, Form::Nested).to_string().replace("0x5", "five");
+    assert_eq!(told(&nonsense, Form::Nested, &block.1), None);
 }

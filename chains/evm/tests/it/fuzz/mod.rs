@@ -7,20 +7,25 @@
 //! - `structure`: changed blocks and headers; `mutate`, `lies`, `walk`: what is changed in them, how and where
 //! - `bytes`: bodies that are no answer at all, or not the one that was asked for
 //! - `logs`: which logs are legs
-//! - `traced`: true traces; `frames`: what is told
+//! - `traced`: traces by one endpoint and by two; `frames`, `frame_lies`, `pair`: what is told, by whom, and how falsely
 //! - `chain_logs`: native currency that the chain itself logs
+//! - `listed`: blocks by their logs; `owned`: balances and their proofs
 //! - `numbers`: numbers, bytes and transactions as alloy writes them, and as nobody should
 
 mod ask;
 mod bytes;
 mod chain_logs;
 mod corpus;
+mod frame_lies;
 mod frames;
 mod lies;
+mod listed;
 mod logs;
 mod mutate;
 mod node;
 mod numbers;
+mod owned;
+mod pair;
 mod reference;
 mod run;
 mod structure;

@@ -21,7 +21,7 @@ use tokio::runtime::Runtime;
 use super::corpus::BLOCK;
 use crate::mint;
 
-const CHAIN_ID: &str = "eth_chainId";
+pub(super) const CHAIN_ID: &str = "eth_chainId";
 
 /// What is done to the body of an answer, after it was put together.
 pub(super) type Spoil = Box<dyn FnMut(Vec<u8>) -> Vec<u8> + Send>;
@@ -56,16 +56,7 @@ struct Call<'a> {
 impl Door {
     pub(super) fn open() -> Door {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let table: Arc<Mutex<Table>> = Arc::default();
-        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
-        let shared = table.clone();
-        runtime.spawn(async move {
-            let mut connections = tokio::task::JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
-                connections.spawn(serve(stream, shared.clone()));
-            }
-        });
+        let (table, url) = node(&runtime);
         Door { runtime, table, url, sources: HashMap::new() }
     }
 
@@ -123,13 +114,28 @@ impl Door {
     }
 }
 
-fn chain_id(network: &Network) -> String {
+/// A node's table and its URL. It runs as long as `runtime` does.
+pub(super) fn node(runtime: &Runtime) -> (Arc<Mutex<Table>>, String) {
+    let table: Arc<Mutex<Table>> = Arc::default();
+    let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let shared = table.clone();
+    runtime.spawn(async move {
+        let mut connections = tokio::task::JoinSet::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            connections.spawn(serve(stream, shared.clone()));
+        }
+    });
+    (table, url)
+}
+
+pub(super) fn chain_id(network: &Network) -> String {
     let id: u64 = network.chain_ref["eip155:".len()..].parse().unwrap();
     format!("\"{id:#x}\"")
 }
 
 /// A chain of one block, none of it final.
-fn honest(chain_id: String) -> Table {
+pub(super) fn honest(chain_id: String) -> Table {
     let (block, _) = mint::block(0, B256::ZERO, &[]);
     Table::new([(CHAIN_ID, chain_id), (BLOCK, block.to_string()), (BLOCK, "null".to_owned())], None)
 }
@@ -170,6 +176,17 @@ impl Table {
         Table { results, spoil, ..Table::default() }
     }
 
+    /// With a further answer.
+    pub(super) fn and(mut self, method: &'static str, text: String) -> Table {
+        self.results.entry(method).or_default().push(text);
+        self
+    }
+
+    /// How often the method was asked for.
+    pub(super) fn served(&self, method: &str) -> usize {
+        self.served.get(method).copied().unwrap_or_default()
+    }
+
     fn answer(&mut self, request: &[u8]) -> Vec<u8> {
         let (calls, batch): (Vec<Call<'_>>, bool) = match serde_json::from_slice(request) {
             Ok(calls) => (calls, true),
@@ -198,6 +215,6 @@ impl Table {
     }
 }
 
-fn lock(table: &Mutex<Table>) -> std::sync::MutexGuard<'_, Table> {
+pub(super) fn lock(table: &Mutex<Table>) -> std::sync::MutexGuard<'_, Table> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }
