@@ -9,13 +9,12 @@
 
 use alloy::primitives::{Address, B256, keccak256};
 use landfall_chain::Chain;
+use landfall_rpc::{Call, Raw};
 use serde_json::json;
 
+use crate::dialect::Endpoint;
 use crate::error::EvmError;
 use crate::networks;
-use crate::pool::endpoint::Endpoint;
-use crate::rpc::Call;
-use crate::rpc::answer::Raw;
 use crate::stack::Stack;
 use crate::wire::{Kind, WireBlock, WireReceipt, WireTx};
 
