@@ -1,8 +1,8 @@
 //! Endpoints that speak JSON-RPC: how they are asked, which of them is asked, and what they agree on.
 //!
 //! - `pool`: the endpoints of one network; within: where they are (`places`), one endpoint ([`Endpoint`], `calls`), what
-//!   it was found to serve (`learnt`), who leads (`heads`), what is agreed on as final (`agree`), how one poll and one read
-//!   went (`poll`, `outcome`), connections that only say when to look (`wake`)
+//!   it was found to serve (`learnt`), who leads (`heads`), what is agreed on as final (`agree`), who serves a read and
+//!   how it went (`reads`, `outcome`), how one poll went (`poll`), connections that only say when to look (`wake`)
 //! - `http`: batches over HTTP, the answers in them (`envelope`), and what of a failure may be told (`answer`)
 //! - `limits`: what a node or provider means when it says no
 //! - `dialect`: what only a family of chains can say: how to poll, what is final by what was told, how bad a failure is
@@ -23,6 +23,7 @@ pub use error::RpcError;
 pub use http::answer::{Answer, Raw};
 pub use http::{Call, NodeError};
 pub use limits::{Codes, Limit};
+pub use pool::Pool;
 pub use pool::endpoint::Endpoint;
 pub use pool::places::EndpointUrl;
-pub use pool::{Need, Pool};
+pub use pool::reads::Need;

@@ -71,7 +71,7 @@ pub(crate) struct Failure {
 #[derive(Clone)]
 pub(crate) struct Secrets(pub(crate) Vec<String>);
 
-/// The HTTP client that all endpoints of a source share.
+/// The HTTP client that all endpoints of a pool share. It takes compressed answers, by reqwest's feature `gzip`.
 pub(crate) fn http_client() -> Result<reqwest::Client, reqwest::Error> {
     // An error says that the process has a provider already, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -1,7 +1,7 @@
 //! One endpoint: its own head, and whether it is of use now.
 //!
-//! Promises: it is asked for blocks only after it told the network's chain id; a failed proof and a wrong chain put it
-//! into quarantine, which only a proved header of the agreed chain ends; a failure makes it rest for a growing while,
+//! Promises: it is asked for blocks only after it told the network's chain id; what is false and a wrong chain put it
+//! into quarantine, which only a sound poll on the agreed chain ends; a failure makes it rest for a growing while,
 //! and for less where it is lacked. Who is asked when is `pool`'s, what it is asked `calls`'s.
 
 use std::collections::BTreeMap;

@@ -2,9 +2,8 @@
 //!
 //! Promises: the newest block of the best endpoint counts, but never one below what was agreed to be final; a slow or
 //! failing one delays nobody: polls run beside each other, one of each endpoint at a time, and outlive the call that
-//! began them. Who rests is asked earlier where it is lacked, and waited for a little where there is nobody else. A read
-//! that fails is tried again at once on each other endpoint that is of use, once. What one endpoint alone does not
-//! understand is its own failure. Deliberately not here: what the endpoints are asked (the family's), whether they agree
+//! began them. Who rests is asked earlier where it is lacked, and waited for a little where there is nobody else.
+//! Deliberately not here: what the endpoints are asked (the family's), who serves a read (`reads`), whether they agree
 //! (`agree`), who leads (`heads`).
 
 pub(crate) mod agree;
@@ -15,12 +14,13 @@ pub(crate) mod learnt;
 pub(crate) mod outcome;
 pub(crate) mod places;
 pub(crate) mod poll;
+pub(crate) mod reads;
 pub(crate) mod wake;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::join_all;
 use landfall_chain::{BlockRef, Chain, Endpoints, Tip};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -31,7 +31,6 @@ use crate::error::RpcError;
 use crate::http::{Rpc, http_client};
 use crate::pool::agree::{Agreement, Voice};
 use crate::pool::endpoint::{Endpoint, Said, Use};
-use crate::pool::outcome::Outcome;
 use crate::pool::places::{EndpointUrl, Place};
 use crate::pool::poll::{GRACE, Polling};
 use crate::pool::wake::WakeUp;
@@ -53,16 +52,6 @@ pub struct Pool<D: Dialect> {
     news: Arc<Notify>,
     wake_ups: Vec<WakeUp>,
     wake_up: Arc<Notify>,
-}
-
-/// What a read needs of the endpoint that serves it.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Need {
-    /// Blocks from here
-    pub first: u64,
-    /// to here, inclusive.
-    pub last: u64,
-    pub methods: &'static [&'static str],
 }
 
 /// How long polls are waited for.
@@ -188,93 +177,6 @@ impl<D: Dialect> Pool<D> {
             }
         }
         if self.good().next().is_none() { Err(self.nobody()) } else { Ok(None) }
-    }
-
-    /// Reads from the best endpoint for `need`, and from the next when it fails.
-    pub async fn call<'a, T>(
-        &'a self,
-        need: Need,
-        read: impl Fn(&'a Endpoint<D>) -> BoxFuture<'a, Result<T, D::Error>> + Send,
-    ) -> Result<T, D::Error> {
-        let mut outcome = Outcome::new(self);
-        for endpoint in self.candidates(need).await {
-            let begun = Instant::now();
-            match read(endpoint).await {
-                Ok(value) => {
-                    endpoint.answered(begun, None);
-                    outcome.one_understands();
-                    return Ok(value);
-                }
-                Err(error) => outcome.failed(endpoint, error)?,
-            }
-        }
-        Err(outcome.error())
-    }
-
-    /// As [`Pool::call`], of a list with an item for each block. An endpoint whose own newest block says that it has
-    /// more than it shows is left for another; the longest list counts, for a reorg may have cut it.
-    pub async fn call_range<'a, T: Send>(
-        &'a self,
-        need: Need,
-        most: usize,
-        read: impl Fn(&'a Endpoint<D>) -> BoxFuture<'a, Result<Vec<T>, D::Error>> + Send,
-    ) -> Result<Vec<T>, D::Error> {
-        let mut outcome = Outcome::new(self);
-        let wanted = usize::try_from((need.last + 1).saturating_sub(need.first)).unwrap_or(usize::MAX).min(most);
-        let mut longest: Option<Vec<T>> = None;
-        for endpoint in self.candidates(need).await {
-            let begun = Instant::now();
-            match read(endpoint).await {
-                Ok(items) => {
-                    let is_whole = items.len() >= wanted;
-                    let is_short = !is_whole && endpoint.head().is_some_and(|head| head >= need.last);
-                    if is_short {
-                        endpoint.failed(&endpoint.shows_too_little(need, items.len()));
-                    } else {
-                        endpoint.answered(begun, None);
-                    }
-                    outcome.one_understands();
-                    if longest.as_ref().is_none_or(|longest| longest.len() < items.len()) {
-                        longest = Some(items);
-                    }
-                    if is_whole || !is_short {
-                        break;
-                    }
-                }
-                Err(error) => outcome.failed(endpoint, error)?,
-            }
-        }
-        longest.ok_or_else(|| outcome.error())
-    }
-
-    /// The endpoints for a read, the best first.
-    pub async fn candidates(&self, need: Need) -> Vec<&Endpoint<D>> {
-        let (mut candidates, now) = (self.of_use(need).await, Instant::now());
-        // Who failed a moment ago is asked only when there is nobody else.
-        if candidates.iter().any(|endpoint| endpoint.standing(now) < Use::Resting) {
-            candidates.retain(|endpoint| endpoint.standing(now) < Use::Resting);
-        }
-        candidates
-    }
-
-    /// The same with those behind that failed a moment ago, for who needs a second witness. Asks for their heads first
-    /// while none has told one.
-    pub async fn of_use(&self, need: Need) -> Vec<&Endpoint<D>> {
-        if self.good().next().is_none() {
-            self.poll(&BTreeSet::new(), Wait::Grace, || false).await;
-        }
-        let (now, leader) = (Instant::now(), *self.leader());
-        let of_use = |endpoint: &&Arc<Endpoint<D>>| endpoint.standing(now) < Use::None;
-        let mut endpoints: Vec<&Endpoint<D>> =
-            self.endpoints.iter().filter(of_use).map(|endpoint| &**endpoint).collect();
-        endpoints.sort_by_cached_key(|endpoint| {
-            let serves = need.methods.iter().all(|method| endpoint.learnt.is_served(method));
-            let head = endpoint.head().unwrap_or_default();
-            let missing = need.last.saturating_sub(head);
-            let leads = leader == Some(endpoint.index);
-            (!serves, endpoint.standing(now), missing, !leads, endpoint.latency_ms(), endpoint.index)
-        });
-        endpoints
     }
 
     /// Records that an answer of the endpoint named `id` was found to be a lie, after the call had ended well.

@@ -6,8 +6,9 @@
 use landfall_chain::BlockRef;
 
 use crate::dialect::{Dialect, Fault};
+use crate::pool::Pool;
 use crate::pool::endpoint::Endpoint;
-use crate::pool::{Need, Pool};
+use crate::pool::reads::Need;
 
 /// How a read went at the endpoints that were asked so far.
 pub(crate) struct Outcome<'a, D: Dialect> {

@@ -4,6 +4,7 @@
 //! - `slots`: the family, and nodes of it that lie and fail on command
 //!
 //! What the pool does in all its corners is shown in `chains/evm/tests/it`, against nodes whose blocks are proved.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 
 mod slots;
 
@@ -36,7 +37,8 @@ async fn what_two_endpoints_show_in_one_slot_is_final_without_a_batch() {
     let tip = pool.tip().await.unwrap();
     assert_eq!((Some(tip.latest), tip.finalized), (at(20), at(10)));
     // Nothing was produced in slot 13: nobody has a word about it, and the newest slot that both show counts.
-    (ahead.finalized.store(14, Relaxed), behind.finalized.store(12, Relaxed));
+    ahead.finalized.store(14, Relaxed);
+    behind.finalized.store(12, Relaxed);
     pool.tip().await.unwrap();
     let tip = pool.tip().await.unwrap();
     assert_eq!((Some(tip.latest), tip.finalized, tip.waiting), (at(20), at(12), None));
