@@ -51,15 +51,21 @@ const ROOMS: [(&str, &str); 23] = [
 ];
 const PURE: &str = "amount time random deposit event account key webhook incident decision";
 /// Foreign crates and the rooms that may name them.
-const CRATES: [(&str, &str); 7] = [
+const CRATES: [(&str, &str); 8] = [
     ("sqlx", "store"),
     ("landfall_evm", "app"),
     ("landfall_solana", "app"),
+    ("landfall_rpc", ""),
     ("landfall_sim", ""),
     ("landfall_node", ""),
     ("alloy", ""),
     ("solana", ""),
 ];
+/// What a crate of chains/ may name of the house. Who is not listed is a family of chains, and may name what they share.
+const SHARED: [(&str, &str); 3] = [("chain", ""), ("rpc", "landfall-chain"), ("sim", "landfall-chain")];
+const FAMILY: &str = "landfall-chain landfall-rpc";
+/// The crate of chains/ that alone may name an SDK, by how the SDK's crates begin.
+const SDKS: [(&str, &str); 4] = [("alloy", "evm"), ("solana", "solana"), ("spl", "solana"), ("five8", "solana")];
 /// No migration is edited once it is released: its hash stands here. A change to the schema is a new file.
 const MIGRATIONS: [(&str, &str); 8] = [
     ("0001_init.sql", "bcb5b2df17fa669ceee913746a551dffe9716f435ad62ae9b0599eb6d1650ce6"),
@@ -118,21 +124,37 @@ fn the_walls_of_the_crates_stand() {
     };
     let house = manifest("Cargo.toml");
     for name in ["dependencies", "build-dependencies"].into_iter().flat_map(|kind| names(&house, kind)) {
-        let sdk = name.starts_with("alloy") || is_solanas(&name) || name == "landfall-sim" || name == "landfall-node";
+        let is_sdk = SDKS.iter().any(|(sdk, _)| name.starts_with(sdk));
+        let sdk = is_sdk || name == "landfall-sim" || name == "landfall-node";
         assert!(!sdk, "Cargo.toml: the house depends on {name}, which belongs to chains/* or to tests");
     }
     for member in fs::read_dir(root().join("chains")).unwrap() {
-        let member = format!("chains/{}/Cargo.toml", member.unwrap().file_name().display());
-        let (crate_, adapter) = (manifest(&member), !member.contains("/chain/"));
+        let member = member.unwrap().file_name().display().to_string();
+        let crate_ = manifest(&format!("chains/{member}/Cargo.toml"));
         for name in ["dependencies", "dev-dependencies", "build-dependencies"].map(|kind| names(&crate_, kind)).concat()
         {
-            assert!(!name.starts_with("sqlx"), "{member}: chains read chains; what is stored is the store's");
-            let neighbour = name.starts_with("landfall") && !(adapter && name == "landfall-chain");
-            assert!(!neighbour, "{member}: names {name}; a chain knows landfall-chain only");
-            let (evm, solana) = (name.starts_with("alloy"), is_solanas(&name));
-            assert!(!evm || member == "chains/evm/Cargo.toml", "{member}: names {name}, which belongs to chains/evm");
-            assert!(!solana || member == "chains/solana/Cargo.toml", "{member}: names {name}, chains/solana's alone");
+            let fault = wall_fault(&member, &name);
+            assert_eq!(fault, None, "chains/{member}/Cargo.toml");
         }
+    }
+}
+
+#[test]
+fn a_broken_wall_is_told_with_what_to_do() {
+    let stands = [("chain", "serde"), ("rpc", "landfall-chain"), ("evm", "landfall-rpc"), ("evm", "alloy-trie")];
+    let broken = [
+        ("evm", "sqlx", "chains read chains; what is stored is the store's"),
+        ("chain", "landfall-rpc", "chain may name nothing of the house"),
+        ("rpc", "landfall-evm", "rpc may name only landfall-chain"),
+        ("solana", "landfall-evm", "solana may name only landfall-chain landfall-rpc"),
+        ("rpc", "alloy", "alloy belongs to chains/evm"),
+        ("evm", "spl-token-interface", "spl-token-interface belongs to chains/solana"),
+    ];
+    for (member, name) in stands {
+        assert_eq!(wall_fault(member, name), None, "{member} {name}");
+    }
+    for (member, name, fault) in broken {
+        assert_eq!(wall_fault(member, name).as_deref(), Some(fault), "{member} {name}");
     }
 }
 
@@ -196,9 +218,18 @@ fn every_chain_of_the_interface_has_its_network() {
     }
 }
 
-/// Whether a crate is of Solana's SDK, or of those that come with it.
-fn is_solanas(name: &str) -> bool {
-    ["solana", "spl-", "five8"].iter().any(|prefix| name.starts_with(prefix))
+/// Why the crate `member` of chains/ must not depend on the crate `name`.
+fn wall_fault(member: &str, name: &str) -> Option<String> {
+    if name.starts_with("sqlx") {
+        return Some("chains read chains; what is stored is the store's".to_owned());
+    }
+    let may = SHARED.iter().find(|(shared, _)| *shared == member).map_or(FAMILY, |(_, may)| may);
+    if name.starts_with("landfall") && !may.split(' ').any(|may| may == name) {
+        let only = if may.is_empty() { "nothing of the house".to_owned() } else { format!("only {may}") };
+        return Some(format!("{member} may name {only}"));
+    }
+    let (_, owner) = SDKS.iter().find(|(sdk, owner)| name.starts_with(sdk) && *owner != member)?;
+    Some(format!("{name} belongs to chains/{owner}"))
 }
 
 /// What in `text`, the source file at `path`, breaks a floor or a wall: a line each.

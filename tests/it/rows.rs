@@ -245,7 +245,7 @@ const TRAPS: &[Entry] = &[
     ("final by number and not by hash", WATCHING, &["a_final_block_that_is_not_ours_settles_nothing_and_is_told"]),
     (
         "`finalized` goes back or vanishes",
-        "chains/evm/src/pool/agree.rs",
+        "chains/rpc/src/pool/agree.rs",
         &["what_was_told_is_never_taken_back_or_lowered"],
     ),
     ("no `finalized` tag at all", READS, &["a_node_without_a_final_block_has_none_and_any_other_refusal_is_an_error"]),
@@ -286,7 +286,7 @@ const TRAPS: &[Entry] = &[
     ),
     ("EIP-7708 and traces together", NATIVE, &["e20_eip7708_is_the_one_source_from_its_block_on_and_nothing_before"]),
     ("tokens by symbol", "chains/evm/src/networks.rs", &["e21_the_tokens_are_those_of_their_issuers"]),
-    ("messages of 30 providers", "chains/evm/src/pool/limits.rs", &["the_words_of_thirty_providers_are_understood"]),
+    ("messages of 30 providers", "chains/evm/src/dialect.rs", &["the_words_of_thirty_providers_are_understood"]),
     (
         "ranges and batches that are too large",
         "chains/evm/tests/it/scan.rs",

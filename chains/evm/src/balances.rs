@@ -9,17 +9,15 @@ use alloy::primitives::{Address as Plain, B256, Bytes, keccak256};
 use alloy_trie::proof::verify_proof;
 use alloy_trie::{Nibbles, TrieAccount};
 use landfall_chain::{Address, BlockRef, U256};
+use landfall_rpc::{Answer, Call, Need, Raw};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::dialect::{Endpoint, Pool};
 use crate::error::{Check, EvmError};
 use crate::headers::{HeaderOnly, refused};
 use crate::hex::{Amount, Data, Quantity};
-use crate::pool::endpoint::Endpoint;
-use crate::pool::{Need, Pool};
 use crate::proof;
-use crate::rpc::Call;
-use crate::rpc::answer::{Answer, Raw};
 
 const BY_HASH: &str = "eth_getBlockByHash";
 const PROOF: &str = "eth_getProof";

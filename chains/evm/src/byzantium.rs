@@ -6,8 +6,8 @@
 
 use landfall_chain::Chain;
 
+use crate::dialect::Endpoint;
 use crate::error::{Check, EvmError};
-use crate::pool::endpoint::Endpoint;
 use crate::proof::Refusal;
 use crate::read::FullBlock;
 use crate::wire::WireReceipt;

@@ -5,49 +5,27 @@
 
 use alloy::primitives::B256;
 use landfall_chain::{Address, BlockRef, Chain, SourceError, TxId};
+use landfall_rpc::RpcError;
 
 /// A failure of this crate.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum EvmError {
+    /// What goes wrong with endpoints whatever the family.
+    #[error(transparent)]
+    Rpc(#[from] RpcError),
     #[error("{chain} is no EVM chain")]
     NotEvm { chain: Chain },
     #[error("{chain}: chain_ref {chain_ref:?} has not the form eip155:<chain id>")]
     ChainRef { chain: Chain, chain_ref: String },
-    #[error("{chain}: no endpoint is configured; set chains.{chain}.rpc")]
-    NoUrl { chain: Chain },
-    /// `position` counts from 1, as people do. The URL itself is not told: it may hold secrets.
-    #[error("{chain}: rpc url {position} {reason}; check chains.{chain}.rpc")]
-    Url { chain: Chain, position: usize, reason: &'static str },
-    #[error("{chain}: the HTTP client cannot be built: {reason}")]
-    Client { chain: Chain, reason: String },
     #[error(
         "endpoint {endpoint} serves chain id {served}, but {chain} is chain id {expected}; check chains.{chain}.rpc"
     )]
     WrongChain { chain: Chain, endpoint: String, served: u64, expected: u64 },
-    #[error("{chain}: rpc url {position} has a header that cannot be sent; check chains.{chain}.rpc")]
-    Header { chain: Chain, position: usize },
-    #[error("{chain}: {agree} endpoints must agree, but {endpoints} are configured; check chains.{chain}.agree")]
-    Agree { chain: Chain, agree: usize, endpoints: usize },
     #[error(
         "{chain}: its finality counts L1 blocks, which only blocks called safe on the OP stack have behind \
         them; leave chains.{chain}.l1_blocks out"
     )]
     L1Blocks { chain: Chain },
-    /// The reasons of all of them, as they stand in their statuses. Permanent when each serves another chain.
-    #[error("{reasons}")]
-    NoEndpoint { chain: Chain, reasons: String, permanent: bool },
-    /// It lags, or it was set back, or what was final was replaced: it cannot be told from this alone.
-    #[error("{chain}: the newest block of endpoint {endpoint} is {latest}, but block {agreed} was agreed to be final")]
-    BelowFinal { chain: Chain, endpoint: String, latest: BlockRef, agreed: BlockRef },
-    #[error("{chain}: endpoint {endpoint} shows {says} as final, but others agree on {agreed}")]
-    Contradicts { chain: Chain, endpoint: String, says: BlockRef, agreed: BlockRef },
-    #[error("{chain}: endpoint {endpoint} failed {method}: {reason}")]
-    Call { chain: Chain, endpoint: String, method: &'static str, reason: String },
-    #[error("{chain}: endpoint {endpoint} gave an unusable answer to {method}: {reason}")]
-    Answer { chain: Chain, endpoint: String, method: &'static str, reason: String },
-    /// Another one may have it and is asked instead; this one is as good as before for all else.
-    #[error("{chain}: endpoint {endpoint} {what}")]
-    Lacks { chain: Chain, endpoint: String, what: String },
     #[error("{chain}: endpoint {endpoint} gave block {block}, which is not proved: {check}")]
     ProofFailed { chain: Chain, endpoint: String, block: BlockRef, check: Check },
     #[error(
@@ -123,12 +101,7 @@ impl EvmError {
         match self {
             EvmError::NotEvm { .. }
             | EvmError::ChainRef { .. }
-            | EvmError::NoUrl { .. }
-            | EvmError::Url { .. }
-            | EvmError::Client { .. }
             | EvmError::WrongChain { .. }
-            | EvmError::Header { .. }
-            | EvmError::Agree { .. }
             | EvmError::L1Blocks { .. }
             | EvmError::UpgradeNeeded { .. }
             | EvmError::NewHeader { .. }
@@ -138,14 +111,8 @@ impl EvmError {
             | EvmError::NotInBlock { .. }
             | EvmError::NoTraces { .. }
             | EvmError::Foreign { .. } => true,
-            EvmError::NoEndpoint { permanent, .. } => *permanent,
-            EvmError::Call { .. }
-            | EvmError::Answer { .. }
-            | EvmError::Lacks { .. }
-            | EvmError::ProofFailed { .. }
-            | EvmError::BelowFinal { .. }
-            | EvmError::Contradicts { .. }
-            | EvmError::TracesDiffer { .. } => false,
+            EvmError::Rpc(error) => error.is_permanent(),
+            EvmError::ProofFailed { .. } | EvmError::TracesDiffer { .. } => false,
         }
     }
 }

@@ -1,12 +1,12 @@
 //! What became of a transaction.
 
 use landfall_chain::{Address, BlockHash, BlockRef, Fate, TxId, TxLife, TxRef};
+use landfall_rpc::Call;
 use serde_json::json;
 
+use crate::dialect::Endpoint;
 use crate::error::EvmError;
 use crate::hex::Quantity;
-use crate::pool::endpoint::Endpoint;
-use crate::rpc::Call;
 use crate::wire::WirePlace;
 
 const RECEIPT: &str = "eth_getTransactionReceipt";

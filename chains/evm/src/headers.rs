@@ -3,19 +3,18 @@
 use std::ops::RangeInclusive;
 
 use landfall_chain::{BlockHash, BlockRef, Header};
+use landfall_rpc::{Call, Dialect};
 use serde::de::IgnoredAny;
 use serde_json::json;
 
+use crate::dialect::{Endpoint, Evm};
 use crate::error::EvmError;
-use crate::pool::endpoint::Endpoint;
-use crate::pool::learnt::BATCH_MAX;
 use crate::proof::{self, Refusal};
-use crate::rpc::Call;
 use crate::wire::WireBlock;
 
 pub(crate) const BY_NUMBER: &str = "eth_getBlockByNumber";
 /// What is asked for beyond it does not come back.
-pub(crate) const HEADERS_MAX: usize = BATCH_MAX;
+pub(crate) const HEADERS_MAX: usize = Evm::BATCH_MAX;
 
 pub(crate) type HeaderOnly<'a> = WireBlock<'a, IgnoredAny>;
 

@@ -3,10 +3,8 @@
 //! - [`mod@networks`]: the facts of each network, embedded from `networks/*.toml`
 //! - [`source`]: [`EvmSource`], the crate's `BlockSource`
 //! - `headers`, `read`, `fate`: its calls, each against one endpoint
-//! - `pool`: which endpoint is asked, and which other when it fails; within: one endpoint (`endpoint`, `calls`), what it
-//!   serves and how it says no (`learnt`, `limits`), where the chain ends and who leads (`tip`, `heads`), what is agreed
-//!   on as final (`agree`), how one poll and one read went (`poll`, `outcome`), connections that only say when to look (`wake`)
-//! - `rpc`: JSON-RPC batches over HTTP, the answers in them (`envelope`), and what of a failure may be told (`answer`)
+//! - `dialect`, `tip`: what `landfall_rpc`, which asks the endpoints and chooses among them, must know of EVM nodes; what
+//!   one of them says of where the chain ends and what of it is final
 //! - `wire`, `hex`: the answers as borrowed structs that hold only what is needed
 //! - `proof`: header hash, transactions root and receipts root, recomputed (`encode`, `rlp`, `trie`, `bloom`)
 //! - `stack`, `polygon`: what a network is beside an EVM chain, and what Polygon puts into answers
@@ -29,6 +27,7 @@ pub mod source;
 
 mod balances;
 mod byzantium;
+mod dialect;
 mod fate;
 mod headers;
 mod hex;
@@ -36,15 +35,15 @@ mod kept;
 mod legs;
 mod logs;
 mod polygon;
-mod pool;
 mod proof;
 mod read;
-mod rpc;
 mod signer;
 mod stack;
+mod tip;
 mod traces;
 mod wire;
 
 pub use error::EvmError;
+pub use landfall_rpc::EndpointUrl;
 pub use networks::{network, networks};
-pub use source::{EndpointUrl, EvmSource};
+pub use source::EvmSource;

@@ -10,14 +10,12 @@
 
 use alloy::primitives::{Address, B256, keccak256};
 use landfall_chain::{BlockRef, Chain};
+use landfall_rpc::{Answer, Call, Limit, Raw};
 use serde_json::json;
 
+use crate::dialect::Endpoint;
 use crate::error::EvmError;
 use crate::networks;
-use crate::pool::endpoint::Endpoint;
-use crate::pool::limits::Limit;
-use crate::rpc::Call;
-use crate::rpc::answer::{Answer, Raw};
 use crate::stack::Stack;
 use crate::wire::{Kind, WireBlock, WireReceipt, WireTx};
 

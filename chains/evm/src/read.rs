@@ -10,9 +10,11 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use landfall_chain::{Block, BlockHash, BlockRef, Header, Legs, Proof, TxId};
+use landfall_rpc::{Answer, Call, Dialect, Raw};
 use serde_json::json;
 
 use crate::byzantium;
+use crate::dialect::{Endpoint, Evm, Pool};
 use crate::error::EvmError;
 use crate::headers::{BY_NUMBER, by_number, proved_header, refused};
 use crate::hex::Data;
@@ -21,12 +23,7 @@ use crate::legs::withdrawals;
 use crate::legs::{self, Rules};
 use crate::logs::Sources;
 use crate::polygon::{self, RAW_TX};
-use crate::pool::Pool;
-use crate::pool::endpoint::Endpoint;
-use crate::pool::learnt::BATCH_MAX;
 use crate::proof;
-use crate::rpc::Call;
-use crate::rpc::answer::{Answer, Raw};
 use crate::signer;
 use crate::stack::Stack;
 use crate::traces::frames::ProvedTx;
@@ -34,7 +31,7 @@ use crate::wire::{Kind, WireBlock, WireReceipt, WireTx, WireTypes};
 
 pub(crate) const RECEIPTS: &str = "eth_getBlockReceipts";
 /// Each block is two calls of a batch, or two of the next: its receipts, and on Polygon the encoding of a transaction.
-pub(crate) const BLOCKS_MAX: usize = BATCH_MAX / 2;
+pub(crate) const BLOCKS_MAX: usize = Evm::BATCH_MAX / 2;
 
 pub(crate) type FullBlock<'a> = WireBlock<'a, Vec<WireTx<'a>>>;
 

@@ -13,9 +13,8 @@ use alloy::primitives::{Address, B256, Signature, keccak256};
 use alloy::rlp::Header;
 use landfall_chain::{Address as ChainAddress, BlockRef, Signers, TxId, TxLife, TxRef, U256};
 
+use crate::dialect::{Endpoint, Pool};
 use crate::error::{Check, EvmError};
-use crate::pool::Pool;
-use crate::pool::endpoint::Endpoint;
 use crate::proof::rlp::Rlp;
 use crate::proof::{Leaves, Refusal};
 use crate::stack::Stack;

@@ -6,17 +6,17 @@
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use futures_util::future::join_all;
 use landfall_chain::{
     Address, AddressSource, Block, BlockRef, BlockSource, Candidates, Endpoints, Family, Fate, Finality, FinalityRule,
     Header, Lane, Legs, Network, Read, ReadProof, SourceError, Tag, Tip, TxRef, U256,
 };
-use reqwest::header::HeaderMap;
+use landfall_rpc::{EndpointUrl, Need};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use url::Url;
 
 use crate::balances::balances;
+use crate::dialect::{Endpoint, Evm, Pool};
 use crate::error::EvmError;
 use crate::fate::read_fate;
 use crate::headers::{HEADERS_MAX, read_headers};
@@ -25,27 +25,10 @@ use crate::legs::Rules;
 use crate::logs::{LOGS, Sources};
 use crate::networks;
 use crate::polygon::RAW_LAST;
-use crate::pool::agree::Agreement;
-use crate::pool::endpoint::Endpoint;
-use crate::pool::tip::L1_BLOCKS_MAX;
-use crate::pool::wake::WakeUp;
-use crate::pool::{Need, Pool};
 use crate::read::{BLOCKS_MAX, RECEIPTS, Reader};
-use crate::rpc::{Rpc, header_map, http_client};
 use crate::stack::Stack;
+use crate::tip::L1_BLOCKS_MAX;
 use crate::traces::Tracer;
-
-/// How many endpoints must agree on what is final, where as many are configured and nothing else is.
-const AGREE_DEFAULT: usize = 2;
-
-/// Where an endpoint is, and what is sent along.
-#[derive(Clone)]
-pub struct EndpointUrl {
-    /// `http` and `https` are read from; `ws` and `wss` only wake up.
-    pub url: Url,
-    /// Names and values; both may be secrets.
-    pub headers: Vec<(String, String)>,
-}
 
 /// One EVM network, read over JSON-RPC.
 #[derive(Debug)]
@@ -55,9 +38,6 @@ pub struct EvmSource {
     /// What the roots have proved a moment ago, for the lane of the traces.
     kept: Kept,
     pool: Arc<Pool>,
-    statuses: Endpoints,
-    wake_ups: Vec<WakeUp>,
-    wake_up: Arc<Notify>,
     /// The newest block that a tip named: it can be asked for by hash.
     told: Mutex<Option<BlockRef>>,
 }
@@ -88,40 +68,12 @@ impl EvmSource {
         if rules.iter().any(|rule| !can_follow(rule, stack)) {
             return Err(EvmError::L1Blocks { chain });
         }
-        let mut places: Vec<Place> = Vec::with_capacity(urls.len());
-        for (index, url) in urls.into_iter().enumerate() {
-            let place = Place::of(url, &places);
-            places.push(place.map_err(|reason| match reason {
-                Some(reason) => EvmError::Url { chain, position: index + 1, reason },
-                None => EvmError::Header { chain, position: index + 1 },
-            })?);
-        }
-        let statuses = Endpoints::new(places.iter().map(|place| place.id.clone()));
-        // A builder's error cannot hold a URL: it has seen none.
-        let http = http_client().map_err(|error| EvmError::Client { chain, reason: error.to_string() })?;
-        let (mut endpoints, mut wake_ups, wake_up) = (Vec::new(), Vec::new(), Arc::new(Notify::new()));
-        for (index, Place { id, url, headers, wakes }) in places.into_iter().enumerate() {
-            let (statuses, notify) = (statuses.clone(), Arc::clone(&wake_up));
-            if wakes {
-                wake_ups.push(WakeUp { index, url, headers, statuses, notify });
-            } else {
-                let rpc = Rpc::new(http.clone(), &url, headers);
-                endpoints.push(Endpoint::new(chain, index, id, rpc, statuses));
-            }
-        }
-        if endpoints.is_empty() {
-            return Err(EvmError::NoUrl { chain });
-        }
-        statuses.set_agree(AGREE_DEFAULT.min(endpoints.len()));
-        let pool = Arc::new(Pool::new(chain, chain_id, endpoints, statuses.clone(), Agreement::new(rules)));
+        let pool = Arc::new(Pool::over(Evm::new(chain_id, rules), chain, urls)?);
         Ok(EvmSource {
             reader: Reader { rules: Rules::of(&network)?, sources: Sources::of(&network), pool: Arc::clone(&pool) },
             tracer: Tracer::new(network.native),
             kept: Kept::default(),
             pool,
-            statuses,
-            wake_ups,
-            wake_up,
             told: Mutex::new(None),
         })
     }
@@ -132,31 +84,22 @@ impl EvmSource {
     /// # Errors
     /// More than are configured, and none.
     pub fn set_agree(&self, agree: usize) -> Result<(), EvmError> {
-        let endpoints = self.pool.size();
-        if !(1..=endpoints).contains(&agree) {
-            return Err(EvmError::Agree { chain: self.pool.chain(), agree, endpoints });
-        }
-        self.statuses.set_agree(agree);
-        Ok(())
+        Ok(self.pool.set_agree(agree)?)
     }
 
     /// The states of the endpoints; clones share them.
     pub fn endpoints(&self) -> Endpoints {
-        self.statuses.clone()
+        self.pool.endpoints()
     }
 
     /// Told when there may be a new block, as far as `ws` URLs say so while [`EvmSource::listen`] runs.
     pub fn wake_up(&self) -> Arc<Notify> {
-        Arc::clone(&self.wake_up)
+        self.pool.wake_up()
     }
 
     /// Listens for wake-ups, for ever. Without a `ws` URL there is nothing to hear.
     pub fn listen(&self) -> impl Future<Output = ()> + Send + 'static {
-        let listeners: Vec<_> = self.wake_ups.iter().cloned().map(WakeUp::listen).collect();
-        async move {
-            join_all(listeners).await;
-            std::future::pending().await
-        }
+        self.pool.listen()
     }
 
     /// For the start: asks every endpoint for its chain id that has not told it yet.
@@ -299,49 +242,6 @@ impl EvmSource {
 }
 
 type BoxRead<'a, T> = futures_util::future::BoxFuture<'a, Result<T, EvmError>>;
-
-impl From<Url> for EndpointUrl {
-    fn from(url: Url) -> Self {
-        EndpointUrl { url, headers: Vec::new() }
-    }
-}
-
-impl std::fmt::Debug for EndpointUrl {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EndpointUrl").field("host", &self.url.host_str()).finish_non_exhaustive()
-    }
-}
-
-/// A URL that can be used, and what may be shown of it.
-struct Place {
-    id: String,
-    url: Url,
-    headers: HeaderMap,
-    wakes: bool,
-}
-
-impl Place {
-    /// `None` is a header that cannot be sent.
-    fn of(EndpointUrl { url, headers }: EndpointUrl, before: &[Place]) -> Result<Self, Option<&'static str>> {
-        let wakes = match url.scheme() {
-            "http" | "https" => false,
-            "ws" | "wss" => true,
-            _ => return Err(Some("is neither http nor https nor wss")),
-        };
-        let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
-            return Err(Some("has no host"));
-        };
-        let host = format!("{host}:{port}");
-        let is_same = |place: &&Place| place.wakes == wakes && place.id.split(['#', ' ']).next() == Some(&host);
-        let number = match before.iter().filter(is_same).count() {
-            0 => String::new(),
-            taken => format!("#{}", taken + 1),
-        };
-        let id = format!("{host}{number}{}", if wakes { " (wake-ups)" } else { "" });
-        let headers = header_map(&headers).ok_or(None)?;
-        Ok(Place { id, url, headers, wakes })
-    }
-}
 
 /// The rule of the network, then those of its tiers.
 fn rules(finality: &Finality) -> Vec<FinalityRule> {

@@ -16,9 +16,11 @@ use landfall_chain::{
     Address, Asset, AssetId, AssetTransfer, Block, BlockRef, Fee, Native, NativeSource, Network, Proof, Signers, U256,
     number_equal_legs,
 };
+use landfall_rpc::{Call, Raw};
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::dialect::Endpoint;
 use crate::error::{Check, EvmError};
 use crate::headers::{BY_NUMBER, by_number, refused};
 use crate::hex::{Data, Quantity};
@@ -26,13 +28,10 @@ use crate::legs::native::{self, LOG_TRANSFER, POLYGON_POL, SYSTEM};
 use crate::legs::withdrawals;
 use crate::legs::{self, Movement, TRANSFER};
 use crate::polygon;
-use crate::pool::endpoint::Endpoint;
 use crate::proof::bloom::{Bits, Bloom};
 use crate::proof::encode::created_contract;
 use crate::proof::{self, Refusal};
 use crate::read::{BLOCKS_MAX, Found, Reader, txs};
-use crate::rpc::Call;
-use crate::rpc::answer::Raw;
 use crate::stack::Stack;
 use crate::wire::{Kind, WireBlock, WireLog, WireTx};
 

@@ -13,16 +13,16 @@ use std::ops::RangeInclusive;
 use alloy_trie::EMPTY_ROOT_HASH;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use landfall_chain::{Address, Candidates, Header};
+use landfall_rpc::Limit;
 use serde_json::json;
 
+use crate::dialect::Endpoint;
 use crate::error::{Check, EvmError};
 use crate::headers::{BY_NUMBER, HeaderOnly, by_number, proved_header, refused};
 use crate::legs::withdrawals;
 use crate::logs::seen::Seen;
 use crate::logs::{LOGS, bloom, bloom_is_mute};
 use crate::polygon;
-use crate::pool::endpoint::Endpoint;
-use crate::pool::limits::Limit;
 use crate::proof::encode::created_contract;
 use crate::proof::{self, Refusal};
 use crate::read::{FullBlock, Reader};
@@ -90,7 +90,7 @@ impl Reader {
                     block.map(|block| told(self, endpoint, *number, &block, &seen)).transpose()?
                 } else {
                     let found = self.next(endpoint, *number, answer, None)?;
-                    let told = |block: &FullBlock<'_>| {
+                    let told = |block: &FullBlock<'_>| -> Result<(Header, bool), EvmError> {
                         let (header, is_hit) = told(self, endpoint, *number, block, &seen)?;
                         Ok((header, is_hit || pays_watched(self, endpoint, &header, block, &seen)?))
                     };

@@ -21,15 +21,13 @@ use std::sync::{Mutex, PoisonError};
 
 use alloy::primitives::B256;
 use landfall_chain::{AssetTransfer, Block, BlockRef, Legs, Native, Proof, Read, ReadProof, number_equal_legs};
+use landfall_rpc::{Answer, Call, Need, NodeError, Raw, RpcError};
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use crate::dialect::{Endpoint, Pool};
 use crate::error::EvmError;
 use crate::kept::ProvedBlock;
-use crate::pool::endpoint::Endpoint;
-use crate::pool::{Need, Pool};
-use crate::rpc::answer::{Answer, Raw};
-use crate::rpc::{Call, NodeError};
 use crate::traces::disputed::Disputed;
 use crate::traces::frames::{Malformed, Moved, Trace};
 use crate::traces::witnesses::{Asked, Reading};
@@ -168,7 +166,7 @@ impl Tracer {
                     return Ok(Some(moved));
                 }
                 // One method may tell a block well that the other does not: each has faults of its own.
-                Err(error @ EvmError::Answer { .. }) => unusable = unusable.or(Some((method, error))),
+                Err(error @ EvmError::Rpc(RpcError::Answer { .. })) => unusable = unusable.or(Some((method, error))),
                 Err(error) => return one_by_one::read(endpoint, asked, error).await.map(Some),
             }
         }

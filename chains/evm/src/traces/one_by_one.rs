@@ -6,12 +6,12 @@
 //! traced at once; what comes to nothing here is told in the words in which the block was refused.
 
 use landfall_chain::BlockHash;
+use landfall_rpc::{Call, RpcError};
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use crate::dialect::Endpoint;
 use crate::error::EvmError;
-use crate::pool::endpoint::Endpoint;
-use crate::rpc::Call;
 use crate::traces::TX_TIMEOUT;
 use crate::traces::call_tracer;
 use crate::traces::frames::{self, Malformed, Moved, ProvedTx};
@@ -96,7 +96,7 @@ fn is_too_heavy(refused: &EvmError) -> bool {
         "http status 413",
         "http status 504",
     ];
-    let EvmError::Call { reason, .. } = refused else { return false };
+    let EvmError::Rpc(RpcError::Call { reason, .. }) = refused else { return false };
     let reason = reason.to_lowercase();
     WORDS.iter().any(|words| reason.contains(words))
 }

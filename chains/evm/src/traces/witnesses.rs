@@ -10,8 +10,8 @@ use std::collections::HashMap;
 
 use landfall_chain::{Address, BlockRef, Chain, Proof, TxId, U256};
 
+use crate::dialect::Endpoint;
 use crate::error::EvmError;
-use crate::pool::endpoint::Endpoint;
 use crate::traces::frames::{self, Moved, ProvedTx};
 
 /// A block, and of its transactions those that must be traced: all or none.

@@ -20,8 +20,8 @@ use tracing::Dispatch;
 use tracing::instrument::WithSubscriber;
 use url::Url;
 
-use crate::pool::limits::Limit;
-use crate::rpc::answer::{Answer, Broken};
+use crate::http::answer::{Answer, Broken};
+use crate::limits::{Codes, Limit};
 
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(15);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -40,22 +40,24 @@ pub(crate) struct Rpc {
     url: Url,
     headers: HeaderMap,
     secrets: Secrets,
+    codes: &'static Codes,
     next_id: AtomicU64,
 }
 
 /// One call of a batch.
-pub(crate) struct Call {
-    pub(crate) method: &'static str,
-    pub(crate) params: Value,
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub method: &'static str,
+    pub params: Value,
 }
 
 /// What a node said against one call.
 #[derive(Debug)]
-pub(crate) struct NodeError {
-    pub(crate) code: i64,
+pub struct NodeError {
+    pub code: i64,
     /// Its words, shortened, without secrets.
-    pub(crate) message: String,
-    pub(crate) limit: Option<Limit>,
+    pub message: String,
+    pub limit: Option<Limit>,
 }
 
 /// A whole request that came to nothing, in words.
@@ -69,7 +71,7 @@ pub(crate) struct Failure {
 #[derive(Clone)]
 pub(crate) struct Secrets(pub(crate) Vec<String>);
 
-/// The HTTP client that all endpoints of a source share.
+/// The HTTP client that all endpoints of a pool share. It takes compressed answers, by reqwest's feature `gzip`.
 pub(crate) fn http_client() -> Result<reqwest::Client, reqwest::Error> {
     // An error says that the process has a provider already, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -100,9 +102,9 @@ struct Request<'a> {
 }
 
 impl Rpc {
-    pub(crate) fn new(http: reqwest::Client, url: &Url, headers: HeaderMap) -> Self {
+    pub(crate) fn new(http: reqwest::Client, url: &Url, headers: HeaderMap, codes: &'static Codes) -> Self {
         let secrets = Secrets::of(url, &headers);
-        Rpc { http, url: url.clone(), headers, secrets, next_id: AtomicU64::new(1) }
+        Rpc { http, url: url.clone(), headers, secrets, codes, next_id: AtomicU64::new(1) }
     }
 
     /// Sends all `calls` in one request; the answers stand in their order.
@@ -118,7 +120,7 @@ impl Rpc {
         let request = if requests.len() == 1 { requests.remove(0) } else { Value::Array(requests) };
         // reqwest and hyper may log the whole URL, key included: no subscriber may see it.
         let body = self.exchange(request.to_string()).with_subscriber(Dispatch::none()).await?;
-        answer::parse(body, first_id, calls.len(), &self.secrets).map_err(|broken| self.broken(broken))
+        answer::parse(body, first_id, calls.len(), &self.secrets, self.codes).map_err(|broken| self.broken(broken))
     }
 
     /// Foreign text, fit to be shown: without secrets and control characters, on one line, not too long.
@@ -150,7 +152,7 @@ impl Rpc {
         let wait = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         let pause = wait.map(Duration::from_secs);
         let body = read(response, REFUSAL_BYTES_MAX).await.ok().flatten();
-        let said = body.and_then(|body| answer::refusal(&body, &self.secrets));
+        let said = body.and_then(|body| answer::refusal(&body, &self.secrets, self.codes));
         let limit = match (status, said.as_ref().and_then(|said| said.limit)) {
             (StatusCode::TOO_MANY_REQUESTS, said) => {
                 let said = match said {

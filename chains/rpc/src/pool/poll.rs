@@ -10,28 +10,31 @@ use landfall_chain::BlockRef;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::error::EvmError;
+use crate::dialect::{Dialect, Fault, Question};
 use crate::pool::endpoint::Endpoint;
-use crate::pool::tip::{Question, read_word};
 
 /// How long the first good answer waits for those of other endpoints that are usually as fast.
 pub(crate) const GRACE: Duration = Duration::from_millis(300);
 
 /// Ends a poll, however it ends.
-pub(crate) struct Polling {
-    pub(crate) endpoint: Arc<Endpoint>,
+pub(crate) struct Polling<D: Dialect> {
+    pub(crate) dialect: Arc<D>,
+    pub(crate) endpoint: Arc<Endpoint<D>>,
     pub(crate) news: Arc<Notify>,
 }
 
-impl Polling {
+impl<D: Dialect> Polling<D> {
     pub(crate) async fn run(self, question: Question, anchor: Option<BlockRef>) {
         let endpoint = &*self.endpoint;
         let begun = Instant::now();
         let is_quarantined = endpoint.is_quarantined();
-        let outcome = read_word(endpoint, &question).await;
+        let outcome = self.dialect.poll(endpoint, &question).await;
         endpoint.set_newer(match &outcome {
-            Err(EvmError::NewHeader { block, field, .. }) => Some((*block, field.clone())),
-            Ok(_) | Err(_) => None,
+            Err(error) => match D::fault(error) {
+                Fault::TooNew { what, .. } => Some((error.clone(), what)),
+                Fault::Failing | Fault::Lacking | Fault::Unsound | Fault::WrongChain | Fault::Permanent => None,
+            },
+            Ok(_) => None,
         });
         match outcome {
             Ok(word) => {
@@ -39,18 +42,22 @@ impl Polling {
                 if is_quarantined && !anchor.is_none_or(shows) {
                     endpoint.stays_out();
                 } else {
-                    endpoint.told(word, begun, question.chain_id.is_some());
+                    endpoint.told(&*self.dialect, word, begun, question.which_chain);
                 }
                 endpoint.set_prompt(begun.elapsed() <= GRACE);
             }
-            Err(error @ (EvmError::ProofFailed { .. } | EvmError::WrongChain { .. })) => endpoint.failed(&error),
-            Err(_) if is_quarantined => endpoint.stays_out(),
-            Err(error) => endpoint.failed(&error),
+            Err(error) => match D::fault(&error) {
+                Fault::Unsound | Fault::WrongChain => endpoint.failed(&error),
+                Fault::Failing | Fault::Lacking | Fault::TooNew { .. } | Fault::Permanent if is_quarantined => {
+                    endpoint.stays_out();
+                }
+                Fault::Failing | Fault::Lacking | Fault::TooNew { .. } | Fault::Permanent => endpoint.failed(&error),
+            },
         }
     }
 }
 
-impl Drop for Polling {
+impl<D: Dialect> Drop for Polling<D> {
     fn drop(&mut self) {
         self.endpoint.end_poll();
         self.news.notify_waiters();

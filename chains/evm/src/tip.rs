@@ -2,20 +2,19 @@
 //!
 //! Promises: every header in it is proved by its hash; a final block above the endpoint's own newest block is a lie; a
 //! hash that does not hold beside a field that this version does not know is told as that, for a fork may have brought
-//! it. Whether endpoints agree is `agree`'s, whether that one is believed alone `pool`'s.
+//! it. Whether endpoints agree, and whether one is believed alone, is the pool's.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
-use landfall_chain::{BlockHash, BlockRef, FinalityRule, Header, Tag};
+use landfall_chain::{BlockRef, FinalityRule, Header, Tag};
+use landfall_rpc::{Answer, Call, NodeError, Question, Raw};
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use crate::dialect::{Endpoint, Evm, Word};
 use crate::error::{Check, EvmError};
 use crate::headers::{BY_NUMBER, HeaderOnly, by_number, proved_header};
 use crate::hex::{Amount, Quantity};
-use crate::pool::endpoint::Endpoint;
-use crate::rpc::answer::{Answer, Raw};
-use crate::rpc::{Call, NodeError};
 
 const CHAIN_ID: &str = "eth_chainId";
 const CALL: &str = "eth_call";
@@ -27,54 +26,26 @@ const UNKNOWN_BLOCK: i64 = -39_001;
 /// How many L1 blocks are remembered with what was safe then; a rule asks for fewer.
 pub(crate) const L1_BLOCKS_MAX: u64 = 1_000;
 
-/// What a poll asks for.
+/// What decides what is final beside the newest block.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Question {
-    /// The chain id that it must tell, where it is asked.
-    pub(crate) chain_id: Option<u64>,
-    pub(crate) tags: Vec<Tag>,
-    pub(crate) l1_number: bool,
-    /// Of these blocks the hash.
-    pub(crate) numbers: BTreeSet<u64>,
-}
-
-/// What an endpoint said at one moment.
-#[derive(Clone, Debug)]
-pub(crate) struct Word {
-    pub(crate) latest: BlockRef,
+pub(crate) struct Marks {
     /// By tag, where the endpoint names a block by it.
     tags: Vec<(Tag, BlockRef)>,
     l1_number: Option<u64>,
-    /// Of all blocks that it named or was asked for.
-    pub(crate) hashes: BTreeMap<u64, BlockHash>,
 }
 
 /// What was safe when: pairs of an L1 block and the newest L2 block that was safe by then, both growing.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Covered(VecDeque<(u64, u64)>);
 
-impl Question {
-    /// What the rules need.
-    pub(crate) fn of<'r>(rules: impl IntoIterator<Item = &'r FinalityRule>) -> Self {
-        let mut question = Question::default();
-        for rule in rules {
-            if let Some(tag) = rule.tag.filter(|tag| !question.tags.contains(tag)) {
-                question.tags.push(tag);
-            }
-            question.l1_number |= rule.l1_blocks > 0;
-        }
-        question
-    }
-}
-
 /// Asks `endpoint`.
-pub(crate) async fn read_word(endpoint: &Endpoint, question: &Question) -> Result<Word, EvmError> {
+pub(crate) async fn read_word(evm: &Evm, endpoint: &Endpoint, question: &Question) -> Result<Word, EvmError> {
     let tagged = |tag| Call { method: BY_NUMBER, params: json!([tag, false]) };
-    let mut calls = Vec::with_capacity(question.tags.len() + question.numbers.len() + 3);
-    calls.extend(question.chain_id.map(|_| Call { method: CHAIN_ID, params: json!([]) }));
+    let mut calls = Vec::with_capacity(evm.tags.len() + question.numbers.len() + 3);
+    calls.extend(question.which_chain.then(|| Call { method: CHAIN_ID, params: json!([]) }));
     calls.push(tagged("latest"));
-    calls.extend(question.tags.iter().map(|tag| tagged(name(*tag))));
-    calls.extend(question.l1_number.then(|| {
+    calls.extend(evm.tags.iter().map(|tag| tagged(name(*tag))));
+    calls.extend(evm.l1_number.then(|| {
         let call = json!({ "to": L1_BLOCK, "data": L1_NUMBER });
         Call { method: CALL, params: json!([call, "latest"]) }
     }));
@@ -82,25 +53,25 @@ pub(crate) async fn read_word(endpoint: &Endpoint, question: &Question) -> Resul
     let mut answers = endpoint.ask(&calls).await?.into_iter();
     let mut next = || answers.next().ok_or_else(|| endpoint.unusable(BY_NUMBER, "no answer"));
 
-    if let Some(expected) = question.chain_id {
-        serves(endpoint, expected, next()?)?;
+    if question.which_chain {
+        serves(endpoint, evm.chain_id, next()?)?;
     }
     let latest = next()?.map_err(|error| endpoint.refused(BY_NUMBER, &error))?;
     let latest = header_of(endpoint, &latest)?.ok_or_else(|| endpoint.unusable(BY_NUMBER, "no latest block"))?.block;
-    let mut word =
-        Word { latest, tags: Vec::new(), l1_number: None, hashes: BTreeMap::from([(latest.number, latest.hash)]) };
-    for tag in &question.tags {
+    let hashes = BTreeMap::from([(latest.number, latest.hash)]);
+    let mut word = Word { latest, hashes, marks: Marks::default() };
+    for tag in &evm.tags {
         let Some(block) = tagged_block(endpoint, next()?)? else { continue };
         if block.number > latest.number || block.number == latest.number && block != latest {
             let reason = format!("block {block} is called {}, but the latest is {latest}", called(*tag));
             return Err(endpoint.unusable(BY_NUMBER, &reason));
         }
-        word.tags.push((*tag, block));
+        word.marks.tags.push((*tag, block));
         word.hashes.insert(block.number, block.hash);
     }
-    if question.l1_number {
+    if evm.l1_number {
         // A node that cannot tell has no say in what is final; all else that it says still counts.
-        word.l1_number =
+        word.marks.l1_number =
             next()?.ok().and_then(|answer| endpoint.parse::<Amount>(CALL, &answer).ok()?.0.try_into().ok());
     }
     for number in &question.numbers {
@@ -116,26 +87,26 @@ pub(crate) async fn read_word(endpoint: &Endpoint, question: &Question) -> Resul
     Ok(word)
 }
 
-impl Word {
-    /// The newest block that `rule` calls final by this word.
-    pub(crate) fn final_number(&self, rule: &FinalityRule, covered: &Covered) -> Option<u64> {
-        let confirmed = self.latest.number.checked_sub(rule.confirmations)?;
-        let Some(tag) = rule.tag else { return Some(confirmed) };
-        let tagged = self.tagged(tag)?.number;
-        let tagged =
-            if rule.l1_blocks > 0 { covered.since(self.l1_number?, rule.l1_blocks)?.min(tagged) } else { tagged };
-        Some(tagged.min(confirmed))
-    }
+/// The newest block that `rule` calls final by `word`.
+pub(crate) fn final_number(word: &Word, rule: &FinalityRule, covered: &Covered) -> Option<u64> {
+    let confirmed = word.latest.number.checked_sub(rule.confirmations)?;
+    let Some(tag) = rule.tag else { return Some(confirmed) };
+    let tagged = word.marks.tagged(tag)?.number;
+    let tagged =
+        if rule.l1_blocks > 0 { covered.since(word.marks.l1_number?, rule.l1_blocks)?.min(tagged) } else { tagged };
+    Some(tagged.min(confirmed))
+}
 
+impl Marks {
     fn tagged(&self, tag: Tag) -> Option<BlockRef> {
         self.tags.iter().find(|(named, _)| *named == tag).map(|(_, block)| *block)
     }
 }
 
 impl Covered {
-    /// Remembers what `word` calls safe, at the L1 block that it stands on.
-    pub(crate) fn note(&mut self, word: &Word) {
-        let (Some(l1), Some(safe)) = (word.l1_number, word.tagged(Tag::Safe)) else { return };
+    /// Remembers what `marks` call safe, at the L1 block that they stand on.
+    pub(crate) fn note(&mut self, marks: &Marks) {
+        let (Some(l1), Some(safe)) = (marks.l1_number, marks.tagged(Tag::Safe)) else { return };
         let safe = safe.number;
         match self.0.back_mut() {
             // A block that is safe now was covered now at the latest: a later pair may only wait longer.
@@ -204,7 +175,7 @@ fn header_of(endpoint: &Endpoint, answer: &Raw) -> Result<Option<Header>, EvmErr
     let Some(block) = block else { return Ok(None) };
     proved_header(endpoint, block.number.0, &block).map(Some).map_err(|error| match error {
         EvmError::ProofFailed { chain, block, check: Check::HeaderHash, .. } => match unknown_field(answer) {
-            Some(field) => EvmError::NewHeader { chain, block, field: endpoint.rpc.clean(&field) },
+            Some(field) => EvmError::NewHeader { chain, block, field: endpoint.clean(&field) },
             None => error,
         },
         error => error,
@@ -260,15 +231,16 @@ fn unknown_field(answer: &Raw) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use landfall_chain::BlockHash;
+
     use super::*;
 
     fn word(latest: u64, safe: u64, l1: u64) -> Word {
         let block = |number| BlockRef { number, hash: BlockHash([1; 32]) };
         Word {
             latest: block(latest),
-            tags: vec![(Tag::Safe, block(safe))],
-            l1_number: Some(l1),
             hashes: BTreeMap::new(),
+            marks: Marks { tags: vec![(Tag::Safe, block(safe))], l1_number: Some(l1) },
         }
     }
 
@@ -279,8 +251,8 @@ mod tests {
         let mut last = None;
         for (safe, l1) in polls {
             let word = word(1_000, *safe, *l1);
-            covered.note(&word);
-            last = word.final_number(&RULE, &covered);
+            covered.note(&word.marks);
+            last = final_number(&word, &RULE, &covered);
         }
         last
     }
@@ -305,7 +277,7 @@ mod tests {
     fn the_pairs_are_bounded_and_the_oldest_that_counts_stays() {
         let mut covered = Covered::default();
         for l1 in 0..5_000 {
-            covered.note(&word(100_000, l1 * 6, l1));
+            covered.note(&word(100_000, l1 * 6, l1).marks);
         }
         assert!(covered.0.len() <= 1_002, "{}", covered.0.len());
         assert_eq!(covered.since(4_999, L1_BLOCKS_MAX), Some(3_999 * 6));
@@ -315,12 +287,12 @@ mod tests {
     fn all_parts_of_a_rule_must_hold() {
         let (word, covered) = (word(100, 80, 0), Covered::default());
         let number = |confirmations| {
-            word.final_number(&FinalityRule { tag: Some(Tag::Safe), confirmations, l1_blocks: 0 }, &covered)
+            final_number(&word, &FinalityRule { tag: Some(Tag::Safe), confirmations, l1_blocks: 0 }, &covered)
         };
         assert_eq!((number(0), number(20), number(21), number(101)), (Some(80), Some(80), Some(79), None));
-        assert_eq!(word.final_number(&FinalityRule::confirmations(12), &covered), Some(88));
-        assert_eq!(word.final_number(&FinalityRule::FINALIZED, &covered), None);
-        assert_eq!(word.final_number(&RULE, &covered), None);
+        assert_eq!(final_number(&word, &FinalityRule::confirmations(12), &covered), Some(88));
+        assert_eq!(final_number(&word, &FinalityRule::FINALIZED, &covered), None);
+        assert_eq!(final_number(&word, &RULE, &covered), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What one endpoint was found to serve: how many calls in a request, how wide a range of logs, which methods, and
+//! What one endpoint was found to serve: how many calls in a request, how wide a range of a search, which methods, and
 //! when it may be asked again.
 //!
 //! Promises: what is learnt only ever makes us ask for less or later, so it cannot make an answer wrong. All of it is
@@ -10,11 +10,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::pool::limits::Limit;
+use crate::limits::Limit;
 
-/// geth's `--rpc.batch-request-limit`.
-pub(crate) const BATCH_MAX: usize = 1_000;
-/// How many blocks of logs are asked for at first, and at most: reth serves as many.
+/// How many blocks one range of a search covers at first, and at most: reth serves as many.
 const RANGE_FIRST: u64 = 1_000;
 const RANGE_MAX: u64 = 100_000;
 /// How long an endpoint is left alone that says "too much" and not for how long, and at most.
@@ -43,25 +41,24 @@ struct Pause {
     is_named: bool,
 }
 
-impl Default for Learnt {
-    fn default() -> Self {
+impl Learnt {
+    /// Nothing yet: a request may hold as many as `batch_max` calls.
+    pub(crate) fn new(batch_max: usize) -> Self {
         Learnt(Mutex::new(Facts {
-            batch: BATCH_MAX,
+            batch: batch_max,
             range: RANGE_FIRST,
             range_most: RANGE_MAX,
             pause: None,
             unsupported: BTreeSet::new(),
         }))
     }
-}
 
-impl Learnt {
     /// How many calls one request may hold.
     pub(crate) fn batch(&self) -> usize {
         self.facts().batch
     }
 
-    /// How many blocks one `eth_getLogs` may cover.
+    /// How many blocks one range of a search may cover.
     pub(crate) fn range_width(&self) -> u64 {
         self.facts().range
     }
@@ -154,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_range_narrows_on_refusals_and_widens_up_to_what_is_served() {
-        let learnt = Learnt::default();
+        let learnt = Learnt::new(1_000);
         assert!(learnt.range_refused(Limit::TooManyResults { range: None }, 1_000));
         assert_eq!(learnt.range_width(), 500);
         learnt.range_served(400);
@@ -173,7 +170,7 @@ mod tests {
 
     #[test]
     fn batches_shrink_and_rests_end() {
-        let (learnt, now) = (Learnt::default(), Instant::now());
+        let (learnt, now) = (Learnt::new(1_000), Instant::now());
         learnt.refused(Limit::BatchTooLarge { most: None }, "m", 40, now);
         assert_eq!(learnt.batch(), 20);
         learnt.refused(Limit::BatchTooLarge { most: Some(3) }, "m", 20, now);

@@ -1,4 +1,4 @@
-//! Connections that say when to look: `eth_subscribe` for new heads over WebSocket.
+//! Connections that say when to look: a subscription to new heads over WebSocket.
 //!
 //! Promises: what comes over them is never data, only a reason to poll a little earlier; silence, garbage and a dead
 //! server cost nothing but that. At most one connection per URL, taken up again with growing pauses. Nothing of the URL
@@ -10,7 +10,6 @@ use std::time::Duration;
 use futures_util::{SinkExt, StreamExt};
 use landfall_chain::{EndpointState, Endpoints, Retry};
 use reqwest::header::HeaderMap;
-use serde::Deserialize;
 use tokio::sync::Notify;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
@@ -19,9 +18,9 @@ use tracing::Dispatch;
 use tracing::instrument::WithSubscriber;
 use url::Url;
 
-use crate::rpc::Secrets;
+use crate::dialect::Subscription;
+use crate::http::Secrets;
 
-const SUBSCRIBE: &str = r#"{"jsonrpc":"2.0","id":1,"method":"eth_subscribe","params":["newHeads"]}"#;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longer than any chain's block time; then the connection is thought dead.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
@@ -38,25 +37,9 @@ pub(crate) struct WakeUp {
     pub(crate) index: usize,
     pub(crate) url: Url,
     pub(crate) headers: HeaderMap,
+    pub(crate) subscription: Subscription,
     pub(crate) statuses: Endpoints,
     pub(crate) notify: Arc<Notify>,
-}
-
-#[derive(Deserialize)]
-struct News<'a> {
-    #[serde(borrow)]
-    params: Params<'a>,
-}
-
-#[derive(Deserialize)]
-struct Params<'a> {
-    #[serde(borrow)]
-    result: Head<'a>,
-}
-
-#[derive(Deserialize)]
-struct Head<'a> {
-    hash: &'a str,
 }
 
 impl WakeUp {
@@ -90,10 +73,10 @@ impl WakeUp {
             Ok(Err(error)) => return told(&error),
             Err(_) => return format!("no connection within {} s", CONNECT_TIMEOUT.as_secs()),
         };
-        if let Err(error) = socket.send(Message::text(SUBSCRIBE)).await {
+        if let Err(error) = socket.send(Message::text(self.subscription.request)).await {
             return told(&error);
         }
-        let mut last = String::new();
+        let mut last = None;
         loop {
             let message = match tokio::time::timeout(SILENCE_MAX, socket.next()).await {
                 Ok(Some(Ok(message))) => message,
@@ -102,11 +85,11 @@ impl WakeUp {
                 Err(_) => return format!("silent for {} s", SILENCE_MAX.as_secs()),
             };
             let Message::Text(text) = message else { continue };
-            let Ok(News { params: Params { result: Head { hash } } }) = serde_json::from_str(&text) else { continue };
-            if hash == last {
+            let head = (self.subscription.head)(&text);
+            if head.is_none() || head == last {
                 continue;
             }
-            hash.clone_into(&mut last);
+            last = head;
             *heads += 1;
             self.statuses.healthy(self.index, None, None, "wake-ups only");
             self.notify.notify_one();

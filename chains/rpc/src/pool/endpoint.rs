@@ -1,21 +1,21 @@
 //! One endpoint: its own head, and whether it is of use now.
 //!
-//! Promises: it is asked for blocks only after it told the network's chain id; a failed proof and a wrong chain put it
-//! into quarantine, which only a proved header of the agreed chain ends; a failure makes it rest for a growing while,
+//! Promises: it is asked for blocks only after it told the network's chain id; what is false and a wrong chain put it
+//! into quarantine, which only a sound poll on the agreed chain ends; a failure makes it rest for a growing while,
 //! and for less where it is lacked. Who is asked when is `pool`'s, what it is asked `calls`'s.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use landfall_chain::{BlockRef, Chain, EndpointState, Endpoints, Retry};
+use landfall_chain::{BlockHash, BlockRef, Chain, EndpointState, Endpoints, Retry};
 use tokio::time::Instant;
 
-use crate::error::EvmError;
+use crate::dialect::{Dialect, Fault, Word};
+use crate::http::Rpc;
 use crate::pool::learnt::Learnt;
-use crate::pool::tip::{Covered, Word};
-use crate::rpc::Rpc;
 
 /// How long an endpoint rests after a failure, at first and at most.
 const REST_FIRST: Duration = Duration::from_millis(200);
@@ -28,7 +28,7 @@ const LACKED_DIVISOR: u32 = 5;
 /// The longest rest of a quarantine while nobody can be read from: what it says is proved all the same, and who asks for
 /// the tip pauses by himself.
 const LAST_RESORT_REST: Duration = Duration::from_millis(200);
-/// How many polls in a row must show the same unknown header field: one spoilt answer is none.
+/// How many polls in a row must show the same that is too new: one spoilt answer is none.
 const NEWER_POLLS: u32 = 3;
 /// How often an endpoint must tell its chain id again: a URL may be pointed to another node at any time.
 const CHAIN_ID_EVERY: Duration = Duration::from_secs(3_600);
@@ -37,32 +37,32 @@ const CALM: Duration = Duration::from_secs(60);
 const CALM_AFTER_QUARANTINE: Duration = Duration::from_secs(600);
 
 /// One endpoint and its place in the statuses.
-pub(crate) struct Endpoint {
-    pub(crate) chain: Chain,
+pub struct Endpoint<D: Dialect> {
+    pub chain: Chain,
     /// Its place in the configuration and in the statuses.
     pub(crate) index: usize,
     /// Host and port; `#2` where two share them.
-    pub(crate) id: String,
+    pub id: String,
     pub(crate) learnt: Learnt,
     pub(crate) rpc: Rpc,
     statuses: Endpoints,
-    standing: Mutex<Standing>,
+    standing: Mutex<Standing<D>>,
 }
 
 /// What is known of an endpoint now.
-struct Standing {
+struct Standing<D: Dialect> {
     /// When it last told the chain id of the network.
     told_chain_at: Option<Instant>,
-    word: Option<Word>,
-    covered: Covered,
+    said: Option<Said>,
+    memory: D::Memory,
     trouble: Option<Trouble>,
     rests: Retry,
     quarantines: Retry,
     failed_at: Option<Instant>,
     /// A poll is under way.
     polled: bool,
-    /// Its last poll showed a header that only a newer version can prove: the block, the field, and how often in a row.
-    newer: Option<(BlockRef, String, u32)>,
+    /// Its last poll showed what only a newer version can prove: the failure, what it is, and how often in a row.
+    newer: Option<(D::Error, String, u32)>,
     /// How many polls it has answered.
     answers: u64,
     /// Its last poll came within the time that others wait for it.
@@ -72,6 +72,14 @@ struct Standing {
     /// What to know of it while it is healthy: how it came back, and what nobody else checks.
     note: String,
     unchecked: &'static str,
+}
+
+/// What it said in its last good poll.
+pub(crate) struct Said {
+    pub(crate) latest: BlockRef,
+    /// The newest final number by each rule.
+    pub(crate) finals: Vec<Option<u64>>,
+    pub(crate) hashes: BTreeMap<u64, BlockHash>,
 }
 
 /// Why an endpoint is not asked.
@@ -108,12 +116,12 @@ pub(crate) enum Use {
     None,
 }
 
-impl Endpoint {
+impl<D: Dialect> Endpoint<D> {
     pub(crate) fn new(chain: Chain, index: usize, id: String, rpc: Rpc, statuses: Endpoints) -> Self {
         let standing = Mutex::new(Standing {
             told_chain_at: None,
-            word: None,
-            covered: Covered::default(),
+            said: None,
+            memory: D::Memory::default(),
             trouble: None,
             rests: Retry::new(REST_FIRST, REST_MAX),
             quarantines: Retry::new(QUARANTINE_FIRST, QUARANTINE_MAX),
@@ -126,12 +134,12 @@ impl Endpoint {
             note: String::new(),
             unchecked: "",
         });
-        Endpoint { chain, index, id, learnt: Learnt::default(), rpc, statuses, standing }
+        Endpoint { chain, index, id, learnt: Learnt::new(D::BATCH_MAX), rpc, statuses, standing }
     }
 
     /// Its own newest block, as far as it told it.
-    pub(crate) fn head(&self) -> Option<u64> {
-        self.lock().word.as_ref().map(|word| word.latest.number)
+    pub fn head(&self) -> Option<u64> {
+        self.lock().said.as_ref().map(|said| said.latest.number)
     }
 
     /// A request took so long.
@@ -163,11 +171,10 @@ impl Endpoint {
         self.lock().trouble.is_some_and(|trouble| trouble.wrong_chain)
     }
 
-    /// What it said in its last poll, and what was covered since when, while it is healthy.
-    pub(crate) fn voice<T>(&self, now: Instant, read: impl FnOnce(&Word, &Covered) -> T) -> Option<T> {
+    /// What it said in its last poll, while it is healthy.
+    pub(crate) fn voice<T>(&self, now: Instant, read: impl FnOnce(&Said) -> T) -> Option<T> {
         (self.standing(now) == Use::Good).then_some(())?;
-        let standing = self.lock();
-        standing.word.as_ref().map(|word| read(word, &standing.covered))
+        self.lock().said.as_ref().map(read)
     }
 
     /// Takes the right to poll it, when it is due: one poll at a time, none while it rests.
@@ -219,15 +226,15 @@ impl Endpoint {
 
     /// A poll that began at `begun` told this, and the chain id if `with_chain`. It ends a quarantine: who calls has seen
     /// that the word is proved. It ends a pause too, which was over or is cut short.
-    pub(crate) fn told(&self, word: Word, begun: Instant, with_chain: bool) {
+    pub(crate) fn told(&self, dialect: &D, word: Word<D::Marks>, begun: Instant, with_chain: bool) {
         let latest = word.latest.number;
         self.learnt.answered(begun);
         let mut standing = self.lock();
         if with_chain {
             standing.told_chain_at = Some(begun);
         }
-        standing.covered.note(&word);
-        standing.word = Some(word);
+        let finals = dialect.finals(&word, &mut standing.memory);
+        standing.said = Some(Said { latest: word.latest, finals, hashes: word.hashes });
         standing.answers += 1;
         if let Some(Trouble { quarantined: true, .. }) = standing.trouble {
             standing.trouble = None;
@@ -240,7 +247,7 @@ impl Endpoint {
     }
 
     /// It answered to what was asked at `begun`. An answer to an earlier question takes back no later failure.
-    pub(crate) fn answered(&self, begun: Instant, latest: Option<u64>) {
+    pub fn answered(&self, begun: Instant, latest: Option<u64>) {
         let mut standing = self.lock();
         match standing.trouble {
             Some(trouble) if trouble.quarantined || begun < trouble.since => return,
@@ -260,9 +267,10 @@ impl Endpoint {
     }
 
     /// It did not serve. A failed proof and a wrong chain put it into quarantine.
-    pub(crate) fn failed(&self, error: &EvmError) {
-        let wrong_chain = matches!(error, EvmError::WrongChain { .. });
-        let quarantined = wrong_chain || matches!(error, EvmError::ProofFailed { .. } | EvmError::Contradicts { .. });
+    pub fn failed(&self, error: &D::Error) {
+        let fault = D::fault(error);
+        let wrong_chain = fault == Fault::WrongChain;
+        let quarantined = wrong_chain || fault == Fault::Unsound;
         let now = Instant::now();
         let mut standing = self.lock();
         if standing.trouble.is_some_and(|trouble| trouble.quarantined) && !quarantined {
@@ -279,7 +287,7 @@ impl Endpoint {
     }
 
     /// Something to know of it that is no failure, told with its status while it is healthy.
-    pub(crate) fn note(&self, error: &EvmError) {
+    pub(crate) fn note(&self, error: &D::Error) {
         self.lock().note = error.to_string();
     }
 
@@ -295,18 +303,18 @@ impl Endpoint {
     }
 
     /// What its last polls showed alike that only a newer version can prove.
-    pub(crate) fn newer(&self) -> Option<(BlockRef, String)> {
+    pub(crate) fn newer(&self) -> Option<(D::Error, String)> {
         let newer = self.lock().newer.clone();
-        newer.filter(|(.., polls)| *polls >= NEWER_POLLS).map(|(block, field, _)| (block, field))
+        newer.filter(|(.., polls)| *polls >= NEWER_POLLS).map(|(error, what, _)| (error, what))
     }
 
     /// What a poll showed of that kind; `None` when it ended otherwise.
-    pub(crate) fn set_newer(&self, shown: Option<(BlockRef, String)>) {
+    pub(crate) fn set_newer(&self, shown: Option<(D::Error, String)>) {
         let mut standing = self.lock();
         let before = standing.newer.take();
-        standing.newer = shown.map(|(block, field)| {
-            let polls = before.filter(|(_, before, _)| *before == field).map_or(0, |(.., polls)| polls);
-            (block, field, polls + 1)
+        standing.newer = shown.map(|(error, what)| {
+            let polls = before.filter(|(_, before, _)| *before == what).map_or(0, |(.., polls)| polls);
+            (error, what, polls + 1)
         });
     }
 
@@ -342,7 +350,7 @@ impl Endpoint {
         hasher.finish()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Standing> {
+    fn lock(&self) -> MutexGuard<'_, Standing<D>> {
         // Each write leaves it whole: a panic elsewhere says nothing of it.
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -363,7 +371,7 @@ impl Trouble {
     }
 }
 
-impl fmt::Debug for Endpoint {
+impl<D: Dialect> fmt::Debug for Endpoint<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint").field("chain", &self.chain).field("id", &self.id).finish_non_exhaustive()
     }
@@ -371,16 +379,60 @@ impl fmt::Debug for Endpoint {
 
 #[cfg(test)]
 mod tests {
-    use landfall_chain::BlockHash;
     use reqwest::header::HeaderMap;
 
     use super::*;
-    use crate::rpc::http_client;
+    use crate::dialect::{Question, Subscription};
+    use crate::error::RpcError;
+    use crate::http::http_client;
+    use crate::limits::Codes;
 
-    fn endpoint() -> Endpoint {
+    /// A family whose endpoints are never asked.
+    #[derive(Debug)]
+    struct Silent;
+
+    #[derive(Clone, Debug, thiserror::Error)]
+    enum SilentError {
+        #[error(transparent)]
+        Rpc(#[from] RpcError),
+        #[error("another chain")]
+        WrongChain,
+    }
+
+    impl Dialect for Silent {
+        type Error = SilentError;
+        type Marks = ();
+        type Memory = ();
+
+        const CODES: &'static Codes = &Codes::NONE;
+        const BATCH_MAX: usize = 1;
+        const BLOCKS: &'static str = "blocks";
+        const SUBSCRIPTION: Subscription = Subscription { request: "", head: |_| None };
+
+        fn fault(error: &SilentError) -> Fault {
+            match error {
+                SilentError::Rpc(error) => error.fault(),
+                SilentError::WrongChain => Fault::WrongChain,
+            }
+        }
+
+        async fn poll(&self, endpoint: &Endpoint<Self>, _: &Question) -> Result<Word<()>, SilentError> {
+            Err(endpoint.unusable(Self::BLOCKS, "nobody asks"))
+        }
+
+        fn rules(&self) -> usize {
+            0
+        }
+
+        fn finals(&self, _: &Word<()>, (): &mut ()) -> Vec<Option<u64>> {
+            Vec::new()
+        }
+    }
+
+    fn endpoint() -> Endpoint<Silent> {
         let statuses = Endpoints::new(["a:1".to_owned()]);
         let url = "http://a:1".parse().expect("a URL");
-        let rpc = Rpc::new(http_client().expect("a client"), &url, HeaderMap::new());
+        let rpc = Rpc::new(http_client().expect("a client"), &url, HeaderMap::new(), Silent::CODES);
         Endpoint::new(Chain::EthereumMainnet, 0, "a:1".to_owned(), rpc, statuses)
     }
 
@@ -395,7 +447,7 @@ mod tests {
 
     #[test]
     fn a_rest_is_as_long_as_who_lacks_the_endpoint_lets_it_be() {
-        let rests = |error: EvmError| {
+        let rests = |error: SilentError| {
             let endpoint = endpoint();
             endpoint.failed(&error);
             let trouble = endpoint.lock().trouble.expect("it failed");
@@ -405,12 +457,11 @@ mod tests {
         let (chain, endpoint) = (Chain::EthereumMainnet, String::new());
         let block = BlockRef { number: 1, hash: BlockHash([1; 32]) };
         let (rest, quarantined) =
-            rests(EvmError::Contradicts { chain, endpoint: endpoint.clone(), says: block, agreed: block });
+            rests(RpcError::Contradicts { chain, endpoint: endpoint.clone(), says: block, agreed: block }.into());
         assert_eq!(quarantined, [rest, rest / LACKED_DIVISOR, LAST_RESORT_REST]);
-        let (rest, failing) =
-            rests(EvmError::Call { chain, endpoint: endpoint.clone(), method: "m", reason: String::new() });
+        let (rest, failing) = rests(RpcError::Call { chain, endpoint, method: "m", reason: String::new() }.into());
         assert_eq!(failing, [rest, rest, Duration::ZERO]);
-        let (rest, elsewhere) = rests(EvmError::WrongChain { chain, endpoint, served: 1, expected: 2 });
+        let (rest, elsewhere) = rests(SilentError::WrongChain);
         assert_eq!(elsewhere, [rest; 3], "it must be pointed elsewhere first");
     }
 }

@@ -2,9 +2,8 @@
 //!
 //! Promises: the newest block of the best endpoint counts, but never one below what was agreed to be final; a slow or
 //! failing one delays nobody: polls run beside each other, one of each endpoint at a time, and outlive the call that
-//! began them. Who rests is asked earlier where it is lacked, and waited for a little where there is nobody else. A read
-//! that fails is tried again at once on each other endpoint that is of use, once. What one endpoint alone does not
-//! understand is its own failure. Deliberately not here: what the endpoints say (`tip`, `read`), whether they agree
+//! began them. Who rests is asked earlier where it is lacked, and waited for a little where there is nobody else.
+//! Deliberately not here: what the endpoints are asked (the family's), who serves a read (`reads`), whether they agree
 //! (`agree`), who leads (`heads`).
 
 pub(crate) mod agree;
@@ -12,51 +11,47 @@ pub(crate) mod calls;
 pub(crate) mod endpoint;
 pub(crate) mod heads;
 pub(crate) mod learnt;
-pub(crate) mod limits;
 pub(crate) mod outcome;
+pub(crate) mod places;
 pub(crate) mod poll;
-pub(crate) mod tip;
+pub(crate) mod reads;
 pub(crate) mod wake;
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use futures_util::future::BoxFuture;
+use futures_util::future::join_all;
 use landfall_chain::{BlockRef, Chain, Endpoints, Tip};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::error::EvmError;
+use crate::dialect::{Dialect, Question};
+use crate::error::RpcError;
+use crate::http::{Rpc, http_client};
 use crate::pool::agree::{Agreement, Voice};
-use crate::pool::endpoint::{Endpoint, Use};
-use crate::pool::outcome::Outcome;
+use crate::pool::endpoint::{Endpoint, Said, Use};
+use crate::pool::places::{EndpointUrl, Place};
 use crate::pool::poll::{GRACE, Polling};
-use crate::pool::tip::Question;
+use crate::pool::wake::WakeUp;
+
+/// How many endpoints must agree on what is final, where as many are configured and nothing else is.
+const AGREE_DEFAULT: usize = 2;
 
 /// The endpoints of one network.
 #[derive(Debug)]
-pub(crate) struct Pool {
-    pub(crate) chain: Chain,
-    chain_id: u64,
-    pub(crate) endpoints: Vec<Arc<Endpoint>>,
-    pub(crate) statuses: Endpoints,
+pub struct Pool<D: Dialect> {
+    chain: Chain,
+    dialect: Arc<D>,
+    endpoints: Vec<Arc<Endpoint<D>>>,
+    statuses: Endpoints,
     agreement: Mutex<Agreement>,
-    question: Question,
     /// Whose newest block was told last: it is asked first, so that what follows is of the same branch.
     leader: Mutex<Option<usize>>,
     polls: Mutex<JoinSet<()>>,
     news: Arc<Notify>,
-}
-
-/// What a read needs of the endpoint that serves it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Need {
-    /// Blocks from here
-    pub(crate) first: u64,
-    /// to here, inclusive.
-    pub(crate) last: u64,
-    pub(crate) methods: &'static [&'static str],
+    wake_ups: Vec<WakeUp>,
+    wake_up: Arc<Notify>,
 }
 
 /// How long polls are waited for.
@@ -67,40 +62,93 @@ enum Wait {
     All,
 }
 
-impl Pool {
-    pub(crate) fn new(
-        chain: Chain,
-        chain_id: u64,
-        endpoints: Vec<Endpoint>,
-        statuses: Endpoints,
-        agreement: Agreement,
-    ) -> Self {
-        Pool {
+impl<D: Dialect> Pool<D> {
+    /// The endpoints at `urls`. Touches no network.
+    ///
+    /// # Errors
+    /// A URL that cannot be used, a header that cannot be sent, and nothing to read from.
+    pub fn over(dialect: D, chain: Chain, urls: Vec<EndpointUrl>) -> Result<Self, RpcError> {
+        let places = Place::all(chain, urls)?;
+        let statuses = Endpoints::new(places.iter().map(|place| place.id.clone()));
+        // A builder's error cannot hold a URL: it has seen none.
+        let http = http_client().map_err(|error| RpcError::Client { chain, reason: error.to_string() })?;
+        let (mut endpoints, mut wake_ups, wake_up) = (Vec::new(), Vec::new(), Arc::new(Notify::new()));
+        for (index, Place { id, url, headers, wakes }) in places.into_iter().enumerate() {
+            let (statuses, notify) = (statuses.clone(), Arc::clone(&wake_up));
+            if wakes {
+                let subscription = D::SUBSCRIPTION;
+                wake_ups.push(WakeUp { index, url, headers, subscription, statuses, notify });
+            } else {
+                let rpc = Rpc::new(http.clone(), &url, headers, D::CODES);
+                endpoints.push(Arc::new(Endpoint::new(chain, index, id, rpc, statuses)));
+            }
+        }
+        if endpoints.is_empty() {
+            return Err(RpcError::NoUrl { chain });
+        }
+        statuses.set_agree(AGREE_DEFAULT.min(endpoints.len()));
+        Ok(Pool {
             chain,
-            chain_id,
-            endpoints: endpoints.into_iter().map(Arc::new).collect(),
+            endpoints,
             statuses,
-            question: Question::of(&agreement.rules),
-            agreement: Mutex::new(agreement),
+            agreement: Mutex::new(Agreement::new(dialect.rules())),
+            dialect: Arc::new(dialect),
             leader: Mutex::new(None),
             polls: Mutex::new(JoinSet::new()),
             news: Arc::new(Notify::new()),
+            wake_ups,
+            wake_up,
+        })
+    }
+
+    /// Sets how many endpoints must agree on what is final; two, or one where there is one, if this is not called.
+    /// While the pool is at work a person may override it: [`Endpoints::override_agree`].
+    ///
+    /// # Errors
+    /// More than are configured, and none.
+    pub fn set_agree(&self, agree: usize) -> Result<(), RpcError> {
+        let (chain, endpoints) = (self.chain, self.endpoints.len());
+        if !(1..=endpoints).contains(&agree) {
+            return Err(RpcError::Agree { chain, agree, endpoints });
+        }
+        self.statuses.set_agree(agree);
+        Ok(())
+    }
+
+    /// The states of the endpoints; clones share them.
+    pub fn endpoints(&self) -> Endpoints {
+        self.statuses.clone()
+    }
+
+    /// Told when there may be a new block, as far as `ws` URLs say so while [`Pool::listen`] runs.
+    pub fn wake_up(&self) -> Arc<Notify> {
+        Arc::clone(&self.wake_up)
+    }
+
+    /// Listens for wake-ups, for ever. Without a `ws` URL there is nothing to hear.
+    pub fn listen(&self) -> impl Future<Output = ()> + Send + use<D> {
+        let listeners: Vec<_> = self.wake_ups.iter().cloned().map(WakeUp::listen).collect();
+        async move {
+            join_all(listeners).await;
+            std::future::pending().await
         }
     }
 
     /// Asks every endpoint that is due, and waits for all of them.
-    pub(crate) async fn check(&self) -> Result<(), EvmError> {
+    pub async fn check(&self) -> Result<(), D::Error> {
         self.poll(&BTreeSet::new(), Wait::All, || false).await;
         self.hear();
         match self.endpoints.iter().find(|endpoint| endpoint.is_of_wrong_chain()) {
-            Some(wrong) => Err(EvmError::NoEndpoint { chain: self.chain, reasons: wrong.reason(), permanent: true }),
+            Some(wrong) => {
+                Err(RpcError::NoEndpoint { chain: self.chain, reasons: wrong.reason(), permanent: true }.into())
+            }
             None if self.good().count() == self.endpoints.len() => Ok(()),
             None => Err(self.nobody()),
         }
     }
 
     /// Where the chain ends, and what is final.
-    pub(crate) async fn tip(&self) -> Result<Tip, EvmError> {
+    pub async fn tip(&self) -> Result<Tip, D::Error> {
         let mut voices = self.poll_and_hear().await;
         // Nothing was ever final, and a hash is all that lacks: worth another request, once.
         if self.agreement().is_first_to_come() {
@@ -118,7 +166,7 @@ impl Pool {
     }
 
     /// The block at `number`, when it is final and as many endpoints as must agree show the same.
-    pub(crate) async fn final_at(&self, number: u64) -> Result<Option<BlockRef>, EvmError> {
+    pub async fn final_at(&self, number: u64) -> Result<Option<BlockRef>, D::Error> {
         let must = self.statuses.agree();
         let agreed = || Agreement::at(&self.hear(), number, must);
         // A poll may have been under way that did not ask for this number.
@@ -131,101 +179,15 @@ impl Pool {
         if self.good().next().is_none() { Err(self.nobody()) } else { Ok(None) }
     }
 
-    /// Reads from the best endpoint for `need`, and from the next when it fails.
-    pub(crate) async fn call<'a, T>(
-        &'a self,
-        need: Need,
-        read: impl Fn(&'a Endpoint) -> BoxFuture<'a, Result<T, EvmError>> + Send,
-    ) -> Result<T, EvmError> {
-        let mut outcome = Outcome::new(self);
-        for endpoint in self.candidates(need).await {
-            let begun = Instant::now();
-            match read(endpoint).await {
-                Ok(value) => {
-                    endpoint.answered(begun, None);
-                    outcome.one_understands();
-                    return Ok(value);
-                }
-                Err(error) => outcome.failed(endpoint, error)?,
-            }
-        }
-        Err(outcome.error())
-    }
-
-    /// As [`Pool::call`], of a list with an item for each block. An endpoint whose own newest block says that it has
-    /// more than it shows is left for another; the longest list counts, for a reorg may have cut it.
-    pub(crate) async fn call_range<'a, T: Send>(
-        &'a self,
-        need: Need,
-        most: usize,
-        read: impl Fn(&'a Endpoint) -> BoxFuture<'a, Result<Vec<T>, EvmError>> + Send,
-    ) -> Result<Vec<T>, EvmError> {
-        let mut outcome = Outcome::new(self);
-        let wanted = usize::try_from((need.last + 1).saturating_sub(need.first)).unwrap_or(usize::MAX).min(most);
-        let mut longest: Option<Vec<T>> = None;
-        for endpoint in self.candidates(need).await {
-            let begun = Instant::now();
-            match read(endpoint).await {
-                Ok(items) => {
-                    let is_whole = items.len() >= wanted;
-                    let is_short = !is_whole && endpoint.head().is_some_and(|head| head >= need.last);
-                    if is_short {
-                        endpoint.failed(&endpoint.shows_too_little(need, items.len()));
-                    } else {
-                        endpoint.answered(begun, None);
-                    }
-                    outcome.one_understands();
-                    if longest.as_ref().is_none_or(|longest| longest.len() < items.len()) {
-                        longest = Some(items);
-                    }
-                    if is_whole || !is_short {
-                        break;
-                    }
-                }
-                Err(error) => outcome.failed(endpoint, error)?,
-            }
-        }
-        longest.ok_or_else(|| outcome.error())
-    }
-
-    /// The endpoints for a read, the best first.
-    pub(crate) async fn candidates(&self, need: Need) -> Vec<&Endpoint> {
-        let (mut candidates, now) = (self.of_use(need).await, Instant::now());
-        // Who failed a moment ago is asked only when there is nobody else.
-        if candidates.iter().any(|endpoint| endpoint.standing(now) < Use::Resting) {
-            candidates.retain(|endpoint| endpoint.standing(now) < Use::Resting);
-        }
-        candidates
-    }
-
-    /// The same with those behind that failed a moment ago, for who needs a second witness. Asks for their heads first
-    /// while none has told one.
-    pub(crate) async fn of_use(&self, need: Need) -> Vec<&Endpoint> {
-        if self.good().next().is_none() {
-            self.poll(&BTreeSet::new(), Wait::Grace, || false).await;
-        }
-        let (now, leader) = (Instant::now(), *self.leader());
-        let of_use = |endpoint: &&Arc<Endpoint>| endpoint.standing(now) < Use::None;
-        let mut endpoints: Vec<&Endpoint> = self.endpoints.iter().filter(of_use).map(|endpoint| &**endpoint).collect();
-        endpoints.sort_by_cached_key(|endpoint| {
-            let serves = need.methods.iter().all(|method| endpoint.learnt.is_served(method));
-            let head = endpoint.head().unwrap_or_default();
-            let missing = need.last.saturating_sub(head);
-            let leads = leader == Some(endpoint.index);
-            (!serves, endpoint.standing(now), missing, !leads, endpoint.latency_ms(), endpoint.index)
-        });
-        endpoints
-    }
-
     /// Records that an answer of the endpoint named `id` was found to be a lie, after the call had ended well.
-    pub(crate) fn disprove(&self, id: &str, error: &EvmError) {
+    pub fn disprove(&self, id: &str, error: &D::Error) {
         if let Some(endpoint) = self.endpoints.iter().find(|endpoint| endpoint.id == id) {
             endpoint.failed(error);
         }
     }
 
     /// How many endpoints must say the same before it counts.
-    pub(crate) fn must_agree(&self) -> usize {
+    pub fn must_agree(&self) -> usize {
         self.statuses.agree()
     }
 
@@ -282,10 +244,11 @@ impl Pool {
         let mut polls = self.polls.lock().unwrap_or_else(PoisonError::into_inner);
         while polls.try_join_next().is_some() {}
         for endpoint in self.endpoints.iter().filter(|endpoint| endpoint.begin_poll(lack, now)) {
-            let polling = Polling { endpoint: Arc::clone(endpoint), news: Arc::clone(&self.news) };
-            let chain_id = endpoint.must_prove_its_chain(now).then_some(self.chain_id);
-            let mut question = Question { chain_id, numbers: wanted.clone(), ..self.question.clone() };
+            let (dialect, endpoint) = (Arc::clone(&self.dialect), Arc::clone(endpoint));
+            let which_chain = endpoint.must_prove_its_chain(now);
+            let mut question = Question { which_chain, numbers: wanted.clone() };
             question.numbers.extend(anchor.filter(|_| may_convict || endpoint.is_quarantined()).map(|it| it.number));
+            let polling = Polling { dialect, endpoint, news: Arc::clone(&self.news) };
             polls.spawn(async move { polling.run(question, anchor).await });
         }
     }
@@ -295,10 +258,10 @@ impl Pool {
         let (must, now) = (self.statuses.agree(), Instant::now());
         self.tell_what_is_not_checked(must);
         let mut agreement = self.agreement();
-        let voice = |(index, endpoint): (usize, &Arc<Endpoint>)| {
-            endpoint.voice(now, |word, covered| {
-                let finals = agreement.rules.iter().map(|rule| word.final_number(rule, covered)).collect();
-                Voice { index, id: endpoint.id.clone(), latest: word.latest, finals, hashes: word.hashes.clone() }
+        let voice = |(index, endpoint): (usize, &Arc<Endpoint<D>>)| {
+            endpoint.voice(now, |Said { latest, finals, hashes }| {
+                let (finals, hashes) = (finals.clone(), hashes.clone());
+                Voice { index, id: endpoint.id.clone(), latest: *latest, finals, hashes }
             })
         };
         let mut voices: Vec<Voice> = self.endpoints.iter().enumerate().filter_map(voice).collect();
@@ -308,7 +271,7 @@ impl Pool {
         for (index, says, agreed) in contradicting {
             let endpoint = &self.endpoints[index];
             let id = endpoint.id.clone();
-            endpoint.failed(&EvmError::Contradicts { chain: self.chain, endpoint: id, says, agreed });
+            endpoint.failed(&RpcError::Contradicts { chain: self.chain, endpoint: id, says, agreed }.into());
             voices.retain(|voice| voice.index != index);
         }
         voices
@@ -323,7 +286,7 @@ impl Pool {
         self.endpoints.iter().for_each(|endpoint| endpoint.set_unchecked(unchecked));
     }
 
-    fn good(&self) -> impl Iterator<Item = &Arc<Endpoint>> {
+    fn good(&self) -> impl Iterator<Item = &Arc<Endpoint<D>>> {
         let now = Instant::now();
         self.endpoints.iter().filter(move |endpoint| endpoint.standing(now) == Use::Good)
     }
@@ -333,19 +296,14 @@ impl Pool {
         self.endpoints.iter().filter(|endpoint| !endpoint.is_of_wrong_chain()).count()
     }
 
-    pub(crate) fn chain(&self) -> Chain {
+    pub fn chain(&self) -> Chain {
         self.chain
     }
 
-    /// How many endpoints there are.
-    pub(crate) fn size(&self) -> usize {
-        self.endpoints.len()
-    }
-
     /// No endpoint is of use.
-    pub(crate) fn nobody(&self) -> EvmError {
-        if let Some((block, field)) = self.newer() {
-            return EvmError::NewHeader { chain: self.chain, block, field };
+    pub fn nobody(&self) -> D::Error {
+        if let Some(error) = self.newer() {
+            return error;
         }
         let now = Instant::now();
         let reasons: Vec<String> = self.endpoints.iter().filter_map(|endpoint| endpoint.why_of_no_use(now)).collect();
@@ -354,15 +312,15 @@ impl Pool {
         } else {
             reasons.join("; ")
         };
-        EvmError::NoEndpoint { chain: self.chain, reasons, permanent: self.of_this_chain() == 0 }
+        RpcError::NoEndpoint { chain: self.chain, reasons, permanent: self.of_this_chain() == 0 }.into()
     }
 
     /// What the last polls of all endpoints showed alike that only a newer version can prove: then it is a fork of the
     /// chain, and no lie of one.
-    fn newer(&self) -> Option<(BlockRef, String)> {
+    fn newer(&self) -> Option<D::Error> {
         let mut shown = self.endpoints.iter().filter(|endpoint| !endpoint.is_of_wrong_chain()).map(|one| one.newer());
-        let first = shown.next()??;
-        shown.all(|other| other.is_some_and(|(_, field)| field == first.1)).then_some(first)
+        let (error, first) = shown.next()??;
+        shown.all(|other| other.is_some_and(|(_, what)| what == first)).then_some(error)
     }
 
     pub(crate) fn agreement(&self) -> MutexGuard<'_, Agreement> {

@@ -1,38 +1,39 @@
 //! How one read went at the endpoints that were asked for it, one after the other.
 //!
-//! Promises: what one endpoint alone does not understand is its own failure; what it has not is none; that an upgrade is needed is an answer only
-//! when no endpoint says otherwise, and two say so where there are two.
+//! Promises: what one endpoint alone does not understand is its own failure; what it has not is none; that an upgrade is
+//! needed is an answer only when no endpoint says otherwise, and two say so where there are two.
 
 use landfall_chain::BlockRef;
 
-use crate::error::EvmError;
+use crate::dialect::{Dialect, Fault};
+use crate::pool::Pool;
 use crate::pool::endpoint::Endpoint;
-use crate::pool::{Need, Pool};
+use crate::pool::reads::Need;
 
 /// How a read went at the endpoints that were asked so far.
-pub(crate) struct Outcome<'a> {
-    pool: &'a Pool,
-    last: Option<EvmError>,
+pub(crate) struct Outcome<'a, D: Dialect> {
+    pool: &'a Pool<D>,
+    last: Option<D::Error>,
     /// Who says that this version is too old for a block.
-    too_new: Vec<(&'a Endpoint, BlockRef, EvmError)>,
+    too_new: Vec<(&'a Endpoint<D>, BlockRef, D::Error)>,
 }
 
-impl<'a> Outcome<'a> {
-    pub(crate) fn new(pool: &'a Pool) -> Self {
+impl<'a, D: Dialect> Outcome<'a, D> {
+    pub(crate) fn new(pool: &'a Pool<D>) -> Self {
         Outcome { pool, last: None, too_new: Vec::new() }
     }
 
     /// # Errors
     /// What no other endpoint can answer either.
-    pub(crate) fn failed(&mut self, endpoint: &'a Endpoint, error: EvmError) -> Result<(), EvmError> {
-        match error {
-            EvmError::UpgradeNeeded { block, .. } => self.too_new.push((endpoint, block, error)),
-            error if error.is_permanent() => return Err(error),
-            EvmError::Lacks { .. } => {
+    pub(crate) fn failed(&mut self, endpoint: &'a Endpoint<D>, error: D::Error) -> Result<(), D::Error> {
+        match D::fault(&error) {
+            Fault::TooNew { block, .. } => self.too_new.push((endpoint, block, error)),
+            Fault::Permanent | Fault::WrongChain => return Err(error),
+            Fault::Lacking => {
                 endpoint.note(&error);
                 self.last = Some(error);
             }
-            error => {
+            Fault::Failing | Fault::Unsound => {
                 endpoint.failed(&error);
                 self.last = Some(error);
             }
@@ -49,7 +50,7 @@ impl<'a> Outcome<'a> {
 
     /// Why the read came to nothing. That an upgrade is needed counts when no endpoint says otherwise, and two say so
     /// where there are two.
-    pub(crate) fn error(mut self) -> EvmError {
+    pub(crate) fn error(mut self) -> D::Error {
         let Some((_, block, _)) = self.too_new.first() else {
             return self.last.unwrap_or_else(|| self.pool.nobody());
         };
@@ -66,17 +67,17 @@ impl<'a> Outcome<'a> {
     }
 }
 
-impl Endpoint {
+impl<D: Dialect> Endpoint<D> {
     /// It showed less than its own newest block says it has.
-    pub(crate) fn shows_too_little(&self, need: Need, shown: usize) -> EvmError {
+    pub fn shows_too_little(&self, need: Need, shown: usize) -> D::Error {
         let (first, last) = (need.first, need.last);
         let head = self.head().unwrap_or_default();
         let reason = format!("shows {shown} of the blocks {first} to {last}, although its newest block is {head}");
-        self.unusable("eth_getBlockByNumber", &reason)
+        self.unusable(D::BLOCKS, &reason)
     }
 
     /// What it says of a block is no other endpoint's word.
-    fn alone(&self, error: &EvmError) -> EvmError {
-        self.unusable("eth_getBlockByNumber", &format!("no other endpoint says so: {error}"))
+    fn alone(&self, error: &D::Error) -> D::Error {
+        self.unusable(D::BLOCKS, &format!("no other endpoint says so: {error}"))
     }
 }

@@ -1,15 +1,16 @@
 //! What a refusal means: nodes and providers say in their own words what is too much.
 //!
 //! Promises: a refusal is only ever read for what to do next (ask for less, elsewhere, later); it proves nothing about
-//! the chain. What no rule knows stays an ordinary failure. The messages of the providers that the rules were made
-//! from stand in `testdata/limits.json`, each with its source.
+//! the chain. What no rule knows stays an ordinary failure. Words are everybody's, and so are the codes of JSON-RPC and
+//! HTTP; the codes of its nodes a family hands in. The messages that the rules were made from stand with their sources in
+//! the family's `testdata/limits.json`.
 
 use std::time::Duration;
 
 /// What a node said it will not do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Limit {
-    /// `eth_getLogs` over too many blocks; the most that it serves, where it says so.
+pub enum Limit {
+    /// A search over too many blocks; the most that it serves, where it says so.
     RangeTooWide { most: Option<u64> },
     /// The answer would be too large; a range that would do, where it says so.
     TooManyResults { range: Option<u64> },
@@ -25,14 +26,21 @@ pub(crate) enum Limit {
     Unsupported,
 }
 
-/// EIP-1474's code for "limit exceeded", and HTTP's for too many requests, which some repeat as a code.
-const LIMIT_EXCEEDED: i64 = -32_005;
+/// What the error codes of a family's nodes mean, whatever their words.
+#[derive(Debug)]
+pub struct Codes {
+    /// A batch of too many calls.
+    pub batch_too_large: &'static [i64],
+    /// What was asked for is no longer there.
+    pub pruned: &'static [i64],
+    /// Too much of something: of calls, where the words do not say otherwise.
+    pub limit_exceeded: &'static [i64],
+}
+
+/// HTTP's for too many requests, which some repeat as a code.
 const TOO_MANY_REQUESTS: i64 = 429;
+/// JSON-RPC's.
 const METHOD_NOT_FOUND: i64 = -32_601;
-/// jsonrpsee's (reth and many L2s) for a batch of too many calls.
-const BATCH_TOO_LARGE: i64 = -32_010;
-/// EIP-4444's.
-const HISTORY_PRUNED: i64 = 4_444;
 
 const RATE: [&str; 15] = [
     "too many requests",
@@ -120,19 +128,25 @@ const BATCHES: [&str; 6] = ["max limit of ", "more than ", "batch size ", "maxim
 const PAUSES: [&str; 5] =
     ["\"backoff_seconds\":", "retry in ", "try again in ", "retry after ", "again in approximately "];
 
+#[cfg(test)]
+impl Codes {
+    /// Of a family whose nodes have none of their own.
+    pub(crate) const NONE: Codes = Codes { batch_too_large: &[], pruned: &[], limit_exceeded: &[] };
+}
+
 impl Limit {
     /// What a refusal of `code` and `text` (its message, and its data behind it) means; `None` when no rule knows it.
-    pub(crate) fn of(code: i64, text: &str) -> Option<Limit> {
+    pub fn of(code: i64, text: &str, codes: &Codes) -> Option<Limit> {
         let text = text.to_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
         let rate_limited = Limit::RateLimited { pause: PAUSES.iter().find_map(|word| seconds_behind(&text, word)) };
         Some(if code == METHOD_NOT_FOUND || is_unsupported(&text) {
             Limit::Unsupported
-        } else if code == BATCH_TOO_LARGE || is_batch(&text) {
+        } else if codes.batch_too_large.contains(&code) || is_batch(&text) {
             Limit::BatchTooLarge { most: BATCHES.iter().find_map(|word| number_behind(&text, word)) }
         } else if code == TOO_MANY_REQUESTS || has(&RATE) {
             rate_limited
-        } else if code == HISTORY_PRUNED || has(&PRUNED) {
+        } else if codes.pruned.contains(&code) || has(&PRUNED) {
             Limit::Pruned
         } else if has(&NOT_YET) {
             Limit::NotThereYet
@@ -142,7 +156,7 @@ impl Limit {
             Limit::RangeTooWide { most: Some(most) }
         } else if text.contains("range") && has(&WIDE) {
             Limit::RangeTooWide { most: None }
-        } else if code == LIMIT_EXCEEDED {
+        } else if codes.limit_exceeded.contains(&code) {
             rate_limited
         } else {
             return None;
@@ -214,59 +228,41 @@ fn leading_number(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
-    use serde::Deserialize;
+    use proptest::prelude::*;
 
     use super::*;
 
-    #[derive(Deserialize)]
-    #[serde(deny_unknown_fields)]
-    struct Fixture {
-        provider: String,
-        code: i64,
-        message: String,
-        kind: Option<String>,
-        value: Option<u64>,
-        source: String,
-    }
-
-    fn told(limit: Option<Limit>) -> (Option<&'static str>, Option<u64>) {
-        match limit {
-            None => (None, None),
-            Some(Limit::RangeTooWide { most }) => (Some("range_too_wide"), most),
-            Some(Limit::TooManyResults { range }) => (Some("too_many_results"), range),
-            Some(Limit::BatchTooLarge { most }) => (Some("batch_too_large"), most),
-            Some(Limit::RateLimited { pause }) => (Some("rate_limited"), pause.map(|pause| pause.as_secs())),
-            Some(Limit::NotThereYet) => (Some("not_there_yet"), None),
-            Some(Limit::Pruned) => (Some("pruned"), None),
-            Some(Limit::Unsupported) => (Some("unsupported"), None),
+    #[test]
+    fn a_code_means_what_its_family_says_and_words_mean_the_same_everywhere() {
+        let codes = Codes { batch_too_large: &[-1], pruned: &[-2], limit_exceeded: &[-3] };
+        let rate_limited = Some(Limit::RateLimited { pause: None });
+        let cases = [
+            (-1, "no", None, Some(Limit::BatchTooLarge { most: None })),
+            (-2, "no", None, Some(Limit::Pruned)),
+            (-3, "no", None, rate_limited),
+            (-3, "block range exceeds 10", Some(Limit::RangeTooWide { most: Some(10) }), None),
+            (-4, "batch size 7 is too large", Some(Limit::BatchTooLarge { most: Some(7) }), None),
+            (429, "no", rate_limited, None),
+            (-32_601, "no", Some(Limit::Unsupported), None),
+            (-4, "no", None, None),
+        ];
+        for (code, words, without, with) in cases {
+            assert_eq!(Limit::of(code, words, &Codes::NONE), without, "{code} {words}");
+            assert_eq!(Limit::of(code, words, &codes), with.or(without), "{code} {words}");
         }
     }
 
-    #[test]
-    fn the_words_of_thirty_providers_are_understood() {
-        let fixtures: Vec<Fixture> = serde_json::from_str(include_str!("../../testdata/limits.json")).unwrap();
-        let mut wrong = Vec::new();
-        for Fixture { provider, code, message, kind, value, source } in &fixtures {
-            assert!(!source.is_empty());
-            let told = told(Limit::of(*code, message));
-            if told != (kind.as_deref(), *value) {
-                wrong.push(format!("{provider}: {message:?} ({code}) is {told:?}, not {:?}", (kind, value)));
+    proptest! {
+        #[test]
+        fn any_text_is_read_without_a_panic(code in any::<i64>(), text in ".{0,80}", word in 0..WIDTHS.len()) {
+            let texts = [
+                text.clone(),
+                format!("block range {}{text}", WIDTHS[word]),
+                format!("retry in {text} [0x{text}, 0x{text}] with the range {text}-{text}"),
+            ];
+            for text in texts {
+                Limit::of(code, &text, &Codes::NONE);
             }
         }
-        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-        let providers: BTreeSet<&str> = fixtures.iter().map(|fixture| fixture.provider.as_str()).collect();
-        assert!(providers.len() >= 30, "{}", providers.len());
-    }
-
-    #[test]
-    fn any_text_is_read_without_a_panic() {
-        use proptest::prelude::*;
-        proptest!(|(code in any::<i64>(), text in ".{0,80}", word in 0..WIDTHS.len())| {
-            Limit::of(code, &text);
-            Limit::of(code, &format!("block range {}{text}", WIDTHS[word]));
-            Limit::of(code, &format!("retry in {text} [0x{text}, 0x{text}] with the range {text}-{text}"));
-        });
     }
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 use landfall_chain::BlockRef;
 use tokio::time::Instant;
 
-use crate::error::EvmError;
+use crate::dialect::Dialect;
+use crate::error::RpcError;
 use crate::pool::Pool;
 use crate::pool::agree::is_below;
 use crate::pool::endpoint::{Endpoint, Lack};
@@ -17,10 +18,10 @@ use crate::pool::endpoint::{Endpoint, Lack};
 /// How long a poll waits for the first endpoint to have rested, where nobody can be asked before.
 const FIRST_RESTED_MAX: Duration = Duration::from_secs(1);
 
-impl Pool {
+impl<D: Dialect> Pool<D> {
     /// The newest block that a healthy endpoint told; who told it leads from now on, and before others at its number.
     /// Who ends below the newest block that was `agreed` to be final lags, or is not on that chain: he does not lead.
-    pub(crate) fn lead(&self, agreed: Option<BlockRef>) -> Result<BlockRef, EvmError> {
+    pub(crate) fn lead(&self, agreed: Option<BlockRef>) -> Result<BlockRef, D::Error> {
         let mut leader = self.leader();
         let (above, below): (Vec<_>, Vec<_>) = self.heads().partition(|(latest, _)| reaches(latest, agreed.as_ref()));
         let best = above.into_iter().max_by_key(|(latest, index)| {
@@ -36,7 +37,7 @@ impl Pool {
             }
             (None, Some((latest, index)), Some(agreed)) => {
                 let (chain, endpoint) = (self.chain, self.endpoints[index].id.clone());
-                Err(EvmError::BelowFinal { chain, endpoint, latest, agreed })
+                Err(RpcError::BelowFinal { chain, endpoint, latest, agreed }.into())
             }
             (None, ..) => Err(self.nobody()),
         }
@@ -46,7 +47,7 @@ impl Pool {
     fn heads(&self) -> impl Iterator<Item = (BlockRef, usize)> {
         let now = Instant::now();
         let head =
-            move |(index, endpoint): (usize, &Arc<Endpoint>)| endpoint.voice(now, |word, _| (word.latest, index));
+            move |(index, endpoint): (usize, &Arc<Endpoint<D>>)| endpoint.voice(now, |said| (said.latest, index));
         self.endpoints.iter().enumerate().filter_map(head)
     }
 

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use landfall_chain::{BlockHash, BlockRef, FinalityRule};
+use landfall_chain::{BlockHash, BlockRef};
 
 /// How many numbers are asked for at once for one rule while endpoints are not at the same one.
 const WANTED_MAX: usize = 4;
@@ -26,16 +26,15 @@ pub(crate) struct Voice {
 /// What was agreed on so far, by rule: the network's, then those of its tiers.
 #[derive(Debug)]
 pub(crate) struct Agreement {
-    pub(crate) rules: Vec<FinalityRule>,
     agreed: Vec<Option<BlockRef>>,
     wanted: Vec<BTreeSet<u64>>,
     waiting: Option<String>,
 }
 
 impl Agreement {
-    pub(crate) fn new(rules: Vec<FinalityRule>) -> Self {
-        let count = rules.len();
-        Agreement { rules, agreed: vec![None; count], wanted: vec![BTreeSet::new(); count], waiting: None }
+    /// Nothing yet, by so many `rules`.
+    pub(crate) fn new(rules: usize) -> Self {
+        Agreement { agreed: vec![None; rules], wanted: vec![BTreeSet::new(); rules], waiting: None }
     }
 
     /// What is final by the rule of the network.
@@ -71,7 +70,7 @@ impl Agreement {
     /// why the rest is not heard.
     pub(crate) fn hear(&mut self, voices: &[Voice], must: usize, others: &str) -> Vec<(usize, BlockRef, BlockRef)> {
         let mut contradicting = Vec::new();
-        for rule in 0..self.rules.len() {
+        for rule in 0..self.agreed.len() {
             let known = self.agreed[rule].map_or(0, |agreed| agreed.number);
             if let Some(agreed) = newest_agreed(voices, rule, must)
                 && self.agreed[rule].is_none_or(|before| before.number < agreed.number)
@@ -210,7 +209,7 @@ mod tests {
     }
 
     fn agreement() -> Agreement {
-        Agreement::new(vec![FinalityRule::FINALIZED])
+        Agreement::new(1)
     }
 
     fn number(agreement: &Agreement) -> Option<u64> {

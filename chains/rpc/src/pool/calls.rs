@@ -7,11 +7,12 @@
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::error::EvmError;
+use crate::dialect::Dialect;
+use crate::error::RpcError;
+use crate::http::answer::{Answer, Raw};
+use crate::http::{Call, Failure, NodeError};
+use crate::limits::Limit;
 use crate::pool::endpoint::Endpoint;
-use crate::pool::limits::Limit;
-use crate::rpc::answer::{Answer, Raw};
-use crate::rpc::{Call, Failure, NodeError};
 
 /// What the answers to some calls say of the endpoint.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,20 +24,20 @@ enum Weight {
     Aside,
 }
 
-impl Endpoint {
+impl<D: Dialect> Endpoint<D> {
     /// Sends all calls, in one request where the node serves as many; the answers stand in their order. What is too
     /// much for the node at once is asked for in parts.
-    pub(crate) async fn ask(&self, calls: &[Call]) -> Result<Vec<Answer>, EvmError> {
+    pub async fn ask(&self, calls: &[Call]) -> Result<Vec<Answer>, D::Error> {
         self.ask_in_parts(calls, Weight::Counts).await
     }
 
     /// As [`Endpoint::ask`], for what other reads must never wait for: that these calls are slow, or too many of them,
     /// keeps nobody from asking for something else.
-    pub(crate) async fn ask_aside(&self, calls: &[Call]) -> Result<Vec<Answer>, EvmError> {
+    pub async fn ask_aside(&self, calls: &[Call]) -> Result<Vec<Answer>, D::Error> {
         self.ask_in_parts(calls, Weight::Aside).await
     }
 
-    async fn ask_in_parts(&self, calls: &[Call], weight: Weight) -> Result<Vec<Answer>, EvmError> {
+    async fn ask_in_parts(&self, calls: &[Call], weight: Weight) -> Result<Vec<Answer>, D::Error> {
         let mut answers = Vec::with_capacity(calls.len());
         let mut width = self.learnt.batch();
         while let Some(next) = calls.get(answers.len()) {
@@ -58,47 +59,53 @@ impl Endpoint {
     }
 
     /// The answers, when the node refused none of the calls.
-    pub(crate) async fn ask_all(&self, calls: &[Call]) -> Result<Vec<Raw>, EvmError> {
+    pub async fn ask_all(&self, calls: &[Call]) -> Result<Vec<Raw>, D::Error> {
         let answers = self.ask(calls).await?.into_iter().zip(calls);
         answers.map(|(answer, call)| answer.map_err(|error| self.refused(call.method, &error))).collect()
     }
 
-    pub(crate) fn parse<'a, T: Deserialize<'a>>(&self, method: &'static str, answer: &'a Raw) -> Result<T, EvmError> {
+    pub fn parse<'a, T: Deserialize<'a>>(&self, method: &'static str, answer: &'a Raw) -> Result<T, D::Error> {
         serde_json::from_str(answer.get()).map_err(|error| self.unusable(method, &error.to_string()))
     }
 
     /// The node said no to a call.
-    pub(crate) fn refused(&self, method: &'static str, error: &NodeError) -> EvmError {
+    pub fn refused(&self, method: &'static str, error: &NodeError) -> D::Error {
         self.call_error(method, error.to_string())
     }
 
     /// The node answered, but not with what was asked for.
-    pub(crate) fn unusable(&self, method: &'static str, reason: &str) -> EvmError {
-        EvmError::Answer { chain: self.chain, endpoint: self.id.clone(), method, reason: self.rpc.clean(reason) }
+    pub fn unusable(&self, method: &'static str, reason: &str) -> D::Error {
+        let reason = self.rpc.clean(reason);
+        RpcError::Answer { chain: self.chain, endpoint: self.id.clone(), method, reason }.into()
     }
 
     /// It has not what was asked for, and serves all else.
-    pub(crate) fn lacks(&self, what: String) -> EvmError {
-        EvmError::Lacks { chain: self.chain, endpoint: self.id.clone(), what }
+    pub fn lacks(&self, what: String) -> D::Error {
+        RpcError::Lacks { chain: self.chain, endpoint: self.id.clone(), what }.into()
     }
 
-    /// How many blocks one `eth_getLogs` to this endpoint may cover.
-    pub(crate) fn range_width(&self) -> u64 {
+    /// Foreign text, fit to be shown: without secrets and control characters, on one line, not too long.
+    pub fn clean(&self, text: &str) -> String {
+        self.rpc.clean(text)
+    }
+
+    /// How many blocks one range of a search at this endpoint may cover.
+    pub fn range_width(&self) -> u64 {
         self.learnt.range_width()
     }
 
     /// A range of `width` blocks was too much; whether a narrower one is worth a try.
-    pub(crate) fn range_refused(&self, limit: Limit, width: u64) -> bool {
+    pub fn range_refused(&self, limit: Limit, width: u64) -> bool {
         self.learnt.range_refused(limit, width)
     }
 
     /// A range of `width` blocks was served.
-    pub(crate) fn range_served(&self, width: u64) {
+    pub fn range_served(&self, width: u64) {
         self.learnt.range_served(width);
     }
 
-    fn call_error(&self, method: &'static str, reason: String) -> EvmError {
-        EvmError::Call { chain: self.chain, endpoint: self.id.clone(), method, reason }
+    fn call_error(&self, method: &'static str, reason: String) -> D::Error {
+        RpcError::Call { chain: self.chain, endpoint: self.id.clone(), method, reason }.into()
     }
 
     /// One request. What it says of limits is learnt, and a part that was too large for the batch fails the whole.

@@ -11,20 +11,20 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
-use crate::pool::limits::Limit;
-use crate::rpc::envelope::{self, given};
-use crate::rpc::{NodeError, Secrets};
+use crate::http::envelope::{self, given};
+use crate::http::{NodeError, Secrets};
+use crate::limits::{Codes, Limit};
 
 /// What of an error's `data` may say which limit was met.
 const DATA_CHARS_MAX: usize = 500;
 
 /// The answer to one call; `null` is an answer.
-pub(crate) type Answer = Result<Raw, NodeError>;
+pub type Answer = Result<Raw, NodeError>;
 
 /// The text of one result, JSON as far as brackets and strings go: a part of the body that it came in, which lives as
 /// long as any part of it is held. Whoever reads it parses it.
 #[derive(Clone)]
-pub(crate) struct Raw {
+pub struct Raw {
     body: Arc<String>,
     range: Range<usize>,
 }
@@ -49,7 +49,7 @@ struct WireError<'a> {
 
 impl Raw {
     /// The text.
-    pub(crate) fn get(&self) -> &str {
+    pub fn get(&self) -> &str {
         &self.body[self.range.clone()]
     }
 }
@@ -61,7 +61,13 @@ impl fmt::Debug for Raw {
 }
 
 /// The answers to `count` calls with the ids from `first_id` on, in the order of the calls.
-pub(crate) fn parse(body: Vec<u8>, first_id: u64, count: usize, secrets: &Secrets) -> Result<Vec<Answer>, Broken> {
+pub(crate) fn parse(
+    body: Vec<u8>,
+    first_id: u64,
+    count: usize,
+    secrets: &Secrets,
+    codes: &Codes,
+) -> Result<Vec<Answer>, Broken> {
     let body = String::from_utf8(body).map_err(|_| Broken::Unusable("the answer is no UTF-8 text".to_owned()))?;
     let body = Arc::new(body);
     // One more than there are calls is enough: its id is no call's, or that of another answer.
@@ -71,7 +77,7 @@ pub(crate) fn parse(body: Vec<u8>, first_id: u64, count: usize, secrets: &Secret
     let mut answers: Vec<Option<Answer>> = (0..count).map(|_| None).collect();
     for envelope in &envelopes {
         let id = envelope.id.unwrap_or("null");
-        let error = envelope.error.filter(|error| *error != "null").map(|error| node_error(error, secrets));
+        let error = envelope.error.filter(|error| *error != "null").map(|error| node_error(error, secrets, codes));
         // Who could not read the request knows no id; who refuses a batch as a whole may answer once for all of it.
         if let Some(error) = error.as_ref().filter(|_| id == "null" || !is_batch && count > 1) {
             return Err(Broken::Refused(NodeError { message: error.message.clone(), ..*error }));
@@ -96,10 +102,10 @@ pub(crate) fn parse(body: Vec<u8>, first_id: u64, count: usize, secrets: &Secret
 }
 
 /// What a node says in the body of a failed HTTP request, when it speaks JSON-RPC there too.
-pub(crate) fn refusal(body: &[u8], secrets: &Secrets) -> Option<NodeError> {
+pub(crate) fn refusal(body: &[u8], secrets: &Secrets, codes: &Codes) -> Option<NodeError> {
     let text = std::str::from_utf8(body).ok()?;
     let (envelopes, _) = envelope::read(text, 1).ok()?;
-    envelopes.first()?.error.map(|error| node_error(error, secrets))
+    envelopes.first()?.error.map(|error| node_error(error, secrets, codes))
 }
 
 fn complete(answers: Vec<Option<Answer>>, first_id: u64) -> Result<Vec<Answer>, Broken> {
@@ -115,12 +121,12 @@ fn complete(answers: Vec<Option<Answer>>, first_id: u64) -> Result<Vec<Answer>, 
     Ok(answers.into_iter().flatten().collect())
 }
 
-fn node_error(error: &str, secrets: &Secrets) -> NodeError {
+fn node_error(error: &str, secrets: &Secrets, codes: &Codes) -> NodeError {
     // Some nodes write no object, or a code that is no number: then all of it is the message.
     let whole = |_| WireError { code: 0, message: Cow::Borrowed(error), data: None };
     let WireError { code, message, data } = serde_json::from_str(error).unwrap_or_else(whole);
     let data: String = data.map(RawValue::get).unwrap_or_default().chars().take(DATA_CHARS_MAX).collect();
-    let limit = Limit::of(code, &format!("{message} {data}"));
+    let limit = Limit::of(code, &format!("{message} {data}"), codes);
     NodeError { code, message: secrets.clean(&message), limit }
 }
 
@@ -142,7 +148,7 @@ mod tests {
             Ok(raw) => raw.get().to_owned(),
             Err(error) => error.to_string(),
         };
-        match parse(body.as_bytes().to_vec(), 7, count, &secrets) {
+        match parse(body.as_bytes().to_vec(), 7, count, &secrets, &Codes::NONE) {
             Ok(answers) => Ok(answers.into_iter().map(told).collect()),
             Err(Broken::Refused(error)) => Err(format!("refused: {error}")),
             Err(Broken::Unusable(reason)) => Err(reason),
@@ -193,6 +199,6 @@ mod tests {
             assert_eq!(read(body, 2).unwrap_err(), expected, "{body}");
         }
         let secrets = Secrets(Vec::new());
-        assert!(matches!(parse(vec![b'"', 0xff, b'"'], 1, 1, &secrets), Err(Broken::Unusable(_))));
+        assert!(matches!(parse(vec![b'"', 0xff, b'"'], 1, 1, &secrets, &Codes::NONE), Err(Broken::Unusable(_))));
     }
 }

@@ -1,0 +1,115 @@
+//! Who serves a read, and who serves it when that one fails.
+//!
+//! Promises: a read that fails is tried again at once on each other endpoint that is of use, once. What one endpoint alone
+//! does not understand is its own failure (`outcome`). Who rests is asked only when there is nobody else. Decides nothing
+//! about what was read: a short list is only ever a reason to ask another.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use tokio::time::Instant;
+
+use crate::dialect::Dialect;
+use crate::pool::endpoint::{Endpoint, Use};
+use crate::pool::outcome::Outcome;
+use crate::pool::{Pool, Wait};
+
+/// What a read needs of the endpoint that serves it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Need {
+    /// Blocks from here
+    pub first: u64,
+    /// to here, inclusive.
+    pub last: u64,
+    pub methods: &'static [&'static str],
+}
+
+impl<D: Dialect> Pool<D> {
+    /// Reads from the best endpoint for `need`, and from the next when it fails.
+    pub async fn call<'a, T>(
+        &'a self,
+        need: Need,
+        read: impl Fn(&'a Endpoint<D>) -> BoxFuture<'a, Result<T, D::Error>> + Send,
+    ) -> Result<T, D::Error> {
+        let mut outcome = Outcome::new(self);
+        for endpoint in self.candidates(need).await {
+            let begun = Instant::now();
+            match read(endpoint).await {
+                Ok(value) => {
+                    endpoint.answered(begun, None);
+                    outcome.one_understands();
+                    return Ok(value);
+                }
+                Err(error) => outcome.failed(endpoint, error)?,
+            }
+        }
+        Err(outcome.error())
+    }
+
+    /// As [`Pool::call`], of a list with an item for each number: for chains that leave out none. An endpoint whose own newest block says that it has
+    /// more than it shows is left for another; the longest list counts, for a reorg may have cut it.
+    pub async fn call_range<'a, T: Send>(
+        &'a self,
+        need: Need,
+        most: usize,
+        read: impl Fn(&'a Endpoint<D>) -> BoxFuture<'a, Result<Vec<T>, D::Error>> + Send,
+    ) -> Result<Vec<T>, D::Error> {
+        let mut outcome = Outcome::new(self);
+        let wanted = usize::try_from((need.last + 1).saturating_sub(need.first)).unwrap_or(usize::MAX).min(most);
+        let mut longest: Option<Vec<T>> = None;
+        for endpoint in self.candidates(need).await {
+            let begun = Instant::now();
+            match read(endpoint).await {
+                Ok(items) => {
+                    let is_whole = items.len() >= wanted;
+                    let is_short = !is_whole && endpoint.head().is_some_and(|head| head >= need.last);
+                    if is_short {
+                        endpoint.failed(&endpoint.shows_too_little(need, items.len()));
+                    } else {
+                        endpoint.answered(begun, None);
+                    }
+                    outcome.one_understands();
+                    if longest.as_ref().is_none_or(|longest| longest.len() < items.len()) {
+                        longest = Some(items);
+                    }
+                    if is_whole || !is_short {
+                        break;
+                    }
+                }
+                Err(error) => outcome.failed(endpoint, error)?,
+            }
+        }
+        longest.ok_or_else(|| outcome.error())
+    }
+
+    /// The endpoints for a read, the best first.
+    pub async fn candidates(&self, need: Need) -> Vec<&Endpoint<D>> {
+        let (mut candidates, now) = (self.of_use(need).await, Instant::now());
+        // Who failed a moment ago is asked only when there is nobody else.
+        if candidates.iter().any(|endpoint| endpoint.standing(now) < Use::Resting) {
+            candidates.retain(|endpoint| endpoint.standing(now) < Use::Resting);
+        }
+        candidates
+    }
+
+    /// The same with those behind that failed a moment ago, for who needs a second witness. Asks for their heads first
+    /// while none has told one.
+    pub async fn of_use(&self, need: Need) -> Vec<&Endpoint<D>> {
+        if self.good().next().is_none() {
+            self.poll(&BTreeSet::new(), Wait::Grace, || false).await;
+        }
+        let (now, leader) = (Instant::now(), *self.leader());
+        let of_use = |endpoint: &&Arc<Endpoint<D>>| endpoint.standing(now) < Use::None;
+        let mut endpoints: Vec<&Endpoint<D>> =
+            self.endpoints.iter().filter(of_use).map(|endpoint| &**endpoint).collect();
+        endpoints.sort_by_cached_key(|endpoint| {
+            let serves = need.methods.iter().all(|method| endpoint.learnt.is_served(method));
+            let head = endpoint.head().unwrap_or_default();
+            let missing = need.last.saturating_sub(head);
+            let leads = leader == Some(endpoint.index);
+            (!serves, endpoint.standing(now), missing, !leads, endpoint.latency_ms(), endpoint.index)
+        });
+        endpoints
+    }
+}
