@@ -319,6 +319,17 @@ impl Drop for World {
     }
 }
 
+/// Waits, up to a minute, until `calls` were made of the chain: the last of them is under way then.
+pub(crate) async fn until_called(chain: &SimChain, calls: u64) {
+    for _ in 0..12_000 {
+        if chain.calls() >= calls {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("{} of {calls} calls were made", chain.calls());
+}
+
 /// Adds an account with one address.
 pub(crate) async fn watch(db: &Db, account: &str, address: Address, now: Timestamp) {
     let addresses = [(CHAIN, address)].into();
