@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::books::events;
 use crate::postgres::{ENGINES, Engine};
-use crate::world::{CHAIN, FAILED_GRACE, FINALITY_DEPTH, TOKEN, World, address, until_called};
+use crate::world::{CHAIN, FAILED_GRACE, FINALITY_DEPTH, TOKEN, World, address, report, until_called};
 
 const ALICE: u8 = 0xa1;
 const BOB: u8 = 0xb0;
@@ -41,28 +41,6 @@ fn token(nonce: u64, to: u8, amount: u64) -> SimTx {
 async fn report_after(world: &World) -> landfall::health::ChainReport {
     world.say("").await;
     report(world).await
-}
-
-/// What `status` says of the chain, after its watcher has said something.
-async fn report(world: &World) -> landfall::health::ChainReport {
-    let word = ChainStatus {
-        chain: CHAIN,
-        state: "following".to_owned(),
-        reason: String::new(),
-        proof: "roots".to_owned(),
-        latest: None,
-        finalized: None,
-        cursor: None,
-        caught_up_at: world.now(),
-        heartbeat_at: world.now(),
-        endpoints: Vec::new(),
-        finalized_at: Timestamp::EPOCH,
-        alarms: Vec::new(),
-    };
-    let mut tx = world.db().begin().await.unwrap();
-    status::record(&mut tx, &word, &[]).await.unwrap();
-    tx.commit().await.unwrap();
-    Status::read(world.db(), world.now()).await.unwrap().chains.remove(0)
 }
 
 #[tokio::test]
