@@ -9,7 +9,7 @@ use landfall_chain::U256;
 use landfall_sim::{Fault, SimLeg, SimTx};
 
 use crate::postgres::{ENGINES, Engine};
-use crate::world::{FINALITY_DEPTH, World, address, watch};
+use crate::world::{FINALITY_DEPTH, World, address, until_called, watch};
 
 const ALICE: u8 = 0xa1;
 const BOB: u8 = 0xb0;
@@ -76,10 +76,11 @@ async fn an_address_added_between_read_and_record_has_its_block_read_in_full() {
         world.tick().await;
         world.chain.mine(vec![payment(0, BOB, 7)]);
         // The block is read late by its logs; meanwhile Bob is added, after the list was loaded.
-        world.chain.script([Fault::Late(Duration::ZERO), Fault::Late(Duration::from_millis(300))]);
+        world.chain.script([Fault::Late(Duration::ZERO), Fault::Late(Duration::from_millis(1_500))]);
         let (db, now) = (world.db().clone(), world.now());
+        let (chain, before) = (world.chain.clone(), world.chain.calls());
         let adding = async {
-            tokio::time::sleep(Duration::from_millis(100)).await;
+            until_called(&chain, before + 2).await;
             watch(&db, "bob", address(BOB), now).await;
         };
         let (ticked, ()) = tokio::join!(world.try_tick(), adding);

@@ -4,17 +4,14 @@
 use std::time::Duration;
 
 use landfall::deposit::DepositStatus::{Confirmed, Failed, Pending};
-use landfall::health::Status;
-use landfall::store::status::{self, ChainStatus};
 use landfall::store::{Connection, Engine as Connected};
-use landfall::time::Timestamp;
 use landfall::watcher::not_traced;
 use landfall_chain::{Lane, Native, NativeSource};
 use landfall_sim::{Fault, SimLeg, SimTx};
 
 use crate::books::events;
 use crate::postgres::{ENGINES, Engine};
-use crate::world::{CHAIN, FINALITY_DEPTH, World, address};
+use crate::world::{CHAIN, FINALITY_DEPTH, World, address, report};
 
 const ALICE: u8 = 0xa1;
 const BOB: u8 = 0xb0;
@@ -45,24 +42,7 @@ async fn until_final(world: &mut World) {
 
 /// What `status` warns of.
 async fn alarm(world: &World) -> String {
-    let word = ChainStatus {
-        chain: CHAIN,
-        state: "following".to_owned(),
-        reason: String::new(),
-        proof: "roots".to_owned(),
-        latest: None,
-        finalized: None,
-        cursor: None,
-        caught_up_at: world.now(),
-        heartbeat_at: world.now(),
-        endpoints: Vec::new(),
-        finalized_at: Timestamp::EPOCH,
-        alarms: Vec::new(),
-    };
-    let mut tx = world.db().begin().await.unwrap();
-    status::record(&mut tx, &word, &[]).await.unwrap();
-    tx.commit().await.unwrap();
-    Status::read(world.db(), world.now()).await.unwrap().chains.remove(0).traces_alarm
+    report(world).await.traces_alarm
 }
 
 async fn execute(world: &World, text: &'static str) {

@@ -91,7 +91,7 @@ async fn a_node_that_never_ends_its_answer_is_given_up_on_and_another_asked() {
     while !follower.is_there().await {
         failed += u32::from(follower.tick().await.is_err());
     }
-    assert!(failed <= 1 && begun.elapsed() < Duration::from_secs(20), "{failed} failures, {:?}", begun.elapsed());
+    assert!(failed <= 1 && begun.elapsed() < Duration::from_secs(60), "{failed} failures, {:?}", begun.elapsed());
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ use landfall_sim::{Fault, Lie, SimChain, SimLeg, SimPool, SimTx};
 use tokio_util::sync::CancellationToken;
 
 use crate::books::events;
-use crate::world::{CHAIN, FINALITY_DEPTH, TOKEN, World, address};
+use crate::world::{CHAIN, FINALITY_DEPTH, TOKEN, World, address, until_called};
 
 const ALICE: u8 = 0xa1;
 const PAYER: u8 = 0x01;
@@ -91,7 +91,7 @@ async fn status(world: &World) -> Status {
 
 /// Waits, in real time, for what a running watcher writes.
 async fn until(world: &World, what: &str, wanted: impl Fn(&Status) -> bool) {
-    for _ in 0..1_000 {
+    for _ in 0..6_000 {
         if wanted(&status(world).await) {
             return;
         }
@@ -182,11 +182,11 @@ async fn evidence_of_a_block_that_another_process_took_back_meanwhile_confirms_n
     world.catch_up().await;
     world.chain.mine_empty(2);
     // tip, blocks, and the evidence, which is right and arrives late.
-    let late = Fault::Slow(Duration::from_millis(500));
+    let late = Fault::Slow(Duration::from_millis(1_500));
     world.chain.script([Fault::Late(Duration::ZERO), Fault::Late(Duration::ZERO), late]);
-    let chain = world.chain.clone();
+    let (chain, before) = (world.chain.clone(), world.chain.calls());
     let meanwhile = async {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        until_called(&chain, before + 3).await;
         chain.fork_at(1);
         chain.mine_empty(4);
     };
@@ -804,9 +804,7 @@ async fn a_stop_ends_a_tick_that_waits_for_an_endpoint_that_never_answers() {
     let stop = CancellationToken::new();
     let running = world.run(stop.clone());
     let operate = async {
-        while world.chain.calls() < 3 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        until_called(&world.chain, 3).await;
         stop.cancel();
     };
     let both = async { tokio::join!(running, operate) };

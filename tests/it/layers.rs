@@ -119,11 +119,8 @@ fn a_broken_floor_is_told_with_its_line_and_what_to_do() {
 #[test]
 fn the_walls_of_the_crates_stand() {
     let manifest = |path: &str| fs::read_to_string(root().join(path)).unwrap().parse::<toml::Table>().unwrap();
-    let names = |manifest: &toml::Table, kind: &str| -> Vec<String> {
-        manifest.get(kind).map(|listed| listed.as_table().unwrap().keys().cloned().collect()).unwrap_or_default()
-    };
     let house = manifest("Cargo.toml");
-    for name in ["dependencies", "build-dependencies"].into_iter().flat_map(|kind| names(&house, kind)) {
+    for name in crates_listed(&house, &["dependencies", "build-dependencies"]) {
         let is_sdk = SDKS.iter().any(|(sdk, _)| name.starts_with(sdk));
         let sdk = is_sdk || name == "landfall-sim" || name == "landfall-node";
         assert!(!sdk, "Cargo.toml: the house depends on {name}, which belongs to chains/* or to tests");
@@ -131,8 +128,7 @@ fn the_walls_of_the_crates_stand() {
     for member in fs::read_dir(root().join("chains")).unwrap() {
         let member = member.unwrap().file_name().display().to_string();
         let crate_ = manifest(&format!("chains/{member}/Cargo.toml"));
-        for name in ["dependencies", "dev-dependencies", "build-dependencies"].map(|kind| names(&crate_, kind)).concat()
-        {
+        for name in crates_listed(&crate_, &["dependencies", "dev-dependencies", "build-dependencies"]) {
             let fault = wall_fault(&member, &name);
             assert_eq!(fault, None, "chains/{member}/Cargo.toml");
         }
@@ -156,6 +152,19 @@ fn a_broken_wall_is_told_with_what_to_do() {
     for (member, name, fault) in broken {
         assert_eq!(wall_fault(member, name).as_deref(), Some(fault), "{member} {name}");
     }
+}
+
+#[test]
+fn a_crate_is_seen_behind_another_name_and_for_one_target() {
+    let manifest = "[dependencies]\nserde = '1'\nbase = { package = 'sqlx', version = '1' }\n\
+                    [target.'cfg(unix)'.dependencies]\nalloy.workspace = true\n[dev-dependencies]\nhex = '1'\n";
+    let mut listed = crates_listed(&manifest.parse().unwrap(), &["dependencies"]);
+    listed.sort_unstable();
+    assert_eq!(listed, ["alloy", "serde", "sqlx"]);
+    let house: toml::Table = fs::read_to_string(root().join("Cargo.toml")).unwrap().parse().unwrap();
+    let shared = house["workspace"]["dependencies"].as_table().unwrap();
+    let renamed: Vec<&str> = shared.values().filter_map(|how| how.get("package")?.as_str()).collect();
+    assert_eq!(renamed, ["const-hex"], "what a crate lists as `.workspace` has its own name");
 }
 
 #[test]
@@ -216,6 +225,17 @@ fn every_chain_of_the_interface_has_its_network() {
             assert_eq!(table["chain"].as_str(), Some(chain.name()), "{}: the interface's name", file.display());
         }
     }
+}
+
+/// The crates that a manifest lists by their own names: also those that it renames, and those for some targets only.
+fn crates_listed(manifest: &toml::Table, kinds: &[&str]) -> Vec<String> {
+    let targets = manifest.get("target").and_then(toml::Value::as_table).into_iter().flat_map(toml::Table::values);
+    let tables = targets.filter_map(toml::Value::as_table).chain([manifest]);
+    let listed = tables.flat_map(|table| kinds.iter().filter_map(|kind| table.get(*kind)?.as_table())).flatten();
+    let own_name = |(name, how): (&String, &toml::Value)| {
+        how.get("package").and_then(|own| own.as_str()).unwrap_or(name).to_owned()
+    };
+    listed.map(own_name).collect()
 }
 
 /// Why the crate `member` of chains/ must not depend on the crate `name`.

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::books::events;
 use crate::postgres::{ENGINES, Engine, TestStore};
-use crate::world::{CHAIN, FAILED_GRACE, FINALITY_DEPTH, TOKEN, World, address, network, unlisted_token};
+use crate::world::{CHAIN, FAILED_GRACE, FINALITY_DEPTH, TOKEN, World, address, network, unlisted_token, until_called};
 
 const ALICE: u8 = 0xa1;
 const BOB: u8 = 0xb0;
@@ -114,11 +114,12 @@ async fn an_address_added_while_the_tick_reads_is_matched_in_that_very_block() {
     world.tick().await;
     world.chain.mine(vec![payment(0, BOB, 7)]);
     // The block is read late; meanwhile BOB is added: before the block is recorded, after the list was loaded.
-    world.chain.script([Fault::Late(Duration::ZERO), Fault::Late(Duration::from_millis(300))]);
+    world.chain.script([Fault::Late(Duration::ZERO), Fault::Late(Duration::from_millis(1_500))]);
     let db = world.db().clone();
     let now = world.now();
+    let (chain, before) = (world.chain.clone(), world.chain.calls());
     let adding = async {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        until_called(&chain, before + 2).await;
         crate::world::watch(&db, "bob", address(BOB), now).await;
     };
     let (ticked, ()) = tokio::join!(world.try_tick(), adding);
@@ -463,7 +464,7 @@ async fn a_wake_up_ends_the_wait_for_the_next_poll() {
     running.spawn(watcher.woken_by(wake_up.clone()).run(world.clock(), random, pulse, stop.clone()));
     let cursor = async || Cursor::load(&mut world.db().read().await.unwrap(), CHAIN).await.unwrap().at;
     let reaches = async |number: u64| {
-        tokio::time::timeout(Duration::from_secs(5), async {
+        tokio::time::timeout(Duration::from_secs(60), async {
             while cursor().await.is_none_or(|at| at.number < number) {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }

@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use landfall::account::{AccountType, NewAccount};
 use landfall::deposit::{Deposit, DepositStatus};
+use landfall::health::{ChainReport, Status};
 use landfall::incident::Incident;
 use landfall::operator::Operator;
 use landfall::registry;
 use landfall::store::deposits::{self, DepositFilter};
+use landfall::store::status::{self, ChainStatus};
 use landfall::store::{Db, StoreError, incidents};
 use landfall::time::{Clock, Pulse, Timestamp};
 use landfall::watcher::{Settings, Start, TickError, Ticked, TraceLane, Traced, Watcher};
@@ -317,6 +319,39 @@ impl Drop for World {
     fn drop(&mut self) {
         assert!(self.closed || std::thread::panicking(), "a world was not closed: its books were not checked");
     }
+}
+
+/// What `status` says of the chain, after its watcher has said something.
+pub(crate) async fn report(world: &World) -> ChainReport {
+    let word = ChainStatus {
+        chain: CHAIN,
+        state: "following".to_owned(),
+        reason: String::new(),
+        proof: "roots".to_owned(),
+        latest: None,
+        finalized: None,
+        cursor: None,
+        caught_up_at: world.now(),
+        heartbeat_at: world.now(),
+        endpoints: Vec::new(),
+        finalized_at: Timestamp::EPOCH,
+        alarms: Vec::new(),
+    };
+    let mut tx = world.db().begin().await.unwrap();
+    status::record(&mut tx, &word, &[]).await.unwrap();
+    tx.commit().await.unwrap();
+    Status::read(world.db(), world.now()).await.unwrap().chains.remove(0)
+}
+
+/// Waits, up to a minute, until `calls` were made of the chain: the last of them is under way then.
+pub(crate) async fn until_called(chain: &SimChain, calls: u64) {
+    for _ in 0..12_000 {
+        if chain.calls() >= calls {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("{} of {calls} calls were made", chain.calls());
 }
 
 /// Adds an account with one address.

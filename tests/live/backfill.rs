@@ -66,7 +66,7 @@ async fn from_before_it_was_added(engine: Engine, proof: &str) {
     stage.until_status("0.000000000000000009", "CONFIRMED").await;
     let deposits =
         stage.until("four CONFIRMED", |d| d.len() == 4 && d.iter().all(|d| d["status"] == "CONFIRMED")).await;
-    for _ in 0..600 {
+    for _ in 0..1_200 {
         if stage.receiver.log().len() >= 8 {
             break;
         }

@@ -33,7 +33,7 @@ async fn a_database_that_is_down_at_start_is_waited_for() {
     server.start();
     let begun = Instant::now();
     while !stage.run(&["status"]).status.success() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "{}", service.log());
+        assert!(begun.elapsed() < Duration::from_secs(60), "{}", service.log());
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     stage.set_up("alice", &address(ALICE)).await;
@@ -134,7 +134,7 @@ async fn until_logged(service: &mut Service, what: &str) {
     let begun = Instant::now();
     while !service.log().contains(what) {
         assert!(
-            service.is_running() && begun.elapsed() < Duration::from_secs(30),
+            service.is_running() && begun.elapsed() < Duration::from_secs(60),
             "{what:?} is not in {}",
             service.log()
         );

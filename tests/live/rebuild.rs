@@ -57,7 +57,7 @@ fn by_deposit(events: &[(String, String, String)]) -> BTreeMap<(String, String),
 
 /// The first `count` events that arrived, as (deposit, status, id).
 async fn events(stage: &Stage, count: usize) -> Vec<(String, String, String)> {
-    for _ in 0..600 {
+    for _ in 0..1_200 {
         let log = stage.receiver.log();
         if log.len() >= count {
             let named = log.iter().map(|e| (e.field("id").to_owned(), e.field("status").to_owned(), e.id.clone()));

@@ -138,7 +138,7 @@ async fn r6_a_reorg_below_finalized_halts_the_chain_and_says_what_to_do() {
     stage.node.reorg(5).await.unwrap();
     stage.node.mine(1).await.unwrap();
     let mut status = stage.status();
-    for _ in 0..600 {
+    for _ in 0..1_200 {
         if status["state"] == "halted" {
             break;
         }
@@ -197,7 +197,7 @@ async fn r6_what_a_confirmed_transaction_pays_after_a_reorg_below_finalized_is_n
         stage.ok(&["incident", "list", "--json"]).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     };
     let is_about_it = |incident: &Value| incident["kind"] == "over_credited" && incident["deposit_id"] == *held;
-    for _ in 0..600 {
+    for _ in 0..1_200 {
         if incidents().iter().any(is_about_it) {
             break;
         }
@@ -234,7 +234,7 @@ async fn r12_a_stop_of_many_blocks_leaves_none_unread() {
 async fn until_halted(stage: &Stage, reason: &str) {
     let halted = |status: &Value| status["state"] == "halted" && status["reason"].as_str().unwrap().contains(reason);
     let mut status = stage.status();
-    for _ in 0..600 {
+    for _ in 0..1_200 {
         if halted(&status) {
             return;
         }

@@ -109,7 +109,7 @@ async fn until(stage: &Stage, what: &str, wanted: impl Fn(&Value) -> bool) -> Va
         if wanted(&status) {
             return status;
         }
-        assert!(begun.elapsed() < Duration::from_secs(30), "{what} did not come true: {status}");
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what} did not come true: {status}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

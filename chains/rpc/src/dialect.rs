@@ -72,7 +72,8 @@ pub struct Word<M> {
 pub enum Fault {
     /// It did not serve: it rests, and others are asked.
     Failing,
-    /// It has not what was asked for and serves all else: others are asked, and its standing stays.
+    /// It has not what was asked for and serves all else: others are asked, and its standing stays. Who lacks what a poll
+    /// asks for has failed: nothing else is known of it.
     Lacking,
     /// What it said is false: quarantine.
     Unsound,

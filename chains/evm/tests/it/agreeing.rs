@@ -299,6 +299,6 @@ async fn that_a_transaction_can_never_land_must_be_said_by_two() {
     second.lie(move |method, _| (method == "eth_getTransactionReceipt").then(|| Ok(place.clone())));
     let begun = Instant::now();
     while source.fate(&tx, &at).await.unwrap() != Fate::In(at) {
-        assert!(begun.elapsed() < Duration::from_secs(5));
+        assert!(begun.elapsed() < Duration::from_secs(60));
     }
 }

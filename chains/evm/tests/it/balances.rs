@@ -7,7 +7,7 @@ use landfall_chain::{
 };
 use serde_json::{Value, json};
 
-use crate::node::{Answer, Ledger, Live, Node, mainnet, source};
+use crate::node::{Answer, Ledger, Live, Node, led_by_first, mainnet};
 
 const RECIPIENT: Address = Address::repeat_byte(0xb2);
 const NOBODY: Address = Address::repeat_byte(0xee);
@@ -256,7 +256,6 @@ async fn who_serves_no_proofs_is_left_for_another_and_who_proves_a_lie_is_left_o
     ];
     for (lie, expected) in cases {
         let (lying, honest) = (Live::start(Ledger::default()).await, Live::start(Ledger::default()).await);
-        honest.set_delay_ms(30);
         let accounts = all.clone();
         honest.lie(move |method, params| Some(accounts.answer(method, params)));
         let accounts = all.clone();
@@ -264,8 +263,7 @@ async fn who_serves_no_proofs_is_left_for_another_and_who_proves_a_lie_is_left_o
             let truth = accounts.answer(method, params);
             Some(if method == "eth_getProof" { lie(truth) } else { truth })
         });
-        let source = source(mainnet(), &[&lying.node, &honest.node]);
-        source.tip().await.unwrap();
+        let source = led_by_first(mainnet(), &[&lying, &honest]).await;
         lying.take_calls();
         let owner = [ChainAddress::Evm(RECIPIENT.into())];
         assert_eq!(source.balances(&owner, &at).await.unwrap(), [U256::from(60)]);

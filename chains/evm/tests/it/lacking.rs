@@ -8,7 +8,7 @@ use landfall_evm::{EvmSource, network};
 use serde_json::{Value, json};
 
 use crate::forge;
-use crate::node::{Answer, Ledger, Live, chain_id, source};
+use crate::node::{Answer, Ledger, Live, chain_id, led_by_first, until};
 use crate::polygon::{raw, state_sync};
 
 const RAW: [&str; 3] =
@@ -20,14 +20,12 @@ type Lie = fn(&str, &Value) -> Option<Answer>;
 /// A source with these nodes, which asks the first one first, and the nodes.
 async fn nodes(network: Network, ledger: &Ledger, lies: &[Lie]) -> (EvmSource, Vec<Live>) {
     let mut nodes = Vec::new();
-    for (place, lie) in (0..).zip(lies) {
+    for lie in lies {
         let node = Live::start(ledger.clone()).await;
         node.lie(*lie);
-        node.set_delay_ms(300 * place);
         nodes.push(node);
     }
-    let source = source(network, &nodes.iter().map(|node| &node.node).collect::<Vec<_>>());
-    source.check().await.unwrap();
+    let source = led_by_first(network, &nodes.iter().collect::<Vec<_>>()).await;
     nodes.iter().for_each(|node| drop(node.take_calls()));
     (source, nodes)
 }
@@ -94,6 +92,20 @@ async fn where_nobody_keeps_state_roots_only_the_old_blocks_wait_and_say_for_wha
         assert_eq!(first(&source).await.0, EndpointState::Healthy, "it neither rests nor is quarantined");
     }
     assert_eq!(source.headers(OLD..=OLD).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn that_an_endpoint_was_in_quarantine_is_still_told_when_it_lacks_something_later() {
+    let mainnet = network(Chain::EthereumMainnet).unwrap();
+    let (source, nodes) = nodes(mainnet, &old(), &[another_root]).await;
+    read(&source, OLD).await.unwrap_err();
+    nodes[0].lie(without_roots);
+    until("it is back", async || source.tip().await.is_ok()).await;
+    assert!(read(&source, OLD).await.unwrap_err().to_string().contains("keeps no state roots"));
+    let (state, reason) = first(&source).await;
+    assert_eq!(state, EndpointState::Healthy);
+    assert!(reason.contains("back from quarantine") && reason.contains("receiptsRoot"), "{reason}");
+    assert!(reason.contains("keeps no state roots in the receipts of before Byzantium"), "{reason}");
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::forge::{self, Deposit, short};
 use crate::mint::{self, Tx};
-use crate::node::{Ledger, Live, mainnet, source};
+use crate::node::{Ledger, Live, led_by_first, mainnet};
 
 const BOB: Address = Address::repeat_byte(0x0b);
 
@@ -87,10 +87,7 @@ async fn a_false_signer_is_a_failed_proof_of_the_endpoint_that_named_it() {
     lie["transactions"][1]["from"] = json!(mint::signer(2));
     let (honest, liar) = (Ledger::of([(block, receipts.clone())]), Ledger::of([(lie, receipts)]));
     let (liar, honest) = (Live::start(liar).await, Live::start(honest).await);
-    // So that the liar is asked first.
-    honest.set_delay_ms(30);
-    let source = source(mainnet(), &[&liar.node, &honest.node]);
-    source.tip().await.unwrap();
+    let source = led_by_first(mainnet(), &[&liar, &honest]).await;
 
     let block = source.blocks(16..=16, Read::FULL).await.unwrap().remove(0);
     assert_eq!(block.transfers.iter().map(short).collect::<Vec<_>>(), [('N', mint::signer(2), BOB, 7, 0)]);

@@ -10,7 +10,7 @@ use landfall_evm::{EvmSource, network};
 use serde_json::{Value, json};
 
 use crate::mint::{self, Tx};
-use crate::node::{Ledger, Live, Node, chain_id, mainnet, source};
+use crate::node::{Ledger, Live, Node, chain_id, led_by_first, mainnet};
 use crate::trace::{FLAT, FULL, LISTED, NESTED, address, flat, frame, nested, traced, tracing};
 
 /// A block with one transaction, and its trace, in which `amount` moves inside.
@@ -39,13 +39,12 @@ async fn refusing(code: i64, words: &'static str) -> Node {
     .await
 }
 
-/// A node that traces by `method`, and does so `delay` ms late: who is faster is asked first.
-pub(crate) async fn live(method: &'static str, amount: u64, delay: u64) -> Live {
+/// A node that traces by `method`, and may change its mind.
+pub(crate) async fn live(method: &'static str, amount: u64) -> Live {
     let (ledger, nested, flat) = told(amount);
     let live = Live::start(ledger.clone()).await;
     let answer = tracing(ledger, method, if method == FLAT { flat } else { nested });
     live.lie(move |method, params| Some(answer(method, params)));
-    live.set_delay_ms(delay);
     live
 }
 
@@ -123,9 +122,8 @@ async fn a_second_endpoint_that_fails_does_not_narrow_what_the_first_one_traces(
         Some(Ok(nested(block, &[frame("CALL", address(0xaa), address(0xbb), 0, vec![])])))
     });
     other.lie(|method, _| (method == NESTED).then(|| Err((-32000, "header not found".to_owned()))));
-    other.set_delay_ms(30);
-    let source = source(traced(), &[&one.node, &other.node]);
-    source.tip().await.unwrap();
+    let source = led_by_first(traced(), &[&one, &other]).await;
+    take_reads(&other);
     for _ in 0..3 {
         assert_eq!(source.blocks(5..=24, FULL).await.unwrap().len(), 8);
         assert!(take_reads(&other).1 > 0, "it was asked");
@@ -257,9 +255,9 @@ async fn the_words_of_a_missing_method_are_told_from_those_of_a_missing_block_or
 
 #[tokio::test]
 async fn another_endpoint_traces_what_the_first_one_read() {
-    let (plain, other) = (live("neither", 5, 0).await, live(FLAT, 5, 30).await);
-    let source = source(traced(), &[&plain.node, &other.node]);
-    source.tip().await.unwrap();
+    let (plain, other) = (live("neither", 5).await, live(FLAT, 5).await);
+    let source = led_by_first(traced(), &[&plain, &other]).await;
+    take_reads(&plain);
     assert_eq!(proof(&source, FULL).await, Proof::OneEndpoint);
     assert_eq!((take_reads(&plain), take_reads(&other)), ((1, 2), (0, 2)));
     assert_eq!(proof(&source, FULL).await, Proof::OneEndpoint);

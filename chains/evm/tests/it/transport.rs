@@ -118,7 +118,7 @@ async fn who_asks_for_a_pause_gets_it() {
     while source.tip().await.is_err() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert!((1_900..4_000).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
+    assert!((1_900..15_000).contains(&begun.elapsed().as_millis()), "{:?}", begun.elapsed());
     assert_eq!(source.blocks(9..=9, Read::FULL).await.unwrap().len(), 1);
 }
 

@@ -13,7 +13,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::mint::{self, Tx};
-use crate::node::{Ledger, Node, mainnet};
+use crate::node::{Ledger, Node, mainnet, until};
 
 async fn node() -> Node {
     let ledger = Ledger { finalized: Some(1), ..Ledger::of(mint::chain(1, vec![vec![Tx::default()]])) };
@@ -48,7 +48,12 @@ fn head(hash: &str) -> Message {
 }
 
 async fn is_woken(wake_up: &Notify) -> bool {
-    tokio::time::timeout(Duration::from_millis(400), wake_up.notified()).await.is_ok()
+    tokio::time::timeout(Duration::from_secs(60), wake_up.notified()).await.is_ok()
+}
+
+/// That it is not, as long as anybody may wait for that.
+async fn sleeps_on(wake_up: &Notify) -> bool {
+    tokio::time::timeout(Duration::from_millis(400), wake_up.notified()).await.is_err()
 }
 
 #[tokio::test]
@@ -56,11 +61,11 @@ async fn a_new_head_wakes_up_once_and_is_never_data() {
     let (node, listener) = (node().await, TcpListener::bind("127.0.0.1:0").await.unwrap());
     let (source, wake_up, _tasks) = source(&node, &listener);
     let mut socket = accept(&listener).await;
-    assert!(!is_woken(&wake_up).await, "a subscription is no head");
+    assert!(sleeps_on(&wake_up).await, "a subscription is no head");
     socket.send(head("0xaa")).await.unwrap();
     assert!(is_woken(&wake_up).await);
     socket.send(head("0xaa")).await.unwrap();
-    assert!(!is_woken(&wake_up).await, "the same again");
+    assert!(sleeps_on(&wake_up).await, "the same again");
     socket.send(head("0xbb")).await.unwrap();
     assert!(is_woken(&wake_up).await);
     let status = source.endpoints().snapshot().remove(1);
@@ -78,7 +83,7 @@ async fn garbage_wakes_nobody_and_a_connection_that_ends_is_taken_up_again() {
         socket.send(Message::text(garbage)).await.unwrap();
     }
     socket.send(Message::binary(vec![0; 1_000])).await.unwrap();
-    assert!(!is_woken(&wake_up).await);
+    assert!(sleeps_on(&wake_up).await);
     // Far more than a head can be: the connection is given up.
     let _ = socket.send(Message::text("x".repeat(1 << 20))).await;
     drop(socket);
@@ -98,13 +103,9 @@ async fn a_server_that_refuses_is_told_without_secrets_and_hurts_nobody() {
     let refusal = "HTTP/1.1 403 kanary-key\r\ncontent-length: 0\r\n\r\n";
     stream.writable().await.unwrap();
     stream.try_write(refusal.as_bytes()).unwrap();
-    let status = loop {
-        let status = source.endpoints().snapshot().remove(1);
-        if status.state == EndpointState::Failing {
-            break status;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    };
+    let status = || source.endpoints().snapshot().remove(1);
+    until("the refusal is told", async || status().state == EndpointState::Failing).await;
+    let status = status();
     assert_eq!(status.reason, "wake-ups: HTTP status 403");
     assert!(!format!("{source:?} {status:?}").contains("kanary"));
     assert_eq!(source.tip().await.unwrap().latest.number, 1);

@@ -4,16 +4,15 @@ use landfall_chain::{BlockSource, Proof, SourceErrorKind, U256};
 use serde_json::{Value, json};
 
 use crate::mint::{self, Tx};
-use crate::node::{Answer, Ledger, Node, source};
+use crate::node::{Answer, Ledger, Node, led_by_first, source};
 use crate::trace::{FLAT, FULL, LISTED, NESTED, address, frame, nested, traced, tracing};
 use crate::tracers::{live, proof, take_reads, told, tracer};
 
 #[tokio::test]
 async fn two_endpoints_that_tell_the_same_are_two_witnesses() {
     for (one, other) in [(NESTED, NESTED), (NESTED, FLAT), (FLAT, NESTED)] {
-        let (one, other) = (live(one, 5, 0).await, live(other, 5, 30).await);
-        let source = source(traced(), &[&one.node, &other.node]);
-        source.tip().await.unwrap();
+        let (one, other) = (live(one, 5).await, live(other, 5).await);
+        let source = led_by_first(traced(), &[&one, &other]).await;
         other.node.take_requests();
         assert_eq!(proof(&source, LISTED).await, Proof::OneEndpoint);
         assert_eq!(other.node.take_requests(), 0, "one is enough for a candidate");
@@ -50,10 +49,10 @@ async fn two_endpoints_that_differ_are_an_error_that_names_both_and_the_transact
 #[tokio::test]
 async fn one_endpoint_that_differs_does_not_hold_up_what_two_others_agree_on() {
     for lie in [6, 0] {
-        let (lying, one) = (live(NESTED, lie, 0).await, live(NESTED, 5, 30).await);
-        let other = live(FLAT, 5, 60).await;
-        let source = source(traced(), &[&lying.node, &one.node, &other.node]);
-        source.tip().await.unwrap();
+        let (lying, one) = (live(NESTED, lie).await, live(NESTED, 5).await);
+        let other = live(FLAT, 5).await;
+        let source = led_by_first(traced(), &[&lying, &one, &other]).await;
+        take_reads(&lying);
         let block = source.blocks(5..=5, FULL).await.unwrap().remove(0);
         assert_eq!((block.proof, block.transfers.len()), (Proof::TwoEndpoints, 1));
         assert_eq!(block.transfers[0].amount, U256::from(5));
@@ -163,11 +162,10 @@ async fn a_second_endpoint_that_cannot_say_is_no_witness_and_no_obstacle() {
 
 #[tokio::test]
 async fn endpoints_that_differ_on_a_block_are_heard_in_turn_when_one_is_asked_alone() {
-    let (one, other) = (live(NESTED, 5, 0).await, live(NESTED, 6, 30).await);
-    let source = source(traced(), &[&one.node, &other.node]);
-    source.tip().await.unwrap();
+    let (one, other) = (live(NESTED, 5).await, live(NESTED, 6).await);
+    let source = led_by_first(traced(), &[&one, &other]).await;
     let amount = async || source.blocks(5..=5, LISTED).await.unwrap().remove(0).transfers[0].amount;
-    assert_eq!([amount().await, amount().await], [U256::from(5); 2], "the faster one, while nobody asked both");
+    assert_eq!([amount().await, amount().await], [U256::from(5); 2], "who leads, while nobody asked both");
     assert!(source.blocks(5..=5, FULL).await.unwrap_err().is_disputed);
     let mut heard = [amount().await, amount().await];
     heard.sort_unstable();

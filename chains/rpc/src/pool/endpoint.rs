@@ -69,8 +69,9 @@ struct Standing<D: Dialect> {
     prompt: bool,
     /// Moving average of a request; `None` before the first.
     latency_ms: Option<u64>,
-    /// What to know of it while it is healthy: how it came back, and what nobody else checks.
+    /// What to know of it while it is healthy: how it came back, what it lacked last, and what nobody else checks.
     note: String,
+    lacked: String,
     unchecked: &'static str,
 }
 
@@ -132,6 +133,7 @@ impl<D: Dialect> Endpoint<D> {
             prompt: true,
             latency_ms: None,
             note: String::new(),
+            lacked: String::new(),
             unchecked: "",
         });
         Endpoint { chain, index, id, learnt: Learnt::new(D::BATCH_MAX), rpc, statuses, standing }
@@ -259,8 +261,10 @@ impl<D: Dialect> Endpoint<D> {
         if standing.failed_at.is_none_or(|failed_at| begun.duration_since(failed_at) > CALM_AFTER_QUARANTINE) {
             standing.quarantines.reset();
         }
-        let known: Vec<&str> =
-            [&*standing.note, standing.unchecked].into_iter().filter(|text| !text.is_empty()).collect();
+        let known: Vec<&str> = [&*standing.note, &*standing.lacked, standing.unchecked]
+            .into_iter()
+            .filter(|text| !text.is_empty())
+            .collect();
         let (latency_ms, known) = (standing.latency_ms, known.join("; "));
         drop(standing);
         self.statuses.healthy(self.index, latest, latency_ms, &known);
@@ -281,14 +285,15 @@ impl<D: Dialect> Endpoint<D> {
         standing.trouble = Some(Trouble { quarantined, wrong_chain, since: now, from: now, rest });
         standing.failed_at = Some(now);
         standing.note.clear();
+        standing.lacked.clear();
         drop(standing);
         let state = if quarantined { EndpointState::Quarantined } else { EndpointState::Failing };
         self.statuses.failed(self.index, state, &error.to_string());
     }
 
-    /// Something to know of it that is no failure, told with its status while it is healthy.
-    pub(crate) fn note(&self, error: &D::Error) {
-        self.lock().note = error.to_string();
+    /// It has not what it was asked for: no failure, and told with its status while it is healthy.
+    pub(crate) fn lacked(&self, error: &D::Error) {
+        self.lock().lacked = error.to_string();
     }
 
     /// A quarantined endpoint could not show that it is sound again.

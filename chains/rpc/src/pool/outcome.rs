@@ -30,7 +30,7 @@ impl<'a, D: Dialect> Outcome<'a, D> {
             Fault::TooNew { block, .. } => self.too_new.push((endpoint, block, error)),
             Fault::Permanent | Fault::WrongChain => return Err(error),
             Fault::Lacking => {
-                endpoint.note(&error);
+                endpoint.lacked(&error);
                 self.last = Some(error);
             }
             Fault::Failing | Fault::Unsound => {
