@@ -8,12 +8,12 @@
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use landfall_chain::{Block, BlockHash, BlockRef, Fate, Header, Legs, TxId};
-use landfall_rpc::{Answer, Call, NodeError, Raw};
+use landfall_chain::{Block, BlockHash, BlockRef, Header, Legs, TxId};
+use landfall_rpc::{Answer, Call, Dialect, Fault, NodeError, Raw};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::dialect::Endpoint;
+use crate::dialect::{Endpoint, Solana};
 use crate::error::{SolanaError, Unusable};
 use crate::reaction::{Reaction, Refusal};
 use crate::read::{self, Asked};
@@ -134,18 +134,21 @@ struct Status {
     slot: u64,
 }
 
-/// Where the endpoint says that a transaction is: a hint, no more. That it knows none says nothing: nodes answer null
-/// too while their storage fails. Statuses are asked for and not the transaction: they know no versions.
-pub(crate) async fn read_fate(endpoint: &Endpoint, tx: &TxId) -> Result<Fate, SolanaError> {
+/// The block that the endpoint says a transaction is in: a hint, no more. `None` says nothing: nodes answer null too
+/// while their storage fails. Statuses are asked for and not the transaction: they know no versions.
+pub(crate) async fn read_fate(endpoint: &Endpoint, tx: &TxId) -> Result<Option<BlockRef>, SolanaError> {
     let TxId::Solana(_) = tx else { return Err(SolanaError::Foreign { chain: endpoint.chain, tx: *tx }) };
     let params = json!([[tx.to_string()], { "searchTransactionHistory": true }]);
     let answer = one(endpoint, Call { method: STATUSES, params }).await?;
     let answer = answer.map_err(|error| endpoint.refused(STATUSES, &error))?;
     let statuses: Statuses = endpoint.parse(STATUSES, &answer)?;
-    let [Some(Status { slot })] = statuses.value.as_slice() else {
-        return Err(endpoint.lacks(format!("knows no transaction {tx}")));
-    };
-    Ok(Fate::In(read_header(endpoint, *slot).await?.block))
+    let [Some(Status { slot })] = statuses.value.as_slice() else { return Ok(None) };
+    match read_header(endpoint, *slot).await {
+        Ok(header) => Ok(Some(header.block)),
+        // It may be on its way to be confirmed, or never become it.
+        Err(error) if Solana::fault(&error) == Fault::Lacking => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// The answer to one call.

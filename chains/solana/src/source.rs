@@ -12,12 +12,13 @@ use futures_util::future::BoxFuture;
 use landfall_chain::{
     Block, BlockRef, BlockSource, Endpoints, Fate, Header, Lane, Legs, Network, Read, SourceError, Tip, TxRef,
 };
-use landfall_rpc::{Dialect, EndpointUrl, Fault, Need};
+use landfall_rpc::{EndpointUrl, Need};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use url::Url;
 
 use crate::calls::{BLOCK, BLOCKS, Reader, Wanted, read_fate, read_header, read_slots};
-use crate::dialect::{Pool, Solana};
+use crate::dialect::{Endpoint, Pool, Solana};
 use crate::error::SolanaError;
 use crate::networks;
 use crate::rules::Rules;
@@ -121,13 +122,9 @@ impl BlockSource for SolanaSource {
 
     /// Nothing that a transaction of Solana used up is known: it is never told that one can no longer land.
     async fn fate(&self, tx: &TxRef, at: &BlockRef) -> Result<Fate, SourceError> {
-        let need = Need { first: at.number, last: at.number, methods: &[] };
-        let id = tx.id;
+        let (need, id) = (Need { first: at.number, last: at.number, methods: &[] }, tx.id);
         let read = move |endpoint| -> BoxRead<'_, _> { Box::pin(async move { read_fate(endpoint, &id).await }) };
-        match self.pool.call(need, read).await {
-            Err(error) if Solana::fault(&error) == Fault::Lacking => Ok(Fate::Unknown),
-            fate => Ok(fate?),
-        }
+        Ok(self.first_to_know(need, read).await?.map_or(Fate::Unknown, Fate::In))
     }
 }
 
@@ -144,15 +141,37 @@ impl SolanaSource {
             let range = range.clone();
             Box::pin(async move {
                 let slots = read_slots(endpoint, range).await?;
-                let (first, last) = (need.first, need.last);
-                let named = || endpoint.lacks(format!("names no block from slot {first} to {last}"));
-                if slots.is_empty() { Err(named()) } else { Ok(slots) }
+                Ok(Some(slots).filter(|slots| !slots.is_empty()))
             })
         };
-        match self.pool.call(need, read).await {
-            Err(error) if Solana::fault(&error) == Fault::Lacking => Ok(Vec::new()),
-            slots => slots,
+        Ok(self.first_to_know(need, read).await?.unwrap_or_default())
+    }
+
+    /// What the first endpoint says that knows anything; `None` when nobody does, which is no failure of theirs.
+    async fn first_to_know<'a, T>(
+        &'a self,
+        need: Need,
+        read: impl Fn(&'a Endpoint) -> BoxRead<'a, Option<T>> + Send,
+    ) -> Result<Option<T>, SolanaError> {
+        let (mut is_answered, mut last) = (false, None);
+        for endpoint in self.pool.candidates(need).await {
+            let begun = Instant::now();
+            match read(endpoint).await {
+                Ok(told) => {
+                    endpoint.answered(begun, None);
+                    is_answered = true;
+                    if told.is_some() {
+                        return Ok(told);
+                    }
+                }
+                Err(error) if error.is_permanent() => return Err(error),
+                Err(error) => {
+                    endpoint.failed(&error);
+                    last = Some(error);
+                }
+            }
         }
+        if is_answered { Ok(None) } else { Err(last.unwrap_or_else(|| self.pool.nobody())) }
     }
 
     async fn header(&self, wanted: Wanted) -> Result<Header, SolanaError> {

@@ -1,13 +1,13 @@
 //! A node of a Solana cluster, scripted: blocks in slots of its own, and what it lacks, leaves out and refuses.
 //!
 //! It answers as agave does (codes and words of `custom_error.rs`), one call at a time. A blockhash is made of the slot
-//! and of the fork that the block is on. It holds us to what we must ask for: `confirmed`, no rewards, no batches.
+//! and of the fork that the block is on. The watcher's tests in `tests/it` use it too. It holds us to what we must ask for: `confirmed`, no rewards, no batches.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use axum::Router;
-use landfall_chain::{Block, BlockHash, BlockRef, Chain, Legs, Read, SourceError};
+use landfall_chain::{Address, Block, BlockHash, BlockRef, Chain, Legs, Read, SourceError};
 use landfall_solana::{SolanaSource, network};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -64,7 +64,7 @@ pub(crate) fn at(slot: u64) -> BlockRef {
 }
 
 fn base58(hash: BlockHash) -> String {
-    bs58::encode(hash.0).into_string()
+    Address::Solana(hash.0).to_string()
 }
 
 /// Empty blocks in these slots, each on the one before it; the first on the slot below it.
