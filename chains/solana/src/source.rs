@@ -195,17 +195,16 @@ impl SolanaSource {
     /// The same, with the time of the block before where a node does not tell one yet.
     async fn timed<T: Linked>(&self, mut shown: Vec<T>) -> Result<Vec<T>, SolanaError> {
         let mut near = 0;
-        for index in 0..shown.len() {
-            let Header { parent, time_secs, .. } = *shown[index].header();
-            if time_secs == 0 && near == 0 {
+        for header in shown.iter_mut().map(Linked::header_mut) {
+            if header.time_secs == 0 && near == 0 {
+                let Header { block, parent, .. } = *header;
                 near = self.header(Wanted { slot: parent.number, hash: Some(parent.hash) }).await?.time_secs;
+                if near == 0 {
+                    return Err(SolanaError::NoTime { chain: self.pool.chain(), block });
+                }
             }
-            near = if time_secs == 0 { near } else { time_secs };
-            if near == 0 {
-                let block = shown[index].header().block;
-                return Err(SolanaError::NoTime { chain: self.pool.chain(), block });
-            }
-            shown[index].header_mut().time_secs = near;
+            near = if header.time_secs == 0 { near } else { header.time_secs };
+            header.time_secs = near;
         }
         Ok(shown)
     }
