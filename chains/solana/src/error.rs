@@ -1,7 +1,62 @@
-//! Why an answer of a node cannot be used.
+//! What can go wrong with a Solana network, and why an answer of a node cannot be used.
 //!
-//! Each may pass: the same node later, or another one, may answer well. None of them says anything about the chain.
-//! Indexes count from 0 within the block; what is quoted of an answer is a key or a number, never a text of the node.
+//! Promises: transient or permanent is decided in [`SolanaError::is_permanent`] and nowhere else; no text holds more of a
+//! URL than host and port. That an answer is unusable may pass: the same node later, or another one, may answer well;
+//! it says nothing about the chain. Indexes count from 0 within the block; what is quoted of an answer is a key or a
+//! number, never a text of the node.
+
+use landfall_chain::{BlockRef, Chain, SourceError, TxId};
+use landfall_rpc::RpcError;
+
+/// A failure of this crate.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum SolanaError {
+    /// What goes wrong with endpoints whatever the family.
+    #[error(transparent)]
+    Rpc(#[from] RpcError),
+    #[error("{chain} is no Solana network that is known here")]
+    NotSolana { chain: Chain },
+    #[error(
+        "endpoint {endpoint} serves the cluster with genesis hash {served}, but {chain} is {expected}; check \
+         chains.{chain}.rpc"
+    )]
+    WrongChain { chain: Chain, endpoint: String, served: String, expected: String },
+    #[error(
+        "{chain}: block {block} holds transactions that nodes do not tell to this version of landfall, which asks up to \
+         version {asked}; an upgrade is needed"
+    )]
+    UpgradeNeeded { chain: Chain, block: BlockRef, asked: u8 },
+    #[error("{chain}: no endpoint tells when block {block} was made, or the one before it")]
+    NoTime { chain: Chain, block: BlockRef },
+    #[error("{chain}: {tx} is no transaction of Solana")]
+    Foreign { chain: Chain, tx: TxId },
+}
+
+impl SolanaError {
+    /// Whether trying again is useless until a person acts.
+    pub fn is_permanent(&self) -> bool {
+        match self {
+            SolanaError::Rpc(error) => error.is_permanent(),
+            SolanaError::NoTime { .. } => false,
+            SolanaError::NotSolana { .. }
+            | SolanaError::WrongChain { .. }
+            | SolanaError::UpgradeNeeded { .. }
+            | SolanaError::Foreign { .. } => true,
+        }
+    }
+}
+
+impl From<SolanaError> for SourceError {
+    fn from(error: SolanaError) -> Self {
+        if matches!(error, SolanaError::UpgradeNeeded { .. }) {
+            SourceError::upgrade_needed(error)
+        } else if error.is_permanent() {
+            SourceError::permanent(error)
+        } else {
+            SourceError::transient(error)
+        }
+    }
+}
 
 /// An answer that is no block, or no transaction.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -1,5 +1,7 @@
-//! Solana: reads blocks by the balances that they tell.
+//! Solana: reads a chain slot by slot, and blocks by the balances that they tell.
 //!
+//! - [`source`]: what a watcher reads; `dialect`: how endpoints are polled; `calls`: what one endpoint is asked for
+//! - `walk`: slots are read in order, and hang together by their parents
 //! - [`mod@networks`]: the facts of each network, embedded from `networks/*.toml`
 //! - [`rules`]: what is listed, and whether wrapped SOL counts as SOL
 //! - [`read`]: from the bytes of a `getBlock` answer to a block
@@ -12,7 +14,7 @@
 //!
 //! Promises: credits are net changes of balances, never instructions or logs; integers only; an answer that is not
 //! whole is no block; bad input never panics.
-//! It does not call endpoints, and does not name solana-client: both come with the block source.
+//! It does not name solana-client, which comes with sending.
 #![deny(clippy::float_arithmetic)]
 
 pub mod error;
@@ -22,16 +24,21 @@ pub mod reaction;
 pub mod read;
 pub mod rules;
 pub mod sender;
+pub mod source;
 
 mod ata;
 mod base58;
+mod calls;
 mod credit;
+mod dialect;
 mod instructions;
 mod tx;
+mod walk;
 mod wire;
 
-pub use error::Unusable;
+pub use error::{SolanaError, Unusable};
 pub use networks::{genesis, network, networks};
 pub use read::{Asked, Candidate, block};
 pub use rules::{Rules, Wrapped};
 pub use sender::SenderRule;
+pub use source::SolanaSource;

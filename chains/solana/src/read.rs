@@ -16,7 +16,7 @@ use crate::error::Unusable;
 use crate::rules::Rules;
 use crate::sender::SenderRule;
 use crate::tx::Tx;
-use crate::wire::WireBlock;
+use crate::wire::{WireBlock, WireHeader};
 
 /// What was asked for; the answer does not repeat it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,7 +45,7 @@ pub struct Candidate {
 /// An answer that is not whole; see [`Unusable`]. None of them says that the slot is empty.
 pub fn block(rules: &Rules, answer: &[u8], asked: &Asked) -> Result<Candidate, Unusable> {
     let wire: WireBlock<'_> = parse("a block", answer)?;
-    let header = header(&wire, asked)?;
+    let header = header_of(wire.header(), asked.slot, asked.time_secs)?;
     let count = wire.transactions.len();
     let (mut txs, mut fees, mut seen) = (Vec::with_capacity(count), Vec::with_capacity(count), HashSet::new());
     seen.reserve(count);
@@ -93,9 +93,15 @@ pub(crate) fn reference(tx: &Tx<'_>) -> Result<TxRef, Unusable> {
     Ok(TxRef { id: TxId::Solana(signature), life: TxLife::Block })
 }
 
-fn header(wire: &WireBlock<'_>, asked: &Asked) -> Result<Header, Unusable> {
+/// The header of the block in `slot` by `answer`, the result of `getBlock` in mode `none`; its time is 0 where the node
+/// does not tell one.
+pub(crate) fn header(answer: &[u8], slot: u64) -> Result<Header, Unusable> {
+    header_of(parse("a header", answer)?, slot, 0)
+}
+
+fn header_of(wire: WireHeader<'_>, slot: u64, else_secs: u64) -> Result<Header, Unusable> {
     let hash = |text, what| base58::key(text).map(BlockHash).ok_or(Unusable::Hash { what });
-    let (slot, parent) = (asked.slot, wire.parent_slot);
+    let parent = wire.parent_slot;
     if parent >= slot {
         return Err(Unusable::Parent { slot, parent });
     }
@@ -103,6 +109,6 @@ fn header(wire: &WireBlock<'_>, asked: &Asked) -> Result<Header, Unusable> {
     Ok(Header {
         block: BlockRef { number: slot, hash: hash(wire.blockhash, "blockhash")? },
         parent: BlockRef { number: parent, hash: hash(wire.previous_blockhash, "previousBlockhash")? },
-        time_secs: told.unwrap_or(asked.time_secs),
+        time_secs: told.unwrap_or(else_secs),
     })
 }

@@ -20,6 +20,16 @@ pub(crate) struct WireBlock<'a> {
     pub(crate) transactions: Vec<WireTx<'a>>,
 }
 
+/// The same without its transactions: mode `none`.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WireHeader<'a> {
+    pub(crate) blockhash: &'a str,
+    pub(crate) previous_blockhash: &'a str,
+    pub(crate) parent_slot: u64,
+    pub(crate) block_time: Option<i64>,
+}
+
 #[derive(Debug, Deserialize)]
 pub(crate) struct WireTx<'a> {
     #[serde(borrow)]
@@ -142,6 +152,13 @@ pub(crate) struct WireInstruction<'a> {
     pub(crate) program_id_index: usize,
     pub(crate) accounts: Vec<usize>,
     pub(crate) data: &'a str,
+}
+
+impl<'a> WireBlock<'a> {
+    pub(crate) fn header(&self) -> WireHeader<'a> {
+        let WireBlock { blockhash, previous_blockhash, parent_slot, block_time, .. } = *self;
+        WireHeader { blockhash, previous_blockhash, parent_slot, block_time }
+    }
 }
 
 impl<'a> WireKey<'a> {

@@ -1,4 +1,5 @@
-//! Solana's blocks through the crate's doors: recorded answers, made ones, and bytes that are no answer at all.
+//! Solana through the crate's doors: recorded answers, made ones, bytes that are no answer at all, and nodes that lack,
+//! lag and refuse.
 //!
 //! - `fixtures`: the recorded answers, in every shape that nodes give
 //! - `recorded`: what each of them comes to, held to sums of a script that knows nothing of this crate
@@ -8,15 +9,21 @@
 //! - `refused`: answers that are not whole
 //! - `senders`: who paid, by which rule
 //! - `fuzz`: random bytes and broken answers
+//! - `node`: a scripted node; `slots`: what holes, forks and skipped slots come to; `refusals`: what each refusal does;
+//!   `heads`: where the chain ends, what is final, which cluster it is
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 
 mod fixtures;
 mod fuzz;
 mod generated;
+mod heads;
 mod made;
+mod node;
 mod recorded;
+mod refusals;
 mod refused;
 mod rent;
 mod rows;
 mod senders;
+mod slots;
 mod wrapped;

@@ -1,0 +1,186 @@
+//! What one endpoint is asked for: the slots that hold a block, a header, a block, where a transaction is.
+//!
+//! Promises: what a refusal leads to is looked up in `reaction` and nowhere else. An endpoint that has not got a block is
+//! as good as before for all others ([`landfall_rpc::RpcError::Lacks`]); so is one that does not know what became of a
+//! block's transactions: that block is refused there, whole. Nothing is retried but with a higher transaction version,
+//! once: "the same endpoint, after a slot" is the caller's next look.
+
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+use landfall_chain::{Block, BlockHash, BlockRef, Header, Legs, TxId};
+use landfall_rpc::{Answer, Call, Dialect, Fault, NodeError, Raw};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::dialect::{Endpoint, Solana};
+use crate::error::{SolanaError, Unusable};
+use crate::reaction::{Reaction, Refusal};
+use crate::read::{self, Asked};
+use crate::rules::Rules;
+
+pub(crate) const BLOCKS: &str = "getBlocks";
+pub(crate) const BLOCK: &str = "getBlock";
+const STATUSES: &str = "getSignatureStatuses";
+/// Live on mainnet since slot 447,120,000: with 0, almost every block is refused.
+const VERSION_FIRST: u8 = 1;
+
+/// A block to be asked for by its slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) slot: u64,
+    /// Where a child names it: another block in this slot is not it.
+    pub(crate) hash: Option<BlockHash>,
+}
+
+impl Wanted {
+    /// That `header` is what was wanted.
+    pub(crate) fn check(&self, endpoint: &Endpoint, header: &Header) -> Result<(), SolanaError> {
+        match self.hash {
+            Some(hash) if hash != header.block.hash => {
+                let wanted = BlockRef { number: self.slot, hash };
+                Err(endpoint.lacks(format!("shows block {}, but the next one stands on {wanted}", header.block)))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+/// Reads whole blocks.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    rules: Rules,
+    /// Up to which transaction version is asked for; what nodes say is needed is remembered.
+    version: AtomicU8,
+}
+
+impl Reader {
+    pub(crate) fn new(rules: Rules) -> Self {
+        Reader { rules, version: AtomicU8::new(VERSION_FIRST) }
+    }
+
+    /// The block, as this endpoint tells it; its time is 0 where the node does not tell one.
+    pub(crate) async fn block(&self, endpoint: &Endpoint, wanted: Wanted, legs: Legs) -> Result<Block, SolanaError> {
+        let (slot, version) = (wanted.slot, self.version.load(Relaxed));
+        let mut answer = self.whole(endpoint, slot, version).await?;
+        if let Err(error) = &answer
+            && let Reaction::RaiseVersion { to: Some(to) } = reaction(error)
+            && to > version
+        {
+            let version = self.version.fetch_max(to, Relaxed).max(to);
+            answer = self.whole(endpoint, slot, version).await?;
+        }
+        let answer = self.settled(endpoint, slot, answer).await?;
+        let asked = Asked { slot, time_secs: 0, legs };
+        let candidate = read::block(&self.rules, answer.get().as_bytes(), &asked);
+        let block = candidate.map_err(|error| unusable(endpoint, slot, &error))?.block;
+        wanted.check(endpoint, &block.header)?;
+        Ok(block)
+    }
+
+    async fn whole(&self, endpoint: &Endpoint, slot: u64, version: u8) -> Result<Answer, SolanaError> {
+        let how = json!({
+            "commitment": "confirmed", "encoding": "json", "transactionDetails": "accounts", "rewards": false,
+            "maxSupportedTransactionVersion": version,
+        });
+        one(endpoint, Call { method: BLOCK, params: json!([slot, how]) }).await
+    }
+
+    /// The answer, when raising the version is no longer a way out. Whether all endpoints say so is the pool's to judge,
+    /// by the block's hash, which mode `none` tells whatever the transactions.
+    async fn settled(&self, endpoint: &Endpoint, slot: u64, answer: Answer) -> Result<Raw, SolanaError> {
+        let error = match answer {
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        if !matches!(reaction(&error), Reaction::RaiseVersion { .. }) {
+            return Err(refused(endpoint, slot, &error));
+        }
+        let (block, asked) = (read_header(endpoint, slot).await?.block, self.version.load(Relaxed));
+        Err(SolanaError::UpgradeNeeded { chain: endpoint.chain, block, asked })
+    }
+}
+
+/// The slots of `range` that hold a confirmed block, as this endpoint says, ascending. A slot that is left out may hold
+/// one all the same.
+pub(crate) async fn read_slots(endpoint: &Endpoint, range: RangeInclusive<u64>) -> Result<Vec<u64>, SolanaError> {
+    let params = json!([range.start(), range.end(), { "commitment": "confirmed" }]);
+    let answer = one(endpoint, Call { method: BLOCKS, params }).await?;
+    let answer = answer.map_err(|error| endpoint.refused(BLOCKS, &error))?;
+    let slots: Vec<u64> = endpoint.parse(BLOCKS, &answer)?;
+    let is_ascending = slots.windows(2).all(|pair| pair[0] < pair[1]);
+    if !is_ascending || slots.iter().any(|slot| !range.contains(slot)) {
+        let reason = format!("not slots from {} to {}, ascending", range.start(), range.end());
+        return Err(endpoint.unusable(BLOCKS, &reason));
+    }
+    Ok(slots)
+}
+
+/// The header of the block in `slot`; its time is 0 where the node does not tell one.
+pub(crate) async fn read_header(endpoint: &Endpoint, slot: u64) -> Result<Header, SolanaError> {
+    let how = json!({ "commitment": "confirmed", "transactionDetails": "none", "rewards": false });
+    let answer = one(endpoint, Call { method: BLOCK, params: json!([slot, how]) }).await?;
+    let answer = answer.map_err(|error| refused(endpoint, slot, &error))?;
+    read::header(answer.get().as_bytes(), slot).map_err(|error| unusable(endpoint, slot, &error))
+}
+
+#[derive(Deserialize)]
+struct Statuses {
+    value: Vec<Option<Status>>,
+}
+
+#[derive(Deserialize)]
+struct Status {
+    slot: u64,
+}
+
+/// The block that the endpoint says a transaction is in: a hint, no more. `None` says nothing: nodes answer null too
+/// while their storage fails. Statuses are asked for and not the transaction: they know no versions.
+pub(crate) async fn read_fate(endpoint: &Endpoint, tx: &TxId) -> Result<Option<BlockRef>, SolanaError> {
+    let TxId::Solana(_) = tx else { return Err(SolanaError::Foreign { chain: endpoint.chain, tx: *tx }) };
+    let params = json!([[tx.to_string()], { "searchTransactionHistory": true }]);
+    let answer = one(endpoint, Call { method: STATUSES, params }).await?;
+    let answer = answer.map_err(|error| endpoint.refused(STATUSES, &error))?;
+    let statuses: Statuses = endpoint.parse(STATUSES, &answer)?;
+    let [Some(Status { slot })] = statuses.value.as_slice() else { return Ok(None) };
+    match read_header(endpoint, *slot).await {
+        Ok(header) => Ok(Some(header.block)),
+        // It may be on its way to be confirmed, or never become it.
+        Err(error) if Solana::fault(&error) == Fault::Lacking => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The answer to one call.
+async fn one(endpoint: &Endpoint, call: Call) -> Result<Answer, SolanaError> {
+    let method = call.method;
+    let answer = endpoint.ask(&[call]).await?.into_iter().next();
+    answer.ok_or_else(|| endpoint.unusable(method, "no answer"))
+}
+
+fn reaction(error: &NodeError) -> Reaction {
+    Reaction::to(Refusal::Error { code: error.code, message: &error.message })
+}
+
+/// What a refused block says of the endpoint.
+fn refused(endpoint: &Endpoint, slot: u64, error: &NodeError) -> SolanaError {
+    match reaction(error) {
+        Reaction::LeaveOpen | Reaction::AskArchive | Reaction::AskAgain => {
+            endpoint.lacks(format!("does not tell block {slot}: {error}"))
+        }
+        // It rests, and its status says why: others may serve.
+        Reaction::AskElsewhere
+        | Reaction::BackOff
+        | Reaction::RaiseVersion { .. }
+        | Reaction::Drop
+        | Reaction::Page => endpoint.refused(BLOCK, error),
+    }
+}
+
+/// What an answer says of the endpoint that holds no block.
+fn unusable(endpoint: &Endpoint, slot: u64, error: &Unusable) -> SolanaError {
+    match error {
+        Unusable::Null | Unusable::NoMeta { .. } => endpoint.lacks(format!("does not tell block {slot}: {error}")),
+        _ => endpoint.unusable(BLOCK, &format!("block {slot}: {error}")),
+    }
+}

@@ -1,0 +1,223 @@
+//! Reads a Solana network: tip, headers, blocks with their content, where a transaction is.
+//!
+//! Slots are listed first and read then, each at the endpoint that leads and at the others when it has not got it.
+//! Promises: what comes back hangs together; no error, no null and no empty list is taken for an empty slot. A block is
+//! one endpoint's word, and says so. Deliberately not here: memory of what was read, but the transaction version that
+//! nodes asked for; whether two endpoints tell the same of a block; what the instructions say of a sender.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use landfall_chain::{
+    Block, BlockRef, BlockSource, Endpoints, Fate, Header, Lane, Legs, Network, Read, SourceError, Tip, TxRef,
+};
+use landfall_rpc::{EndpointUrl, Need};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use url::Url;
+
+use crate::calls::{BLOCK, BLOCKS, Reader, Wanted, read_fate, read_header, read_slots};
+use crate::dialect::{Endpoint, Pool, Solana};
+use crate::error::SolanaError;
+use crate::networks;
+use crate::rules::Rules;
+use crate::walk::{Linked, linked};
+
+/// How many slots one read covers at most; what is asked for beyond it does not come back. As many as fork points are
+/// looked for in.
+const SLOTS_MAX: u64 = 256;
+
+/// One Solana network, read over JSON-RPC.
+#[derive(Debug)]
+pub struct SolanaSource {
+    reader: Reader,
+    pool: Pool,
+}
+
+impl SolanaSource {
+    /// A source over `urls`. Touches no network.
+    ///
+    /// # Errors
+    /// A network of another family, and a URL that cannot be used.
+    pub fn new(network: &Network, urls: &[Url]) -> Result<Self, SolanaError> {
+        SolanaSource::at(network, urls.iter().cloned().map(EndpointUrl::from).collect())
+    }
+
+    /// As [`SolanaSource::new`], with headers.
+    ///
+    /// # Errors
+    /// As [`SolanaSource::new`], and a header that cannot be sent.
+    pub fn at(network: &Network, urls: Vec<EndpointUrl>) -> Result<Self, SolanaError> {
+        let chain = network.chain;
+        let genesis = networks::genesis(chain).ok_or(SolanaError::NotSolana { chain })?;
+        let pool = Pool::over(Solana::new(genesis, &network.finality), chain, urls)?;
+        Ok(SolanaSource { reader: Reader::new(Rules::of(network)), pool })
+    }
+
+    /// Sets how many endpoints must agree on what is final; two, or one where there is one, if this is not called.
+    /// While the source is at work a person may override it: [`Endpoints::override_agree`].
+    ///
+    /// # Errors
+    /// More than are configured, and none.
+    pub fn set_agree(&self, agree: usize) -> Result<(), SolanaError> {
+        Ok(self.pool.set_agree(agree)?)
+    }
+
+    /// The states of the endpoints; clones share them.
+    pub fn endpoints(&self) -> Endpoints {
+        self.pool.endpoints()
+    }
+
+    /// Told when there may be a new block, as far as `ws` URLs say so while [`SolanaSource::listen`] runs.
+    pub fn wake_up(&self) -> Arc<Notify> {
+        self.pool.wake_up()
+    }
+
+    /// Listens for wake-ups, for ever. Without a `ws` URL there is nothing to hear.
+    pub fn listen(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.pool.listen()
+    }
+
+    /// For the start: asks every endpoint for its genesis hash that has not told it yet.
+    ///
+    /// # Errors
+    /// Permanent when an endpoint serves another cluster; transient when one cannot be asked.
+    pub async fn check(&self) -> Result<(), SourceError> {
+        Ok(self.pool.check().await?)
+    }
+}
+
+impl BlockSource for SolanaSource {
+    async fn tip(&self) -> Result<Tip, SourceError> {
+        Ok(self.pool.tip().await?)
+    }
+
+    async fn headers(&self, range: RangeInclusive<u64>) -> Result<Vec<Header>, SourceError> {
+        let range = narrow(range);
+        let slots = self.slots(&range).await?;
+        let headers = linked(*range.start(), slots, |wanted| self.header(wanted)).await?;
+        Ok(self.timed(headers).await?)
+    }
+
+    async fn blocks(&self, range: RangeInclusive<u64>, read: Read) -> Result<Vec<Block>, SourceError> {
+        let range = narrow(range);
+        let slots = self.slots(&range).await?;
+        let blocks = linked(*range.start(), slots, |wanted| self.block(wanted, read.legs)).await?;
+        let mut blocks = self.timed(blocks).await?;
+        if read.lane == Lane::Traces {
+            // Balances have told all of it in the other lane.
+            for block in &mut blocks {
+                block.transfers.clear();
+                block.fees.clear();
+                block.rejected.clear();
+            }
+        }
+        Ok(blocks)
+    }
+
+    async fn final_at(&self, number: u64) -> Result<Option<BlockRef>, SourceError> {
+        Ok(self.pool.final_at(number).await?)
+    }
+
+    /// Nothing that a transaction of Solana used up is known: it is never told that one can no longer land.
+    async fn fate(&self, tx: &TxRef, at: &BlockRef) -> Result<Fate, SourceError> {
+        let (need, id) = (Need { first: at.number, last: at.number, methods: &[] }, tx.id);
+        let read = move |endpoint| -> BoxRead<'_, _> { Box::pin(async move { read_fate(endpoint, &id).await }) };
+        Ok(self.first_to_know(need, read).await?.map_or(Fate::Unknown, Fate::In))
+    }
+}
+
+impl SolanaSource {
+    /// The slots of `range` that hold a block, as the first endpoint says that names any. A node with a hole in its
+    /// ledger leaves slots out; that all of them are empty is heard of every endpoint before it is told, and is proof
+    /// even then of nothing.
+    async fn slots(&self, range: &RangeInclusive<u64>) -> Result<Vec<u64>, SolanaError> {
+        if range.is_empty() {
+            return Ok(Vec::new());
+        }
+        let need = Need { first: *range.start(), last: *range.end(), methods: &[BLOCKS] };
+        let read = |endpoint| -> BoxRead<'_, _> {
+            let range = range.clone();
+            Box::pin(async move {
+                let slots = read_slots(endpoint, range).await?;
+                Ok(Some(slots).filter(|slots| !slots.is_empty()))
+            })
+        };
+        Ok(self.first_to_know(need, read).await?.unwrap_or_default())
+    }
+
+    /// What the first endpoint says that knows anything; `None` when nobody does, which is no failure of theirs.
+    async fn first_to_know<'a, T>(
+        &'a self,
+        need: Need,
+        read: impl Fn(&'a Endpoint) -> BoxRead<'a, Option<T>> + Send,
+    ) -> Result<Option<T>, SolanaError> {
+        let (mut is_answered, mut last) = (false, None);
+        for endpoint in self.pool.candidates(need).await {
+            let begun = Instant::now();
+            match read(endpoint).await {
+                Ok(told) => {
+                    endpoint.answered(begun, None);
+                    is_answered = true;
+                    if told.is_some() {
+                        return Ok(told);
+                    }
+                }
+                Err(error) if error.is_permanent() => return Err(error),
+                Err(error) => {
+                    endpoint.failed(&error);
+                    last = Some(error);
+                }
+            }
+        }
+        if is_answered { Ok(None) } else { Err(last.unwrap_or_else(|| self.pool.nobody())) }
+    }
+
+    async fn header(&self, wanted: Wanted) -> Result<Header, SolanaError> {
+        let read = move |endpoint| -> BoxRead<'_, _> {
+            Box::pin(async move {
+                let header = read_header(endpoint, wanted.slot).await?;
+                wanted.check(endpoint, &header)?;
+                Ok(header)
+            })
+        };
+        self.pool.call(need(wanted.slot), read).await
+    }
+
+    async fn block(&self, wanted: Wanted, legs: Legs) -> Result<Block, SolanaError> {
+        let read = move |endpoint| -> BoxRead<'_, _> {
+            Box::pin(async move { self.reader.block(endpoint, wanted, legs).await })
+        };
+        self.pool.call(need(wanted.slot), read).await
+    }
+
+    /// The same, with the time of the block before where a node does not tell one yet.
+    async fn timed<T: Linked>(&self, mut shown: Vec<T>) -> Result<Vec<T>, SolanaError> {
+        let mut near = 0;
+        for header in shown.iter_mut().map(Linked::header_mut) {
+            if header.time_secs == 0 && near == 0 {
+                let Header { block, parent, .. } = *header;
+                near = self.header(Wanted { slot: parent.number, hash: Some(parent.hash) }).await?.time_secs;
+                if near == 0 {
+                    return Err(SolanaError::NoTime { chain: self.pool.chain(), block });
+                }
+            }
+            near = if header.time_secs == 0 { near } else { header.time_secs };
+            header.time_secs = near;
+        }
+        Ok(shown)
+    }
+}
+
+type BoxRead<'a, T> = BoxFuture<'a, Result<T, SolanaError>>;
+
+fn need(slot: u64) -> Need {
+    Need { first: slot, last: slot, methods: &[BLOCK] }
+}
+
+/// The front of `range`.
+fn narrow(range: RangeInclusive<u64>) -> RangeInclusive<u64> {
+    let (first, last) = range.into_inner();
+    first..=last.min(first.saturating_add(SLOTS_MAX - 1))
+}

@@ -1,0 +1,107 @@
+//! Reads blocks slot by slot and hands out those that hang together.
+//!
+//! A list of slots says where to look. Where a block's parent was left out of it, that one is asked for by its number,
+//! down to the block that was read before or to the first slot of the range. What cannot be had, and what stands on
+//! another branch, ends the walk before it: fewer blocks come back, never a gap.
+//! Promises: of what comes back, each stands on the one before it, in slot and in hash.
+
+use futures_util::{StreamExt, stream};
+use landfall_chain::{Block, BlockRef, Header};
+
+use crate::calls::Wanted;
+use crate::error::SolanaError;
+use crate::links::{Link, link};
+
+/// How many blocks are asked for at once; some megabytes each.
+const READS_MAX: usize = 4;
+
+/// What a slot holds.
+pub(crate) trait Linked {
+    fn header(&self) -> &Header;
+    fn header_mut(&mut self) -> &mut Header;
+}
+
+impl Linked for Header {
+    fn header(&self) -> &Header {
+        self
+    }
+
+    fn header_mut(&mut self) -> &mut Header {
+        self
+    }
+}
+
+impl Linked for Block {
+    fn header(&self) -> &Header {
+        &self.header
+    }
+
+    fn header_mut(&mut self) -> &mut Header {
+        &mut self.header
+    }
+}
+
+/// The blocks in `slots`, and those that they stand on from slot `first` on, ascending, as far as they hang together.
+///
+/// # Errors
+/// Why not even one block can be shown, although there are some.
+pub(crate) async fn linked<T, F>(
+    first: u64,
+    slots: Vec<u64>,
+    read: impl Fn(Wanted) -> F + Sync,
+) -> Result<Vec<T>, SolanaError>
+where
+    T: Linked + Send,
+    F: Future<Output = Result<T, SolanaError>> + Send,
+{
+    let mut shown: Vec<T> = Vec::with_capacity(slots.len());
+    let slots = slots.into_iter().map(|slot| Wanted { slot, hash: None });
+    let mut reads = stream::iter(slots).map(&read).buffered(READS_MAX);
+    while let Some(next) = reads.next().await {
+        let last = shown.last().map(|last| last.header().block);
+        let more = match next {
+            Ok(next) => up_to(first, last, next, &read).await,
+            Err(error) => Err(error),
+        };
+        match more {
+            Ok(Some(more)) => shown.extend(more),
+            Ok(None) => break,
+            Err(error) if shown.is_empty() => return Err(error),
+            // What was shown stays true; why there is no more is asked again, and told then.
+            Err(_) => break,
+        }
+    }
+    Ok(shown)
+}
+
+/// `next` with all blocks between `last` and it, ascending; `None` when it stands on another branch.
+async fn up_to<T, F>(
+    first: u64,
+    last: Option<BlockRef>,
+    next: T,
+    read: &(impl Fn(Wanted) -> F + Sync),
+) -> Result<Option<Vec<T>>, SolanaError>
+where
+    T: Linked + Send,
+    F: Future<Output = Result<T, SolanaError>> + Send,
+{
+    let mut lowest = *next.header();
+    let mut found = vec![next];
+    loop {
+        let is_missing = match last.map(|last| link(&last, &lowest)) {
+            Some(Link::Stands { .. }) => false,
+            Some(Link::Missing { .. }) => true,
+            Some(Link::Forked) => return Ok(None),
+            // What lies below the range is for the caller to link.
+            None => lowest.parent.number >= first,
+        };
+        if !is_missing {
+            found.reverse();
+            return Ok(Some(found));
+        }
+        // Each parent lies below its child, so this ends.
+        let parent = read(Wanted { slot: lowest.parent.number, hash: Some(lowest.parent.hash) }).await?;
+        lowest = *parent.header();
+        found.push(parent);
+    }
+}

@@ -1,0 +1,90 @@
+//! Where the chain ends, what is final, which cluster an endpoint serves, and where a transaction is said to be.
+
+use landfall_chain::{BlockRef, BlockSource, EndpointState, Fate, SourceErrorKind, TxId, TxLife, TxRef};
+
+use crate::made::Made;
+use crate::node::{Node, at, chain, forked, hash, slots, source};
+
+#[tokio::test]
+async fn the_newest_slot_that_two_call_final_is_final() {
+    let (ahead, behind) = (Node::start(chain([10, 11, 12, 15, 16])).await, Node::start(chain([10, 11, 12, 15])).await);
+    let source = source(&[&ahead, &behind]);
+    (ahead.state().finalized, behind.state().finalized) = (12, 11);
+    let tip = source.tip().await.unwrap();
+    assert_eq!((tip.latest, tip.finalized), (at(16), Some(at(11))));
+    (ahead.state().finalized, behind.state().finalized) = (15, 15);
+    let tip = source.tip().await.unwrap();
+    assert_eq!((tip.finalized, tip.waiting), (Some(at(15)), None));
+    assert_eq!(source.final_at(12).await.unwrap(), Some(at(12)));
+    assert_eq!(source.final_at(13).await.unwrap(), None, "nobody has a block there");
+    assert_eq!(source.final_at(16).await.unwrap(), None, "not final yet");
+}
+
+#[tokio::test]
+async fn one_poll_is_two_light_calls() {
+    let node = Node::start(chain(10..=16)).await;
+    let source = source(&[&node]);
+    source.tip().await.unwrap();
+    assert_eq!((node.calls("getGenesisHash", None), node.calls("getLatestBlockhash", None)), (1, 2));
+    source.tip().await.unwrap();
+    assert_eq!((node.calls("getGenesisHash", None), node.calls("getLatestBlockhash", None)), (1, 4));
+    assert_eq!(node.calls("getBlock", None), 0);
+}
+
+#[tokio::test]
+async fn two_that_call_different_blocks_final_are_waited_for() {
+    let (one, other) = (Node::start(chain(10..=16)).await, Node::start(forked(chain(10..=16), 12, 1)).await);
+    let source = source(&[&one, &other]);
+    (one.state().finalized, other.state().finalized) = (14, 14);
+    source.tip().await.unwrap();
+    let tip = source.tip().await.unwrap();
+    assert_eq!(tip.finalized, None);
+    assert!(tip.waiting.unwrap().starts_with("1 of 2 endpoints agree on block 14, and 2 must"));
+}
+
+#[tokio::test]
+async fn finality_that_catches_up_with_the_newest_block_and_stalls_is_told_as_it_is() {
+    let node = Node::start(chain(10..=16)).await;
+    let source = source(&[&node]);
+    for finalized in [16, 16, 16] {
+        node.state().finalized = finalized;
+        let tip = source.tip().await.unwrap();
+        assert_eq!((tip.latest, tip.finalized), (at(16), Some(at(16))));
+    }
+    node.state().blocks = chain(10..=18);
+    assert_eq!(source.tip().await.unwrap().finalized, Some(at(16)), "it stalls");
+}
+
+#[tokio::test]
+async fn another_genesis_is_another_cluster_and_nothing_is_read_there() {
+    let (right, wrong) = (Node::start(chain(10..=16)).await, Node::start(chain(10..=90)).await);
+    wrong.state().genesis = "EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG".to_owned();
+    let source = source(&[&wrong, &right]);
+    let error = source.check().await.unwrap_err();
+    assert_eq!(error.kind, SourceErrorKind::Permanent);
+    let expected = format!(
+        "endpoint {} serves the cluster with genesis hash EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG, but \
+         SOLANA_MAINNET is 5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d; check chains.SOLANA_MAINNET.rpc",
+        wrong.address
+    );
+    assert_eq!(error.to_string(), expected);
+    assert_eq!(source.tip().await.unwrap().latest, at(16));
+    assert_eq!(slots(&source, 10, 16).await.len(), 7);
+    assert_eq!(wrong.calls("getBlock", None) + wrong.calls("getBlocks", None), 0);
+    assert_eq!(source.endpoints().snapshot()[0].state, EndpointState::Quarantined);
+}
+
+#[tokio::test]
+async fn where_a_transaction_is_said_to_be_is_a_hint_and_silence_says_nothing() {
+    let mut blocks = chain(10..=16);
+    let tx = Made::default().account("payer", [5_000, 3_000]).account("ours", [0, 2_000]).tx();
+    blocks.get_mut(&12).unwrap().txs.push(tx);
+    let (knows, ignorant) = (Node::start(blocks).await, Node::start(chain(10..=17)).await);
+    let source = source(&[&ignorant, &knows]);
+    let of = |byte| TxRef { id: TxId::Solana([byte; 64]), life: TxLife::Block };
+    let found = BlockRef { number: 12, hash: hash(12, 0) };
+    assert_eq!(source.fate(&of(7), &at(15)).await.unwrap(), Fate::In(found));
+    assert_eq!(source.fate(&of(8), &at(15)).await.unwrap(), Fate::Unknown);
+    let foreign = TxRef { id: TxId::Evm([7; 32]), life: TxLife::Block };
+    assert_eq!(source.fate(&foreign, &at(15)).await.unwrap_err().kind, SourceErrorKind::Permanent);
+}

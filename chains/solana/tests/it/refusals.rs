@@ -1,0 +1,106 @@
+//! What each refusal of a block comes to: it is asked for elsewhere, the range ends before it where nobody has it, and
+//! it is never passed over.
+
+use landfall_chain::{EndpointState, SourceErrorKind};
+
+use crate::made::Made;
+use crate::node::{Instead, Node, blocks, chain, slots, source, two};
+
+const REFUSALS: [(Instead, EndpointState); 11] = [
+    (Instead::Null, EndpointState::Healthy),
+    (Instead::Error(-32_004, "Block not available for slot 12"), EndpointState::Healthy),
+    (
+        Instead::Error(-32_007, "Slot 12 was skipped, or missing due to ledger jump to recent snapshot"),
+        EndpointState::Healthy,
+    ),
+    (Instead::Error(-32_009, "Slot 12 was skipped, or missing in long-term storage"), EndpointState::Healthy),
+    (Instead::Error(-32_001, "Block 12 cleaned up, does not exist on node"), EndpointState::Healthy),
+    (Instead::Error(-32_014, "Block status not yet available for slot 12"), EndpointState::Healthy),
+    (Instead::Error(-32_019, "Failed to query long-term storage; please try again"), EndpointState::Healthy),
+    (Instead::Error(-32_005, "Node is behind by 42 slots"), EndpointState::Failing),
+    (Instead::Error(-32_011, "Transaction history is not available from this node"), EndpointState::Failing),
+    (Instead::Error(-32_602, "Invalid params"), EndpointState::Failing),
+    (Instead::Error(-32_603, "Internal error"), EndpointState::Failing),
+];
+
+#[tokio::test]
+async fn no_refusal_is_taken_for_an_empty_slot() {
+    for (instead, _) in REFUSALS {
+        let node = Node::start(chain(10..=16)).await;
+        let source = source(&[&node]);
+        node.state().instead.insert(12, instead.clone());
+        assert_eq!(slots(&source, 10, 16).await, [10, 11], "{instead:?}");
+        let error = blocks(&source, 12, 16).await.unwrap_err();
+        assert_eq!(error.kind, SourceErrorKind::Transient, "{instead:?}");
+        node.state().instead.clear();
+        assert_eq!(slots(&source, 10, 16).await, [10, 11, 12, 13, 14, 15, 16], "{instead:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_one_endpoint_refuses_another_is_asked_for() {
+    for (instead, state) in REFUSALS {
+        let (ahead, other, source) = two().await;
+        ahead.state().instead.insert(12, instead.clone());
+        assert_eq!(slots(&source, 10, 12).await, [10, 11, 12], "{instead:?}");
+        assert_eq!(other.calls("getBlock", Some(12)), 1, "{instead:?}");
+        assert_eq!(source.endpoints().snapshot()[0].state, state, "{instead:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_version_that_nodes_ask_for_is_remembered() {
+    let node = Node::start(chain(10..=13)).await;
+    let source = source(&[&node]);
+    node.state().instead.extend([(11, Instead::Needs(2)), (13, Instead::Needs(2))]);
+    assert_eq!(slots(&source, 11, 11).await, [11]);
+    assert_eq!(node.calls("getBlock", Some(11)), 2);
+    assert_eq!(slots(&source, 12, 13).await, [12, 13]);
+    assert_eq!(node.calls("getBlock", Some(13)), 1, "asked for as what it holds, at once");
+}
+
+#[tokio::test]
+async fn many_blocks_at_once_may_ask_for_a_version() {
+    let node = Node::start(chain(10..=29)).await;
+    let source = source(&[&node]);
+    node.state().instead.extend((10..=29).map(|slot| (slot, Instead::Needs(3))));
+    assert_eq!(slots(&source, 10, 29).await, (10..=29).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_version_that_is_never_enough_needs_an_upgrade_when_all_say_so() {
+    let (ahead, other, source) = two().await;
+    ahead.state().instead.insert(12, Instead::NeverEnough);
+    assert_eq!(slots(&source, 11, 12).await, [11, 12], "one endpoint alone says so");
+    assert_eq!(source.endpoints().snapshot()[0].state, EndpointState::Failing);
+    other.state().instead.insert(12, Instead::NeverEnough);
+    assert_eq!(slots(&source, 11, 12).await, [11]);
+    let error = loop {
+        let error = blocks(&source, 12, 13).await.unwrap_err();
+        // Who rests is not asked while there is another one.
+        if error.needs_upgrade {
+            break error;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    };
+    assert_eq!(error.kind, SourceErrorKind::Permanent);
+    assert!(error.to_string().contains("asks up to version 9; an upgrade is needed"), "{error}");
+    assert!(error.to_string().contains("block 12 (0x000000000000000c"), "{error}");
+}
+
+#[tokio::test]
+async fn a_block_without_what_became_of_a_transaction_is_refused_whole_and_nobody_is_quarantined() {
+    let (ahead, other, source) = two().await;
+    let mut tx = Made::default().account("payer", [5_000, 3_000]).account("ours", [0, 2_000]).tx();
+    for node in [&ahead, &other] {
+        node.state().blocks.get_mut(&12).unwrap().txs.push(tx.clone());
+    }
+    tx["meta"] = serde_json::Value::Null;
+    ahead.state().blocks.get_mut(&12).unwrap().txs = vec![tx.clone()];
+    let shown = blocks(&source, 11, 12).await.unwrap();
+    assert_eq!(shown[1].transfers.len(), 1, "read elsewhere");
+    let status = source.endpoints().snapshot()[0].clone();
+    assert_eq!(status.state, EndpointState::Healthy, "{}", status.reason);
+    other.state().blocks.get_mut(&12).unwrap().txs = vec![tx];
+    assert_eq!(slots(&source, 11, 13).await, [11], "it is in nobody's hands now, and is not passed over");
+}

@@ -1,0 +1,131 @@
+//! Skipped slots, holes in a ledger, forks at `confirmed`: what comes back hangs together, and nothing is passed over that
+//! a parent does not pass over.
+
+use landfall_chain::{AssetId, BlockSource, EndpointState, Lane, Proof, Read, SourceErrorKind, U256};
+
+use crate::fixtures::address;
+use crate::made::{Made, key};
+use crate::node::{Instead, Node, State, TIME, blocks, chain, forked, hash, leads, slots, source, two};
+
+#[tokio::test]
+async fn skipped_slots_are_passed_over_by_parent_links_and_each_block_is_read_once() {
+    let node = Node::start(chain([10, 11, 14, 15])).await;
+    let source = source(&[&node]);
+    assert_eq!(slots(&source, 10, 15).await, [10, 11, 14, 15]);
+    assert_eq!((node.calls("getBlock", None), node.calls("getBlocks", None)), (4, 1));
+    let headers = source.headers(11..=14).await.unwrap();
+    assert_eq!(headers[1].parent, headers[0].block);
+    assert_eq!(headers.iter().map(|header| header.time_secs - TIME).collect::<Vec<_>>(), [11, 14]);
+    assert_eq!(slots(&source, 12, 13).await, [] as [u64; 0], "a range that is skipped as a whole");
+    assert_eq!(source.headers(16..=20).await.unwrap(), [], "not there yet");
+}
+
+#[tokio::test]
+async fn blocks_that_a_ledger_lost_are_named_by_their_child_and_read_elsewhere() {
+    let (ahead, other, source) = two().await;
+    ahead.lose([12, 13]);
+    assert_eq!(slots(&source, 10, 15).await, [10, 11, 12, 13, 14, 15]);
+    assert_eq!((other.calls("getBlock", Some(12)), other.calls("getBlock", Some(13))), (1, 1));
+    assert_eq!(other.calls("getBlock", Some(14)), 0, "what the first has is not read elsewhere");
+    // A hole at the front of the range is one too.
+    assert_eq!(slots(&source, 12, 15).await, [12, 13, 14, 15]);
+    assert_eq!(slots(&source, 13, 15).await, [13, 14, 15]);
+    let headers = source.headers(11..=15).await.unwrap();
+    assert_eq!(headers.len(), 5);
+    // One that is as long as the range: the list of another endpoint counts.
+    assert_eq!(slots(&source, 12, 13).await, [12, 13]);
+    assert!(source.endpoints().snapshot().iter().all(|endpoint| endpoint.state == EndpointState::Healthy));
+}
+
+#[tokio::test]
+async fn with_one_endpoint_a_range_ends_before_what_its_ledger_lost() {
+    let node = Node::start(chain(10..=16)).await;
+    let source = source(&[&node]);
+    node.lose([12, 13]);
+    assert_eq!(slots(&source, 10, 16).await, [10, 11]);
+    let headers = source.headers(10..=16).await.unwrap();
+    assert_eq!(headers.iter().map(|header| header.block.number).collect::<Vec<_>>(), [10, 11]);
+    // Nothing can be shown: then it is said why.
+    let error = blocks(&source, 12, 16).await.unwrap_err();
+    assert_eq!(error.kind, SourceErrorKind::Transient);
+    assert!(error.to_string().contains("does not tell block 13: the node says \"Slot 13 was skipped"), "{error}");
+}
+
+#[tokio::test]
+async fn a_block_that_only_the_list_leaves_out_is_asked_for_by_its_slot() {
+    let node = Node::start(chain(10..=16)).await;
+    let source = source(&[&node]);
+    node.state().unlisted.extend([11, 12, 15]);
+    assert_eq!(slots(&source, 10, 16).await, [10, 11, 12, 13, 14, 15, 16]);
+    // Nothing stands on the last of them within the range: it is left out, and named by the block behind it.
+    assert_eq!(slots(&source, 10, 15).await, [10, 11, 12, 13, 14]);
+    assert_eq!(slots(&source, 15, 16).await, [15, 16]);
+}
+
+#[tokio::test]
+async fn of_a_fork_at_confirmed_the_blocks_of_one_branch_come_back() {
+    let (ahead, other, source) = two().await;
+    // The leader cannot tell 13, and the other one's 13 is of another branch: 14 does not stand on it.
+    other.state().blocks = forked(chain(10..=15), 13, 1);
+    ahead.state().instead.insert(13, Instead::Null);
+    let shown = blocks(&source, 10, 15).await.unwrap();
+    let hashes: Vec<_> = shown.iter().map(|block| block.header.block.hash).collect();
+    assert_eq!(hashes, [hash(10, 0), hash(11, 0), hash(12, 0), hash(13, 1)]);
+    // Where the list leaves 13 out, 14 says which block it must be: nobody has that one.
+    ahead.state().unlisted.insert(13);
+    assert_eq!(slots(&source, 10, 15).await, [10, 11, 12]);
+    // The leader goes over to the other branch: now all of that comes.
+    *ahead.state() = State::of(forked(chain(10..=16), 13, 1));
+    leads(&source, 16).await;
+    let shown = blocks(&source, 10, 16).await.unwrap();
+    assert_eq!(shown.iter().map(|block| block.header.block.hash).collect::<Vec<_>>()[2..4], [hash(12, 0), hash(13, 1)]);
+    assert_eq!(shown.len(), 7);
+}
+
+#[tokio::test]
+async fn a_block_in_place_of_the_one_that_its_child_names_is_left_for_another_endpoint() {
+    let (ahead, _other, source) = two().await;
+    {
+        let mut state = ahead.state();
+        state.unlisted.insert(13);
+        if let Some(told) = state.blocks.get_mut(&13) {
+            told.fork = 1;
+        }
+    }
+    let shown = blocks(&source, 12, 15).await.unwrap();
+    assert_eq!(shown.iter().map(|block| block.header.block.hash).collect::<Vec<_>>()[1], hash(13, 0));
+    assert_eq!(shown.len(), 4);
+}
+
+#[tokio::test]
+async fn a_payment_is_read_with_its_block_and_is_one_endpoints_word() {
+    let mut made = chain(10..=12);
+    let tx = Made::default().account("payer", [5_000_000, 3_000_000]).account("ours", [0, 2_000_000]).tx();
+    made.get_mut(&11).unwrap().txs.push(tx);
+    let node = Node::start(made).await;
+    let source = source(&[&node]);
+    let shown = blocks(&source, 10, 12).await.unwrap();
+    let [leg] = shown[1].transfers.as_slice() else { panic!("{shown:?}") };
+    assert_eq!((leg.asset, leg.amount), (AssetId::Native, U256::from(2_000_000)));
+    assert_eq!((leg.sender, leg.recipient), (address(&key("payer")), address(&key("ours"))));
+    assert_eq!((shown[1].proof, shown[1].fees.len()), (Proof::OneEndpoint, 1));
+    let traced = source.blocks(10..=12, Read { lane: Lane::Traces, ..Read::FULL }).await.unwrap();
+    assert!(traced.iter().all(|block| block.transfers.is_empty() && block.fees.is_empty()), "each leg is in one lane");
+}
+
+#[tokio::test]
+async fn a_block_whose_time_is_not_told_yet_has_that_of_the_one_before() {
+    let mut untimed = chain(10..=13);
+    for slot in [11, 12] {
+        untimed.get_mut(&slot).unwrap().time = None;
+    }
+    let node = Node::start(untimed).await;
+    let source = source(&[&node]);
+    let times = |blocks: Vec<landfall_chain::Block>| -> Vec<u64> {
+        blocks.iter().map(|block| block.header.time_secs - TIME).collect()
+    };
+    assert_eq!(times(blocks(&source, 10, 13).await.unwrap()), [10, 10, 10, 13]);
+    assert_eq!(times(blocks(&source, 11, 13).await.unwrap()), [10, 10, 13]);
+    let error = blocks(&source, 12, 13).await.unwrap_err().to_string();
+    assert!(error.contains("no endpoint tells when block 12 "), "{error}");
+}
