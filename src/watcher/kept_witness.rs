@@ -133,4 +133,15 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             )
         })
     }
+
+    /// Why blocks that were connected to be traced stay untraced; `None` where the lane still comes to them.
+    pub(super) fn never_traced(&self) -> Option<String> {
+        let chain = self.chain();
+        (!self.is_traced()).then(|| {
+            format!(
+                "it is in no block of ours, and blocks that may show it were to be traced and are not any more, by \
+                 chains.{chain}.native; have them traced again until this is settled"
+            )
+        })
+    }
 }

@@ -20,6 +20,7 @@ use crate::time::Timestamp;
 use crate::watcher::connect::{announce, paid_by, prove_signer};
 use crate::watcher::evidence::{guard_sum, leg_in, paid_in_tx, shows};
 use crate::watcher::grants::{Due, Grant};
+use crate::watcher::second_witness::guard_logged;
 use crate::watcher::{TickError, Ticked, Watcher, over_credit};
 
 /// How many deposits a tick settles at most, in how many blocks, and how many missing ones it looks for.
@@ -169,7 +170,11 @@ impl<S: BlockSource> Watcher<S> {
             };
             prove_signer(&evidence.signers, &deposit.tx)?;
             let paid = paid_in_tx(&evidence.transfers, &deposit);
-            if let Some(excess) = guard_sum(&mut tx, Lane::Roots, paid, &deposit).await? {
+            let excess = match guard_sum(&mut tx, Lane::Roots, paid, &deposit).await? {
+                None => guard_logged(&mut tx, &self.network, evidence, &deposit).await?,
+                excess => excess,
+            };
+            if let Some(excess) = excess {
                 over_credit::hold(&mut tx, &deposit, &block, &excess, now).await?;
                 continue;
             }

@@ -272,14 +272,15 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
     async fn outcome(&self, missing: &Missing, finalized: &BlockRef, now: Timestamp) -> Result<Outcome, TickError> {
         let Missing { deposit, since } = missing;
         // A block that is not traced yet may hold what no trace has shown so far.
-        let is_traced = !traces::are_untraced(&mut self.db.read().await?, self.chain(), finalized.number).await?;
-        let gone = is_traced && since.is_some_and(|since| now.since(since) >= self.settings.failed_grace);
+        let are_untraced = traces::are_untraced(&mut self.db.read().await?, self.chain(), 0..=finalized.number).await?;
+        let gone = since.is_some_and(|since| now.since(since) >= self.settings.failed_grace);
         let nowhere = || match gone {
+            _ if are_untraced => Outcome::Waits(self.never_traced()),
             true => Outcome::Failed("its transaction stayed in no block".to_owned()),
             false => Outcome::Waits(None),
         };
         let block = match self.source.fate(&deposit.tx, finalized).await? {
-            Fate::Superseded(_) if !is_traced => return Ok(Outcome::Waits(None)),
+            Fate::Superseded(_) if are_untraced => return Ok(Outcome::Waits(self.never_traced())),
             Fate::Superseded(by) => {
                 return Ok(Outcome::Failed(format!("another transaction took its place by final block {}", by.number)));
             }

@@ -32,6 +32,7 @@ mod rows;
 mod store;
 mod traced_past;
 mod traces;
+mod untraced;
 mod vectors;
 mod watching;
 mod world;
