@@ -346,8 +346,8 @@ async fn a_block_that_is_not_final_any_more_when_its_roots_are_read_again_settle
             let mut world = world(engine).await;
             world.chain.mine(vec![inner(0, ALICE, 5)]);
             world.chain.set_finality_depth(None);
+            world.chain.keep_state(None);
             world.chain.mine_empty(FINALITY_DEPTH);
-            world.chain.trace_twice(true);
             world.catch_up().await;
             world.chain.set_finality_depth(Some(FINALITY_DEPTH));
             world.tick().await;
