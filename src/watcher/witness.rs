@@ -20,7 +20,7 @@ use crate::store::{Tx, traces, witnesses};
 use crate::time::Timestamp;
 use crate::watcher::connect::{paid_by, prove_signer};
 use crate::watcher::evidence::{leg_in, paid_in_tx, shows};
-use crate::watcher::kept_witness::Paid;
+use crate::watcher::kept_witness::{Paid, guard};
 use crate::watcher::report::told;
 use crate::watcher::second_witness::{contradicted, paid_in_block};
 use crate::watcher::settle::enter;
@@ -197,7 +197,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             let inside = &evidence.traces.transfers;
             let in_tx = paid_in_tx(evidence.roots.transfers.iter().chain(inside), &deposit);
             let paid = Paid { in_tx, in_block: paid_in_block(inside, &deposit) };
-            if let Some(excess) = self.guard(&mut tx, &block, paid, &deposit).await? {
+            if let Some(excess) = guard(&mut tx, &self.network, &block, paid, &deposit).await? {
                 over_credit::hold(&mut tx, &deposit, &block, &excess, now).await?;
                 continue;
             }

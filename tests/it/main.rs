@@ -35,4 +35,5 @@ mod traces;
 mod untraced;
 mod vectors;
 mod watching;
+mod witnessed_early;
 mod world;
