@@ -122,7 +122,7 @@ impl App {
             workers.spawn("wake-ups", stop.clone().run_until_cancelled_owned(listen).map(drop));
             let lane = match watcher.trace_lane() {
                 Some(lane) => Some(lane),
-                None => not_traced(&db, chain).await.map_err(OpenError::Store)?.then(|| watcher.leftover_lane()),
+                None => not_traced(&db, &network).await.map_err(OpenError::Store)?.then(|| watcher.leftover_lane()),
             };
             if let Some(lane) = lane {
                 let pulse = Pulse::new(format!("{chain} traces"), clock.now());

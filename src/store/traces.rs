@@ -1,5 +1,6 @@
 //! What is still to be traced, which deposits of traces wait for a second witness, and what the lane says of itself.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use landfall_chain::{BlockHash, BlockRef, Chain, Proof};
@@ -63,17 +64,17 @@ pub struct Tried {
 }
 
 statements! {
-    OLDEST = "SELECT number, hash FROM blocks WHERE chain = $1 AND canonical AND NOT traced AND NOT EXISTS \
+    OLDEST = "SELECT number, hash FROM blocks WHERE chain = $1 AND canonical AND NOT traced AND number >= $3 AND NOT EXISTS \
               (SELECT 1 FROM trace_failures WHERE trace_failures.chain = blocks.chain AND trace_failures.block_hash = blocks.hash) \
               ORDER BY number LIMIT $2";
-    NEWEST = "SELECT number, hash FROM blocks WHERE chain = $1 AND canonical AND NOT traced AND NOT EXISTS \
+    NEWEST = "SELECT number, hash FROM blocks WHERE chain = $1 AND canonical AND NOT traced AND number >= $3 AND NOT EXISTS \
               (SELECT 1 FROM trace_failures WHERE trace_failures.chain = blocks.chain AND trace_failures.block_hash = blocks.hash) \
               ORDER BY number DESC LIMIT $2";
     // Those first that were not tried for longest: what fails again stands in nobody's way.
     AGAIN = "SELECT blocks.number, blocks.hash FROM trace_failures JOIN blocks \
              ON blocks.chain = trace_failures.chain AND blocks.hash = trace_failures.block_hash \
              WHERE trace_failures.chain = $1 AND trace_failures.next_us <= $2 AND blocks.canonical AND NOT blocks.traced \
-             ORDER BY trace_failures.tried_us, blocks.number LIMIT $3";
+             AND blocks.number >= $4 ORDER BY trace_failures.tried_us, blocks.number LIMIT $3";
     FAILURE = "SELECT tries, tried_us FROM trace_failures WHERE chain = $1 AND block_hash = $2";
     PUT_OFF = "INSERT INTO trace_failures (chain, block_hash, block_number, tries, tried_us, next_us, reason) \
                VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (chain, block_hash) DO UPDATE \
@@ -85,7 +86,7 @@ statements! {
     TOLD_BY = "SELECT MAX(number) FROM blocks WHERE chain = $1 AND traced_by = $2 AND canonical";
     LEVEL = "UPDATE blocks SET traced_by = $3 WHERE chain = $1 AND hash = $2 AND canonical AND traced \
              AND (traced_by IS NULL OR traced_by = 'one_endpoint')";
-    UNTRACED_THROUGH = "SELECT 1 FROM blocks WHERE chain = $1 AND canonical AND NOT traced AND number <= $2 ORDER BY number LIMIT 1";
+    UNTRACED_IN = "SELECT 1 FROM blocks WHERE chain = $1 AND canonical AND NOT traced AND number >= $2 AND number <= $3 ORDER BY number LIMIT 1";
     MARK = "UPDATE blocks SET traced = true, traced_by = CASE WHEN traced AND traced_by = 'two_endpoints' THEN traced_by ELSE $3 END \
             WHERE chain = $1 AND hash = $2 AND canonical";
     SETTLEABLE = "SELECT deposits.*, blocks.number AS block_number, blocks.hash AS block_hash \
@@ -94,7 +95,7 @@ statements! {
                   LEFT JOIN unwitnessed ON unwitnessed.deposit_id = deposits.id \
                   WHERE deposits.chain = $1 AND deposits.status = 'PENDING' AND inclusions.lane = 'traces' \
                   AND blocks.canonical AND blocks.number <= $2 AND (unwitnessed.next_us IS NULL OR unwitnessed.next_us <= $3 \
-                  OR NOT unwitnessed.is_final OR unwitnessed.block_hash <> blocks.hash) \
+                  OR NOT unwitnessed.is_final OR unwitnessed.block_hash IS NULL OR unwitnessed.block_hash <> blocks.hash) \
                   AND NOT EXISTS (SELECT 1 FROM incidents WHERE incidents.deposit_id = deposits.id \
                   AND incidents.kind = 'over_credited' AND incidents.resolved_us IS NULL) \
                   ORDER BY blocks.number, deposits.id LIMIT $4";
@@ -115,18 +116,20 @@ statements! {
               JOIN deposits ON deposits.id = unwitnessed.deposit_id WHERE deposits.status = 'PENDING' GROUP BY unwitnessed.chain";
 }
 
-/// Canonical blocks that are to be traced at `now`, ascending: at most `limit` of the oldest that were not tried yet, as many
+/// Canonical blocks from number `from` on that are to be traced at `now`, ascending: at most `limit` of the oldest that were not tried yet, as many
 /// of the newest, and as many of those that failed and whose next try is due. From both ends: what a node has forgotten
 /// must not keep it from what it still has.
 pub async fn untraced(
     connection: &mut impl Connection,
     chain: Chain,
+    from: u64,
     now: Timestamp,
     limit: u32,
 ) -> Result<Vec<BlockRef>, StoreError> {
-    let mut rows = fetch_all!(connection, (i64, Vec<u8>), OLDEST, chain.name(), i64::from(limit))?;
-    rows.extend(fetch_all!(connection, (i64, Vec<u8>), NEWEST, chain.name(), i64::from(limit))?);
-    rows.extend(fetch_all!(connection, (i64, Vec<u8>), AGAIN, chain.name(), now.0, i64::from(limit))?);
+    let (from, limit) = (int(from), i64::from(limit));
+    let mut rows = fetch_all!(connection, (i64, Vec<u8>), OLDEST, chain.name(), limit, from)?;
+    rows.extend(fetch_all!(connection, (i64, Vec<u8>), NEWEST, chain.name(), limit, from)?);
+    rows.extend(fetch_all!(connection, (i64, Vec<u8>), AGAIN, chain.name(), now.0, limit, from)?);
     rows.sort_unstable();
     rows.dedup();
     let blocks = rows.into_iter().map(|(number, bytes)| {
@@ -135,9 +138,14 @@ pub async fn untraced(
     blocks.collect()
 }
 
-/// Whether any canonical block up to `through` has still to be traced: then what no trace showed may yet be there.
-pub async fn are_untraced(connection: &mut impl Connection, chain: Chain, through: u64) -> Result<bool, StoreError> {
-    Ok(fetch_optional!(connection, (i32,), UNTRACED_THROUGH, chain.name(), int(through))?.is_some())
+/// Whether any canonical block of `range` has still to be traced: then what no trace showed may yet be there.
+pub async fn are_untraced(
+    connection: &mut impl Connection,
+    chain: Chain,
+    range: RangeInclusive<u64>,
+) -> Result<bool, StoreError> {
+    let (from, through) = (int(*range.start()), int(*range.end()));
+    Ok(fetch_optional!(connection, (i32,), UNTRACED_IN, chain.name(), from, through)?.is_some())
 }
 
 /// Records that what a trace shows of the canonical `block` is on record, and what stood behind the reading. Two endpoints'
@@ -221,7 +229,7 @@ pub async fn settled(tx: &mut Tx, id: DepositId) -> Result<(), StoreError> {
 
 /// Writes why the lane does not get on, and whether every connected block is traced at `now`.
 pub async fn say(tx: &mut Tx, chain: Chain, reason: &str, now: Timestamp) -> Result<(), StoreError> {
-    let caught_up = !are_untraced(tx, chain, u64::MAX).await?;
+    let caught_up = !are_untraced(tx, chain, 0..=u64::MAX).await?;
     let at = if caught_up { now } else { Timestamp::EPOCH };
     execute!(tx, SAY, chain.name(), reason, at.0, caught_up).map(drop)
 }

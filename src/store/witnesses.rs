@@ -7,7 +7,7 @@ use landfall_chain::{Address, BlockHash, BlockRef, Chain, U256};
 use sqlx::FromRow;
 
 use crate::deposit::{Deposit, DepositId};
-use crate::store::deposits::{DepositRow, Settleable, SettleableRow, address, amount_bytes, amount_of};
+use crate::store::deposits::{DepositRow, Fits, Settleable, SettleableRow, address, amount_bytes, amount_of};
 use crate::store::error::expect_one;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, StoreError, Tx, int};
@@ -59,6 +59,15 @@ statements! {
            AND (unwitnessed.next_us IS NULL OR unwitnessed.next_us <= $3 OR unwitnessed.is_final \
            OR unwitnessed.block_hash IS NULL OR unwitnessed.block_hash <> blocks.hash) \
            ORDER BY blocks.number, deposits.id LIMIT $4";
+    // As what fits a tier of what the roots showed; those only whose witness bears them out.
+    BORNE_OUT = "SELECT deposits.*, blocks.number AS block_number, blocks.hash AS block_hash \
+                 FROM deposits JOIN inclusions ON inclusions.deposit_id = deposits.id \
+                 JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
+                 WHERE deposits.chain = $1 AND deposits.status = 'PENDING' AND deposits.asset = $2 \
+                 AND deposits.amount >= $3 AND deposits.amount <= $4 AND inclusions.lane = 'traces' AND inclusions.witness_shows \
+                 AND blocks.canonical AND blocks.number > $5 AND blocks.number <= $6 AND NOT EXISTS (SELECT 1 FROM incidents \
+                 WHERE incidents.deposit_id = deposits.id AND incidents.kind = 'over_credited' AND incidents.resolved_us IS NULL) \
+                 ORDER BY blocks.number, deposits.id LIMIT $7";
     LEFT = "SELECT 1 FROM deposits WHERE chain = $1 AND status = 'PENDING' AND EXISTS \
             (SELECT 1 FROM inclusions WHERE inclusions.deposit_id = deposits.id AND inclusions.lane = 'traces') ORDER BY id LIMIT 1";
 }
@@ -122,6 +131,22 @@ pub async fn due(
 ) -> Result<Vec<Settleable>, StoreError> {
     let above = finalized.map_or(-1, |finalized| int(finalized.number));
     let rows = fetch_all!(connection, SettleableRow, DUE, chain.name(), above, now.0, i64::from(limit))?;
+    rows.into_iter().map(Settleable::try_from).collect()
+}
+
+/// PENDING deposits that fit `tier` and that a witness bears out, in canonical blocks above `above` up to `through`, inclusive;
+/// at most `limit`, lowest blocks first.
+pub async fn borne_out(
+    connection: &mut impl Connection,
+    chain: Chain,
+    Fits { asset, least, most }: &Fits,
+    (above, through): (u64, u64),
+    limit: u32,
+) -> Result<Vec<Settleable>, StoreError> {
+    let (asset, least, most) = (asset.to_bytes(), amount_bytes(least), amount_bytes(most));
+    let (above, through, limit) = (int(above), int(through), i64::from(limit));
+    let rows =
+        fetch_all!(connection, SettleableRow, BORNE_OUT, chain.name(), asset, least, most, above, through, limit)?;
     rows.into_iter().map(Settleable::try_from).collect()
 }
 

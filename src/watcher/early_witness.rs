@@ -190,6 +190,28 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(doubted)
     }
 
+    /// Puts off what has no witness yet.
+    async fn put_off_witness(
+        &self,
+        block: &BlockRef,
+        doubted: Doubted,
+        now: Timestamp,
+        traced: &mut Traced,
+    ) -> Result<(), TickError> {
+        if doubted.is_empty() {
+            return Ok(());
+        }
+        let tried = Tried { block: Some(block.hash), is_final: false, at: now };
+        let mut tx = self.db.begin().await?;
+        Cursor::lock(&mut tx, self.chain()).await?;
+        for (deposit, why) in doubted {
+            self.doubt(&mut tx, &deposit, &why, tried, traced).await?;
+        }
+        Ok(tx.commit().await?)
+    }
+}
+
+impl<S> TraceLane<S> {
     /// Keeps what two endpoints told of the block, in the place of what was kept before; of how many deposits.
     pub(super) async fn keep_told_twice(&self, tx: &mut Tx, block: &Block) -> Result<u64, TickError> {
         let at = block.header.block;
@@ -223,26 +245,6 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         };
         witnesses::keep(tx, chain, deposit.id, &block.hash, &kept).await?;
         Ok(traces::settled(tx, deposit.id).await?)
-    }
-
-    /// Puts off what has no witness yet.
-    async fn put_off_witness(
-        &self,
-        block: &BlockRef,
-        doubted: Doubted,
-        now: Timestamp,
-        traced: &mut Traced,
-    ) -> Result<(), TickError> {
-        if doubted.is_empty() {
-            return Ok(());
-        }
-        let tried = Tried { block: Some(block.hash), is_final: false, at: now };
-        let mut tx = self.db.begin().await?;
-        Cursor::lock(&mut tx, self.chain()).await?;
-        for (deposit, why) in doubted {
-            self.doubt(&mut tx, &deposit, &why, tried, traced).await?;
-        }
-        Ok(tx.commit().await?)
     }
 }
 

@@ -133,7 +133,7 @@ impl<S: BlockSource> Watcher<S> {
         wanted: &(dyn Fn(&Address) -> bool + Sync),
         now: Timestamp,
     ) -> Result<Ticked, TickError> {
-        let (pending, credited) = self.record_final(blocks, Lane::Roots, wanted, now).await?;
+        let (pending, credited) = self.record_final(blocks, None, wanted, now).await?;
         let mut ticked = Ticked { pending, ..Ticked::default() };
         for (block, pending) in credited {
             self.judge(block, OfBlock::final_for_all(block.header.block, pending), now, &mut ticked).await?;
@@ -152,7 +152,7 @@ impl<S: BlockSource> Watcher<S> {
     where
         S: AddressSource,
     {
-        let (pending, credited) = self.record_final(blocks, Lane::Traces, wanted, now).await?;
+        let (pending, credited) = self.record_final(blocks, Some(lane), wanted, now).await?;
         let mut traced = Traced { pending, ..Traced::default() };
         for (block, mut deposits) in credited {
             let evidence = match lane.told_evidence(&block.header.block).await? {
@@ -165,7 +165,7 @@ impl<S: BlockSource> Watcher<S> {
             };
             // A fuller read may show what the first one hid.
             let again = std::slice::from_ref(&evidence.traces);
-            let (pending, more) = self.record_final(again, Lane::Traces, wanted, now).await?;
+            let (pending, more) = self.record_final(again, Some(lane), wanted, now).await?;
             traced.pending += pending;
             let more: Vec<Deposit> = more.into_iter().flat_map(|(_, deposits)| deposits).collect();
             deposits.retain(|deposit| more.iter().all(|more| more.id != deposit.id));
@@ -175,16 +175,17 @@ impl<S: BlockSource> Watcher<S> {
         Ok(traced)
     }
 
-    /// Records, in one transaction, what `lane` shows of final blocks; how many deposits became PENDING by it, and of each
-    /// block those that are PENDING now.
+    /// Records, in one transaction, what roots show of final blocks, or traces, for their lane; how many deposits became
+    /// PENDING by it, and of each block those that are PENDING now.
     async fn record_final<'b>(
         &self,
         blocks: &'b [Block],
-        lane: Lane,
+        traces_for: Option<&TraceLane<S>>,
         wanted: &(dyn Fn(&Address) -> bool + Sync),
         now: Timestamp,
     ) -> Result<(u64, Vec<Credited<'b>>), TickError> {
         let chain = self.chain();
+        let lane = if traces_for.is_some() { Lane::Traces } else { Lane::Roots };
         // Who halts a chain means whoever records for it.
         if let Some(reason) = self.read_orders(now).await?.halted {
             return Err(TickError::HaltedByOperator { chain, reason });
@@ -220,6 +221,10 @@ impl<S: BlockSource> Watcher<S> {
                 count += u64::from(leg.record(&mut tx, block, lane, now).await?);
                 let deposit = deposits::by_leg(&mut tx, &leg.hash()).await?;
                 pending.extend(deposit.filter(|deposit| deposit.status == DepositStatus::Pending));
+            }
+            // What was kept before must not deny what two endpoints tell now, should the lane come to it first.
+            if let Some(lane) = traces_for.filter(|_| !legs.is_empty()) {
+                lane.keep_told_twice(&mut tx, block).await?;
             }
             if !pending.is_empty() {
                 credited.push((block, pending));

@@ -1,12 +1,13 @@
 //! What may be confirmed above the block that is final for all: what fits a tier of the network, and what an operator
-//! declared final. Each by a block that must be ours.
+//! declared final. Each by a block that must be ours. Of what only a trace shows that is what has a second witness by then.
 
-use landfall_chain::{BlockRef, BlockSource, Tier, Tip, U256};
+use landfall_chain::{AssetId, BlockRef, BlockSource, Tier, Tip, U256};
 
 use crate::decision::Orders;
 use crate::store::Reader;
 use crate::store::cursors;
 use crate::store::deposits::{self, Fits, Settleable};
+use crate::store::witnesses;
 use crate::watcher::{TickError, Watcher};
 
 /// A deposit that may be confirmed, and on whose word, when it is not in a block that is final for all.
@@ -42,7 +43,8 @@ impl<S: BlockSource> Watcher<S> {
             let Some(through) = self.ours(reader, at, *through, from).await? else { continue };
             let Some(fits) = fits(tiers, index) else { continue };
             let range = (from, through.number);
-            let found = deposits::settleable_by_tier(reader, self.chain(), &fits, range, limit).await?;
+            let mut found = deposits::settleable_by_tier(reader, self.chain(), &fits, range, limit).await?;
+            found.extend(witnesses::borne_out(reader, self.chain(), &fits, range, limit).await?);
             let grant = Grant { through, reason: None };
             due.extend(found.into_iter().map(|settleable| Due { settleable, grant: Some(grant.clone()) }));
         }
@@ -50,7 +52,10 @@ impl<S: BlockSource> Watcher<S> {
             && let Some(through) = self.ours(reader, at, Some(*through), from).await?
         {
             let range = (from + 1, through.number);
-            let found = deposits::settleable(reader, self.chain(), range, limit).await?;
+            let mut found = deposits::settleable(reader, self.chain(), range, limit).await?;
+            // Nothing but the native currency is told by traces.
+            let inside = Fits { asset: AssetId::Native, least: U256::ZERO, most: U256::MAX };
+            found.extend(witnesses::borne_out(reader, self.chain(), &inside, (from, through.number), limit).await?);
             let grant = Grant { through, reason: Some(reason.clone()) };
             let known: Vec<_> = due.iter().map(|due: &Due| due.settleable.deposit.id).collect();
             let more = found.into_iter().filter(|found| !known.contains(&found.deposit.id));
@@ -87,7 +92,7 @@ fn fits(tiers: &[Tier], index: usize) -> Option<Fits> {
 
 #[cfg(test)]
 mod tests {
-    use landfall_chain::{Address, AssetId, FinalityRule};
+    use landfall_chain::{Address, FinalityRule};
 
     use super::*;
 

@@ -2,9 +2,10 @@
 //! read again, which any full node has; no trace and no balance is asked for.
 //!
 //! Promises: what is CONFIRMED of a transaction, and inside of a block, never exceeds what the reading that was witnessed
-//! paid, whichever reading confirmed the rest of it. What the network is not traced for any more is settled in the same way.
+//! paid, whichever reading confirmed the rest of it. FAILED only in a block that is final for all: what a tier or an operator
+//! calls final earlier (`settle`) may confirm by the same judgement, and does nothing else. What the network is not traced for any more is settled in the same way.
 
-use landfall_chain::{AddressSource, Block, BlockRef, BlockSource, Lane, U256};
+use landfall_chain::{AddressSource, Block, BlockRef, BlockSource, Lane, Network, U256};
 use tracing::info;
 
 use crate::deposit::{Deposit, DepositStatus};
@@ -28,6 +29,17 @@ pub(super) struct Paid {
     pub(super) in_tx: U256,
     /// Inside of all transactions of its block.
     pub(super) in_block: U256,
+}
+
+/// What is to become of a deposit whose witness was kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum ByWitness {
+    Holds,
+    /// The witness says that it is not there.
+    Denied,
+    /// The roots do not fit to what was kept; why.
+    Unfit(String),
+    TooMuch(Excess),
 }
 
 impl<S: BlockSource + AddressSource> TraceLane<S> {
@@ -67,20 +79,20 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         traced: &mut Traced,
     ) -> Result<(), TickError> {
         let (chain, block) = (self.chain(), roots.header.block);
-        if let Some(why) = self.unfit(roots, &deposit, kept)? {
-            let tried = Tried { block: Some(block.hash), is_final: true, at: now };
-            return self.doubt(tx, &deposit, &why, tried, traced).await;
-        }
-        if !kept.is_shown {
-            let why = format!("one endpoint's trace showed it in final block {}, which is without it", block.number);
-            return self.fail(tx, deposit, &why, now, traced).await;
-        }
-        let by_roots = paid_in_tx(&roots.transfers, &deposit);
-        // Where the chain's own logs tell what moves inside, the roots have it by now: it must not count twice.
-        let inside = if self.network.native.is_logged(block.number) { U256::ZERO } else { kept.paid_in_tx };
-        let paid = Paid { in_tx: by_roots.saturating_add(inside), in_block: kept.paid_in_block };
-        if let Some(excess) = self.guard(tx, &block, paid, &deposit).await? {
-            return Ok(over_credit::hold(tx, &deposit, &block, &excess, now).await?);
+        match by_witness(tx, &self.network, roots, &deposit, kept).await? {
+            ByWitness::Holds => {}
+            ByWitness::Unfit(why) => {
+                let tried = Tried { block: Some(block.hash), is_final: true, at: now };
+                return self.doubt(tx, &deposit, &why, tried, traced).await;
+            }
+            ByWitness::Denied => {
+                let why =
+                    format!("one endpoint's trace showed it in final block {}, which is without it", block.number);
+                return self.fail(tx, deposit, &why, now, traced).await;
+            }
+            ByWitness::TooMuch(excess) => {
+                return Ok(over_credit::hold(tx, &deposit, &block, &excess, now).await?);
+            }
         }
         let deposit = paid_by(tx, deposit, kept.sender).await?;
         traces::settled(tx, deposit.id).await?;
@@ -88,38 +100,6 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         enter(tx, deposit.confirm(now)?, now).await?;
         traced.confirmed += 1;
         Ok(())
-    }
-
-    /// Why the roots, read again, do not fit to what was kept.
-    fn unfit(&self, roots: &Block, deposit: &Deposit, kept: &Kept) -> Result<Option<String>, TickError> {
-        if let Err(why) = told(prove_signer(&roots.signers, &deposit.tx).map_err(TickError::from))? {
-            return Ok(Some(why));
-        }
-        if self.network.asset(&deposit.asset).is_none() {
-            return Ok(Some("its asset is not listed any more".to_owned()));
-        }
-        let is_logged = self.network.native.is_logged(roots.header.block.number);
-        Ok(match (kept.is_shown, shows(&self.network, &roots.transfers, deposit)) {
-            (false, true) => Some("a witness of the trace denies it, and the roots of its block show it".to_owned()),
-            (true, false) if is_logged => {
-                Some("a witness of the trace bears it out, and the chain's own logs do not show it".to_owned())
-            }
-            (true | false, _) => None,
-        })
-    }
-
-    /// What would be too much, were the deposit CONFIRMED.
-    pub(super) async fn guard(
-        &self,
-        tx: &mut Tx,
-        block: &BlockRef,
-        paid: Paid,
-        deposit: &Deposit,
-    ) -> Result<Option<Excess>, StoreError> {
-        match guard_sum(tx, Lane::Traces, paid.in_tx, deposit).await? {
-            None => guard_block_sum(tx, &self.network, block, paid.in_block, deposit).await,
-            excess => Ok(excess),
-        }
     }
 
     /// Why no trace of the block is read; `None` where one is.
@@ -132,5 +112,70 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
                  tell what moves inside of transactions, read the block again (landfall backfill)"
             )
         })
+    }
+
+    /// Why blocks that were connected to be traced stay untraced; `None` where the lane still comes to them.
+    pub(super) fn never_traced(&self) -> Option<String> {
+        let chain = self.chain();
+        (!self.is_traced()).then(|| {
+            format!(
+                "it is in no block of ours, and blocks that may show it were to be traced and are not any more, by \
+                 chains.{chain}.native; have them traced again until this is settled"
+            )
+        })
+    }
+}
+
+/// Judges a deposit by the roots of its block, read again, and what was kept of its trace.
+pub(super) async fn by_witness(
+    tx: &mut Tx,
+    network: &Network,
+    roots: &Block,
+    deposit: &Deposit,
+    kept: &Kept,
+) -> Result<ByWitness, TickError> {
+    if let Some(why) = unfit(network, roots, deposit, kept)? {
+        return Ok(ByWitness::Unfit(why));
+    }
+    if !kept.is_shown {
+        return Ok(ByWitness::Denied);
+    }
+    let (block, by_roots) = (roots.header.block, paid_in_tx(&roots.transfers, deposit));
+    // Where the chain's own logs tell what moves inside, the roots have it by now: it must not count twice.
+    let inside = if network.native.is_logged(block.number) { U256::ZERO } else { kept.paid_in_tx };
+    let paid = Paid { in_tx: by_roots.saturating_add(inside), in_block: kept.paid_in_block };
+    let excess = guard(tx, network, &block, paid, deposit).await?;
+    Ok(excess.map_or(ByWitness::Holds, ByWitness::TooMuch))
+}
+
+/// Why the roots, read again, do not fit to what was kept.
+fn unfit(network: &Network, roots: &Block, deposit: &Deposit, kept: &Kept) -> Result<Option<String>, TickError> {
+    if let Err(why) = told(prove_signer(&roots.signers, &deposit.tx).map_err(TickError::from))? {
+        return Ok(Some(why));
+    }
+    if network.asset(&deposit.asset).is_none() {
+        return Ok(Some("its asset is not listed any more".to_owned()));
+    }
+    let is_logged = network.native.is_logged(roots.header.block.number);
+    Ok(match (kept.is_shown, shows(network, &roots.transfers, deposit)) {
+        (false, true) => Some("a witness of the trace denies it, and the roots of its block show it".to_owned()),
+        (true, false) if is_logged => {
+            Some("a witness of the trace bears it out, and the chain's own logs do not show it".to_owned())
+        }
+        (true | false, _) => None,
+    })
+}
+
+/// What would be too much, were the deposit CONFIRMED.
+pub(super) async fn guard(
+    tx: &mut Tx,
+    network: &Network,
+    block: &BlockRef,
+    paid: Paid,
+    deposit: &Deposit,
+) -> Result<Option<Excess>, StoreError> {
+    match guard_sum(tx, Lane::Traces, paid.in_tx, deposit).await? {
+        None => guard_block_sum(tx, network, block, paid.in_block, deposit).await,
+        excess => Ok(excess),
     }
 }

@@ -5,7 +5,9 @@
 //! reading nor in an earlier one of the block, what it paid for transactions is proved in full, and what is CONFIRMED of the
 //! block by traces, or witnessed already, is told by this reading too. Everywhere else a second trace is the only witness.
 
-use landfall_chain::{Address, AddressSource, AssetId, AssetTransfer, BlockRef, BlockSource, Network, Proof, U256};
+use landfall_chain::{
+    Address, AddressSource, AssetId, AssetTransfer, Block, BlockRef, BlockSource, Network, Proof, U256,
+};
 
 use crate::deposit::{Deposit, DepositStatus};
 use crate::store::witnesses::Sighted;
@@ -111,7 +113,7 @@ pub(super) async fn contradicted(
     Ok(None)
 }
 
-/// What `transfers`, which traces told, pay to the deposit's recipient in its asset, inside of all transactions.
+/// What `transfers` of a block pay to the deposit's recipient in its asset.
 pub(super) fn paid_in_block(transfers: &[AssetTransfer], deposit: &Deposit) -> U256 {
     let is_same = |leg: &&AssetTransfer| (leg.asset, leg.recipient) == (deposit.asset, deposit.recipient);
     transfers.iter().filter(is_same).fold(U256::ZERO, |sum, leg| sum.saturating_add(leg.amount))
@@ -133,6 +135,26 @@ pub(super) async fn guard_block_sum(
     let credited = same.try_fold(deposit.amount, |sum, confirmed| sum.checked_add(confirmed.amount));
     let of = format!("the inside of the transactions of block {}", block.number);
     Ok(Excess::unless_paid(credited, paid, of))
+}
+
+/// What would be too much, were the deposit CONFIRMED that the chain's own logs show in the block `roots`: where a trace told
+/// the block before, and what was CONFIRMED by it is not among the logs, the same value would be credited twice.
+pub(super) async fn guard_logged(
+    tx: &mut Tx,
+    network: &Network,
+    roots: &Block,
+    deposit: &Deposit,
+) -> Result<Option<Excess>, StoreError> {
+    let block = roots.header.block;
+    if deposit.asset != AssetId::Native || !network.native.is_logged(block.number) {
+        return Ok(None);
+    }
+    let sighted = sighted(tx, network, &block, &deposit.recipient).await?;
+    let confirmed = sighted.iter().map(|sighted| &sighted.deposit).filter(|it| it.status == DepositStatus::Confirmed);
+    let mut denied = confirmed.filter(|it| it.asset == deposit.asset && !shows(network, &roots.transfers, it));
+    let paid = paid_in_block(&roots.transfers, deposit);
+    let credited = denied.try_fold(paid, |sum, denied| sum.checked_add(denied.amount));
+    Ok(Excess::unless_paid(credited, paid, format!("block {}", block.number)))
 }
 
 async fn sighted(

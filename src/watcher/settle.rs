@@ -2,12 +2,13 @@
 //!
 //! A block is final when the source's final block has the hash that our chain has at its number: then everything
 //! below hangs on it by parent links. One comparison proves all of it, and nothing is settled before it holds.
-//! What only a trace shows is not settled here (see `witness`).
+//! What only a trace shows is not settled here (see `witness`), but for what a tier or an operator calls final earlier: that
+//! is CONFIRMED here by the witness that was kept of it, and without one it waits.
 
 use std::collections::BTreeMap;
 
 use futures_util::{StreamExt, stream};
-use landfall_chain::{Block, BlockRef, BlockSource, Fate, Lane, Read, Tip};
+use landfall_chain::{Address, Block, BlockRef, BlockSource, Fate, Lane, Read, Tip};
 use tracing::{info, warn};
 
 use crate::decision::{AuditEntry, Orders};
@@ -15,11 +16,14 @@ use crate::deposit::{Deposit, DepositStatus};
 use crate::store::audit;
 use crate::store::cursors::{self, Cursor};
 use crate::store::deposits::{self, Missing};
+use crate::store::witnesses::{self, Sighted};
 use crate::store::{Reader, Tx};
 use crate::time::Timestamp;
 use crate::watcher::connect::{announce, paid_by, prove_signer};
-use crate::watcher::evidence::{guard_sum, leg_in, paid_in_tx, shows};
+use crate::watcher::evidence::{Excess, guard_sum, leg_in, paid_in_tx, shows};
 use crate::watcher::grants::{Due, Grant};
+use crate::watcher::kept_witness::{ByWitness, by_witness};
+use crate::watcher::second_witness::guard_logged;
 use crate::watcher::{TickError, Ticked, Watcher, over_credit};
 
 /// How many deposits a tick settles at most, in how many blocks, and how many missing ones it looks for.
@@ -160,20 +164,35 @@ impl<S: BlockSource> Watcher<S> {
         {
             return Ok(());
         }
+        // What a trace showed is listed only where a tier or an operator calls its block final.
+        let sighted = match &grant {
+            Some(_) => witnesses::in_block(&mut tx, self.chain(), &block.hash).await?,
+            None => Vec::new(),
+        };
         for deposit in deposits {
             // Settled by another process since it was listed?
             let recorded = deposits::by_leg(&mut tx, &deposit.leg_hash).await?;
             let Some(deposit) = recorded.filter(|recorded| recorded.status == DepositStatus::Pending) else { continue };
-            let Some(leg) = leg_in(&self.network, &evidence.transfers, &deposit) else {
-                return Err(TickError::ReadOtherwise { chain: self.chain(), block, deposit: deposit.id });
+            let judged = match sighted.iter().find(|sighted| sighted.deposit.id == deposit.id) {
+                None => self.by_roots(&mut tx, evidence, &deposit).await?,
+                Some(Sighted { kept: Some(kept), .. }) => {
+                    match by_witness(&mut tx, &self.network, evidence, &deposit, kept).await? {
+                        ByWitness::Holds => Ok(kept.sender),
+                        ByWitness::TooMuch(excess) => Err(excess),
+                        // What to do then is decided when its block is final for all.
+                        ByWitness::Denied | ByWitness::Unfit(_) => continue,
+                    }
+                }
+                Some(Sighted { kept: None, .. }) => continue,
             };
-            prove_signer(&evidence.signers, &deposit.tx)?;
-            let paid = paid_in_tx(&evidence.transfers, &deposit);
-            if let Some(excess) = guard_sum(&mut tx, Lane::Roots, paid, &deposit).await? {
-                over_credit::hold(&mut tx, &deposit, &block, &excess, now).await?;
-                continue;
-            }
-            let deposit = paid_by(&mut tx, deposit, leg.sender).await?;
+            let sender = match judged {
+                Ok(sender) => sender,
+                Err(excess) => {
+                    over_credit::hold(&mut tx, &deposit, &block, &excess, now).await?;
+                    continue;
+                }
+            };
+            let deposit = paid_by(&mut tx, deposit, sender).await?;
             info!(chain = %self.chain(), tx = %deposit.tx.id, block = block.number, "deposit {} confirmed", deposit.id);
             if let Some(reason) = grant.as_ref().and_then(|grant| grant.reason.as_ref()) {
                 let what = format!("deposit {} in block {block}", deposit.id);
@@ -183,6 +202,26 @@ impl<S: BlockSource> Watcher<S> {
             ticked.confirmed += 1;
         }
         Ok(tx.commit().await?)
+    }
+
+    /// Who paid the deposit's leg, which the roots of its block show, or what would be credited too much.
+    async fn by_roots(
+        &self,
+        tx: &mut Tx,
+        evidence: &Block,
+        deposit: &Deposit,
+    ) -> Result<Result<Address, Excess>, TickError> {
+        let Some(leg) = leg_in(&self.network, &evidence.transfers, deposit) else {
+            let block = evidence.header.block;
+            return Err(TickError::ReadOtherwise { chain: self.chain(), block, deposit: deposit.id });
+        };
+        prove_signer(&evidence.signers, &deposit.tx)?;
+        let paid = paid_in_tx(&evidence.transfers, deposit);
+        let excess = match guard_sum(tx, Lane::Roots, paid, deposit).await? {
+            None => guard_logged(tx, &self.network, evidence, deposit).await?,
+            excess => excess,
+        };
+        Ok(excess.map_or(Ok(leg.sender), Err))
     }
 
     /// Judges a deposit whose height is final and that is in no block of our chain.

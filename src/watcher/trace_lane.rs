@@ -6,7 +6,8 @@
 //! It traces only what is connected, and records it only while that is canonical, in one transaction; a block
 //! is complete for the native currency when its trace is on record, and until then `traced` stays below it.
 //! A block that two endpoints tell differently is not complete, but what each of them tells is recorded: balances may say
-//! who is right. It moves no cursor and takes nothing back: what is disconnected is the other lane's to see. What it found
+//! who is right. A block that was connected to be traced, and that the chain's own logs tell by now, is read by them: what
+//! they show is of the lane of the roots. It moves no cursor and takes nothing back: what is disconnected is the other lane's to see. What it found
 //! is witnessed in `early_witness`, and settled in `witness`.
 
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -14,8 +15,8 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use landfall_chain::{
-    AddressSource, Block, BlockRef, BlockSource, Chain, Lane, Legs, NativeSource, Network, Proof, Read, ReadProof,
-    Retry,
+    AddressSource, Block, BlockRef, BlockSource, Chain, Lane, Legs, Native, NativeSource, Network, Proof, Read,
+    ReadProof, Retry,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -88,16 +89,29 @@ pub(super) enum Reading {
 }
 
 /// Records that a network is not traced (any more), so that nobody waits for its traces; whether deposits that were found
-/// by traces are still to be settled.
+/// by traces are still to be settled, or blocks that were to be traced still to be read by the chain's own logs.
 ///
 /// # Errors
 /// When the store cannot be written.
-pub async fn not_traced(db: &Db, chain: Chain) -> Result<bool, StoreError> {
-    let mut tx = db.begin().await?;
+pub async fn not_traced(db: &Db, network: &Network) -> Result<bool, StoreError> {
+    let (chain, mut tx) = (network.chain, db.begin().await?);
     traces::forget(&mut tx, chain).await?;
-    let are_left = witnesses::are_left(&mut tx, chain).await?;
+    let are_unread = match read_from(&network.native) {
+        Some(from) => traces::are_untraced(&mut tx, chain, from..=u64::MAX).await?,
+        None => false,
+    };
+    let is_work_left = are_unread || witnesses::are_left(&mut tx, chain).await?;
     tx.commit().await?;
-    Ok(are_left)
+    Ok(is_work_left)
+}
+
+/// From which number on blocks that were connected to be traced can be read: by their traces, or by the chain's own logs,
+/// where those tell what moves inside. `None` where neither is to be had.
+fn read_from(native: &Native) -> Option<u64> {
+    match native.source {
+        NativeSource::Trace | NativeSource::LogTransfer => Some(0),
+        NativeSource::TopLevel => native.eip7708_from,
+    }
 }
 
 impl<S> TraceLane<S> {
@@ -111,8 +125,13 @@ impl<S> TraceLane<S> {
     }
 
     /// Whether the network is traced. Where it is not any more, the lane only settles what it found before.
-    fn is_traced(&self) -> bool {
+    pub(super) fn is_traced(&self) -> bool {
         self.network.native.source == NativeSource::Trace
+    }
+
+    /// What tells what moves inside of the transactions of block `number`: its trace, or the logs, which its roots prove.
+    fn lane_of(&self, number: u64) -> Lane {
+        if self.network.native.is_traced(number) { Lane::Traces } else { Lane::Roots }
     }
 
     /// Writes why the lane does not get on, and how far it is.
@@ -122,6 +141,16 @@ impl<S> TraceLane<S> {
     pub async fn say(&self, reason: &str, now: Timestamp) -> Result<(), StoreError> {
         let mut tx = self.db.begin().await?;
         traces::say(&mut tx, self.chain(), reason, now).await?;
+        tx.commit().await
+    }
+
+    /// Writes what there is to say; where the network is not traced, that is trouble and its end.
+    async fn tell(&self, reason: &str, now: Timestamp) -> Result<(), StoreError> {
+        if self.is_traced() || !reason.is_empty() {
+            return self.say(reason, now).await;
+        }
+        let mut tx = self.db.begin().await?;
+        traces::forget(&mut tx, self.chain()).await?;
         tx.commit().await
     }
 }
@@ -135,7 +164,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         self.watch_list.follow(&mut self.db.read().await?).await?;
         let mut traced = Traced::default();
         let mut fresh = Vec::new();
-        let untraced = if self.is_traced() { self.trace(now, &mut fresh, &mut traced).await } else { Ok(()) };
+        let untraced = self.trace(now, &mut fresh, &mut traced).await;
         let witnessed = self.seek_witnesses(fresh, now, &mut traced).await;
         let settled = self.settle(now, &mut traced).await;
         untraced.and(witnessed).and(settled)?;
@@ -162,8 +191,9 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             if reason != said {
                 self.log(&reason);
             }
-            if self.is_traced() && (reason != said || clock.now().since(said_at) >= SAY_EVERY) {
-                match self.say(&reason, clock.now()).await {
+            let is_due = self.is_traced() && clock.now().since(said_at) >= SAY_EVERY;
+            if reason != said || is_due {
+                match self.tell(&reason, clock.now()).await {
                     Ok(()) => (said, said_at) = (reason, clock.now()),
                     Err(error) => warn!(chain = %self.chain(), "the state of the traces was not recorded: {error}"),
                 }
@@ -189,7 +219,8 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
     /// Traces the oldest and the newest blocks that have not been traced, and those that failed and are due again. `fresh`
     /// gets those that pay us and are one endpoint's word.
     async fn trace(&self, now: Timestamp, fresh: &mut Vec<Block>, traced: &mut Traced) -> Result<(), TickError> {
-        let untraced = traces::untraced(&mut self.db.read().await?, self.chain(), now, TICK_BLOCKS_MAX).await?;
+        let Some(from) = read_from(&self.network.native) else { return Ok(()) };
+        let untraced = traces::untraced(&mut self.db.read().await?, self.chain(), from, now, TICK_BLOCKS_MAX).await?;
         let list_is_cut = u32::try_from(untraced.len()).is_ok_and(|count| count >= TICK_BLOCKS_MAX);
         let mut reads = stream::iter(untraced)
             .map(async |wanted| (wanted, self.first_read(&wanted, now).await))
@@ -221,8 +252,11 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         self.put_off(failed, others, now, traced).await
     }
 
-    /// The block as two endpoints trace it, or as one does where there is no second.
+    /// The block as two endpoints trace it, or as one does where there is no second; by its logs where those tell it.
     async fn first_read(&self, wanted: &BlockRef, now: Timestamp) -> Result<Block, TickError> {
+        if self.lane_of(wanted.number) == Lane::Roots {
+            return self.read_again(wanted, Read::FULL).await;
+        }
         let is_alone = now.0 < self.alone_until.load(Ordering::Relaxed);
         let proof = if is_alone { ReadProof::Listed } else { ReadProof::Full };
         let begun = Instant::now();
@@ -319,7 +353,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         }
     }
 
-    /// Records what a trace shows of a block, in one transaction; nothing when it was disconnected meanwhile, and
+    /// Records what a trace shows of a block, or its logs, in one transaction; nothing when it was disconnected meanwhile, and
     /// nothing twice. Whether it pays us.
     pub(super) async fn record(
         &self,
@@ -329,6 +363,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         traced: &mut Traced,
     ) -> Result<bool, TickError> {
         let (chain, at, network) = (self.chain(), &block.header.block, &self.network);
+        let lane = self.lane_of(at.number);
         let mut tx = self.db.begin().await?;
         let cursor = Cursor::lock(&mut tx, chain).await?;
         if cursors::canonical_at(&mut tx, chain, at.number).await? != Some(at.hash) {
@@ -343,11 +378,11 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             let from = accounts::watched_from(&mut tx, chain, &leg.transfer.recipient).await?;
             if from.is_some_and(|from| from <= at.number) {
                 prove_signer(&block.signers, &leg.transfer.tx)?;
-                pending += u64::from(leg.record(&mut tx, block, Lane::Traces, now).await?);
+                pending += u64::from(leg.record(&mut tx, block, lane, now).await?);
                 pays_us = true;
             }
         }
-        movements::record(&mut tx, network, &self.watch_list, block, Lane::Traces, Whose::WatchedThen).await?;
+        movements::record(&mut tx, network, &self.watch_list, block, lane, Whose::WatchedThen).await?;
         let witnessed = self.keep_told_twice(&mut tx, block).await?;
         if reading == Reading::Whole {
             traces::mark(&mut tx, chain, at, block.proof).await?;

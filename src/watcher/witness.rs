@@ -20,7 +20,7 @@ use crate::store::{Tx, traces, witnesses};
 use crate::time::Timestamp;
 use crate::watcher::connect::{paid_by, prove_signer};
 use crate::watcher::evidence::{leg_in, paid_in_tx, shows};
-use crate::watcher::kept_witness::Paid;
+use crate::watcher::kept_witness::{Paid, guard};
 use crate::watcher::report::told;
 use crate::watcher::second_witness::{contradicted, paid_in_block};
 use crate::watcher::settle::enter;
@@ -197,7 +197,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             let inside = &evidence.traces.transfers;
             let in_tx = paid_in_tx(evidence.roots.transfers.iter().chain(inside), &deposit);
             let paid = Paid { in_tx, in_block: paid_in_block(inside, &deposit) };
-            if let Some(excess) = self.guard(&mut tx, &block, paid, &deposit).await? {
+            if let Some(excess) = guard(&mut tx, &self.network, &block, paid, &deposit).await? {
                 over_credit::hold(&mut tx, &deposit, &block, &excess, now).await?;
                 continue;
             }
@@ -272,14 +272,15 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
     async fn outcome(&self, missing: &Missing, finalized: &BlockRef, now: Timestamp) -> Result<Outcome, TickError> {
         let Missing { deposit, since } = missing;
         // A block that is not traced yet may hold what no trace has shown so far.
-        let is_traced = !traces::are_untraced(&mut self.db.read().await?, self.chain(), finalized.number).await?;
-        let gone = is_traced && since.is_some_and(|since| now.since(since) >= self.settings.failed_grace);
+        let are_untraced = traces::are_untraced(&mut self.db.read().await?, self.chain(), 0..=finalized.number).await?;
+        let gone = since.is_some_and(|since| now.since(since) >= self.settings.failed_grace);
         let nowhere = || match gone {
+            _ if are_untraced => Outcome::Waits(self.never_traced()),
             true => Outcome::Failed("its transaction stayed in no block".to_owned()),
             false => Outcome::Waits(None),
         };
         let block = match self.source.fate(&deposit.tx, finalized).await? {
-            Fate::Superseded(_) if !is_traced => return Ok(Outcome::Waits(None)),
+            Fate::Superseded(_) if are_untraced => return Ok(Outcome::Waits(self.never_traced())),
             Fate::Superseded(by) => {
                 return Ok(Outcome::Failed(format!("another transaction took its place by final block {}", by.number)));
             }

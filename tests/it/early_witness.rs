@@ -269,7 +269,7 @@ async fn what_a_network_is_not_traced_for_any_more_is_settled_by_its_witness_or_
         world.network.native = native;
         world.restart();
         if native == Native::TOP_LEVEL {
-            assert!(not_traced(world.db(), CHAIN).await.unwrap(), "something is left to settle");
+            assert!(not_traced(world.db(), &world.network).await.unwrap(), "something is left to settle");
         }
         let lane = world.another_watcher().leftover_lane();
         for _ in 0..=FINALITY_DEPTH {
@@ -288,7 +288,7 @@ async fn what_a_network_is_not_traced_for_any_more_is_settled_by_its_witness_or_
         world.pass(Duration::from_secs(600));
         world.catch_up().await;
         assert_eq!(world.status_of(7).await, Confirmed);
-        assert!(!not_traced(world.db(), CHAIN).await.unwrap());
+        assert!(!not_traced(world.db(), &world.network).await.unwrap());
         world.close().await;
     }
 }
@@ -312,6 +312,39 @@ async fn where_the_chains_own_logs_tell_what_moves_inside_they_must_bear_out_wha
         assert_eq!(alarm(&world).await.contains("the chain's own logs do not show it"), !logged);
         assert_eq!(world.incidents().await, []);
         world.abandon();
+    }
+}
+
+#[tokio::test]
+async fn a_block_that_is_not_final_any_more_when_its_roots_are_read_again_settles_nothing() {
+    for engine in ENGINES {
+        // An accepted reorg takes back what was final, and may connect the same block again.
+        for (meanwhile, afterwards) in [
+            ("UPDATE cursors SET final_number = 1", "UPDATE cursors SET final_number = 1"),
+            ("UPDATE blocks SET canonical = false WHERE number = 2", "UPDATE blocks SET canonical = true"),
+        ] {
+            let mut world = world(engine).await;
+            world.chain.mine(vec![inner(0, ALICE, 5)]);
+            world.chain.set_finality_depth(None);
+            world.chain.keep_state(None);
+            world.chain.mine_empty(FINALITY_DEPTH);
+            world.catch_up().await;
+            world.chain.set_finality_depth(Some(FINALITY_DEPTH));
+            world.tick().await;
+            world.chain.script([Fault::Late(Duration::from_millis(200))]);
+            let (lane, now) = (world.watcher_lane(), world.now());
+            let taken_back = async {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                execute(&world, meanwhile).await;
+            };
+            let (traced, ()) = tokio::join!(lane.tick(now), taken_back);
+            assert_eq!(traced.unwrap().confirmed, 0, "{meanwhile}");
+            assert_eq!(world.status_of(5).await, Pending);
+            execute(&world, afterwards).await;
+            world.catch_up().await;
+            assert_eq!(world.status_of(5).await, Confirmed);
+            world.close().await;
+        }
     }
 }
 

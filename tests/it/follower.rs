@@ -147,7 +147,7 @@ impl Follower {
     /// trace them.
     pub(crate) async fn untraced(&self) -> u64 {
         let mut reader = self.store.db.read().await.unwrap();
-        let untraced = traces::untraced(&mut reader, CHAIN, Timestamp(i64::MAX), UNTRACED_MAX).await.unwrap();
+        let untraced = traces::untraced(&mut reader, CHAIN, 0, Timestamp(i64::MAX), UNTRACED_MAX).await.unwrap();
         untraced.iter().filter(|block| self.chain.has(block)).count().try_into().unwrap()
     }
 
@@ -155,7 +155,7 @@ impl Follower {
     pub(crate) async fn untold(&self) -> usize {
         let mut reader = self.store.db.read().await.unwrap();
         let mut untold = 0;
-        for block in traces::untraced(&mut reader, CHAIN, Timestamp(i64::MAX), UNTRACED_MAX).await.unwrap() {
+        for block in traces::untraced(&mut reader, CHAIN, 0, Timestamp(i64::MAX), UNTRACED_MAX).await.unwrap() {
             let failure = traces::failure(&mut reader, CHAIN, &block).await.unwrap();
             untold += usize::from(self.chain.has(&block) && failure.is_none_or(|failure| failure.tries == 0));
         }

@@ -36,6 +36,8 @@ mod solana_node;
 mod store;
 mod traced_past;
 mod traces;
+mod untraced;
 mod vectors;
 mod watching;
+mod witnessed_early;
 mod world;

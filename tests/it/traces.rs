@@ -165,7 +165,7 @@ async fn a_block_is_complete_for_native_only_when_its_trace_is_in_and_status_say
             .complaints(&[CHAIN].into(), Duration::from_secs(60))
             .is_empty()
     );
-    landfall::watcher::not_traced(world.db(), CHAIN).await.unwrap();
+    landfall::watcher::not_traced(world.db(), &world.network).await.unwrap();
     assert_eq!(report(&world).await.traced, None, "and nothing is said of a network that is not traced");
     world.close().await;
 }

@@ -385,7 +385,10 @@ pub(crate) fn network() -> Network {
 }
 
 /// Polls `tick` until it is over or has been woken so often; whether it was cut off.
-async fn cut_off<T: std::fmt::Debug>(tick: impl Future<Output = Result<T, TickError>>, wakeups: u32) -> bool {
+pub(crate) async fn cut_off<T: std::fmt::Debug>(
+    tick: impl Future<Output = Result<T, TickError>>,
+    wakeups: u32,
+) -> bool {
     let mut left = wakeups;
     let mut tick = Box::pin(tick);
     std::future::poll_fn(|cx| match tick.as_mut().poll(cx) {

@@ -108,7 +108,7 @@ const HOT: [(&str, &str); 18] = [
     ("traces::NEWEST", "INDEX blocks_untraced"),
     ("traces::TOLD_BY", "INDEX blocks_traced_by"),
     ("traces::SETTLEABLE", "INDEX deposits_pending"),
-    ("traces::UNTRACED_THROUGH", "INDEX blocks_untraced"),
+    ("traces::UNTRACED_IN", "INDEX blocks_untraced"),
     ("accounts::LOWER_FROM", "INDEX watched_addresses_from"),
     ("movements::DEBITED", "INDEX debits_sender"),
     ("movements::PAID", "INDEX fees_payer"),

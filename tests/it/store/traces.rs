@@ -20,7 +20,11 @@ on_both_engines!(
 );
 
 async fn untraced(store: &TestStore, limit: u32) -> Vec<u64> {
-    let blocks = traces::untraced(&mut store.db.read().await.unwrap(), CHAIN, NOW, limit).await.unwrap();
+    untraced_from(store, 0, limit).await
+}
+
+async fn untraced_from(store: &TestStore, from: u64, limit: u32) -> Vec<u64> {
+    let blocks = traces::untraced(&mut store.db.read().await.unwrap(), CHAIN, from, NOW, limit).await.unwrap();
     blocks.iter().map(|block| block.number).collect()
 }
 
@@ -44,6 +48,7 @@ async fn blocks_are_untraced_until_they_are_marked_and_again_when_they_are_conne
     connect_untraced(&store, 2..=9).await;
     assert_eq!(untraced(&store, 2).await, [2, 3, 8, 9], "from both ends");
     assert_eq!(untraced(&store, 6).await, [2, 3, 4, 5, 6, 7, 8, 9], "each once");
+    assert_eq!(untraced_from(&store, 5, 2).await, [5, 6, 8, 9], "those below are left alone");
     for number in [2, 9] {
         mark(&store, number).await;
     }
@@ -51,7 +56,7 @@ async fn blocks_are_untraced_until_they_are_marked_and_again_when_they_are_conne
     write(&store, async |tx| cursors::disconnect(tx, CHAIN, &block(8, 1).header.block).await.unwrap()).await;
     connect_untraced(&store, [9]).await;
     assert_eq!(untraced(&store, 1).await, [3, 9], "the watch list may have grown meanwhile");
-    assert!(traces::untraced(&mut store.db.read().await.unwrap(), OTHER_CHAIN, NOW, 9).await.unwrap().is_empty());
+    assert!(traces::untraced(&mut store.db.read().await.unwrap(), OTHER_CHAIN, 0, NOW, 9).await.unwrap().is_empty());
 }
 
 async fn a_block_that_is_not_canonical_cannot_be_marked(store: TestStore) {
