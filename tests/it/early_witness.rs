@@ -11,7 +11,7 @@ use landfall_sim::{Fault, SimLeg, SimTx};
 
 use crate::books::events;
 use crate::postgres::{ENGINES, Engine};
-use crate::world::{CHAIN, FINALITY_DEPTH, World, address, report};
+use crate::world::{FINALITY_DEPTH, World, address, report};
 
 const ALICE: u8 = 0xa1;
 const BOB: u8 = 0xb0;
