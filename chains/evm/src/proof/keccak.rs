@@ -81,7 +81,7 @@ fn absorb(states: &mut States, lane: usize, rest: &[u8]) {
     }
 }
 
-/// Keccak-f[1600] of each state, by the best vectors that the processor has.
+/// Keccak-f of 1600 bits of each state, by the best vectors that the processor has.
 #[multiversion(targets("x86_64+avx512f+avx512vl", "x86_64+avx2"))]
 fn permute(states: &mut States) {
     rounds(states);
