@@ -3,7 +3,8 @@
 //!
 //! Promises: what is CONFIRMED of a transaction, and inside of a block, never exceeds what the reading that was witnessed
 //! paid, whichever reading confirmed the rest of it. FAILED only in a block that is final for all: what a tier or an operator
-//! calls final earlier (`settle`) may confirm by the same judgement, and does nothing else. What the network is not traced for any more is settled in the same way.
+//! calls final earlier (`settle`) may confirm by the same judgement, and does nothing else. What the network is not traced
+//! for any more is settled in the same way.
 
 use landfall_chain::{AddressSource, Block, BlockRef, BlockSource, Lane, Network, U256};
 use tracing::info;
