@@ -48,6 +48,8 @@ pub(super) struct Outcome {
     pub(super) untraced: u64,
     /// Ticks that a fault struck, that left the cursor behind and said nothing.
     pub(super) silent: u64,
+    /// How often the other method of tracing was asked, which makes good what one answered empty.
+    pub(super) by_other_method: u64,
     /// How often all was quiet at the end although not all that is final was settled, and what was waited for last.
     pub(super) waits: u64,
     pub(super) waited_for: String,
@@ -87,6 +89,8 @@ impl Case {
         }
         let mut outcome = history.outcome;
         outcome.struck = self.faults.iter().map(|fault| struck(&follower, fault)).collect();
+        let calls = |server: &Server| server.counts().calls.get("trace_block").copied().unwrap_or(0);
+        outcome.by_other_method = follower.servers.iter().map(calls).sum();
         outcome.stuck = follower.settle(FINALITY_DEPTH).await.err();
         outcome.audit = follower.audit().await;
         (outcome.waits, outcome.waited_for) = (follower.waits, follower.waited_for);
