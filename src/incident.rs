@@ -31,6 +31,8 @@ pub enum IncidentKind {
     SourceRefused,
     /// The store contradicts itself.
     BrokenBooks,
+    /// A changed setting would have shown more in blocks that were followed without it.
+    UnreadBlocks,
 }
 
 /// Something that a person must look at.
@@ -54,7 +56,7 @@ pub struct Incident {
 }
 
 impl IncidentKind {
-    const ALL: [IncidentKind; 7] = [
+    const ALL: [IncidentKind; 8] = [
         IncidentKind::PostFinalityReorg,
         IncidentKind::DeepReorg,
         IncidentKind::OverCredited,
@@ -62,6 +64,7 @@ impl IncidentKind {
         IncidentKind::UpgradeNeeded,
         IncidentKind::SourceRefused,
         IncidentKind::BrokenBooks,
+        IncidentKind::UnreadBlocks,
     ];
 
     /// The name that is stored and shown.
@@ -74,6 +77,7 @@ impl IncidentKind {
             IncidentKind::UpgradeNeeded => "upgrade_needed",
             IncidentKind::SourceRefused => "source_refused",
             IncidentKind::BrokenBooks => "broken_books",
+            IncidentKind::UnreadBlocks => "unread_blocks",
         }
     }
 }

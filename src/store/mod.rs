@@ -15,6 +15,7 @@ pub mod events;
 pub mod incidents;
 pub mod keys;
 pub mod movements;
+pub mod native_settings;
 pub mod overrides;
 mod sql;
 pub mod status;
@@ -43,6 +44,7 @@ pub fn statements() -> impl Iterator<Item = Sql> {
         incidents::STATEMENTS,
         keys::STATEMENTS,
         movements::STATEMENTS,
+        native_settings::STATEMENTS,
         overrides::STATEMENTS,
         status::STATEMENTS,
         traces::STATEMENTS,

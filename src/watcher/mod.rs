@@ -19,6 +19,7 @@ mod fork;
 mod grants;
 mod kept_witness;
 mod movements;
+mod native_change;
 mod over_credit;
 mod pace;
 mod past;
@@ -43,7 +44,7 @@ use tracing::{error, info, warn};
 use crate::decision::Orders;
 use crate::incident::{Incident, IncidentKind};
 use crate::store::cursors::{self, Cursor};
-use crate::store::{Db, StoreError, accounts, incidents, overrides, status};
+use crate::store::{Db, StoreError, accounts, incidents, native_settings, overrides, status};
 use crate::time::{Clock, Pulse, Timestamp};
 
 use alarms::Alarms;
@@ -335,6 +336,9 @@ impl<S: BlockSource> Watcher<S> {
         {
             self.alarms.take_up(told);
         }
+        if self.resumed.is_none() {
+            self.note_native(now).await?;
+        }
         let orders = self.read_orders(now).await?;
         self.resumed = Some(orders.resumed.clone());
         (self.agree.0)(orders.agree);
@@ -389,6 +393,7 @@ impl<S: BlockSource> Watcher<S> {
         cursors::anchor(&mut tx, self.chain(), header).await?;
         Cursor::place(&mut tx, self.chain(), &header.block).await?;
         accounts::raise_from(&mut tx, self.chain(), header.block.number + 1).await?;
+        native_settings::begin(&mut tx, self.chain(), header.block.number + 1, &self.network.native).await?;
         tx.commit().await?;
         info!(chain = %self.chain(), "{} is watched from block {}", self.chain(), header.block.number + 1);
         Ok(header.block)

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use landfall::deposit::DepositStatus::{Confirmed, Failed, Pending};
 use landfall::health::{ChainReport, Status};
+use landfall::incident::IncidentKind;
 use landfall::store::status::{self, ChainStatus};
 use landfall::time::{Pulse, Timestamp};
 use landfall::watcher::{Backfill, Job, Rescan, Scope, TraceLane, not_traced};
@@ -52,6 +53,15 @@ fn log(world: &World, number: usize) {
     let mut blocks = world.chain.blocks();
     blocks[number].txs.iter_mut().flat_map(|tx| &mut tx.legs).for_each(|leg| leg.lane = Lane::Roots);
     world.chain.restore(blocks);
+}
+
+/// Reads the blocks from number `from` to number 2 again.
+async fn backfill(world: &World, from: u64) {
+    let job = Job { from, to: 2, proof: ReadProof::Full, scope: Scope::All, dry_run: false };
+    let mut backfill = Backfill::begin(world.another_watcher(), job).await.unwrap();
+    while !backfill.is_done() {
+        backfill.step(world.now()).await.unwrap();
+    }
 }
 
 async fn until_final(world: &mut World, lane: &TraceLane<SimPool>) {
@@ -218,11 +228,7 @@ async fn what_a_trace_confirmed_otherwise_is_not_credited_again_by_the_logs_of_i
         assert_eq!(confirmed(&world).await, if lie { ["5"] } else { ["3"] });
         restart_with(&mut world, LOGGED[0]);
         log(&world, 2);
-        let job = Job { from: 2, to: 2, proof: ReadProof::Full, scope: Scope::All, dry_run: false };
-        let mut backfill = Backfill::begin(world.another_watcher(), job).await.unwrap();
-        while !backfill.is_done() {
-            backfill.step(world.now()).await.unwrap();
-        }
+        backfill(&world, 2).await;
         world.catch_up().await;
         assert_eq!(confirmed(&world).await, if lie { vec!["5"] } else { vec!["2", "3"] }, "5 were paid in all");
         let incidents = world.incidents().await;
@@ -264,6 +270,42 @@ async fn what_two_endpoints_tell_a_rescan_is_not_denied_by_a_witness_of_before()
         assert_eq!(world.status_of(5).await, Confirmed, "{wakeups}");
         let failed = events(world.db()).await.into_iter().filter(|event| event.status == "FAILED").count();
         assert_eq!(failed, 0, "cut off after {wakeups}");
+        world.abandon();
+    }
+}
+
+#[tokio::test]
+async fn a_setting_that_would_have_shown_more_names_the_blocks_that_were_followed_without_it() {
+    for engine in ENGINES {
+        let mut world = World::traced(engine, 1).await;
+        world.network.native = Native::TOP_LEVEL;
+        world.restart();
+        world.watch("alice", address(ALICE)).await;
+        world.chain.mine_empty(1);
+        world.catch_up().await;
+        world.chain.mine(vec![inner(0, ALICE, 5)]);
+        world.tick().await;
+        assert_eq!((world.deposits().await.len(), world.incidents().await), (0, Vec::new()));
+
+        // The same setting again is nothing new, and nothing is left unread by one that shows less.
+        world.restart();
+        world.tick().await;
+        assert_eq!(world.incidents().await, Vec::new());
+        let lane = restart_with(&mut world, TRACED);
+        until_final(&mut world, &lane).await;
+        let [incident] = world.incidents().await.try_into().unwrap();
+        assert_eq!((incident.kind, incident.resolved_at), (IncidentKind::UnreadBlocks, None));
+        let command = format!("`landfall backfill --chain {CHAIN} --from 1 --to 2`");
+        assert!(incident.what.contains(&command), "{}", incident.what);
+        assert_eq!(world.deposits().await.len(), 0, "the lane does not go back by itself");
+
+        backfill(&world, 1).await;
+        until_final(&mut world, &lane).await;
+        assert_eq!(confirmed(&world).await, ["5"]);
+        let seen = world.incidents().await;
+        world.restart();
+        world.tick().await;
+        assert_eq!(world.incidents().await, seen, "a change is told once");
         world.abandon();
     }
 }

@@ -157,6 +157,28 @@ pub struct Network {
     pub assets: Vec<Asset>,
 }
 
+impl NativeSource {
+    const ALL: [NativeSource; 3] = [NativeSource::TopLevel, NativeSource::Trace, NativeSource::LogTransfer];
+
+    /// The name that is stored.
+    pub const fn name(self) -> &'static str {
+        match self {
+            NativeSource::TopLevel => "top_level",
+            NativeSource::Trace => "trace",
+            NativeSource::LogTransfer => "log_transfer",
+        }
+    }
+}
+
+impl FromStr for NativeSource {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = NativeSource::ALL.into_iter().find(|source| source.name() == text);
+        known.ok_or_else(|| format!("unknown source of native movements {text:?}"))
+    }
+}
+
 impl Native {
     /// Nothing but what the roots prove.
     pub const TOP_LEVEL: Native = Native { source: NativeSource::TopLevel, eip7708_from: None };
