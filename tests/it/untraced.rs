@@ -218,7 +218,7 @@ async fn what_a_trace_confirmed_otherwise_is_not_credited_again_by_the_logs_of_i
         assert_eq!(confirmed(&world).await, if lie { ["5"] } else { ["3"] });
         restart_with(&mut world, LOGGED[0]);
         log(&world, 2);
-        let job = Job { from: 2, to: 2, proof: ReadProof::Full, scope: Scope::All, dry_run: false };
+        let job = Job { from: 2, to: Some(2), proof: ReadProof::Full, scope: Scope::All, dry_run: false };
         let mut backfill = Backfill::begin(world.another_watcher(), job).await.unwrap();
         while !backfill.is_done() {
             backfill.step(world.now()).await.unwrap();

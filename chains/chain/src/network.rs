@@ -91,6 +91,24 @@ impl Chain {
     }
 }
 
+impl Family {
+    /// What a [`crate::BlockRef::number`] counts.
+    pub const fn number(self) -> &'static str {
+        match self {
+            Family::Evm => "block",
+            Family::Solana => "slot",
+        }
+    }
+
+    /// Several of them.
+    pub const fn numbers(self) -> &'static str {
+        match self {
+            Family::Evm => "blocks",
+            Family::Solana => "slots",
+        }
+    }
+}
+
 impl fmt::Display for Chain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
