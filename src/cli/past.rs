@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args;
-use landfall_chain::{Address, AddressSource, BlockSource, Chain, NativeSource, Proof, ReadProof, Retry};
+use landfall_chain::{Address, AddressSource, BlockSource, Chain, Proof, ReadProof, Retry};
 use serde::Serialize;
 
 use crate::cli::bar::{Screen, Shown};
@@ -219,7 +219,7 @@ impl BackfillArgs {
                     "NOT covered: the fees of transactions that moved nothing, which no log tells; --proof receipts reads them"
                 );
             }
-            if backfill.native_source() == NativeSource::TopLevel {
+            if backfill.leaves_out_inner_value() {
                 println!("value that moves inside of transactions is not looked for here (native = \"top_level\")");
             }
             if !done {

@@ -96,7 +96,7 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         let mut reader = watcher.db.read().await?;
         watcher.watch_list.follow(&mut reader).await?;
         let only = addresses(&watcher, &mut reader, &job.scope).await?;
-        if only.is_empty() && job.proof == ReadProof::Listed && watcher.source.search() == Search::ByAddress {
+        if only.is_empty() && job.to.is_none() {
             return Err(BackfillError::NoScope { chain });
         }
         let seq = Cursor::load(&mut reader, chain).await?.watch_seq;
@@ -106,7 +106,8 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         let lane = watcher.trace_lane().filter(|_| span.is_some());
         let traces = lane.map(|lane| Traces { lane, stride: Stride::traces(), found: 0 });
         let progress = Progress::begun(job.from, until, span);
-        let (roots, ahead) = (Stride::roots(), VecDeque::new());
+        let (mut roots, ahead) = (Stride::roots(), VecDeque::new());
+        roots.read.proof = job.proof;
         let mut backfill = Backfill { watcher, job, only, basis, progress, roots, traces, ahead, searched: None };
         backfill.take_up().await?;
         Ok(backfill)
@@ -166,12 +167,13 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
 
     async fn step_roots(&mut self, now: Timestamp) -> Result<(), TickError> {
         let (next, until) = (self.progress.next, self.progress.until);
-        let (blocks, through) = match self.job.proof {
-            ReadProof::Full => {
-                let Past { blocks, through } = self.watcher.final_blocks(next, until, &mut self.roots).await?;
-                (blocks, through)
-            }
-            ReadProof::Listed => self.hits().await?,
+        let by_range = self.watcher.source.search() == Search::ByRange;
+        let (blocks, through) = if self.job.proof == ReadProof::Listed && (by_range || !self.only.is_empty()) {
+            self.hits().await?
+        } else {
+            let Past { blocks, through } = self.watcher.final_blocks(next, until, &mut self.roots).await?;
+            blocks.iter().for_each(|block| self.progress.stands_on(block.proof));
+            (self.in_full(blocks).await?, through)
         };
         if self.job.dry_run {
             self.progress.found += self.would_record(&blocks).await?;
@@ -184,6 +186,17 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         blocks.iter().for_each(|block| self.progress.stands_on(block.proof));
         self.progress.next = through + 1;
         Ok(())
+    }
+
+    /// Of blocks that were read with less proof than there is: those that concern us, with all of it.
+    async fn in_full(&self, blocks: Vec<Block>) -> Result<Vec<Block>, TickError> {
+        if self.job.proof == ReadProof::Full {
+            return Ok(blocks);
+        }
+        let wanted = wanted(&self.only);
+        let ours = blocks.iter().filter(|block| self.watcher.concerns(block, &wanted));
+        let hits: Vec<Hit> = ours.map(|block| Hit::Tied(block.header.block)).collect();
+        self.watcher.full_blocks(&hits).await
     }
 
     async fn step_traces(&mut self, span: Span, now: Timestamp) -> Result<(), TickError> {
@@ -249,9 +262,9 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         self.progress
     }
 
-    /// How the network shows its native currency.
-    pub fn native_source(&self) -> NativeSource {
-        self.watcher.network.native.source
+    /// Whether value that moves inside of transactions is not looked for.
+    pub fn leaves_out_inner_value(&self) -> bool {
+        self.watcher.network.leaves_out_inner_value()
     }
 
     /// Whether fees of watched payers may be left out: where the chain itself logs its native currency, a search by logs

@@ -327,6 +327,11 @@ impl<S: BlockSource> Watcher<S> {
         }
     }
 
+    /// Whether a watched address that is `wanted` is paid or pays in the block.
+    pub(super) fn concerns(&self, block: &Block, wanted: &(dyn Fn(&Address) -> bool + Sync)) -> bool {
+        self.spends(block, wanted) || !self.wanted_legs(block, wanted).is_empty()
+    }
+
     /// Whether a watched address that is `wanted` pays in the block.
     fn spends(&self, block: &Block, wanted: &(dyn Fn(&Address) -> bool + Sync)) -> bool {
         let is_ours = |address: &Address| wanted(address) && self.watch_list.contains(address);

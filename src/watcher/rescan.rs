@@ -24,8 +24,8 @@ use crate::watcher::{BackfillError, TickError, TraceLane, Watcher};
 pub enum Difference {
     /// Our record has another block there.
     OtherBlock { finalized: BlockRef, ours: BlockHash },
-    /// Our record has a block there, and the final chain has none.
-    NoBlock { ours: BlockRef },
+    /// Our record has a block there, in which these deposits were seen, and the final chain has none.
+    NoBlock { ours: BlockRef, deposits: Vec<(DepositId, DepositStatus)> },
     /// A leg to a watched address made no deposit.
     Missing { block: BlockRef, deposit: DepositId, tx: TxId, recipient: Address, proof: Proof },
     /// A leg to a watched address is final, and its deposit FAILED.
@@ -156,14 +156,19 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
         std::mem::take(&mut self.differences)
     }
 
-    /// What our record has at the numbers `from..below`, which the final chain passes over.
+    /// What our record has at the numbers `from..below`, which the final chain passes over, and what was seen there.
     async fn passed_over(&self, from: u64, below: u64) -> Result<Vec<Difference>, TickError> {
         if from >= below {
             return Ok(Vec::new());
         }
+        let (chain, mut differences) = (self.watcher.chain(), Vec::new());
         let mut reader = self.watcher.db.read().await?;
-        let ours = cursors::canonical_in(&mut reader, self.watcher.chain(), from, below - 1).await?;
-        Ok(ours.into_iter().rev().map(|ours| Difference::NoBlock { ours }).collect())
+        for ours in cursors::canonical_in(&mut reader, chain, from, below - 1).await?.into_iter().rev() {
+            let seen = deposits::in_block(&mut reader, chain, &ours.hash, Lane::Roots).await?;
+            let deposits = seen.into_iter().map(|deposit| (deposit.id, deposit.status)).collect();
+            differences.push(Difference::NoBlock { ours, deposits });
+        }
+        Ok(differences)
     }
 
     async fn compare(&self, block: &Block, lane: Lane) -> Result<Vec<Difference>, TickError> {
@@ -219,8 +224,9 @@ impl fmt::Display for Difference {
             Difference::OtherBlock { finalized, ours } => {
                 write!(f, "block {finalized} is final, but our record has {ours} at its number")
             }
-            Difference::NoBlock { ours } => {
-                write!(f, "our record has block {ours}, but the final chain has no block at its number")
+            Difference::NoBlock { ours, deposits } => {
+                write!(f, "our record has block {ours}, but the final chain has no block at its number")?;
+                deposits.iter().try_for_each(|(deposit, status)| write!(f, "; deposit {deposit} ({status}) was seen in it"))
             }
             Difference::Missing { block, deposit, tx, recipient, proof } => {
                 let by = by(*proof);

@@ -191,6 +191,14 @@ impl Native {
 }
 
 impl Network {
+    /// Whether value that moves inside of transactions is not looked for. Solana's balances show all of it.
+    pub fn leaves_out_inner_value(&self) -> bool {
+        match self.chain.family() {
+            Family::Evm => self.native.source == NativeSource::TopLevel,
+            Family::Solana => false,
+        }
+    }
+
     /// The listed asset with this id, if there is one.
     pub fn asset(&self, id: &AssetId) -> Option<&Asset> {
         self.assets.iter().find(|asset| asset.id == *id)
