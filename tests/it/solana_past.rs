@@ -9,7 +9,7 @@ use landfall::store::cursors::Cursor;
 use landfall::store::deposits::{self, DepositFilter};
 use landfall::time::Timestamp;
 use landfall::watcher::{Backfill, BackfillError, Job, Progress, Scope, Settings, Start, Watcher};
-use landfall_chain::{Address, AssetId, Chain, Proof, ReadProof, U256};
+use landfall_chain::{Address, AssetId, Chain, Proof, ReadProof, TxId, U256};
 use landfall_cluster::tx::associated;
 use landfall_cluster::{Fault, Ledger, Lists, Node, Payment, Refusal, SlotOrder, Tx, Version, When};
 use landfall_solana::{SolanaSource, network};
@@ -150,7 +150,10 @@ async fn an_owner_with_2500_signatures_on_three_pages_and_a_burst_in_one_slot_is
         assert_eq!(progress.proof, Some(Proof::OneEndpoint), "one node says that these are all");
         let read: BTreeSet<u64> = (20..=119).chain([150]).chain(160..=259).collect();
         let whole = |slot: u64| node.calls("getBlock", Some(slot)) > 0;
-        assert!((10..=260).all(|slot| slot == 260 || whole(slot) == read.contains(&slot)), "what names nobody is not read");
+        assert!(
+            (10..=260).all(|slot| slot == 260 || whole(slot) == read.contains(&slot)),
+            "what names nobody is not read"
+        );
     }
 }
 
@@ -178,7 +181,8 @@ async fn a_short_page_is_no_end() {
 #[tokio::test]
 async fn what_one_of_two_nodes_leaves_out_is_found_by_the_other_and_the_level_says_whether_both_told_all() {
     let ledger = burst();
-    for (ends_after, proof) in [(None, Proof::TwoEndpoints), (Some(700), Proof::OneEndpoint), (Some(0), Proof::OneEndpoint)]
+    for (ends_after, proof) in
+        [(None, Proof::TwoEndpoints), (Some(700), Proof::OneEndpoint), (Some(0), Proof::OneEndpoint)]
     {
         let (first, second) = (Node::start(&ledger).await, Node::start(&ledger).await);
         // Whichever is asked first: one of them lies.
@@ -243,6 +247,20 @@ async fn a_node_that_does_not_know_where_a_page_begins_is_left_and_the_filter_is
 }
 
 #[tokio::test]
+async fn pages_that_go_round_in_a_circle_are_no_list() {
+    let ledger = Ledger::of(10..=30);
+    (0..1_200).for_each(|id| ledger.put(20, Tx::failing(id, OURS, &[])));
+    ledger.finalize(30);
+    let node = Node::start(&ledger).await;
+    node.set_lists(Lists { ignores_before: true, ..Lists::default() });
+    let store = store(Engine::Sqlite).await;
+    let mut backfill = Backfill::begin(watcher(&[&node], &store, 11), by_address()).await.unwrap();
+    let error = backfill.step(NOW).await.unwrap_err();
+    assert!(error.may_pass() && error.to_string().contains("ends two pages"), "{error}");
+    assert_eq!(node.calls(SIGNATURES, None), 2);
+}
+
+#[tokio::test]
 async fn what_a_node_has_pruned_is_not_taken_for_nothing() {
     let ledger = burst();
     let node = Node::start(&ledger).await;
@@ -298,6 +316,8 @@ async fn tokens_are_found_by_the_associated_account_although_their_owner_is_not_
     ledger.put(20, token);
     ledger.put(22, Tx::sol(2, PAYER, OURS, 5).with_version(Version::Number(1)));
     ledger.put(23, Tx::token(3, usdc(), PAYER, OTHER, 1));
+    // What failed moves nothing, and costs us its fee.
+    ledger.put(24, Tx::failing(4, OURS, &[]));
     ledger.finalize(30);
     let node = Node::start(&ledger).await;
     let store = store(Engine::Sqlite).await;
@@ -305,6 +325,7 @@ async fn tokens_are_found_by_the_associated_account_although_their_owner_is_not_
     assert_eq!(progress.found, 2);
     assert_all_credited(&store, &ledger).await;
     assert_eq!(node.calls("getBlock", Some(23)), 0, "somebody else's");
+    assert!(node.calls("getBlock", Some(24)) > 0, "by the slot, whatever is said of the signature");
 }
 
 /// A transaction of tokens in which our associated account holds these amounts; `None` where there is no account.
@@ -323,7 +344,7 @@ fn held(id: u64, held: [Option<u64>; 2]) -> Tx {
     let lamports = |at: usize| [9_000_000_000 - rents[at] - u64::try_from(at).unwrap() * 5_000, rents[at]];
     Tx::raw(&json!({
         "transaction": {
-            "signatures": [bs58::encode(landfall_cluster::tx::signature(id)).into_string()], "accountKeys": keys,
+            "signatures": [TxId::Solana(landfall_cluster::tx::signature(id)).to_string()], "accountKeys": keys,
         },
         "meta": {
             "err": null, "fee": 5_000, "preBalances": lamports(0), "postBalances": lamports(1),
@@ -539,7 +560,8 @@ async fn blocks_of_three_megabytes_are_read_ahead_in_bounded_memory() {
         key[..8].copy_from_slice(&of.to_be_bytes());
         Address::Solana(key)
     };
-    let payment = |id: u64, at| Payment { asset: AssetId::Native, sender: PAYER, recipient: stranger(id * 11 + at), amount: 1 };
+    let payment =
+        |id: u64, at| Payment { asset: AssetId::Native, sender: PAYER, recipient: stranger(id * 11 + at), amount: 1 };
     let tx = |id: u64| Tx::paying(id, PAYER, &(0..11).map(|at| payment(id, at)).collect::<Vec<_>>());
     let txs: Vec<Tx> = (0..1_228).map(tx).collect();
     let ledger = Ledger::of(10..=10);
@@ -554,7 +576,16 @@ async fn blocks_of_three_megabytes_are_read_ahead_in_bounded_memory() {
     let add = ["account", "add", "--account", "ours", "--type", "SEGREGATED", "--address", address.as_str()];
     assert_eq!(landfall(folder.path(), &add).await.0, Some(0));
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_landfall"));
-    command.current_dir(folder.path()).args(["backfill", "--chain", "SOLANA_MAINNET", "--from", "11", "--to", "50", "--json"]);
+    command.current_dir(folder.path()).args([
+        "backfill",
+        "--chain",
+        "SOLANA_MAINNET",
+        "--from",
+        "11",
+        "--to",
+        "50",
+        "--json",
+    ]);
     let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
     let (mut peak, began) = (0, std::time::Instant::now());
     while child.try_wait().unwrap().is_none() {
