@@ -226,7 +226,9 @@ impl fmt::Display for Difference {
             }
             Difference::NoBlock { ours, deposits } => {
                 write!(f, "our record has block {ours}, but the final chain has no block at its number")?;
-                deposits.iter().try_for_each(|(deposit, status)| write!(f, "; deposit {deposit} ({status}) was seen in it"))
+                deposits
+                    .iter()
+                    .try_for_each(|(deposit, status)| write!(f, "; deposit {deposit} ({status}) was seen in it"))
             }
             Difference::Missing { block, deposit, tx, recipient, proof } => {
                 let by = by(*proof);

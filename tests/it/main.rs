@@ -30,6 +30,8 @@ mod reorgs;
 mod rescan;
 mod rows;
 mod solana;
+mod solana_past;
+mod solana_rescan;
 mod store;
 mod traced_past;
 mod traces;

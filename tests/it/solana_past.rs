@@ -256,8 +256,8 @@ async fn pages_that_go_round_in_a_circle_are_no_list() {
     let store = store(Engine::Sqlite).await;
     let mut backfill = Backfill::begin(watcher(&[&node], &store, 11), by_address()).await.unwrap();
     let error = backfill.step(NOW).await.unwrap_err();
-    assert!(error.may_pass() && error.to_string().contains("ends two pages"), "{error}");
-    assert_eq!(node.calls(SIGNATURES, None), 2);
+    assert!(error.may_pass() && error.to_string().contains("nothing new behind a signature of slot 20"), "{error}");
+    assert_eq!(node.calls(SIGNATURES, None), 10, "it ends");
 }
 
 #[tokio::test]
@@ -402,7 +402,7 @@ async fn beside_run_what_came_before_the_account_is_found_and_nothing_twice() {
         let ledger = Ledger::of(10..=60);
         let store = TestStore::fresh(engine).await;
         watch(&store, "other", OTHER).await;
-        [20, 30, 40, 55].map(|slot| ledger.put(slot, Tx::sol(slot, PAYER, OURS, slot)));
+        [20, 30, 40, 55].into_iter().for_each(|slot| ledger.put(slot, Tx::sol(slot, PAYER, OURS, slot)));
         ledger.finalize(50);
         let node = Node::start(&ledger).await;
         let mut following = watcher(&[&node], &store, 11);
@@ -447,7 +447,7 @@ async fn slots_are_scanned_whatever_is_skipped_at_their_ends_or_lost_at_one_endp
     for engine in ENGINES {
         let skipped = [20, 21, 40, 41, 42, 60];
         let ledger = Ledger::of((10..=70).filter(|slot| !skipped.contains(slot)));
-        [22, 39, 43, 45, 59].map(|slot| ledger.put(slot, Tx::sol(slot, PAYER, OURS, slot)));
+        [22, 39, 43, 45, 59].into_iter().for_each(|slot| ledger.put(slot, Tx::sol(slot, PAYER, OURS, slot)));
         ledger.finalize(65);
         let (node, other) = (Node::start(&ledger).await, Node::start(&ledger).await);
         node.lose([45, 50]);
@@ -466,7 +466,7 @@ async fn slots_are_scanned_whatever_is_skipped_at_their_ends_or_lost_at_one_endp
         backfill.step(NOW).await.unwrap();
         assert_eq!(backfill.progress().next, 50);
         let error = backfill.step(NOW).await.unwrap_err();
-        assert!(error.may_pass() && error.to_string().contains("does not tell block 50"), "{error}");
+        assert!(error.may_pass() && error.to_string().contains("block 50 "), "{error}");
         other.find_all();
         let progress = run(&[&node, &other], &store, &by_slots(49, 60)).await;
         assert_eq!((progress.found, progress.next), (1, 61));
@@ -510,7 +510,7 @@ async fn landfall(folder: &std::path::Path, arguments: &[&str]) -> (Option<i32>,
 #[tokio::test]
 async fn the_real_command_reads_an_address_to_its_begin_and_slots_by_their_range() {
     let ledger = Ledger::of((10..=60).filter(|slot| *slot != 40));
-    [20, 30].map(|slot| ledger.put(slot, Tx::sol(slot, PAYER, OURS, slot)));
+    [20, 30].into_iter().for_each(|slot| ledger.put(slot, Tx::sol(slot, PAYER, OURS, slot)));
     ledger.put(35, Tx::token(35, usdc(), PAYER, OURS, 7));
     ledger.finalize(50);
     let node = Node::start(&ledger).await;

@@ -12,7 +12,7 @@ use crate::solana_past::{NOW, OURS, PAYER, deposits_of, store, watcher};
 /// We were paid in slots 14 and 20; 17 is skipped, and all is settled up to 30.
 async fn settled(engine: Engine) -> (Ledger, Node, TestStore) {
     let ledger = Ledger::of((10..=30).filter(|slot| *slot != 17));
-    [14, 20].map(|slot| ledger.put(slot, Tx::sol(slot, PAYER, OURS, slot)));
+    [14, 20].into_iter().for_each(|slot| ledger.put(slot, Tx::sol(slot, PAYER, OURS, slot)));
     ledger.finalize(30);
     let (node, store) = (Node::start(&ledger).await, store(engine).await);
     let ticked = watcher(&[&node], &store, 11).tick(NOW).await.unwrap();
@@ -77,7 +77,8 @@ async fn another_block_one_that_is_not_there_and_a_deposit_too_many_are_told() {
         other.finalize(30);
         node.show(&other);
         let found = rescan(&node, &store, 30, true).await;
-        let [Difference::NotThere { block, .. }, Difference::NoBlock { ours, deposits }, replaced @ ..] = found.as_slice()
+        let [Difference::NotThere { block, .. }, Difference::NoBlock { ours, deposits }, replaced @ ..] =
+            found.as_slice()
         else {
             panic!("{found:?}")
         };

@@ -6,8 +6,8 @@
 //! (SIMD-0297): a block is read whole, so one signature of a slot is as good as all of them. Failed transactions count,
 //! too: they cost their payer a fee.
 //! Promises: newest first, a page begins where the one before it ended, or the endpoint is left; `before` is never
-//! dropped, and never used twice; an error is never an end, nor is a short page; what an endpoint has pruned is never
-//! taken for nothing. That an empty page is the end is one endpoint's word: who else says so is for the source to ask.
+//! dropped, and pages that lead round in a circle are no list; an error is never an end, nor is a short page; what an
+//! endpoint has pruned is never taken for nothing. That an empty page is the end is one endpoint's word: who else says so is for the source to ask.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::RangeInclusive;
@@ -28,6 +28,9 @@ const FIRST_AVAILABLE: &str = "getFirstAvailableBlock";
 const PAGE_MAX: usize = 1_000;
 /// A thousand million signatures of one account: no list that makes sense is longer.
 const PAGES_MAX: usize = 1_000_000;
+
+/// How many pages in a row may tell nothing new before the endpoint is left.
+const STALE_MAX: u32 = 8;
 
 /// Slots, the oldest of them: what is above the first one that found no room is left for another search.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -101,34 +104,67 @@ struct Signature<'a> {
 
 async fn read_all(endpoint: &Endpoint, account: &str, slots: &mut Slots) -> Result<(), SolanaError> {
     let (first, last) = slots.range.clone().into_inner();
-    let (mut before, mut lowest): (Option<String>, _) = (None, u64::MAX);
-    // The signatures of slot `lowest` that a page began behind.
-    let mut used = HashSet::new();
+    let (mut before, mut place, mut stale): (Option<String>, _, _) = (None, Place::default(), 0);
     for _ in 0..PAGES_MAX {
         let answer = one(endpoint, page(account, before.as_deref(), last)).await?;
         let answer = answer.map_err(|error| refused(endpoint, account, &error))?;
         let page: Vec<Signature<'_>> = endpoint.parse(SIGNATURES, &answer)?;
-        let unusable = |reason: String| Err(endpoint.unusable(SIGNATURES, &reason));
-        let (Some(newest), Some(oldest)) = (page.first(), page.last()) else { return Ok(()) };
-        if newest.slot > lowest || page.windows(2).any(|pair| pair[0].slot < pair[1].slot) {
-            return unusable(format!("not newest first, behind a signature of slot {lowest}"));
-        }
+        let Some(oldest) = page.last() else { return Ok(()) };
+        let is_new = place.advance(&page).map_err(|reason| endpoint.unusable(SIGNATURES, &reason))?;
         page.iter().for_each(|signature| slots.add(signature.slot));
         if oldest.slot < first {
             return Ok(());
         }
-        if oldest.slot < lowest {
-            (lowest, used) = (oldest.slot, HashSet::new());
+        stale = if is_new { 0 } else { stale + 1 };
+        if stale > STALE_MAX {
+            let reason = format!("nothing new behind a signature of slot {}, page after page", place.lowest);
+            return Err(endpoint.unusable(SIGNATURES, &reason));
         }
-        if base58::signature(oldest.signature).is_none() {
-            return unusable("a signature that is not 64 bytes in base58".to_owned());
+        // Two storages behind one address order a slot in two ways: the same question may have another answer, and where
+        // it has not, the next page leads on.
+        if stale.is_multiple_of(2) {
+            before = Some(oldest.signature.to_owned());
         }
-        if !used.insert(oldest.signature.to_owned()) {
-            return unusable(format!("the same signature of slot {lowest} ends two pages"));
-        }
-        before = Some(oldest.signature.to_owned());
     }
     Err(endpoint.unusable(SIGNATURES, &format!("more than {PAGES_MAX} pages")))
+}
+
+/// How far down the pages have come.
+struct Place {
+    lowest: u64,
+    /// The signatures of that slot.
+    seen: HashSet<String>,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Place { lowest: u64::MAX, seen: HashSet::new() }
+    }
+}
+
+impl Place {
+    /// Whether a page, which is not empty, tells anything new.
+    ///
+    /// # Errors
+    /// One that begins above the last one's end, or goes up: the newest page is told by those that do not know `before`.
+    fn advance(&mut self, page: &[Signature<'_>]) -> Result<bool, String> {
+        let mut above = self.lowest;
+        let mut is_new = false;
+        for Signature { signature, slot } in page {
+            if *slot > above {
+                return Err(format!("slot {slot} behind slot {above}, which is not newest first"));
+            }
+            if base58::signature(signature).is_none() {
+                return Err("a signature that is not 64 bytes in base58".to_owned());
+            }
+            if *slot < self.lowest {
+                (self.lowest, self.seen) = (*slot, HashSet::new());
+            }
+            is_new |= self.seen.insert((*signature).to_owned());
+            above = *slot;
+        }
+        Ok(is_new)
+    }
 }
 
 /// A page of what is final, told by a node that has the end of the range.

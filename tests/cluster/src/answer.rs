@@ -73,6 +73,7 @@ pub(crate) fn answer(view: &View<'_>, genesis: &str, call: &Call) -> Answer {
         "getLatestBlockhash" => latest_blockhash(view, &params[0])?,
         "getBlocks" => blocks(view, params)?,
         "getBlock" => return block(view, params),
+        "getFirstAvailableBlock" => json!(view.first),
         "getBlockTime" => json!(found(view, slot_of(&params[0])?)?.time),
         "getTransaction" => return history::transaction(view, params),
         "getSignatureStatuses" => statuses(view, params)?,

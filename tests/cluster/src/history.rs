@@ -58,16 +58,25 @@ pub(crate) fn signatures(view: &View<'_>, params: &Value) -> Result<Value, Refus
         },
     };
     // Both exclusive: what is told lies behind `before` and in front of `until`.
-    let first = at(&how["before"])?.map_or(0, |at| at + 1);
+    let first = if view.lists.ignores_before { 0 } else { at(&how["before"])?.map_or(0, |at| at + 1) };
     let end = at(&how["until"])?.unwrap_or(all.len()).max(first);
-    let ours = all[first..end].iter().filter(|(_, tx)| tx.names(key));
-    let told = ours.take(usize::try_from(limit).expect("a thousand at most")).map(|(block, tx)| {
-        json!({
-            "signature": tx.signature(), "slot": block.slot, "err": tx.err(), "memo": null, "blockTime": block.time,
-            "confirmationStatus": status_of(view, block.slot),
+    let limit = usize::try_from(limit).expect("a thousand at most").min(view.lists.page_max);
+    let all_of_it = all.iter().enumerate().filter(|(_, (_, tx))| tx.names(key));
+    let ours = all_of_it.take(view.lists.ends_after.unwrap_or(usize::MAX)).filter(|(at, _)| (first..end).contains(at));
+    let mut told: Vec<Value> = ours
+        .take(limit)
+        .map(|(_, (block, tx))| {
+            json!({
+                "signature": tx.signature(), "slot": block.slot, "err": tx.err(), "memo": null, "blockTime": block.time,
+                "confirmationStatus": status_of(view, block.slot),
+            })
         })
-    });
-    Ok(told.collect())
+        .collect();
+    if let Some(slot) = view.lists.invents.filter(|_| how["before"].is_null() && !told.is_empty()) {
+        let below = told.iter().position(|known| known["slot"].as_u64() < Some(slot)).unwrap_or(told.len());
+        told.insert(below, json!({ "signature": bs58::encode([3; 64]).into_string(), "slot": slot, "err": null }));
+    }
+    Ok(told.into())
 }
 
 /// All transactions up to `newest`, newest first, in this node's order within a slot.
@@ -75,8 +84,8 @@ fn in_order<'a>(view: &View<'a>, newest: u64) -> Vec<(&'a Block, &'a Tx)> {
     let mut all = Vec::new();
     for block in view.blocks(view.first..=newest).rev() {
         let mut txs: Vec<&Tx> = block.txs.iter().collect();
-        match view.order {
-            SlotOrder::ByIndex => txs.reverse(),
+        match view.lists.order {
+            SlotOrder::ByIndex | SlotOrder::Turning => txs.reverse(),
             SlotOrder::BySignature => txs.sort_by(|a, b| b.signature().cmp(a.signature())),
         }
         all.extend(txs.into_iter().map(|tx| (&**block, tx)));

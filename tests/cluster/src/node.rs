@@ -43,6 +43,29 @@ pub enum SlotOrder {
     BySignature,
     /// As they stand in the block, the last first.
     ByIndex,
+    /// In one way at one call, and in the other at the next: two storages behind one address.
+    Turning,
+}
+
+/// How a node tells the signatures of an account.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lists {
+    pub order: SlotOrder,
+    /// No page is longer.
+    pub page_max: usize,
+    /// All lists end behind so many, whatever there is.
+    pub ends_after: Option<usize>,
+    /// Every page is the newest one.
+    pub ignores_before: bool,
+    /// The first page names this slot, too.
+    pub invents: Option<u64>,
+}
+
+impl Default for Lists {
+    fn default() -> Self {
+        let order = SlotOrder::ByIndex;
+        Lists { order, page_max: 1_000, ends_after: None, ignores_before: false, invents: None }
+    }
 }
 
 /// What a node answers to `getBlock` of one slot instead of a block.
@@ -85,7 +108,7 @@ struct State {
     lost: BTreeSet<u64>,
     unlisted: BTreeSet<u64>,
     instead: BTreeMap<u64, Instead>,
-    order: SlotOrder,
+    lists: Lists,
     compresses: bool,
     latency: Duration,
     bait: Vec<Tx>,
@@ -168,7 +191,12 @@ impl Node {
     }
 
     pub fn set_order(&self, order: SlotOrder) {
-        self.lock().order = order;
+        self.lock().lists.order = order;
+    }
+
+    /// How it tells the signatures of accounts from now on.
+    pub fn set_lists(&self, lists: Lists) {
+        self.lock().lists = lists;
     }
 
     /// Whether it compresses answers for those that take it; agave itself does not, providers do.
@@ -239,7 +267,7 @@ impl State {
             lost: BTreeSet::new(),
             unlisted: BTreeSet::new(),
             instead: BTreeMap::new(),
-            order: SlotOrder::ByIndex,
+            lists: Lists::default(),
             compresses: true,
             latency: Duration::ZERO,
             bait: Vec::new(),
@@ -317,7 +345,12 @@ impl State {
         if let Some(instead) = self.instead(call) {
             return instead;
         }
-        let State { ledger, genesis, strikes, rng, unlisted, order, bait, .. } = self;
+        let asked = self.counts.calls.get(&(call.method.clone(), 0)).copied().unwrap_or_default();
+        let State { ledger, genesis, strikes, rng, unlisted, lists, bait, .. } = self;
+        let mut lists = *lists;
+        if lists.order == SlotOrder::Turning && asked.is_multiple_of(2) {
+            lists.order = SlotOrder::BySignature;
+        }
         let real = ledger.lock();
         let lie = faults.contains(&Fault::AnotherFork).then(|| lying(&real, bait));
         let shown = lie.as_ref().unwrap_or(&real);
@@ -344,8 +377,7 @@ impl State {
             }
         }
         let finalized = below(finalized);
-        let view =
-            View { ledger: shown, confirmed, finalized, first, lost: &lost, unlisted: &*unlisted, order: *order };
+        let view = View { ledger: shown, confirmed, finalized, first, lost: &lost, unlisted: &*unlisted, lists };
         let mut told = answer(&view, genesis, call);
         for fault in strikes.active() {
             if let Some(spoilt) = spoil(fault, &view, call, &told)

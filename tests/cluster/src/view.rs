@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::block::Block;
 use crate::ledger::State;
-use crate::node::SlotOrder;
+use crate::node::Lists;
 
 /// What a node sees.
 #[derive(Clone, Copy)]
@@ -21,7 +21,7 @@ pub(crate) struct View<'a> {
     pub(crate) lost: &'a BTreeSet<u64>,
     /// Slots that its lists leave out.
     pub(crate) unlisted: &'a BTreeSet<u64>,
-    pub(crate) order: SlotOrder,
+    pub(crate) lists: Lists,
 }
 
 /// How sure a node must be of what it tells.
