@@ -22,7 +22,7 @@ use crate::time::Timestamp;
 use crate::watcher::connect::{READS_AHEAD_MAX, TICK_BLOCKS_MAX, WatchedLeg, prove_signer, ranges};
 use crate::watcher::movements::{self, Whose};
 use crate::watcher::settle::OfBlock;
-use crate::watcher::stride::Stride;
+use crate::watcher::stride::{STEP_LEGS_MAX, Stride, legs};
 use crate::watcher::witness::FinalBy;
 use crate::watcher::{TickError, Ticked, TraceLane, Traced, Watcher};
 
@@ -118,7 +118,9 @@ impl<S: BlockSource> Watcher<S> {
             .map(async |asked| (asked.clone(), self.source.blocks(asked, read).await))
             .buffered(stride.ahead);
         let mut blocks: Vec<Block> = Vec::new();
-        while let Some((asked, read)) = reads.next().await {
+        while legs(&blocks) < STEP_LEGS_MAX
+            && let Some((asked, read)) = reads.next().await
+        {
             stride.learn(&asked, &read);
             match read {
                 Ok(part) => blocks.extend(part),

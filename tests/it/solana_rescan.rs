@@ -69,11 +69,10 @@ async fn another_block_one_that_is_not_there_and_a_deposit_too_many_are_told() {
         let (_, node, store) = settled(engine).await;
         // The chain has no block in 20, nothing for us in 14, and from 25 on it is another branch.
         let other = Ledger::of((10..=24).filter(|slot| ![17, 20].contains(slot)));
-        let other = {
-            let fork = other.branch_at(24);
-            (25..=30).for_each(|slot| drop(fork.produce(slot, Vec::new())));
-            fork
-        };
+        let other = other.branch_at(24);
+        for slot in 25..=30 {
+            other.produce(slot, Vec::new());
+        }
         other.finalize(30);
         node.show(&other);
         let found = rescan(&node, &store, 30, true).await;
