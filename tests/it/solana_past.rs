@@ -304,7 +304,24 @@ async fn a_block_that_endpoints_do_not_show_alike_is_not_believed() {
         }
     }
     assert!(deposits_of(&store).await.is_empty());
-    liar.show(&ledger);
+    // On a chain that both agree on, one shows another block in an old slot.
+    let old = ledger.branch_at(30);
+    old.finalize(30);
+    old.amend(20, |block| {
+        block.branch = 7;
+        block.txs = vec![Tx::sol(8, PAYER, OURS, 9)];
+    });
+    for (first, second) in [(&old, &ledger), (&ledger, &old)] {
+        node.show(first);
+        liar.show(second);
+        let mut backfill = Backfill::begin(watcher(&[&node, &liar], &store, 11), by_address()).await.unwrap();
+        for _ in 0..3 {
+            let error = backfill.step(NOW).await.unwrap_err();
+            assert!(error.may_pass() && error.to_string().contains("call the same block there final"), "{error}");
+        }
+        assert!(deposits_of(&store).await.is_empty());
+    }
+    [&node, &liar].map(|node| node.show(&ledger));
     run(&[&node, &liar], &store, &by_address()).await;
     assert_all_credited(&store, &ledger).await;
 }
