@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use landfall_chain::{Address, AddressSource, Native};
+use landfall_chain::{Address, AddressSource, Found, Native, Watched};
 use landfall_evm::EvmSource;
 
 use crate::node::{LISTED_PERCENT, Made, Node};
@@ -28,11 +28,13 @@ pub(crate) async fn measure(size: Size) -> anyhow::Result<()> {
         source.check().await?;
         let is_watched = |address: &Address| matches!(address, Address::Evm(address) if watched.contains(address));
         // Learns the node's limits.
-        let first = source.candidates(1..=blocks, &is_watched).await?;
+        let Found::Linked(first) = source.candidates(1..=blocks, Watched::Asked(&is_watched)).await? else {
+            anyhow::bail!("logs are searched by range")
+        };
         anyhow::ensure!(u64::try_from(first.headers.len())? == blocks, "blocks are missing");
         let (begun, mut rounds) = (process::cpu()?, 0_u32);
         while process::cpu()? - begun < least {
-            source.candidates(1..=blocks, &is_watched).await?;
+            source.candidates(1..=blocks, Watched::Asked(&is_watched)).await?;
             rounds += 1;
         }
         let secs = (process::cpu()? - begun).as_secs_f64();

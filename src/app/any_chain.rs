@@ -8,8 +8,8 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use landfall_chain::{
-    Address, AddressSource, Block, BlockRef, BlockSource, Candidates, Chain, Endpoints, Family, Fate, Header, Network,
-    Read, SourceError, Tip, TxRef, U256,
+    Address, AddressSource, Block, BlockRef, BlockSource, Chain, Endpoints, Family, Fate, Found, Header, Network, Read,
+    Search, SourceError, Tip, TxRef, U256, Watched,
 };
 use landfall_evm::{EndpointUrl, EvmSource};
 use landfall_solana::{Options, SolanaSource};
@@ -114,25 +114,24 @@ impl BlockSource for AnyChain {
 }
 
 impl AddressSource for AnyChain {
-    async fn candidates(
-        &self,
-        range: RangeInclusive<u64>,
-        watched: &(dyn Fn(&Address) -> bool + Sync),
-    ) -> Result<Candidates, SourceError> {
+    fn search(&self) -> Search {
+        match self {
+            AnyChain::Evm(source) => source.search(),
+            AnyChain::Solana(source) => source.search(),
+        }
+    }
+
+    async fn candidates(&self, range: RangeInclusive<u64>, watched: Watched<'_>) -> Result<Found, SourceError> {
         match self {
             AnyChain::Evm(source) => source.candidates(range, watched).await,
-            AnyChain::Solana(_) => Err(SourceError::permanent(
-                "on Solana past slots are read whole and not searched: leave out --proof logs",
-            )),
+            AnyChain::Solana(source) => source.candidates(range, watched).await,
         }
     }
 
     async fn balances(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<U256>, SourceError> {
         match self {
             AnyChain::Evm(source) => source.balances(addresses, at).await,
-            AnyChain::Solana(_) => Err(SourceError::permanent(
-                "on Solana no state root proves a balance, and nothing is traced that would need one",
-            )),
+            AnyChain::Solana(source) => source.balances(addresses, at).await,
         }
     }
 }

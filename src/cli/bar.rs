@@ -10,13 +10,15 @@ use tracing::{error, warn};
 use crate::time::Clock;
 use crate::watcher::Pace;
 
-const BAR: &str = "{bar:40} {pos}/{len} {prefix}, {rate} blocks/s, {eta} left, {msg}";
+const BAR: &str = "{bar:40} {pos}/{len} {prefix}, {rate} {numbers}/s, {eta} left, {msg}";
 
 /// What a bar shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shown {
     /// Of what, as the bar names it.
     pub(super) what: &'static str,
+    /// Blocks or slots.
+    pub(super) numbers: &'static str,
     pub(super) next: u64,
     /// Inclusive.
     pub(super) until: u64,
@@ -36,7 +38,8 @@ impl Screen {
         let target = if is_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
         if let Ok(style) = ProgressStyle::with_template(BAR) {
-            bar.set_style(style.with_key("rate", rate));
+            let numbers = move |_: &ProgressState, text: &mut dyn Write| _ = text.write_str(shown.numbers);
+            bar.set_style(style.with_key("rate", rate).with_key("numbers", numbers));
         }
         let screen = Screen { bar, from, pace: Pace::new(clock.now()), shown };
         screen.begin(shown);
@@ -63,7 +66,7 @@ impl Screen {
         self.bar.set_message(format!("{found} found"));
         let left = (shown.until + 1).saturating_sub(shown.next);
         if left > 0
-            && let Some(line) = self.pace.line(left, clock.now())
+            && let Some(line) = self.pace.line(left, shown.numbers, clock.now())
             && self.bar.is_hidden()
         {
             eprintln!("{}: {line}, {found} found", shown.what);

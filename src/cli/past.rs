@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args;
-use landfall_chain::{Address, AddressSource, BlockSource, Chain, NativeSource, ReadProof, Retry};
+use landfall_chain::{Address, AddressSource, BlockSource, Chain, Proof, ReadProof, Retry};
 use serde::Serialize;
 
 use crate::cli::bar::{Screen, Shown};
@@ -25,30 +25,23 @@ const RETRY_MAX: Duration = Duration::from_secs(10);
 /// How often a trace is asked for in vain before a person is told: a node that has pruned its state never has it, and
 /// says so in any words.
 const TRACE_TRIES_MAX: u32 = 20;
-const BLOCKS: &str = "blocks";
 const TRACED_BLOCKS: &str = "blocks traced";
-
-/// Which blocks of which chain.
-#[derive(Args, Debug)]
-struct Range {
-    /// The chain, for example BASE_MAINNET.
-    #[arg(long)]
-    chain: String,
-    /// The first block, inclusive.
-    #[arg(long, value_name = "NUMBER")]
-    from: u64,
-    /// The last block, inclusive; it must be final.
-    #[arg(long, value_name = "NUMBER")]
-    to: u64,
-    /// End with one JSON object.
-    #[arg(long)]
-    json: bool,
-}
 
 #[derive(Args, Debug)]
 pub(super) struct BackfillArgs {
-    #[command(flatten)]
-    range: Range,
+    /// The chain, for example BASE_MAINNET.
+    #[arg(long)]
+    chain: String,
+    /// The first block or slot, inclusive.
+    #[arg(long, value_name = "NUMBER", required_unless_present_any = ["account", "address"])]
+    from: Option<u64>,
+    /// The last block or slot, inclusive; it must be final. On Solana it may be left out with --address or --account:
+    /// then whatever their signatures lead to is read, back to --from or to the first slot.
+    #[arg(long, value_name = "NUMBER", requires = "from", required_unless_present_any = ["account", "address"])]
+    to: Option<u64>,
+    /// End with one JSON object.
+    #[arg(long)]
+    json: bool,
     /// Only for the addresses of this account.
     #[arg(long, value_name = "ID", conflicts_with = "address")]
     account: Option<String>,
@@ -58,9 +51,10 @@ pub(super) struct BackfillArgs {
     /// How blocks are searched: receipts of every block, or logs and then receipts of those that may credit. On a chain
     /// with native = "trace", every block is traced behind that in either case: no log tells where value moved inside of
     /// transactions. On a chain whose own logs tell of native movements, logs do not show the fees of transactions that
-    /// moved nothing.
-    #[arg(long, default_value = "receipts", value_name = "receipts|logs")]
-    proof: String,
+    /// moved nothing. On Solana: every slot, or those that the addresses' signatures name, which is all there is without
+    /// --to.
+    #[arg(long, value_name = "receipts|logs")]
+    proof: Option<String>,
     /// Count what would be recorded, and record nothing.
     #[arg(long)]
     dry_run: bool,
@@ -68,8 +62,18 @@ pub(super) struct BackfillArgs {
 
 #[derive(Args, Debug)]
 pub(super) struct RescanArgs {
-    #[command(flatten)]
-    range: Range,
+    /// The chain, for example BASE_MAINNET.
+    #[arg(long)]
+    chain: String,
+    /// The first block or slot, inclusive.
+    #[arg(long, value_name = "NUMBER")]
+    from: u64,
+    /// The last block or slot, inclusive; it must be final.
+    #[arg(long, value_name = "NUMBER")]
+    to: u64,
+    /// End with one JSON object.
+    #[arg(long)]
+    json: bool,
     /// Record deposits that are missing.
     #[arg(long)]
     repair: bool,
@@ -88,6 +92,9 @@ struct Summary<'a> {
     /// Deposits that a trace showed and that wait for a second witness.
     unwitnessed: u64,
     traces: TracesSummary,
+    /// What stands behind all that was read since the command began, at its weakest; absent where nothing was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    proof: Option<&'static str>,
     /// `read`, or `of_movements` where transactions that moved nothing were not read.
     fees: &'static str,
     done: bool,
@@ -128,12 +135,12 @@ impl<S: BlockSource + AddressSource + Clone> Work for Backfill<S> {
 
     /// One lane behind the other: their speeds have nothing to do with each other.
     fn shown(&self) -> Shown {
-        let Progress { next, until, traces, .. } = self.progress();
+        let (Progress { next, until, traces, .. }, numbers) = (self.progress(), self.numbers());
         match traces {
             Some(Span { next, until: last }) if self.progress().next > until => {
-                Shown { what: TRACED_BLOCKS, next, until: last }
+                Shown { what: TRACED_BLOCKS, numbers, next, until: last }
             }
-            Some(_) | None => Shown { what: BLOCKS, next, until },
+            Some(_) | None => Shown { what: numbers, numbers, next, until },
         }
     }
 
@@ -156,7 +163,8 @@ impl<S: BlockSource + AddressSource + Clone> Work for Rescan<S> {
     }
 
     fn shown(&self) -> Shown {
-        Shown { what: BLOCKS, next: self.next(), until: self.progress().until }
+        let numbers = self.numbers();
+        Shown { what: numbers, numbers, next: self.next(), until: self.progress().until }
     }
 
     fn is_at_roots(&self) -> bool {
@@ -164,23 +172,23 @@ impl<S: BlockSource + AddressSource + Clone> Work for Rescan<S> {
     }
 }
 
-impl Range {
-    fn tell_of_cut(&self, progress: &Progress) {
-        let (chain, until) = (&self.chain, progress.until);
-        if until < self.to {
-            eprintln!("{chain}: blocks above {until} are left to `landfall run`, which has not read them yet");
-        }
+/// Says what of the range is left to others.
+fn tell_of_cut(chain: Chain, to: Option<u64>, until: u64) {
+    if to.is_some_and(|to| until < to) {
+        let numbers = chain.family().numbers();
+        eprintln!("{chain}: {numbers} above {until} are left to `landfall run`, which has not read them yet");
     }
 }
 
 impl BackfillArgs {
     pub(super) async fn run(self, config: &Path) -> anyhow::Result<ExitCode> {
-        let BackfillArgs { range, account, address, proof, dry_run } = self;
-        let chain: Chain = range.chain.parse()?;
-        let proof = match proof.as_str() {
-            "receipts" => ReadProof::Full,
-            "logs" => ReadProof::Listed,
-            other => bail!("unknown proof {other:?}: expected receipts or logs"),
+        let BackfillArgs { chain, from, to, json, account, address, proof, dry_run } = self;
+        let chain: Chain = chain.parse()?;
+        let proof = match proof.as_deref() {
+            None if to.is_none() => ReadProof::Listed,
+            None | Some("receipts") => ReadProof::Full,
+            Some("logs") => ReadProof::Listed,
+            Some(other) => bail!("unknown proof {other:?}: expected receipts or logs"),
         };
         let scope = match account {
             Some(account) => Scope::Account(account),
@@ -190,26 +198,28 @@ impl BackfillArgs {
                 Scope::Addresses(addresses.collect::<Result<BTreeSet<_>, _>>()?)
             }
         };
-        let job = Job { from: range.from, to: range.to, proof, scope, dry_run };
+        let job = Job { from: from.unwrap_or_default(), to, proof, scope, dry_run };
         let watcher = app::watcher(&load(config)?, chain, existing(config).await?).await?;
         let mut backfill = Backfill::begin(watcher, job).await?;
-        range.tell_of_cut(&backfill.progress());
+        tell_of_cut(chain, to, backfill.progress().until);
         let done = drive(&mut backfill, &Clock::system()).await?;
         let progress = backfill.progress();
-        if range.json {
+        if json {
             let fees = if backfill.leaves_out_fees() { "of_movements" } else { "read" };
             println!("{}", json_line(&Summary { fees, ..Summary::of(chain, &progress) })?);
         } else {
             let Progress { found, confirmed, next, .. } = progress;
             let recorded = if dry_run { "would be recorded" } else { "recorded" };
-            println!("{chain}: {found} deposits {recorded}, {confirmed} confirmed; the next block is {next}");
+            let number = chain.family().number();
+            println!("{chain}: {found} deposits {recorded}, {confirmed} confirmed; the next {number} is {next}");
+            of_proof(&progress).iter().for_each(|line| println!("{line}"));
             of_traces(&progress).iter().for_each(|line| println!("{line}"));
             if backfill.leaves_out_fees() {
                 println!(
                     "NOT covered: the fees of transactions that moved nothing, which no log tells; --proof receipts reads them"
                 );
             }
-            if backfill.native_source() == NativeSource::TopLevel {
+            if backfill.leaves_out_inner_value() {
                 println!("value that moves inside of transactions is not looked for here (native = \"top_level\")");
             }
             if !done {
@@ -222,17 +232,19 @@ impl BackfillArgs {
 
 impl RescanArgs {
     pub(super) async fn run(self, config: &Path) -> anyhow::Result<ExitCode> {
-        let RescanArgs { range, repair } = self;
-        let chain: Chain = range.chain.parse()?;
+        let RescanArgs { chain, from, to, json, repair } = self;
+        let chain: Chain = chain.parse()?;
         let watcher = app::watcher(&load(config)?, chain, existing(config).await?).await?;
-        let mut rescan = Rescan::begin(watcher, range.from, range.to, repair).await?;
-        range.tell_of_cut(&rescan.progress());
+        let mut rescan = Rescan::begin(watcher, from, to, repair).await?;
+        tell_of_cut(chain, Some(to), rescan.progress().until);
         let done = drive(&mut rescan, &Clock::system()).await?;
         let (progress, next) = (rescan.progress(), rescan.next());
-        if range.json {
+        if json {
             println!("{}", json_line(&Summary { next, ..Summary::of(chain, &progress) })?);
         } else {
-            println!("{chain}: {} differences; the next block is {next}", progress.found);
+            let number = chain.family().number();
+            println!("{chain}: {} differences; the next {number} is {next}", progress.found);
+            of_proof(&progress).iter().for_each(|line| println!("{line}"));
             of_traces(&progress).iter().for_each(|line| println!("{line}"));
             if !done {
                 println!("stopped before the end; the same command with --from {next} goes on from there");
@@ -244,7 +256,7 @@ impl RescanArgs {
 
 impl<'a> Summary<'a> {
     fn of(chain: Chain, progress: &Progress) -> Summary<'a> {
-        let Progress { from, until, next, found, confirmed, doubted: unwitnessed, traces } = *progress;
+        let Progress { from, until, next, found, confirmed, doubted: unwitnessed, traces, proof } = *progress;
         let unread = progress.untraced().map(|span| span.next);
         let state = match (traces, unread) {
             (None, _) => "not_traced",
@@ -252,7 +264,17 @@ impl<'a> Summary<'a> {
             (Some(_), Some(_)) => "unread",
         };
         let (traces, done) = (TracesSummary { state, next: unread }, progress.is_done());
-        Summary { chain: chain.name(), from, until, next, found, confirmed, unwitnessed, traces, fees: "read", done }
+        let (chain, proof) = (chain.name(), proof.map(Proof::name));
+        Summary { chain, from, until, next, found, confirmed, unwitnessed, traces, proof, fees: "read", done }
+    }
+}
+
+/// Whose word all of it is, where no root proves it.
+fn of_proof(progress: &Progress) -> Option<&'static str> {
+    match progress.proof? {
+        Proof::Roots | Proof::Bloom => None,
+        Proof::TwoEndpoints => Some("all of it is told alike by two endpoints (two_endpoints)"),
+        Proof::OneEndpoint => Some("some of it is the word of one endpoint alone (one_endpoint)"),
     }
 }
 

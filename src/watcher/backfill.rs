@@ -4,31 +4,35 @@
 //! Promises: reads final blocks only; never moves the cursor, and leaves what is above it to `run`, beside which it may
 //! work; records the same deposits with the same events as connecting would have; again is a no-op. First it reads the lane
 //! of the roots, then, on a network that is traced, that of the traces: what roots prove never waits for a trace, and it
-//! is not done before the last trace is in. Where it stopped is on record for each lane: the same command goes on there,
+//! is not done before the last trace is in. Without an end it searches for its addresses in all that is final and read,
+//! on chains that can be searched so. Where it stopped is on record for each lane: the same command goes on there,
 //! unless the watch list or the assets have changed, which begins it again.
 
 use std::collections::{BTreeSet, VecDeque};
 
-use landfall_chain::{Address, AddressSource, Block, BlockRef, BlockSource, NativeSource, ReadProof};
+use landfall_chain::{Address, AddressSource, Block, BlockSource, NativeSource, ReadProof, Search, Watched};
 use sha2::{Digest, Sha256};
 
 use crate::store::backfills::{self, BackfillRow};
 use crate::store::cursors::Cursor;
 use crate::store::{Connection, accounts, deposits};
 use crate::time::Timestamp;
+use crate::watcher::final_blocks::{Hit, Past};
 use crate::watcher::past::{Progress, Span, first_read};
 use crate::watcher::stride::Stride;
 use crate::watcher::{BackfillError, TickError, TraceLane, Watcher};
 
 /// How many blocks that a search named one step reads.
 const STEP_HITS_MAX: usize = 100;
+/// What stands on record as the last block of a job that has no end, so that it is found again when more is final.
+const NO_END: u64 = i64::MAX.unsigned_abs() - 1;
 
 /// What is to be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Job {
-    /// Both inclusive.
+    /// Both inclusive. Without an end it is as far as all is final and `run` has read.
     pub from: u64,
-    pub to: u64,
+    pub to: Option<u64>,
     /// How the roots are searched. A trace is read of every block all the same: nothing names where one is needed.
     pub proof: ReadProof,
     pub scope: Scope,
@@ -59,7 +63,7 @@ pub struct Backfill<S> {
     roots: Stride,
     traces: Option<Traces<S>>,
     /// What a search has named and no step has read yet, and how far it reached.
-    ahead: VecDeque<BlockRef>,
+    ahead: VecDeque<Hit>,
     searched: Option<u64>,
 }
 
@@ -79,22 +83,31 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
     /// See [`BackfillError`].
     pub async fn begin(watcher: Watcher<S>, job: Job) -> Result<Self, BackfillError> {
         let chain = watcher.chain();
-        let until = watcher.check_range(job.from, job.to).await?;
+        let until = match job.to {
+            Some(to) => watcher.check_range(job.from, to).await?,
+            None if watcher.source.search() == Search::ByRange || job.proof == ReadProof::Full => {
+                return Err(BackfillError::NoEnd { chain });
+            }
+            None => watcher.newest_past().await?,
+        };
         if !job.dry_run {
             watcher.check_not_halted().await?;
         }
         let mut reader = watcher.db.read().await?;
         watcher.watch_list.follow(&mut reader).await?;
         let only = addresses(&watcher, &mut reader, &job.scope).await?;
+        if only.is_empty() && job.to.is_none() {
+            return Err(BackfillError::NoScope { chain });
+        }
         let seq = Cursor::load(&mut reader, chain).await?.watch_seq;
         drop(reader);
         let basis = basis(&watcher, if only.is_empty() { seq } else { 0 });
-        let next = first_read(job.from);
-        let span = watcher.traced_span(next, until);
+        let span = watcher.traced_span(first_read(job.from), until);
         let lane = watcher.trace_lane().filter(|_| span.is_some());
         let traces = lane.map(|lane| Traces { lane, stride: Stride::traces(), found: 0 });
-        let progress = Progress { from: job.from, until, next, traces: span, found: 0, confirmed: 0, doubted: 0 };
-        let (roots, ahead) = (Stride::roots(), VecDeque::new());
+        let progress = Progress::begun(job.from, until, span);
+        let (mut roots, ahead) = (Stride::roots(), VecDeque::new());
+        roots.read.proof = job.proof;
         let mut backfill = Backfill { watcher, job, only, basis, progress, roots, traces, ahead, searched: None };
         backfill.take_up().await?;
         Ok(backfill)
@@ -112,7 +125,7 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
             stopped.push(row.filter(|row| row.basis == self.basis));
         }
         // One that is done is begun again: nothing is recorded twice.
-        if stopped.iter().flatten().all(|row| row.next > self.job.to) && stopped.iter().all(Option::is_some) {
+        if stopped.iter().flatten().all(|row| row.next > row.to) && stopped.iter().all(Option::is_some) {
             return Ok(());
         }
         let mut stopped = stopped.into_iter();
@@ -154,13 +167,13 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
 
     async fn step_roots(&mut self, now: Timestamp) -> Result<(), TickError> {
         let (next, until) = (self.progress.next, self.progress.until);
-        let (blocks, through) = match self.job.proof {
-            ReadProof::Full => {
-                let blocks = self.watcher.final_blocks(next, until, &mut self.roots).await?;
-                let through = blocks.last().map_or(next, |block| block.header.block.number);
-                (blocks, through)
-            }
-            ReadProof::Listed => self.hits().await?,
+        let by_range = self.watcher.source.search() == Search::ByRange;
+        let (blocks, through) = if self.job.proof == ReadProof::Listed && (by_range || !self.only.is_empty()) {
+            self.hits().await?
+        } else {
+            let Past { blocks, through } = self.watcher.final_blocks(next, until, &mut self.roots).await?;
+            blocks.iter().for_each(|block| self.progress.stands_on(block.proof));
+            (self.in_full(blocks).await?, through)
         };
         if self.job.dry_run {
             self.progress.found += self.would_record(&blocks).await?;
@@ -169,16 +182,26 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
             self.progress.found += ticked.pending;
             self.progress.confirmed += ticked.confirmed;
         }
-        if self.job.proof == ReadProof::Listed {
-            self.ahead.drain(..blocks.len());
-        }
+        self.ahead.retain(|hit| hit.number() > through);
+        blocks.iter().for_each(|block| self.progress.stands_on(block.proof));
         self.progress.next = through + 1;
         Ok(())
     }
 
+    /// Of blocks that were read with less proof than there is: those that concern us, with all of it.
+    async fn in_full(&self, blocks: Vec<Block>) -> Result<Vec<Block>, TickError> {
+        if self.job.proof == ReadProof::Full {
+            return Ok(blocks);
+        }
+        let wanted = wanted(&self.only);
+        let ours = blocks.iter().filter(|block| self.watcher.concerns(block, &wanted));
+        let hits: Vec<Hit> = ours.map(|block| Hit::Tied(block.header.block)).collect();
+        self.watcher.full_blocks(&hits).await
+    }
+
     async fn step_traces(&mut self, span: Span, now: Timestamp) -> Result<(), TickError> {
         let Some(traces) = &mut self.traces else { return Ok(()) };
-        let blocks = self.watcher.final_blocks(span.next, span.until, &mut traces.stride).await?;
+        let Past { blocks, through } = self.watcher.final_blocks(span.next, span.until, &mut traces.stride).await?;
         let found = if self.job.dry_run {
             self.would_record(&blocks).await?
         } else {
@@ -188,9 +211,9 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
             traced.pending
         };
         self.progress.found += found;
-        if let (Some(traces), Some(last)) = (&mut self.traces, blocks.last()) {
+        if let Some(traces) = &mut self.traces {
             traces.found += found;
-            self.progress.traces = Some(Span { next: last.header.block.number + 1, ..span });
+            self.progress.traces = Some(Span { next: through + 1, ..span });
         }
         Ok(())
     }
@@ -202,17 +225,17 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
             Some(searched) => searched,
             None => {
                 let Backfill { watcher, only, .. } = &*self;
-                let wanted = |address: &Address| {
-                    if only.is_empty() { watcher.watch_list.contains(address) } else { only.contains(address) }
-                };
-                let scanned = watcher.scan(next, until, &wanted).await?;
+                let all = |address: &Address| watcher.watch_list.contains(address);
+                let watched = if only.is_empty() { Watched::Asked(&all) } else { Watched::Listed(only) };
+                let scanned = watcher.scan(next, until, watched).await?;
                 self.ahead = scanned.hits.into();
-                *self.searched.insert(scanned.last.number)
+                self.progress.stands_on(scanned.proof);
+                *self.searched.insert(scanned.through)
             }
         };
-        let hits: Vec<BlockRef> = self.ahead.iter().take(STEP_HITS_MAX).copied().collect();
+        let hits: Vec<Hit> = self.ahead.iter().take(STEP_HITS_MAX).copied().collect();
         let blocks = self.watcher.full_blocks(&hits).await?;
-        let through = if hits.len() < self.ahead.len() { hits.last().map(|hit| hit.number) } else { None };
+        let through = if hits.len() < self.ahead.len() { hits.last().map(Hit::number) } else { None };
         Ok((blocks, through.unwrap_or(searched)))
     }
 
@@ -230,13 +253,18 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         self.progress.is_done()
     }
 
+    /// What the progress counts.
+    pub fn numbers(&self) -> &'static str {
+        self.watcher.chain().family().numbers()
+    }
+
     pub fn progress(&self) -> Progress {
         self.progress
     }
 
-    /// How the network shows its native currency.
-    pub fn native_source(&self) -> NativeSource {
-        self.watcher.network.native.source
+    /// Whether value that moves inside of transactions is not looked for.
+    pub fn leaves_out_inner_value(&self) -> bool {
+        self.watcher.network.leaves_out_inner_value()
     }
 
     /// Whether fees of watched payers may be left out: where the chain itself logs its native currency, a search by logs
@@ -250,7 +278,8 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
 
     /// How far each lane has come, for the record: the roots, then the traces where there are any.
     fn rows(&self) -> Vec<BackfillRow> {
-        let Job { from, to, proof, .. } = self.job;
+        let Job { from, proof, .. } = self.job;
+        let to = self.job.to.unwrap_or(NO_END);
         let proof = match proof {
             ReadProof::Full => "receipts",
             ReadProof::Listed => "logs",
@@ -266,6 +295,7 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
             found,
         };
         let Progress { next, until, found, .. } = self.progress;
+        let next = if next > until && self.job.to.is_none() { NO_END + 1 } else { next };
         let traced = self.traces.as_ref().map_or(0, |traces| traces.found);
         let mut rows = vec![of_lane(proof.to_owned(), next, found - traced)];
         // Where the last blocks need no trace, the end of the traces is the end of all.

@@ -1,14 +1,17 @@
 //! Final blocks, wherever they stand to the cursor: read in one lane, hanging together, tied to what the source calls
 //! final at their end, and credited. What backfill and rescan share.
 //!
-//! Promises: nothing comes from a block that is not below a final one by parent links; nothing is recorded of a block
+//! Promises: nothing comes from a block that is neither below a final one by parent links nor called final itself by as
+//! many endpoints as must agree; nothing is recorded of a block
 //! that contradicts our record; CONFIRMED is decided by `settle`'s own judge, in a transaction of its own. The cursor
 //! never moves.
 
 use std::ops::RangeInclusive;
 
 use futures_util::{StreamExt, stream};
-use landfall_chain::{Address, AddressSource, Block, BlockRef, BlockSource, Header, Lane, Read};
+use landfall_chain::{
+    Address, AddressSource, Block, BlockRef, BlockSource, Found, Header, Lane, Named, Proof, Read, Search, Watched,
+};
 
 use crate::deposit::{Deposit, DepositStatus};
 use crate::store::Tx;
@@ -16,10 +19,10 @@ use crate::store::cursors::{self, Cursor};
 use crate::store::traces::Tried;
 use crate::store::{deposits, traces};
 use crate::time::Timestamp;
-use crate::watcher::connect::{READS_AHEAD_MAX, WatchedLeg, prove_signer, ranges};
+use crate::watcher::connect::{READS_AHEAD_MAX, TICK_BLOCKS_MAX, WatchedLeg, prove_signer, ranges};
 use crate::watcher::movements::{self, Whose};
 use crate::watcher::settle::OfBlock;
-use crate::watcher::stride::Stride;
+use crate::watcher::stride::{STEP_LEGS_MAX, Stride, legs};
 use crate::watcher::witness::FinalBy;
 use crate::watcher::{TickError, Ticked, TraceLane, Traced, Watcher};
 
@@ -28,34 +31,84 @@ const SCAN_BLOCKS_MAX: u64 = 6_000;
 /// How many steps are looked through for the next block, where numbers are skipped.
 const EMPTY_STEPS_MAX: usize = 100;
 
-/// Where to look, found by logs: every block up to `last` that is not among `hits` holds nothing of ours.
+/// What was read of a range of final blocks.
+#[derive(Debug)]
+pub(super) struct Past {
+    /// Hanging together; empty where every number up to `through` is passed over.
+    pub(super) blocks: Vec<Block>,
+    /// Up to here, inclusive, there is no other block.
+    pub(super) through: u64,
+}
+
+/// Where to look: every block up to `through` that is not among `hits` holds nothing of ours.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Scanned {
-    pub(super) last: BlockRef,
-    pub(super) hits: Vec<BlockRef>,
+    pub(super) through: u64,
+    pub(super) hits: Vec<Hit>,
+    /// Whose word it is that they are all.
+    pub(super) proof: Proof,
+}
+
+/// A block that must be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Hit {
+    /// Known to be final.
+    Tied(BlockRef),
+    /// Nothing is known of it but its number.
+    Named(u64),
 }
 
 /// A block, and its deposits that are PENDING.
 type Credited<'b> = (&'b Block, Vec<Deposit>);
 
+impl Hit {
+    pub(super) fn number(&self) -> u64 {
+        match self {
+            Hit::Tied(block) => block.number,
+            Hit::Named(number) => *number,
+        }
+    }
+}
+
 impl<S: BlockSource> Watcher<S> {
-    /// Blocks `first..=to` as `stride` reads them, or so many of the front as a step takes; at least one.
-    pub(super) async fn final_blocks(&self, first: u64, to: u64, stride: &mut Stride) -> Result<Vec<Block>, TickError> {
-        let (mut blocks, mut from) = (Vec::new(), first);
+    /// Blocks `first..=to` as `stride` reads them, or so many of the front as a step takes: at least one, or the proof
+    /// that there is none.
+    pub(super) async fn final_blocks(&self, first: u64, to: u64, stride: &mut Stride) -> Result<Past, TickError> {
+        let (mut blocks, mut looked) = (Vec::new(), first - 1);
         // Where every number of a step was skipped, the next block that there is tells so by its parent.
         for _ in 0..EMPTY_STEPS_MAX {
-            let last = to.min(from.saturating_add(stride.step - 1));
-            blocks = self.read_ahead(from..=last, stride).await?;
-            if !blocks.is_empty() || last == to {
+            let from = looked + 1;
+            looked = to.min(looked.saturating_add(stride.step));
+            blocks = self.read_ahead(from..=looked, stride).await?;
+            if !blocks.is_empty() || looked == to {
                 break;
             }
-            from = last + 1;
+        }
+        if blocks.is_empty() {
+            self.passed_over(first, looked).await?;
+            return Ok(Past { blocks, through: looked });
         }
         let hanging = hanging(first, blocks.iter().map(|block| &block.header));
         blocks.truncate(hanging);
         let last = blocks.last().map(|block| block.header.block);
-        self.tie(first, last).await?;
-        Ok(blocks)
+        let through = self.tie(first, last).await?.number;
+        Ok(Past { blocks, through })
+    }
+
+    /// That `first..=to`, of which nothing is shown, holds no block: the next block above stands on one below, and is
+    /// final. An empty answer alone is proof of nothing.
+    async fn passed_over(&self, first: u64, to: u64) -> Result<(), TickError> {
+        let mut from = to.saturating_add(1);
+        for _ in 0..EMPTY_STEPS_MAX {
+            let last = from.saturating_add(TICK_BLOCKS_MAX - 1);
+            if let Some(next) = self.source.headers(from..=last).await?.first() {
+                let stands_below = next.parent.number < first;
+                self.tie(first, stands_below.then_some(next.block)).await?;
+                return Ok(());
+            }
+            from = last.saturating_add(1);
+        }
+        Err(self.not_shown(first))
     }
 
     /// What the source shows of `range`, up to the first failure.
@@ -65,7 +118,9 @@ impl<S: BlockSource> Watcher<S> {
             .map(async |asked| (asked.clone(), self.source.blocks(asked, read).await))
             .buffered(stride.ahead);
         let mut blocks: Vec<Block> = Vec::new();
-        while let Some((asked, read)) = reads.next().await {
+        while legs(&blocks) < STEP_LEGS_MAX
+            && let Some((asked, read)) = reads.next().await
+        {
             stride.learn(&asked, &read);
             match read {
                 Ok(part) => blocks.extend(part),
@@ -77,31 +132,40 @@ impl<S: BlockSource> Watcher<S> {
         Ok(blocks)
     }
 
-    /// Where in `first..=to`, or so many of the front as a search spans, a `wanted` address may be named.
-    pub(super) async fn scan(
-        &self,
-        first: u64,
-        to: u64,
-        wanted: &(dyn Fn(&Address) -> bool + Sync),
-    ) -> Result<Scanned, TickError>
+    /// Where in `first..=to`, or so many of the front as a search spans, an address that is `watched` may be named.
+    pub(super) async fn scan(&self, first: u64, to: u64, watched: Watched<'_>) -> Result<Scanned, TickError>
     where
         S: AddressSource,
     {
-        let to = to.min(first.saturating_add(SCAN_BLOCKS_MAX - 1));
-        let mut candidates = self.source.candidates(first..=to, wanted).await?;
-        candidates.headers.truncate(hanging(first, candidates.headers.iter()));
-        let last = candidates.headers.last().map(|header| header.block);
-        let last = self.tie(first, last).await?;
-        candidates.hits.retain(|hit| hit.number <= last.number);
-        Ok(Scanned { last, hits: candidates.hits })
+        let to = match self.source.search() {
+            Search::ByRange => to.min(first.saturating_add(SCAN_BLOCKS_MAX - 1)),
+            Search::ByAddress => to,
+        };
+        match self.source.candidates(first..=to, watched).await? {
+            Found::Linked(mut candidates) => {
+                candidates.headers.truncate(hanging(first, candidates.headers.iter()));
+                let last = candidates.headers.last().map(|header| header.block);
+                let through = self.tie(first, last).await?.number;
+                let hits = candidates.hits.into_iter().filter(|hit| hit.number <= through).map(Hit::Tied);
+                Ok(Scanned { through, hits: hits.collect(), proof: Proof::Bloom })
+            }
+            Found::Named(Named { through, numbers, proof }) => {
+                let hits = numbers.into_iter().map(Hit::Named).collect();
+                Ok(Scanned { through, hits, proof })
+            }
+        }
     }
 
-    /// The blocks of `hits` in full.
-    pub(super) async fn full_blocks(&self, hits: &[BlockRef]) -> Result<Vec<Block>, TickError> {
-        let mut reads = stream::iter(hits)
+    /// The blocks of `hits` in full; one that only was named may turn out to be none.
+    pub(super) async fn full_blocks(&self, hits: &[Hit]) -> Result<Vec<Block>, TickError> {
+        let mut tied = Vec::with_capacity(hits.len());
+        for hit in hits {
+            tied.extend(self.tied(hit).await?);
+        }
+        let mut reads = stream::iter(&tied)
             .map(async |hit| (hit, self.source.blocks(hit.number..=hit.number, Read::FULL).await))
             .buffered(READS_AHEAD_MAX);
-        let mut blocks = Vec::with_capacity(hits.len());
+        let mut blocks = Vec::with_capacity(tied.len());
         while let Some((hit, read)) = reads.next().await {
             let block = read?.into_iter().next().filter(|block| block.header.block == *hit);
             blocks.push(block.ok_or_else(|| self.contradiction(format!("final block {hit} is not shown again")))?);
@@ -109,9 +173,26 @@ impl<S: BlockSource> Watcher<S> {
         Ok(blocks)
     }
 
+    /// The block of a hit, which is final. Nothing links one that only was named with what is known to be final: as many
+    /// endpoints as must agree must call it so and show the same, or the chain must pass over its number.
+    async fn tied(&self, hit: &Hit) -> Result<Option<BlockRef>, TickError> {
+        let number = match *hit {
+            Hit::Tied(block) => return Ok(Some(block)),
+            Hit::Named(number) => number,
+        };
+        if let Some(block) = self.source.final_at(number).await? {
+            return Ok(Some(block));
+        }
+        if self.passed_over(number, number).await.is_ok() {
+            return Ok(None);
+        }
+        let what = "is said to name a watched address, and not enough endpoints call the same block there final";
+        Err(self.contradiction(format!("block {number} {what}")))
+    }
+
     /// That `last` is what the source calls final at its number: then so is everything below it.
     async fn tie(&self, first: u64, last: Option<BlockRef>) -> Result<BlockRef, TickError> {
-        let last = last.ok_or_else(|| self.contradiction(format!("final block {first} is not shown")))?;
+        let last = last.ok_or_else(|| self.not_shown(first))?;
         match self.source.final_at(last.number).await? {
             Some(finalized) if finalized == last => Ok(last),
             other => {
@@ -119,6 +200,10 @@ impl<S: BlockSource> Watcher<S> {
                 Err(self.contradiction(format!("block {last} was read, but what is final at its number is {other}")))
             }
         }
+    }
+
+    fn not_shown(&self, first: u64) -> TickError {
+        self.contradiction(format!("final block {first} is not shown"))
     }
 
     fn contradiction(&self, what: String) -> TickError {
@@ -242,6 +327,11 @@ impl<S: BlockSource> Watcher<S> {
             }
             ours => Ok(ours.is_some()),
         }
+    }
+
+    /// Whether a watched address that is `wanted` is paid or pays in the block.
+    pub(super) fn concerns(&self, block: &Block, wanted: &(dyn Fn(&Address) -> bool + Sync)) -> bool {
+        self.spends(block, wanted) || !self.wanted_legs(block, wanted).is_empty()
     }
 
     /// Whether a watched address that is `wanted` pays in the block.

@@ -24,8 +24,9 @@ impl Pace {
         self.blocks += blocks;
     }
 
-    /// What is to be said, when it is time: with 600 blocks in 10 s and 1200 left, `1200 blocks left, 60 blocks/s, 20s`.
-    pub fn line(&mut self, left: u64, now: Timestamp) -> Option<String> {
+    /// What is to be said, when it is time: with 600 blocks in 10 s and 1200 left, `1200 blocks left, 60 blocks/s, 20s`;
+    /// `numbers` says what is counted.
+    pub fn line(&mut self, left: u64, numbers: &str, now: Timestamp) -> Option<String> {
         let passed = now.since(self.said_at);
         if passed < SAY_EVERY {
             return None;
@@ -34,7 +35,8 @@ impl Pace {
         let rate = self.blocks.saturating_mul(1_000) / millis;
         let eta = left.saturating_mul(millis).checked_div(self.blocks).map(|millis| millis / 1_000);
         *self = Pace::new(now);
-        Some(format!("{left} blocks left, {rate} blocks/s, {}", eta.map_or("standing still".to_owned(), duration)))
+        let eta = eta.map_or("standing still".to_owned(), duration);
+        Some(format!("{left} {numbers} left, {rate} {numbers}/s, {eta}"))
     }
 }
 
@@ -61,11 +63,14 @@ mod tests {
         let start = Timestamp::from_secs(100);
         let mut pace = Pace::new(start);
         pace.add(600);
-        assert_eq!(pace.line(1_200, Timestamp::from_secs(109)), None);
-        let line = pace.line(1_200, Timestamp::from_secs(110)).unwrap();
+        assert_eq!(pace.line(1_200, "blocks", Timestamp::from_secs(109)), None);
+        let line = pace.line(1_200, "blocks", Timestamp::from_secs(110)).unwrap();
         assert_eq!(line, "1200 blocks left, 60 blocks/s, 20s");
-        assert_eq!(pace.line(1_200, Timestamp::from_secs(111)), None);
-        assert_eq!(pace.line(7, Timestamp::from_secs(120)).unwrap(), "7 blocks left, 0 blocks/s, standing still");
+        assert_eq!(pace.line(1_200, "blocks", Timestamp::from_secs(111)), None);
+        assert_eq!(
+            pace.line(7, "blocks", Timestamp::from_secs(120)).unwrap(),
+            "7 blocks left, 0 blocks/s, standing still"
+        );
         assert_eq!((duration(0), duration(310), duration(183_700)), ("0s".into(), "5m 10s".into(), "2d 3h".into()));
     }
 }

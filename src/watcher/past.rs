@@ -2,7 +2,7 @@
 //!
 //! Deliberately not here: who is looked for, and what is done with what is found.
 
-use landfall_chain::{Address, BlockRef, BlockSource, Chain};
+use landfall_chain::{Address, BlockRef, BlockSource, Chain, Proof};
 
 use crate::store::cursors::Cursor;
 use crate::store::{StoreError, traces};
@@ -20,6 +20,15 @@ pub enum BackfillError {
         "{chain}: block {from} is above block {cursor}, which is as far as `landfall run` has come; it reads the rest itself"
     )]
     NotRead { chain: Chain, from: u64, cursor: u64 },
+    #[error(
+        "{chain} is searched block by block, or for single addresses; say which blocks with --from and --to, or whose with \
+         --address or --account"
+    )]
+    NoScope { chain: Chain },
+    #[error("{chain} is searched block by block: say which with --from and --to")]
+    NoEnd { chain: Chain },
+    #[error("{chain}: nothing is known to be final yet")]
+    NothingFinal { chain: Chain },
     #[error("{address} is not watched on {chain}; add it with `landfall account add` first")]
     NotWatched { chain: Chain, address: Address },
     #[error("account {account} has no address on {chain}")]
@@ -56,6 +65,8 @@ pub struct Progress {
     pub confirmed: u64,
     /// Deposits that a trace showed and no second witness bore out; they stay PENDING.
     pub doubted: u64,
+    /// The weakest that stands behind what was read since it was begun, in the lane of the roots.
+    pub proof: Option<Proof>,
 }
 
 impl Span {
@@ -65,6 +76,17 @@ impl Span {
 }
 
 impl Progress {
+    /// Of `from..=until`, before anything is read.
+    pub(super) fn begun(from: u64, until: u64, traces: Option<Span>) -> Self {
+        let next = first_read(from);
+        Progress { from, until, next, traces, found: 0, confirmed: 0, doubted: 0, proof: None }
+    }
+
+    /// What was read stands on `proof`, too.
+    pub(super) fn stands_on(&mut self, proof: Proof) {
+        self.proof = Some(self.proof.map_or(proof, |before| before.weaker(proof)));
+    }
+
     pub fn is_done(&self) -> bool {
         self.next > self.until && self.untraced().is_none()
     }
@@ -84,13 +106,24 @@ impl<S: BlockSource> Watcher<S> {
         }
         if self.source.final_at(to).await.map_err(TickError::from)?.is_none() {
             let finalized = self.source.tip().await.map_err(TickError::from)?.finalized;
-            return Err(BackfillError::NotFinal { chain, to, finalized });
+            // Where numbers are passed over there may be no block at this one.
+            if finalized.is_none_or(|finalized| finalized.number < to) {
+                return Err(BackfillError::NotFinal { chain, to, finalized });
+            }
         }
         let Some(cursor) = Cursor::load(&mut self.db.read().await?, chain).await?.at else { return Ok(to) };
         if cursor.number < from {
             return Err(BackfillError::NotRead { chain, from, cursor: cursor.number });
         }
         Ok(to.min(cursor.number))
+    }
+
+    /// The last block that is final and that `run` has read, if it has read any.
+    pub(super) async fn newest_past(&self) -> Result<u64, BackfillError> {
+        let finalized = self.source.tip().await.map_err(TickError::from)?.finalized;
+        let finalized = finalized.ok_or(BackfillError::NothingFinal { chain: self.chain() })?;
+        let cursor = Cursor::load(&mut self.db.read().await?, self.chain()).await?.at;
+        Ok(cursor.map_or(finalized.number, |cursor| cursor.number.min(finalized.number)))
     }
 
     /// That no person has to decide before anything is credited.

@@ -80,7 +80,7 @@ impl Reporter {
             Ok(ticked) => {
                 let pace = self.pace.get_or_insert_with(|| Pace::new(now));
                 pace.add(ticked.connected);
-                if let Some(line) = pace.line(ticked.behind, now) {
+                if let Some(line) = pace.line(ticked.behind, self.status.chain.family().numbers(), now) {
                     info!(%chain, "{chain} catches up: {line}");
                 }
             }

@@ -1,9 +1,10 @@
 //! Reads final blocks that were read already once more, in full and in both lanes, and tells where our record says
 //! otherwise.
 //!
-//! Compared are the block's hash, the deposits that its legs to watched addresses must have made, and the deposits that
-//! were seen in it; of the traces what two endpoints tell, where there are two. Legs from before their address was watched are no difference: nobody has read them yet, and
-//! backfill is for them. With `repair`, what is missing is recorded as a backfill would; nothing is ever taken away.
+//! Compared are the block's hash, the numbers that the chain passes over, the deposits that a block's legs to watched
+//! addresses must have made, and the deposits that were seen in it; of the traces what two endpoints tell, where there are
+//! two. Legs from before their address was watched are no difference: nobody has read them yet, and backfill is for
+//! them. With `repair`, what is missing is recorded as a backfill would; nothing is ever taken away.
 
 use std::fmt;
 
@@ -13,6 +14,7 @@ use crate::deposit::{DepositId, DepositStatus};
 use crate::store::cursors;
 use crate::store::{accounts, deposits};
 use crate::time::Timestamp;
+use crate::watcher::final_blocks::Past;
 use crate::watcher::past::{Progress, Span, first_read};
 use crate::watcher::stride::Stride;
 use crate::watcher::{BackfillError, TickError, TraceLane, Watcher};
@@ -22,6 +24,8 @@ use crate::watcher::{BackfillError, TickError, TraceLane, Watcher};
 pub enum Difference {
     /// Our record has another block there.
     OtherBlock { finalized: BlockRef, ours: BlockHash },
+    /// Our record has a block there, in which these deposits were seen, and the final chain has none.
+    NoBlock { ours: BlockRef, deposits: Vec<(DepositId, DepositStatus)> },
     /// A leg to a watched address made no deposit.
     Missing { block: BlockRef, deposit: DepositId, tx: TxId, recipient: Address, proof: Proof },
     /// A leg to a watched address is final, and its deposit FAILED.
@@ -55,10 +59,9 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
             watcher.check_not_halted().await?;
         }
         watcher.watch_list.follow(&mut watcher.db.read().await?).await?;
-        let next = first_read(from);
         let lane = watcher.trace_lane();
-        let traces = watcher.traced_span(next, until).filter(|_| lane.is_some());
-        let progress = Progress { from, until, next, traces, found: 0, confirmed: 0, doubted: 0 };
+        let traces = watcher.traced_span(first_read(from), until).filter(|_| lane.is_some());
+        let progress = Progress::begun(from, until, traces);
         let (roots, traces) = (Stride::roots(), Stride::traces());
         Ok(Rescan { watcher, lane, repair, progress, roots, traces, differences: Vec::new() })
     }
@@ -78,23 +81,29 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
 
     async fn step_roots(&mut self, now: Timestamp) -> Result<(), TickError> {
         let Progress { next, until, .. } = self.progress;
-        let blocks = self.watcher.final_blocks(next, until, &mut self.roots).await?;
+        let Past { blocks, through } = self.watcher.final_blocks(next, until, &mut self.roots).await?;
         for block in &blocks {
-            let found = self.compare(block, Lane::Roots).await?;
+            let at = block.header.block.number;
+            let mut found = self.passed_over(self.progress.next, at).await?;
+            found.extend(self.compare(block, Lane::Roots).await?);
             if let Some(missing) = self.to_mend(&found) {
                 let one = std::slice::from_ref(block);
                 let wanted = |address: &Address| missing.contains(address);
                 let ticked = self.watcher.credit_final(one, &wanted, now).await?;
                 self.progress.confirmed += ticked.confirmed;
             }
+            self.progress.stands_on(block.proof);
             self.tell(found);
-            self.progress.next = block.header.block.number + 1;
+            self.progress.next = at + 1;
         }
+        let found = self.passed_over(self.progress.next, through + 1).await?;
+        self.tell(found);
+        self.progress.next = through + 1;
         Ok(())
     }
 
     async fn step_traces(&mut self, span: Span, until: u64, now: Timestamp) -> Result<(), TickError> {
-        let blocks = self.watcher.final_blocks(span.next, until, &mut self.traces).await?;
+        let Past { blocks, through } = self.watcher.final_blocks(span.next, until, &mut self.traces).await?;
         for block in &blocks {
             let found = self.compare(block, Lane::Traces).await?;
             if let (Some(missing), Some(lane)) = (self.to_mend(&found), &self.lane) {
@@ -107,6 +116,7 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
             self.tell(found);
             self.progress.traces = Some(Span { next: block.header.block.number + 1, ..span });
         }
+        self.progress.traces = Some(Span { next: through + 1, ..span });
         Ok(())
     }
 
@@ -126,6 +136,11 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
         self.progress.is_done()
     }
 
+    /// What the progress counts.
+    pub fn numbers(&self) -> &'static str {
+        self.watcher.chain().family().numbers()
+    }
+
     pub fn progress(&self) -> Progress {
         self.progress
     }
@@ -139,6 +154,21 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
     /// The differences that were found since this was last asked.
     pub fn take_differences(&mut self) -> Vec<Difference> {
         std::mem::take(&mut self.differences)
+    }
+
+    /// What our record has at the numbers `from..below`, which the final chain passes over, and what was seen there.
+    async fn passed_over(&self, from: u64, below: u64) -> Result<Vec<Difference>, TickError> {
+        if from >= below {
+            return Ok(Vec::new());
+        }
+        let (chain, mut differences) = (self.watcher.chain(), Vec::new());
+        let mut reader = self.watcher.db.read().await?;
+        for ours in cursors::canonical_in(&mut reader, chain, from, below - 1).await?.into_iter().rev() {
+            let seen = deposits::in_block(&mut reader, chain, &ours.hash, Lane::Roots).await?;
+            let deposits = seen.into_iter().map(|deposit| (deposit.id, deposit.status)).collect();
+            differences.push(Difference::NoBlock { ours, deposits });
+        }
+        Ok(differences)
     }
 
     async fn compare(&self, block: &Block, lane: Lane) -> Result<Vec<Difference>, TickError> {
@@ -183,7 +213,7 @@ impl Difference {
     fn recipient(&self) -> Option<Address> {
         match self {
             Difference::Missing { recipient, .. } | Difference::Failed { recipient, .. } => Some(*recipient),
-            Difference::OtherBlock { .. } | Difference::NotThere { .. } => None,
+            Difference::OtherBlock { .. } | Difference::NoBlock { .. } | Difference::NotThere { .. } => None,
         }
     }
 }
@@ -193,6 +223,12 @@ impl fmt::Display for Difference {
         match self {
             Difference::OtherBlock { finalized, ours } => {
                 write!(f, "block {finalized} is final, but our record has {ours} at its number")
+            }
+            Difference::NoBlock { ours, deposits } => {
+                write!(f, "our record has block {ours}, but the final chain has no block at its number")?;
+                deposits
+                    .iter()
+                    .try_for_each(|(deposit, status)| write!(f, "; deposit {deposit} ({status}) was seen in it"))
             }
             Difference::Missing { block, deposit, tx, recipient, proof } => {
                 let by = by(*proof);
@@ -214,7 +250,7 @@ impl fmt::Display for Difference {
 fn by(proof: Proof) -> &'static str {
     match proof {
         Proof::Roots | Proof::Bloom => "",
-        Proof::OneEndpoint => " (says one endpoint's trace)",
-        Proof::TwoEndpoints => " (say the traces of two endpoints)",
+        Proof::OneEndpoint => " (says one endpoint)",
+        Proof::TwoEndpoints => " (say two endpoints)",
     }
 }

@@ -1,7 +1,8 @@
 //! How past blocks of one lane are read: how many at once, in how many reads, in which steps.
 //!
-//! Promises: what is in memory at once is bounded by `width_max` times `ahead` blocks. A read that fails, or shows less than
-//! was asked for, makes the next ones narrower; one that does not, wider again.
+//! Promises: what is in memory at once is bounded, by `width_max` times `ahead` blocks and by what is in them. A read that
+//! fails, or shows less than was asked for, or shows very much, makes the next ones narrower; one that does not, wider
+//! again.
 
 use std::ops::RangeInclusive;
 
@@ -12,6 +13,10 @@ use crate::watcher::connect::{READ_BLOCKS_MAX, READS_AHEAD_MAX, TICK_BLOCKS_MAX}
 /// A block's trace is some megabytes, and work for a node: few at once.
 const TRACED_BLOCKS_MAX: u64 = 4;
 const TRACED_STEP_BLOCKS: u64 = 32;
+
+/// How many legs and fees one read may show, and one step: some 300 bytes each, with as many again while they are read.
+const READ_LEGS_MAX: usize = 40_000;
+pub(super) const STEP_LEGS_MAX: usize = 200_000;
 
 /// How one lane is read.
 #[derive(Debug)]
@@ -43,6 +48,7 @@ impl Stride {
     pub(super) fn learn(&mut self, asked: &RangeInclusive<u64>, read: &Result<Vec<Block>, SourceError>) {
         self.width = match read {
             Err(_) => self.width / 2,
+            Ok(blocks) if legs(blocks) > READ_LEGS_MAX => self.width / 2,
             Ok(blocks) => match blocks.last().map(|last| last.header.block.number) {
                 Some(last) if last < *asked.end() => last.saturating_sub(*asked.start()) + 1,
                 Some(_) | None => self.width + 1,
@@ -50,6 +56,11 @@ impl Stride {
         }
         .clamp(1, self.width_max);
     }
+}
+
+/// How much there is in blocks.
+pub(super) fn legs(blocks: &[Block]) -> usize {
+    blocks.iter().map(|block| block.transfers.len() + block.fees.len()).sum()
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ use landfall::store::cursors::Cursor;
 use landfall::time::Timestamp;
 use landfall::watcher::{Backfill, Job, Rescan, Scope, Settings, Start, Watcher};
 use landfall_chain::{
-    Address, AddressSource, Block, BlockRef, BlockSource, Candidates, Endpoints, Fate, Header, Lane, Network, Read,
-    ReadProof, SourceError, Tip, TxRef, U256,
+    Address, AddressSource, Block, BlockRef, BlockSource, Endpoints, Fate, Found, Header, Lane, Network, Read,
+    ReadProof, Search, SourceError, Tip, TxRef, U256, Watched,
 };
 use landfall_evm::EvmSource;
 use landfall_node::{Chain, LogLimits, Server, Tx};
@@ -103,11 +103,11 @@ impl BlockSource for Slow {
 }
 
 impl AddressSource for Slow {
-    async fn candidates(
-        &self,
-        range: RangeInclusive<u64>,
-        watched: &(dyn Fn(&Address) -> bool + Sync),
-    ) -> Result<Candidates, SourceError> {
+    fn search(&self) -> Search {
+        self.chain.search()
+    }
+
+    async fn candidates(&self, range: RangeInclusive<u64>, watched: Watched<'_>) -> Result<Found, SourceError> {
         self.chain.candidates(range, watched).await
     }
 
@@ -123,7 +123,7 @@ fn watcher<S: BlockSource>(source: S, store: &TestStore, network: Network) -> Wa
 }
 
 fn job(to: u64, proof: ReadProof) -> Job {
-    Job { from: 1, to, proof, scope: Scope::All, dry_run: false }
+    Job { from: 1, to: Some(to), proof, scope: Scope::All, dry_run: false }
 }
 
 #[tokio::test]

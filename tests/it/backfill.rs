@@ -43,7 +43,7 @@ async fn late_bob(engine: Engine) -> World {
 }
 
 fn job(from: u64, to: u64, proof: ReadProof) -> Job {
-    Job { from, to, proof, scope: Scope::All, dry_run: false }
+    Job { from, to: Some(to), proof, scope: Scope::All, dry_run: false }
 }
 
 async fn begin(world: &World, job: &Job) -> Result<Backfill<SimPool>, BackfillError> {

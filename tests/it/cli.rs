@@ -397,6 +397,9 @@ fn a_backfill_of_bad_input_is_one_clear_line() {
     assert_eq!(address, "landfall: malformed EVM address \"0x1\": expected 0x and 40 hexadecimal digits");
     let both = line("backfill", chain, &["--address", ADDRESS, "--account", "alice"]);
     assert!(both.contains("cannot be used with"), "{both}");
+    let endless = desk.refused(&["backfill", "--chain", chain, "--address", ADDRESS]);
+    let expected = format!("landfall: {chain} is searched block by block: say which with --from and --to");
+    assert_eq!(endless.lines().last(), Some(expected.as_str()));
     let silent = line("backfill", chain, &[]);
     assert!(
         silent.lines().last().unwrap().starts_with("landfall: ETHEREUM_TESTNET: endpoint 127.0.0.1:9 failed"),

@@ -154,7 +154,7 @@ async fn a_backfill_of_a_chain_that_a_person_halts_records_nothing_until_it_is_r
     world.chain.mine_empty(FINALITY_DEPTH);
     world.catch_up().await;
     world.watch("alice", address(ALICE)).await;
-    let job = Job { from: 1, to: 2, proof: ReadProof::Full, scope: Scope::All, dry_run: false };
+    let job = Job { from: 1, to: Some(2), proof: ReadProof::Full, scope: Scope::All, dry_run: false };
     let mut backfill = Backfill::begin(world.another_watcher(), job).await.unwrap();
     world.operator().halt(world.db(), CHAIN).await.unwrap();
     let refused = backfill.step(world.now()).await.unwrap_err();

@@ -30,9 +30,8 @@ mod reorgs;
 mod rescan;
 mod rows;
 mod solana;
-#[path = "../../chains/solana/tests/it/node.rs"]
-#[expect(dead_code, reason = "the tests of chains/solana, which it belongs to, use all of it")]
-mod solana_node;
+mod solana_past;
+mod solana_rescan;
 mod store;
 mod traced_past;
 mod traces;

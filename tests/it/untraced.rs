@@ -57,7 +57,7 @@ fn log(world: &World, number: usize) {
 
 /// Reads the blocks from number `from` to number 2 again.
 async fn backfill(world: &World, from: u64) {
-    let job = Job { from, to: 2, proof: ReadProof::Full, scope: Scope::All, dry_run: false };
+    let job = Job { from, to: Some(2), proof: ReadProof::Full, scope: Scope::All, dry_run: false };
     let mut backfill = Backfill::begin(world.another_watcher(), job).await.unwrap();
     while !backfill.is_done() {
         backfill.step(world.now()).await.unwrap();

@@ -106,6 +106,18 @@ impl Proof {
             Proof::OneEndpoint => "one_endpoint",
         }
     }
+
+    /// The weaker of two: what holds of both.
+    #[must_use]
+    pub fn weaker(self, other: Proof) -> Proof {
+        let strength = |proof: &Proof| match proof {
+            Proof::Roots => 3,
+            Proof::Bloom => 2,
+            Proof::TwoEndpoints => 1,
+            Proof::OneEndpoint => 0,
+        };
+        std::cmp::min_by_key(self, other, strength)
+    }
 }
 
 impl fmt::Display for BlockHash {

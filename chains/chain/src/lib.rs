@@ -35,7 +35,8 @@ pub use retry::Retry;
 pub use ruint::aliases::U256;
 pub use signers::Signers;
 pub use source::{
-    AddressSource, BlockSource, Candidates, Fate, Lane, Legs, Read, ReadProof, SourceError, SourceErrorKind,
+    AddressSource, BlockSource, Candidates, Fate, Found, Lane, Legs, Named, Read, ReadProof, Search, SourceError,
+    SourceErrorKind, Watched,
 };
 pub use tx::{TxId, TxLife, TxRef};
 pub use verdict::Verdict;

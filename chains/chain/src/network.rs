@@ -91,6 +91,24 @@ impl Chain {
     }
 }
 
+impl Family {
+    /// What a [`crate::BlockRef::number`] counts.
+    pub const fn number(self) -> &'static str {
+        match self {
+            Family::Evm => "block",
+            Family::Solana => "slot",
+        }
+    }
+
+    /// Several of them.
+    pub const fn numbers(self) -> &'static str {
+        match self {
+            Family::Evm => "blocks",
+            Family::Solana => "slots",
+        }
+    }
+}
+
 impl fmt::Display for Chain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -195,6 +213,14 @@ impl Native {
 }
 
 impl Network {
+    /// Whether value that moves inside of transactions is not looked for. Solana's balances show all of it.
+    pub fn leaves_out_inner_value(&self) -> bool {
+        match self.chain.family() {
+            Family::Evm => self.native.source == NativeSource::TopLevel,
+            Family::Solana => false,
+        }
+    }
+
     /// The listed asset with this id, if there is one.
     pub fn asset(&self, id: &AssetId) -> Option<&Asset> {
         self.assets.iter().find(|asset| asset.id == *id)

@@ -3,6 +3,7 @@
 //! Invariant: an answer that is empty, short or missing is never proof of anything. What a source returns as a
 //! block is proved by the source itself; what is absent is told by parent links only.
 
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -37,21 +38,53 @@ pub trait BlockSource: Send + Sync + 'static {
 
 /// What single addresses need of a chain.
 pub trait AddressSource: Send + Sync + 'static {
+    /// How it searches, which is what a search costs.
+    fn search(&self) -> Search;
+
     /// Where in `range`, a range of final blocks, to look for movements to or from addresses that are `watched`.
-    /// Both ends are inclusive. It says where to look and proves no movement; what it leaves out holds none.
+    /// Both ends are inclusive. It says where to look and proves no movement; what it leaves out holds none, as far as
+    /// what it found goes.
     fn candidates(
         &self,
         range: RangeInclusive<u64>,
-        watched: &(dyn Fn(&Address) -> bool + Sync),
-    ) -> impl Future<Output = Result<Candidates, SourceError>> + Send;
+        watched: Watched<'_>,
+    ) -> impl Future<Output = Result<Found, SourceError>> + Send;
 
     /// What each address owned of the native currency after `at`, in base units, proved by the block's own state
-    /// root. In the order of `addresses`.
+    /// root. In the order of `addresses`. A permanent error on chains whose blocks have no such root.
     fn balances(
         &self,
         addresses: &[Address],
         at: &BlockRef,
     ) -> impl Future<Output = Result<Vec<U256>, SourceError>> + Send;
+}
+
+/// How a source searches for addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Search {
+    /// Through the blocks of the range, for however many addresses: it costs what the range is long.
+    ByRange,
+    /// Through what each address was named in: it costs what the addresses have done, over however long a range. They
+    /// must be [`Watched::Listed`].
+    ByAddress,
+}
+
+/// The addresses that a search is for.
+#[derive(Clone, Copy)]
+pub enum Watched<'a> {
+    /// Too many to be told: whether one is among them.
+    Asked(&'a (dyn Fn(&Address) -> bool + Sync)),
+    /// These.
+    Listed(&'a BTreeSet<Address>),
+}
+
+/// What a search found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Found {
+    /// By [`Search::ByRange`].
+    Linked(Candidates),
+    /// By [`Search::ByAddress`].
+    Named(Named),
 }
 
 /// Where to look in a range of blocks.
@@ -61,6 +94,37 @@ pub struct Candidates {
     pub headers: Vec<Header>,
     /// The blocks of these that must be read, ascending.
     pub hits: Vec<BlockRef>,
+}
+
+/// Where addresses were named. Nothing links these blocks to each other or to a final one: each must be asked for with
+/// [`BlockSource::final_at`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Named {
+    /// How far it was searched, inclusive: the end of the range, unless there was too much for one search.
+    pub through: u64,
+    /// The numbers of the blocks that must be read, ascending.
+    pub numbers: Vec<u64>,
+    /// Whose word it is that these are all.
+    pub proof: Proof,
+}
+
+impl Watched<'_> {
+    /// Whether `address` is one of them.
+    pub fn contains(&self, address: &Address) -> bool {
+        match self {
+            Watched::Asked(contains) => contains(address),
+            Watched::Listed(addresses) => addresses.contains(address),
+        }
+    }
+}
+
+impl fmt::Debug for Watched<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Watched::Asked(_) => f.write_str("Asked"),
+            Watched::Listed(addresses) => f.debug_tuple("Listed").field(addresses).finish(),
+        }
+    }
 }
 
 /// Two workers may read one source.
@@ -87,11 +151,11 @@ impl<S: BlockSource> BlockSource for Arc<S> {
 }
 
 impl<S: AddressSource> AddressSource for Arc<S> {
-    async fn candidates(
-        &self,
-        range: RangeInclusive<u64>,
-        watched: &(dyn Fn(&Address) -> bool + Sync),
-    ) -> Result<Candidates, SourceError> {
+    fn search(&self) -> Search {
+        (**self).search()
+    }
+
+    async fn candidates(&self, range: RangeInclusive<u64>, watched: Watched<'_>) -> Result<Found, SourceError> {
         (**self).candidates(range, watched).await
     }
 

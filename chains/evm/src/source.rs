@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use landfall_chain::{
     Address, AddressSource, Block, BlockRef, BlockSource, Candidates, Endpoints, Family, Fate, Finality, FinalityRule,
-    Header, Lane, Legs, Network, Read, ReadProof, SourceError, Tag, Tip, TxRef, U256,
+    Found, Header, Lane, Legs, Network, Read, ReadProof, Search, SourceError, Tag, Tip, TxRef, U256, Watched,
 };
 use landfall_rpc::{EndpointUrl, Need};
 use tokio::sync::Notify;
@@ -183,14 +183,15 @@ impl BlockSource for EvmSource {
 }
 
 impl AddressSource for EvmSource {
-    async fn candidates(
-        &self,
-        range: RangeInclusive<u64>,
-        watched: &(dyn Fn(&Address) -> bool + Sync),
-    ) -> Result<Candidates, SourceError> {
+    fn search(&self) -> Search {
+        Search::ByRange
+    }
+
+    async fn candidates(&self, range: RangeInclusive<u64>, watched: Watched<'_>) -> Result<Found, SourceError> {
         let need = Need { first: *range.start(), last: *range.end(), methods: &[LOGS] };
-        let scan = |endpoint| -> BoxRead<'_, _> { Box::pin(self.scanned(endpoint, need, watched)) };
-        Ok(self.pool.call(need, scan).await?)
+        let watched = |address: &Address| watched.contains(address);
+        let scan = |endpoint| -> BoxRead<'_, _> { Box::pin(self.scanned(endpoint, need, &watched)) };
+        Ok(Found::Linked(self.pool.call(need, scan).await?))
     }
 
     async fn balances(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<U256>, SourceError> {

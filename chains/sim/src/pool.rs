@@ -10,8 +10,8 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use landfall_chain::{
-    Address, AddressSource, Block, BlockHash, BlockRef, BlockSource, Candidates, Fate, Header, Legs, Read, SourceError,
-    Tip, TxRef, U256,
+    Address, AddressSource, Block, BlockHash, BlockRef, BlockSource, Fate, Found, Header, Legs, Read, Search,
+    SourceError, Tip, TxRef, U256, Watched,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -309,11 +309,11 @@ impl BlockSource for SimPool {
 }
 
 impl AddressSource for SimPool {
-    async fn candidates(
-        &self,
-        range: RangeInclusive<u64>,
-        watched: &(dyn Fn(&Address) -> bool + Sync),
-    ) -> Result<Candidates, SourceError> {
+    fn search(&self) -> Search {
+        self.chain.search()
+    }
+
+    async fn candidates(&self, range: RangeInclusive<u64>, watched: Watched<'_>) -> Result<Found, SourceError> {
         self.chain.candidates(range, watched).await
     }
 

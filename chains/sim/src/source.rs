@@ -4,8 +4,8 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use landfall_chain::{
-    Address, AddressSource, AssetId, Block, BlockRef, BlockSource, Candidates, Fate, Header, Lane, Legs, Proof, Read,
-    ReadProof, Signers, SourceError, Tip, TxLife, TxRef, U256,
+    Address, AddressSource, AssetId, Block, BlockRef, BlockSource, Candidates, Fate, Found, Header, Lane, Legs, Proof,
+    Read, ReadProof, Search, Signers, SourceError, Tip, TxLife, TxRef, U256, Watched,
 };
 
 use crate::ledger::{SimBlock, SimLeg, State};
@@ -83,11 +83,11 @@ impl BlockSource for SimChain {
 }
 
 impl AddressSource for SimChain {
-    async fn candidates(
-        &self,
-        range: RangeInclusive<u64>,
-        watched: &(dyn Fn(&Address) -> bool + Sync),
-    ) -> Result<Candidates, SourceError> {
+    fn search(&self) -> Search {
+        Search::ByRange
+    }
+
+    async fn candidates(&self, range: RangeInclusive<u64>, watched: Watched<'_>) -> Result<Found, SourceError> {
         let fault = self.call().await?;
         let state = self.lock();
         let served = state.served(range, fault);
@@ -95,12 +95,12 @@ impl AddressSource for SimChain {
             let mut legs = block.txs.iter().flat_map(|tx| &tx.legs);
             // Every seventh block is a false alarm, as blooms give them.
             block.header.block.number.is_multiple_of(7)
-                || legs.any(|leg| watched(&leg.recipient) || watched(&leg.sender))
+                || legs.any(|leg| watched.contains(&leg.recipient) || watched.contains(&leg.sender))
         };
-        Ok(Candidates {
+        Ok(Found::Linked(Candidates {
             headers: served.iter().map(|block| block.header).collect(),
             hits: served.iter().filter(is_hit).map(|block| block.header.block).collect(),
-        })
+        }))
     }
 
     async fn balances(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<U256>, SourceError> {

@@ -59,6 +59,11 @@ impl Reader {
         Reader { rules, version: AtomicU8::new(version.unwrap_or(VERSION_FIRST)) }
     }
 
+    /// Where the network's credits to `owner` can arrive: the owner's own account, and the token accounts that count.
+    pub(crate) fn accounts_of(&self, owner: &[u8; 32]) -> Vec<[u8; 32]> {
+        self.rules.accounts_of(owner)
+    }
+
     /// The block, as this endpoint tells it; its time is 0 where the node does not tell one.
     pub(crate) async fn block(&self, endpoint: &Endpoint, wanted: Wanted, legs: Legs) -> Result<Block, SolanaError> {
         let (slot, version) = (wanted.slot, self.version.load(Relaxed));
@@ -152,13 +157,13 @@ pub(crate) async fn read_fate(endpoint: &Endpoint, tx: &TxId) -> Result<Option<B
 }
 
 /// The answer to one call.
-async fn one(endpoint: &Endpoint, call: Call) -> Result<Answer, SolanaError> {
+pub(crate) async fn one(endpoint: &Endpoint, call: Call) -> Result<Answer, SolanaError> {
     let method = call.method;
     let answer = endpoint.ask(&[call]).await?.into_iter().next();
     answer.ok_or_else(|| endpoint.unusable(method, "no answer"))
 }
 
-fn reaction(error: &NodeError) -> Reaction {
+pub(crate) fn reaction(error: &NodeError) -> Reaction {
     Reaction::to(Refusal::Error { code: error.code, message: &error.message })
 }
 

@@ -78,7 +78,12 @@ impl Dialect for Solana {
                 Fault::TooNew { block: *block, what: format!("transactions above version {asked}") }
             }
             SolanaError::NoTime { .. } => Fault::Failing,
-            SolanaError::NotSolana { .. } | SolanaError::Foreign { .. } => Fault::Permanent,
+            SolanaError::NotSolana { .. }
+            | SolanaError::Foreign { .. }
+            | SolanaError::NotListed { .. }
+            | SolanaError::ForeignAddress { .. }
+            | SolanaError::NoHistory { .. }
+            | SolanaError::NoBalances { .. } => Fault::Permanent,
         }
     }
 

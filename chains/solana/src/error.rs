@@ -5,7 +5,7 @@
 //! it says nothing about the chain. Indexes count from 0 within the block; what is quoted of an answer is a key or a
 //! number, never a text of the node.
 
-use landfall_chain::{BlockRef, Chain, SourceError, TxId};
+use landfall_chain::{Address, BlockRef, Chain, SourceError, TxId};
 use landfall_rpc::RpcError;
 
 /// A failure of this crate.
@@ -30,6 +30,20 @@ pub enum SolanaError {
     NoTime { chain: Chain, block: BlockRef },
     #[error("{chain}: {tx} is no transaction of Solana")]
     Foreign { chain: Chain, tx: TxId },
+    #[error("{chain}: signatures lead to single addresses only; which ones must be said")]
+    NotListed { chain: Chain },
+    #[error("{chain}: {address} is no address of Solana")]
+    ForeignAddress { chain: Chain, address: Address },
+    /// `first` is the oldest slot that any of them keeps.
+    #[error(
+        "{chain}: {whole} of the {must} endpoints that must agree keep what happened from slot {from} on; the next one \
+         begins at slot {first}: add an endpoint that keeps more, or begin there"
+    )]
+    NoHistory { chain: Chain, from: u64, first: u64, whole: usize, must: usize },
+    #[error(
+        "{chain}: what an account holds cannot be proved: getBalance tells one node's word of now, and no block covers it"
+    )]
+    NoBalances { chain: Chain },
 }
 
 impl SolanaError {
@@ -41,7 +55,11 @@ impl SolanaError {
             SolanaError::NotSolana { .. }
             | SolanaError::WrongChain { .. }
             | SolanaError::UpgradeNeeded { .. }
-            | SolanaError::Foreign { .. } => true,
+            | SolanaError::Foreign { .. }
+            | SolanaError::NotListed { .. }
+            | SolanaError::ForeignAddress { .. }
+            | SolanaError::NoHistory { .. }
+            | SolanaError::NoBalances { .. } => true,
         }
     }
 }

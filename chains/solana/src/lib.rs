@@ -1,6 +1,7 @@
 //! Solana: reads a chain slot by slot, and blocks by the balances that they tell.
 //!
 //! - [`source`]: what a watcher reads; `dialect`: how endpoints are polled; `calls`: what one endpoint is asked for
+//! - `search`, `signatures`: where single addresses were named
 //! - `walk`: slots are read in order, and hang together by their parents
 //! - [`mod@networks`]: the facts of each network, embedded from `networks/*.toml`
 //! - [`rules`]: what is listed, and whether wrapped SOL counts as SOL; [`options`]: what an operator says beside the facts
@@ -33,6 +34,8 @@ mod calls;
 mod credit;
 mod dialect;
 mod instructions;
+mod search;
+mod signatures;
 mod tx;
 mod walk;
 mod wire;

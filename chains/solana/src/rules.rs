@@ -3,12 +3,13 @@
 //! A mint counts only under its own token program. A mint that an operator listed without naming the program counts
 //! under either.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use landfall_chain::{Address, AssetId, Network};
 use serde::Deserialize;
 
-use crate::ata::TokenProgram;
+use crate::ata::{self, TokenProgram};
+use crate::base58;
 use crate::error::Unusable;
 use crate::networks;
 use crate::options::Options;
@@ -79,6 +80,22 @@ impl Rules {
     #[must_use]
     pub fn with_wrapped(self, wrapped: Wrapped) -> Self {
         Rules { wrapped, ..self }
+    }
+
+    /// The accounts through which `owner` can be credited: the owner's own, and the associated ones of each listed mint,
+    /// under both programs where the mint's is not known. Other token accounts are not eligible.
+    pub(crate) fn accounts_of(&self, owner: &[u8; 32]) -> Vec<[u8; 32]> {
+        let both = [TokenProgram::SplToken, TokenProgram::Token2022];
+        let mut accounts = BTreeSet::new();
+        for Mint { key, program, .. } in self.mints.values() {
+            let programs = both.into_iter().filter(|one| program.is_none_or(|program| program == *one));
+            accounts.extend(programs.filter_map(|program| ata::of(owner, program, key)));
+        }
+        if self.wrapped == Wrapped::Native {
+            let mint = base58::key(WRAPPED_SOL);
+            accounts.extend(mint.and_then(|mint| ata::of(owner, TokenProgram::SplToken, &mint)));
+        }
+        std::iter::once(*owner).chain(accounts).collect()
     }
 
     /// The mint of a token balance in `slot`, where it is listed under this program.

@@ -32,8 +32,8 @@ const SLOTS_MAX: u64 = 256;
 /// One Solana network, read over JSON-RPC.
 #[derive(Debug)]
 pub struct SolanaSource {
-    reader: Reader,
-    pool: Pool,
+    pub(crate) reader: Reader,
+    pub(crate) pool: Pool,
 }
 
 impl SolanaSource {

@@ -12,8 +12,9 @@ use crate::calls::Wanted;
 use crate::error::SolanaError;
 use crate::links::{Link, link};
 
-/// How many blocks are asked for at once; some megabytes each.
-const READS_MAX: usize = 4;
+/// How many blocks of one range are asked for at once. Some megabytes each, and a watcher reads four ranges at once: eight
+/// answers at most are in memory.
+const READS_MAX: usize = 2;
 
 /// What a slot holds.
 pub(crate) trait Linked {

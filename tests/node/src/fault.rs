@@ -1,10 +1,8 @@
-//! How a node misbehaves, and when.
+//! How a node misbehaves; when, is `strikes`'s.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use rand::RngExt;
-use rand::rngs::StdRng;
+use crate::strikes::Named;
 
 /// One way to misbehave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,24 +59,6 @@ pub enum Fault {
     EmptyTraces,
     /// Failed frames of a trace show no error.
     UnmarkedRevert,
-}
-
-/// When a fault strikes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum When {
-    /// At the next so many calls that it fits.
-    Next(u64),
-    /// At every one, until told otherwise.
-    Always,
-    /// At so many of 100, by chance, until told otherwise.
-    Percent(u32),
-}
-
-/// The faults of one server, and how often each has struck.
-#[derive(Default, Debug)]
-pub(crate) struct Strikes {
-    active: Vec<(Fault, When)>,
-    struck: BTreeMap<&'static str, u64>,
 }
 
 impl Fault {
@@ -147,39 +127,8 @@ impl Fault {
     }
 }
 
-impl Strikes {
-    pub(crate) fn add(&mut self, fault: Fault, when: When) {
-        self.active.push((fault, when));
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.active.clear();
-    }
-
-    pub(crate) fn struck(&self, fault: &Fault) -> u64 {
-        self.struck.get(fault.name()).copied().unwrap_or_default()
-    }
-
-    pub(crate) fn active(&self) -> Vec<Fault> {
-        self.active.iter().map(|(fault, _)| *fault).collect()
-    }
-
-    /// Whether `fault`, which fits here, strikes.
-    pub(crate) fn hits(&mut self, fault: Fault, rng: &mut StdRng) -> bool {
-        let Some((_, when)) = self.active.iter_mut().find(|(active, _)| *active == fault) else { return false };
-        let hits = match when {
-            When::Next(left) => {
-                let hits = *left > 0;
-                *left = left.saturating_sub(1);
-                hits
-            }
-            When::Always => true,
-            When::Percent(percent) => rng.random_range(0..100) < *percent,
-        };
-        self.active.retain(|(_, when)| *when != When::Next(0));
-        if hits {
-            *self.struck.entry(fault.name()).or_default() += 1;
-        }
-        hits
+impl Named for Fault {
+    fn name(&self) -> &'static str {
+        Fault::name(self)
     }
 }

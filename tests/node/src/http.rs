@@ -3,27 +3,38 @@
 //! Knows requests with a `Content-Length`, which is what JSON-RPC clients send, and keeps connections open.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 const DRIP_PARTS: usize = 20;
 const HUGE_PART: usize = 1024 * 1024;
 
+/// What was asked.
+#[derive(Debug)]
+pub struct Request {
+    pub body: Vec<u8>,
+    pub accepts_gzip: bool,
+}
+
 /// What is sent, and how.
 #[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) status: &'static str,
-    pub(crate) retry_after_secs: Option<u64>,
-    pub(crate) body: Vec<u8>,
-    pub(crate) manner: Manner,
-    pub(crate) latency: Duration,
+pub struct Reply {
+    pub status: &'static str,
+    pub retry_after_secs: Option<u64>,
+    /// Whether the body is told to be compressed. Who makes it compresses it, or lies.
+    pub is_gzip: bool,
+    pub body: Vec<u8>,
+    pub manner: Manner,
+    pub latency: Duration,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Manner {
+pub enum Manner {
     Whole,
     /// Not at all: the connection is reset.
     Reset,
@@ -33,8 +44,31 @@ pub(crate) enum Manner {
     Huge(usize),
 }
 
-/// The next request's body; `None` when the client has gone.
-pub(crate) async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Option<Vec<u8>>> {
+/// Answers every request on every connection, for ever, each with what `reply` makes of it.
+pub async fn accept(listener: TcpListener, reply: impl Fn(Request) -> Reply + Send + Sync + 'static) {
+    let (mut connections, reply) = (JoinSet::new(), Arc::new(reply));
+    while let Ok((stream, _)) = listener.accept().await {
+        connections.spawn(serve(stream, Arc::clone(&reply)));
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+/// One connection. How it ends is the client's business.
+async fn serve(mut stream: TcpStream, reply: Arc<impl Fn(Request) -> Reply>) {
+    // Otherwise the body waits for the client to acknowledge the head.
+    if stream.set_nodelay(true).is_err() {
+        return;
+    }
+    let mut buffer = Vec::new();
+    while let Ok(Some(request)) = read(&mut stream, &mut buffer).await {
+        if write(&mut stream, reply(request)).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The next request; `None` when the client has gone.
+async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Result<Option<Request>> {
     let head_end = loop {
         if let Some(at) = buffer.windows(4).position(|four| four == b"\r\n\r\n") {
             break at + 4;
@@ -44,6 +78,7 @@ pub(crate) async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Re
         }
     };
     let head = String::from_utf8_lossy(&buffer[..head_end]).to_ascii_lowercase();
+    let accepts_gzip = head.lines().any(|line| line.starts_with("accept-encoding:") && line.contains("gzip"));
     let length = head.lines().find_map(|line| line.strip_prefix("content-length:")?.trim().parse::<usize>().ok());
     let body_end = head_end + length.unwrap_or_default();
     while buffer.len() < body_end {
@@ -53,23 +88,24 @@ pub(crate) async fn read(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> io::Re
     }
     let body = buffer[head_end..body_end].to_vec();
     buffer.drain(..body_end);
-    Ok(Some(body))
+    Ok(Some(Request { body, accepts_gzip }))
 }
 
-pub(crate) async fn write(stream: &mut TcpStream, reply: Reply) -> io::Result<()> {
-    tokio::time::sleep(reply.latency).await;
-    let Reply { status, retry_after_secs, body, manner, .. } = reply;
+async fn write(stream: &mut TcpStream, reply: Reply) -> io::Result<()> {
+    // A sleep of no time takes a millisecond.
+    if !reply.latency.is_zero() {
+        tokio::time::sleep(reply.latency).await;
+    }
+    let Reply { status, retry_after_secs, is_gzip, body, manner, .. } = reply;
     let length = match manner {
         Manner::Huge(_) => "Transfer-Encoding: chunked".to_owned(),
         Manner::Whole | Manner::Reset | Manner::Drip(_) => format!("Content-Length: {}", body.len()),
     };
     let after = retry_after_secs.map(|secs| format!("Retry-After: {secs}\r\n")).unwrap_or_default();
-    let head = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\n{length}\r\n{after}\r\n");
+    let encoding = if is_gzip { "Content-Encoding: gzip\r\n" } else { "" };
+    let head = format!("HTTP/1.1 {status}\r\nContent-Type: application/json\r\n{length}\r\n{encoding}{after}\r\n");
     match manner {
-        Manner::Whole => {
-            stream.write_all(head.as_bytes()).await?;
-            stream.write_all(&body).await
-        }
+        Manner::Whole => stream.write_all(&[head.as_bytes(), &body].concat()).await,
         Manner::Reset => {
             stream.set_zero_linger()?;
             Err(io::ErrorKind::ConnectionReset.into())

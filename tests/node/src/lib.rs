@@ -5,8 +5,11 @@
 //! - [`block`], `mint`, `accounts`: how a block is made: hashes, roots, the account trie
 //! - `text`, `traces`, [`recorded`]: blocks as nodes write them, also such as real nodes wrote
 //! - [`busy`]: big chains at once, for benchmarks
-//! - [`fault`]: how a node misbehaves; `view`: which blocks it shows while it does; `spoil`: what it makes of an answer
-//! - `answer`, [`logs`]: the methods; `http`, [`server`]: the sockets, the counts
+//! - [`fault`], [`strikes`]: how a node misbehaves, and when; `view`: which blocks it shows while it does; `spoil`: what it
+//!   makes of an answer
+//! - `answer`, [`logs`]: the methods; [`mod@http`], [`server`]: the sockets, the counts
+//!
+//! `http` and `strikes` know nothing of EVM chains: the servers of other families stand on them too.
 //!
 //! Promises: everything is encoded, hashed and signed by alloy's own types and tries, none of it by landfall-evm, so
 //! that a block that proves there shows that both encode alike. The same calls give the same bytes.
@@ -16,16 +19,17 @@ pub mod block;
 pub mod busy;
 pub mod chain;
 pub mod fault;
+pub mod http;
 pub mod logs;
 pub mod recorded;
 pub mod server;
+pub mod strikes;
 pub mod tx;
 pub mod wallet;
 
 mod accounts;
 mod answer;
 mod branch;
-mod http;
 mod mint;
 mod spoil;
 mod text;
@@ -36,8 +40,9 @@ pub use alloy::primitives::{Address, B256, Bytes, Log, U256};
 pub use block::{Block, LedgerLeg};
 pub use branch::BAIT;
 pub use chain::Chain;
-pub use fault::{Fault, When};
+pub use fault::Fault;
 pub use logs::{LogLimits, Provider};
 pub use server::{Counts, Server};
+pub use strikes::When;
 pub use tx::{Frame, FrameKind, Kind, TRANSFER, Tx};
 pub use wallet::{PAYERS, payer};

@@ -10,16 +10,17 @@ use std::time::Duration;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
 use crate::answer::{self, Answer, Call, Refused};
 use crate::branch::Salt;
 use crate::chain::Chain;
-use crate::fault::{Fault, Strikes, When};
+use crate::fault::Fault;
 use crate::http::{self, Manner, Reply};
 use crate::logs::LogLimits;
 use crate::spoil::spoil;
+use crate::strikes::{Strikes, When};
 use crate::view::View;
 
 /// geth's `--rpc.batch-request-limit`.
@@ -51,7 +52,7 @@ struct State {
     missing: Vec<String>,
     /// Of how many blocks behind its head it has the state.
     state_kept: Option<u64>,
-    strikes: Strikes,
+    strikes: Strikes<Fault>,
     counts: Counts,
     rng: StdRng,
 }
@@ -77,7 +78,8 @@ impl Server {
             rng: StdRng::seed_from_u64(seed),
         }));
         let mut tasks = JoinSet::new();
-        tasks.spawn(accept(listener, state.clone()));
+        let serving = Arc::clone(&state);
+        tasks.spawn(http::accept(listener, move |request| lock(&serving).reply(&request.body)));
         Ok(Server { address, state, _tasks: tasks })
     }
 
@@ -149,29 +151,6 @@ impl Server {
     }
 }
 
-async fn accept(listener: TcpListener, state: Arc<Mutex<State>>) {
-    let mut connections = JoinSet::new();
-    while let Ok((stream, _)) = listener.accept().await {
-        connections.spawn(serve(stream, state.clone()));
-        while connections.try_join_next().is_some() {}
-    }
-}
-
-/// One connection. How it ends is the client's business.
-async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>) {
-    // Otherwise the body waits for the client to acknowledge the head.
-    if stream.set_nodelay(true).is_err() {
-        return;
-    }
-    let mut buffer = Vec::new();
-    while let Ok(Some(body)) = http::read(&mut stream, &mut buffer).await {
-        let reply = lock(&state).reply(&body);
-        if http::write(&mut stream, reply).await.is_err() {
-            return;
-        }
-    }
-}
-
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     // A test that panicked has failed already.
     state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -188,6 +167,7 @@ impl State {
         let mut reply = Reply {
             status: "200 OK",
             retry_after_secs: None,
+            is_gzip: false,
             body: Vec::new(),
             manner: Manner::Whole,
             latency: self.latency,

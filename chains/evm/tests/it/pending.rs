@@ -2,7 +2,9 @@
 //! blocks that come.
 
 use alloy::primitives::Address;
-use landfall_chain::{Address as ChainAddress, AddressSource, BlockSource, Read, ReadProof, TxId, TxLife, TxRef};
+use landfall_chain::{
+    Address as ChainAddress, AddressSource, BlockSource, Read, ReadProof, TxId, TxLife, TxRef, Watched,
+};
 
 use crate::mint::{self, Tx};
 use crate::node::{Ledger, Live, source};
@@ -26,7 +28,7 @@ async fn what_is_not_in_a_block_is_never_asked_for() {
     let tx = TxRef { id: TxId::Evm([7; 32]), life: TxLife::Nonce { signer, nonce: 0 } };
     let _ = source.fate(&tx, &at).await;
     let _ = source.balances(&[signer], &at).await;
-    let _ = source.candidates(range, &|_| true).await;
+    let _ = source.candidates(range, Watched::Asked(&|_| true)).await;
     let calls = live.take_calls();
     for method in ["eth_getBlockReceipts", "eth_getLogs", "debug_traceBlockByHash", "eth_getProof"] {
         assert!(calls.iter().any(|(asked, _)| asked == method), "{method} was not asked: {calls:?}");

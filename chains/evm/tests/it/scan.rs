@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use alloy::primitives::{Address, B256, address};
 use landfall_chain::{
-    Address as ChainAddress, AddressSource, BlockSource, Candidates, Chain, Native, NativeSource, Network, Read,
-    SourceErrorKind,
+    Address as ChainAddress, AddressSource, BlockSource, Candidates, Chain, Found, Native, NativeSource, Network, Read,
+    SourceErrorKind, Watched,
 };
 use landfall_evm::network;
 use serde_json::{Value, json};
@@ -49,8 +49,13 @@ async fn scan(
     source.check().await.unwrap();
     node.take_requests();
     let watched = |address: &ChainAddress| *address == ChainAddress::Evm(ALICE.into());
-    let candidates = source.candidates(1..=60, &watched).await.unwrap();
+    let candidates = linked(source.candidates(1..=60, Watched::Asked(&watched)).await.unwrap());
     (candidates, node.take_requests())
+}
+
+fn linked(found: Found) -> Candidates {
+    let Found::Linked(candidates) = found else { panic!("{found:?}") };
+    candidates
 }
 
 fn numbers(candidates: &Candidates) -> Vec<u64> {
@@ -80,7 +85,7 @@ async fn who_paid_for_a_transaction_that_moved_nothing_is_told_where_transaction
         let node = Node::start(move |method, params| ledger.answer(method, params)).await;
         let source = node.source(network);
         let watched = |address: &ChainAddress| *address == ChainAddress::Evm(payer.into());
-        let candidates = source.candidates(number..=number, &watched).await.unwrap();
+        let candidates = linked(source.candidates(number..=number, Watched::Asked(&watched)).await.unwrap());
         assert_eq!(numbers(&candidates), hits);
         let read = source.blocks(number..=number, Read::FULL).await.unwrap();
         assert!(read[0].transfers.is_empty());
@@ -147,7 +152,7 @@ async fn an_error_of_another_kind_is_no_answer() {
         _ => ledger.answer(method, params),
     })
     .await;
-    let error = node.source(logged()).candidates(1..=60, &|_| true).await.unwrap_err();
+    let error = node.source(logged()).candidates(1..=60, Watched::Asked(&|_| true)).await.unwrap_err();
     assert_eq!(error.kind, SourceErrorKind::Transient);
     assert!(error.to_string().contains("rate limit exceeded"), "{error}");
 }
@@ -186,7 +191,7 @@ async fn logs_of_another_block_and_logs_that_no_bloom_holds_are_refused() {
             Ok(answer)
         })
         .await;
-        let error = node.source(logged()).candidates(1..=60, &|_| true).await.unwrap_err();
+        let error = node.source(logged()).candidates(1..=60, Watched::Asked(&|_| true)).await.unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
     }
     // Block 2 pays a fake; the log of USDC is invented.
@@ -202,7 +207,7 @@ async fn logs_of_another_block_and_logs_that_no_bloom_holds_are_refused() {
         Ok(answer)
     })
     .await;
-    let error = node.source(logged()).candidates(1..=60, &|_| true).await.unwrap_err();
+    let error = node.source(logged()).candidates(1..=60, Watched::Asked(&|_| true)).await.unwrap_err();
     assert!(error.to_string().contains("the header's logsBloom excludes a log that was shown"), "{error}");
 }
 
@@ -239,7 +244,7 @@ async fn a_mint_of_the_op_stack_is_found_although_its_native_movements_are_logge
         let ledger = Ledger { chain_id: chain_id(base.chain), ..known };
         let node = Node::start(move |method, params| ledger.answer(method, params)).await;
         let watched = |address: &ChainAddress| *address == ChainAddress::Evm(ALICE.into());
-        let candidates = node.source(base).candidates(16..=16, &watched).await.unwrap();
+        let candidates = linked(node.source(base).candidates(16..=16, Watched::Asked(&watched)).await.unwrap());
         assert_eq!((numbers(&candidates), candidates.headers.len()), (expected, 1));
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 
-use crate::dialect::Dialect;
+use crate::dialect::{Dialect, Fault};
 use crate::pool::endpoint::{Endpoint, Use};
 use crate::pool::outcome::Outcome;
 use crate::pool::{Pool, Wait};
@@ -81,6 +81,16 @@ impl<D: Dialect> Pool<D> {
             }
         }
         longest.ok_or_else(|| outcome.error())
+    }
+
+    /// Takes in why `endpoint` did not serve a read that goes on at others.
+    pub fn noted(&self, endpoint: &Endpoint<D>, error: &D::Error) {
+        match D::fault(error) {
+            Fault::Lacking => endpoint.lacked(error),
+            Fault::Failing | Fault::Unsound | Fault::WrongChain | Fault::TooNew { .. } | Fault::Permanent => {
+                endpoint.failed(error);
+            }
+        }
     }
 
     /// The endpoints for a read, the best first.

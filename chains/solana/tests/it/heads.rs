@@ -1,18 +1,22 @@
 //! Where the chain ends, what is final, which cluster an endpoint serves, and where a transaction is said to be.
 
 use landfall_chain::{BlockRef, BlockSource, EndpointState, Fate, SourceErrorKind, TxId, TxLife, TxRef};
+use landfall_cluster::{Ledger, Node, Tx, hash};
 
 use crate::made::Made;
-use crate::node::{Node, at, chain, forked, hash, slots, source};
+use crate::sources::{at, slots, source};
 
 #[tokio::test]
 async fn the_newest_slot_that_two_call_final_is_final() {
-    let (ahead, behind) = (Node::start(chain([10, 11, 12, 15, 16])).await, Node::start(chain([10, 11, 12, 15])).await);
+    let (ahead, behind) =
+        (Node::start(&Ledger::of([10, 11, 12, 15, 16])).await, Node::start(&Ledger::of([10, 11, 12, 15])).await);
     let source = source(&[&ahead, &behind]);
-    (ahead.state().finalized, behind.state().finalized) = (12, 11);
+    ahead.call_final(12);
+    behind.call_final(11);
     let tip = source.tip().await.unwrap();
     assert_eq!((tip.latest, tip.finalized), (at(16), Some(at(11))));
-    (ahead.state().finalized, behind.state().finalized) = (15, 15);
+    ahead.call_final(15);
+    behind.call_final(15);
     let tip = source.tip().await.unwrap();
     assert_eq!((tip.finalized, tip.waiting), (Some(at(15)), None));
     assert_eq!(source.final_at(12).await.unwrap(), Some(at(12)));
@@ -22,7 +26,7 @@ async fn the_newest_slot_that_two_call_final_is_final() {
 
 #[tokio::test]
 async fn one_poll_is_two_light_calls() {
-    let node = Node::start(chain(10..=16)).await;
+    let node = Node::start(&Ledger::of(10..=16)).await;
     let source = source(&[&node]);
     source.tip().await.unwrap();
     assert_eq!((node.calls("getGenesisHash", None), node.calls("getLatestBlockhash", None)), (1, 2));
@@ -33,9 +37,10 @@ async fn one_poll_is_two_light_calls() {
 
 #[tokio::test]
 async fn two_that_call_different_blocks_final_are_waited_for() {
-    let (one, other) = (Node::start(chain(10..=16)).await, Node::start(forked(chain(10..=16), 12, 1)).await);
+    let (one, other) = (Node::start(&Ledger::of(10..=16)).await, Node::start(&Ledger::of(10..=16).forked_at(12)).await);
     let source = source(&[&one, &other]);
-    (one.state().finalized, other.state().finalized) = (14, 14);
+    one.call_final(14);
+    other.call_final(14);
     source.tip().await.unwrap();
     let tip = source.tip().await.unwrap();
     assert_eq!(tip.finalized, None);
@@ -44,28 +49,28 @@ async fn two_that_call_different_blocks_final_are_waited_for() {
 
 #[tokio::test]
 async fn finality_that_catches_up_with_the_newest_block_and_stalls_is_told_as_it_is() {
-    let node = Node::start(chain(10..=16)).await;
+    let node = Node::start(&Ledger::of(10..=16)).await;
     let source = source(&[&node]);
     for finalized in [16, 16, 16] {
-        node.state().finalized = finalized;
+        node.call_final(finalized);
         let tip = source.tip().await.unwrap();
         assert_eq!((tip.latest, tip.finalized), (at(16), Some(at(16))));
     }
-    node.state().blocks = chain(10..=18);
+    node.show(&Ledger::of(10..=18));
     assert_eq!(source.tip().await.unwrap().finalized, Some(at(16)), "it stalls");
 }
 
 #[tokio::test]
 async fn another_genesis_is_another_cluster_and_nothing_is_read_there() {
-    let (right, wrong) = (Node::start(chain(10..=16)).await, Node::start(chain(10..=90)).await);
-    wrong.state().genesis = "EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG".to_owned();
+    let (right, wrong) = (Node::start(&Ledger::of(10..=16)).await, Node::start(&Ledger::of(10..=90)).await);
+    wrong.set_genesis("EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG");
     let source = source(&[&wrong, &right]);
     let error = source.check().await.unwrap_err();
     assert_eq!(error.kind, SourceErrorKind::Permanent);
     let expected = format!(
         "endpoint {} serves the cluster with genesis hash EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG, but \
          SOLANA_MAINNET is 5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d; check chains.SOLANA_MAINNET.rpc",
-        wrong.address
+        wrong.id()
     );
     assert_eq!(error.to_string(), expected);
     assert_eq!(source.tip().await.unwrap().latest, at(16));
@@ -76,10 +81,10 @@ async fn another_genesis_is_another_cluster_and_nothing_is_read_there() {
 
 #[tokio::test]
 async fn where_a_transaction_is_said_to_be_is_a_hint_and_silence_says_nothing() {
-    let mut blocks = chain(10..=16);
+    let ledger = Ledger::of(10..=16);
     let tx = Made::default().account("payer", [5_000, 3_000]).account("ours", [0, 2_000]).tx();
-    blocks.get_mut(&12).unwrap().txs.push(tx);
-    let (knows, ignorant) = (Node::start(blocks).await, Node::start(chain(10..=17)).await);
+    ledger.put(12, Tx::raw(&tx));
+    let (knows, ignorant) = (Node::start(&ledger).await, Node::start(&Ledger::of(10..=17)).await);
     let source = source(&[&ignorant, &knows]);
     let of = |byte| TxRef { id: TxId::Solana([byte; 64]), life: TxLife::Block };
     let found = BlockRef { number: 12, hash: hash(12, 0) };

@@ -9,7 +9,7 @@
 //! - `refused`: answers that are not whole
 //! - `senders`: who paid, by which rule
 //! - `fuzz`: random bytes and broken answers
-//! - `node`: a scripted node; `slots`: what holes, forks and skipped slots come to; `refusals`: what each refusal does;
+//! - `sources`: sources over the nodes of landfall-cluster; `slots`: what holes, forks and skipped slots come to; `refusals`: what each refusal does;
 //!   `heads`: where the chain ends, what is final, which cluster it is
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 
@@ -18,7 +18,6 @@ mod fuzz;
 mod generated;
 mod heads;
 mod made;
-mod node;
 mod recorded;
 mod refusals;
 mod refused;
@@ -26,4 +25,5 @@ mod rent;
 mod rows;
 mod senders;
 mod slots;
+mod sources;
 mod wrapped;

@@ -2,37 +2,35 @@
 //! it is never passed over.
 
 use landfall_chain::{EndpointState, SourceErrorKind};
+use landfall_cluster::{Instead, Ledger, Node, Refusal, Tx};
 
 use crate::made::Made;
-use crate::node::{Instead, Node, blocks, chain, slots, source, two};
+use crate::sources::{blocks, slots, source, two};
 
 const REFUSALS: [(Instead, EndpointState); 11] = [
     (Instead::Null, EndpointState::Healthy),
-    (Instead::Error(-32_004, "Block not available for slot 12"), EndpointState::Healthy),
-    (
-        Instead::Error(-32_007, "Slot 12 was skipped, or missing due to ledger jump to recent snapshot"),
-        EndpointState::Healthy,
-    ),
-    (Instead::Error(-32_009, "Slot 12 was skipped, or missing in long-term storage"), EndpointState::Healthy),
-    (Instead::Error(-32_001, "Block 12 cleaned up, does not exist on node"), EndpointState::Healthy),
-    (Instead::Error(-32_014, "Block status not yet available for slot 12"), EndpointState::Healthy),
-    (Instead::Error(-32_019, "Failed to query long-term storage; please try again"), EndpointState::Healthy),
-    (Instead::Error(-32_005, "Node is behind by 42 slots"), EndpointState::Failing),
-    (Instead::Error(-32_011, "Transaction history is not available from this node"), EndpointState::Failing),
-    (Instead::Error(-32_602, "Invalid params"), EndpointState::Failing),
-    (Instead::Error(-32_603, "Internal error"), EndpointState::Failing),
+    (Instead::Refuse(Refusal::BlockNotAvailable), EndpointState::Healthy),
+    (Instead::Refuse(Refusal::SlotSkipped), EndpointState::Healthy),
+    (Instead::Refuse(Refusal::LongTermStorageSlotSkipped), EndpointState::Healthy),
+    (Instead::Refuse(Refusal::BlockCleanedUp), EndpointState::Healthy),
+    (Instead::Refuse(Refusal::BlockStatusNotAvailableYet), EndpointState::Healthy),
+    (Instead::Refuse(Refusal::LongTermStorageUnreachable), EndpointState::Healthy),
+    (Instead::Refuse(Refusal::NodeUnhealthy), EndpointState::Failing),
+    (Instead::Refuse(Refusal::HistoryNotAvailable), EndpointState::Failing),
+    (Instead::Refuse(Refusal::InvalidParams), EndpointState::Failing),
+    (Instead::Refuse(Refusal::Internal), EndpointState::Failing),
 ];
 
 #[tokio::test]
 async fn no_refusal_is_taken_for_an_empty_slot() {
     for (instead, _) in REFUSALS {
-        let node = Node::start(chain(10..=16)).await;
+        let node = Node::start(&Ledger::of(10..=16)).await;
         let source = source(&[&node]);
-        node.state().instead.insert(12, instead.clone());
+        node.answer_instead(12, instead);
         assert_eq!(slots(&source, 10, 16).await, [10, 11], "{instead:?}");
         let error = blocks(&source, 12, 16).await.unwrap_err();
         assert_eq!(error.kind, SourceErrorKind::Transient, "{instead:?}");
-        node.state().instead.clear();
+        node.behave();
         assert_eq!(slots(&source, 10, 16).await, [10, 11, 12, 13, 14, 15, 16], "{instead:?}");
     }
 }
@@ -41,7 +39,7 @@ async fn no_refusal_is_taken_for_an_empty_slot() {
 async fn what_one_endpoint_refuses_another_is_asked_for() {
     for (instead, state) in REFUSALS {
         let (ahead, other, source) = two().await;
-        ahead.state().instead.insert(12, instead.clone());
+        ahead.answer_instead(12, instead);
         assert_eq!(slots(&source, 10, 12).await, [10, 11, 12], "{instead:?}");
         assert_eq!(other.calls("getBlock", Some(12)), 1, "{instead:?}");
         assert_eq!(source.endpoints().snapshot()[0].state, state, "{instead:?}");
@@ -50,9 +48,9 @@ async fn what_one_endpoint_refuses_another_is_asked_for() {
 
 #[tokio::test]
 async fn a_version_that_nodes_ask_for_is_remembered() {
-    let node = Node::start(chain(10..=13)).await;
+    let node = Node::start(&Ledger::of(10..=13)).await;
     let source = source(&[&node]);
-    node.state().instead.extend([(11, Instead::Needs(2)), (13, Instead::Needs(2))]);
+    [11, 13].into_iter().for_each(|slot| node.answer_instead(slot, Instead::Needs(2)));
     assert_eq!(slots(&source, 11, 11).await, [11]);
     assert_eq!(node.calls("getBlock", Some(11)), 2);
     assert_eq!(slots(&source, 12, 13).await, [12, 13]);
@@ -61,19 +59,19 @@ async fn a_version_that_nodes_ask_for_is_remembered() {
 
 #[tokio::test]
 async fn many_blocks_at_once_may_ask_for_a_version() {
-    let node = Node::start(chain(10..=29)).await;
+    let node = Node::start(&Ledger::of(10..=29)).await;
     let source = source(&[&node]);
-    node.state().instead.extend((10..=29).map(|slot| (slot, Instead::Needs(3))));
+    (10..=29).for_each(|slot| node.answer_instead(slot, Instead::Needs(3)));
     assert_eq!(slots(&source, 10, 29).await, (10..=29).collect::<Vec<_>>());
 }
 
 #[tokio::test]
 async fn a_version_that_is_never_enough_needs_an_upgrade_when_all_say_so() {
     let (ahead, other, source) = two().await;
-    ahead.state().instead.insert(12, Instead::NeverEnough);
+    ahead.answer_instead(12, Instead::NeverEnough);
     assert_eq!(slots(&source, 11, 12).await, [11, 12], "one endpoint alone says so");
     assert_eq!(source.endpoints().snapshot()[0].state, EndpointState::Failing);
-    other.state().instead.insert(12, Instead::NeverEnough);
+    other.answer_instead(12, Instead::NeverEnough);
     assert_eq!(slots(&source, 11, 12).await, [11]);
     let error = loop {
         let error = blocks(&source, 12, 13).await.unwrap_err();
@@ -93,14 +91,14 @@ async fn a_block_without_what_became_of_a_transaction_is_refused_whole_and_nobod
     let (ahead, other, source) = two().await;
     let mut tx = Made::default().account("payer", [5_000, 3_000]).account("ours", [0, 2_000]).tx();
     for node in [&ahead, &other] {
-        node.state().blocks.get_mut(&12).unwrap().txs.push(tx.clone());
+        node.ledger().put(12, Tx::raw(&tx));
     }
     tx["meta"] = serde_json::Value::Null;
-    ahead.state().blocks.get_mut(&12).unwrap().txs = vec![tx.clone()];
+    ahead.ledger().amend(12, |block| block.txs = vec![Tx::raw(&tx)]);
     let shown = blocks(&source, 11, 12).await.unwrap();
     assert_eq!(shown[1].transfers.len(), 1, "read elsewhere");
     let status = source.endpoints().snapshot()[0].clone();
     assert_eq!(status.state, EndpointState::Healthy, "{}", status.reason);
-    other.state().blocks.get_mut(&12).unwrap().txs = vec![tx];
+    other.ledger().amend(12, |block| block.txs = vec![Tx::raw(&tx)]);
     assert_eq!(slots(&source, 11, 13).await, [11], "it is in nobody's hands now, and is not passed over");
 }

@@ -2,14 +2,15 @@
 //! a parent does not pass over.
 
 use landfall_chain::{AssetId, BlockSource, EndpointState, Lane, Proof, Read, SourceErrorKind, U256};
+use landfall_cluster::{Instead, Ledger, Node, TIME, Tx, hash};
 
 use crate::fixtures::address;
 use crate::made::{Made, key};
-use crate::node::{Instead, Node, State, TIME, blocks, chain, forked, hash, leads, slots, source, two};
+use crate::sources::{blocks, leads, slots, source, two};
 
 #[tokio::test]
 async fn skipped_slots_are_passed_over_by_parent_links_and_each_block_is_read_once() {
-    let node = Node::start(chain([10, 11, 14, 15])).await;
+    let node = Node::start(&Ledger::of([10, 11, 14, 15])).await;
     let source = source(&[&node]);
     assert_eq!(slots(&source, 10, 15).await, [10, 11, 14, 15]);
     assert_eq!((node.calls("getBlock", None), node.calls("getBlocks", None)), (4, 1));
@@ -39,8 +40,9 @@ async fn blocks_that_a_ledger_lost_are_named_by_their_child_and_read_elsewhere()
 
 #[tokio::test]
 async fn with_one_endpoint_a_range_ends_before_what_its_ledger_lost() {
-    let node = Node::start(chain(10..=16)).await;
+    let node = Node::start(&Ledger::of(10..=16)).await;
     let source = source(&[&node]);
+    node.call_final(14);
     node.lose([12, 13]);
     assert_eq!(slots(&source, 10, 16).await, [10, 11]);
     let headers = source.headers(10..=16).await.unwrap();
@@ -53,9 +55,9 @@ async fn with_one_endpoint_a_range_ends_before_what_its_ledger_lost() {
 
 #[tokio::test]
 async fn a_block_that_only_the_list_leaves_out_is_asked_for_by_its_slot() {
-    let node = Node::start(chain(10..=16)).await;
+    let node = Node::start(&Ledger::of(10..=16)).await;
     let source = source(&[&node]);
-    node.state().unlisted.extend([11, 12, 15]);
+    node.unlist([11, 12, 15]);
     assert_eq!(slots(&source, 10, 16).await, [10, 11, 12, 13, 14, 15, 16]);
     // Nothing stands on the last of them within the range: it is left out, and named by the block behind it.
     assert_eq!(slots(&source, 10, 15).await, [10, 11, 12, 13, 14]);
@@ -66,32 +68,35 @@ async fn a_block_that_only_the_list_leaves_out_is_asked_for_by_its_slot() {
 async fn of_a_fork_at_confirmed_the_blocks_of_one_branch_come_back() {
     let (ahead, other, source) = two().await;
     // The leader cannot tell 13, and the other one's 13 is of another branch: 14 does not stand on it.
-    other.state().blocks = forked(chain(10..=15), 13, 1);
-    ahead.state().instead.insert(13, Instead::Null);
+    let fork = other.ledger().forked_at(13);
+    other.show(&fork);
+    ahead.answer_instead(13, Instead::Null);
+    let of_fork = fork.block(13).unwrap().reference();
     let shown = blocks(&source, 10, 15).await.unwrap();
     let hashes: Vec<_> = shown.iter().map(|block| block.header.block.hash).collect();
-    assert_eq!(hashes, [hash(10, 0), hash(11, 0), hash(12, 0), hash(13, 1)]);
+    assert_eq!(hashes, [hash(10, 0), hash(11, 0), hash(12, 0), of_fork.hash]);
     // Where the list leaves 13 out, 14 says which block it must be: nobody has that one.
-    ahead.state().unlisted.insert(13);
+    ahead.unlist([13]);
     assert_eq!(slots(&source, 10, 15).await, [10, 11, 12]);
     // The leader goes over to the other branch: now all of that comes.
-    *ahead.state() = State::of(forked(chain(10..=16), 13, 1));
+    fork.produce(16, Vec::new());
+    ahead.behave();
+    ahead.find_all();
+    ahead.show(&fork);
     leads(&source, 16).await;
     let shown = blocks(&source, 10, 16).await.unwrap();
-    assert_eq!(shown.iter().map(|block| block.header.block.hash).collect::<Vec<_>>()[2..4], [hash(12, 0), hash(13, 1)]);
+    assert_eq!(
+        shown.iter().map(|block| block.header.block.hash).collect::<Vec<_>>()[2..4],
+        [hash(12, 0), of_fork.hash]
+    );
     assert_eq!(shown.len(), 7);
 }
 
 #[tokio::test]
 async fn a_block_in_place_of_the_one_that_its_child_names_is_left_for_another_endpoint() {
     let (ahead, _other, source) = two().await;
-    {
-        let mut state = ahead.state();
-        state.unlisted.insert(13);
-        if let Some(told) = state.blocks.get_mut(&13) {
-            told.fork = 1;
-        }
-    }
+    ahead.unlist([13]);
+    ahead.ledger().amend(13, |block| block.branch = 9);
     let shown = blocks(&source, 12, 15).await.unwrap();
     assert_eq!(shown.iter().map(|block| block.header.block.hash).collect::<Vec<_>>()[1], hash(13, 0));
     assert_eq!(shown.len(), 4);
@@ -99,10 +104,10 @@ async fn a_block_in_place_of_the_one_that_its_child_names_is_left_for_another_en
 
 #[tokio::test]
 async fn a_payment_is_read_with_its_block_and_is_one_endpoints_word() {
-    let mut made = chain(10..=12);
+    let ledger = Ledger::of(10..=12);
     let tx = Made::default().account("payer", [5_000_000, 3_000_000]).account("ours", [0, 2_000_000]).tx();
-    made.get_mut(&11).unwrap().txs.push(tx);
-    let node = Node::start(made).await;
+    ledger.put(11, Tx::raw(&tx));
+    let node = Node::start(&ledger).await;
     let source = source(&[&node]);
     let shown = blocks(&source, 10, 12).await.unwrap();
     let [leg] = shown[1].transfers.as_slice() else { panic!("{shown:?}") };
@@ -115,11 +120,11 @@ async fn a_payment_is_read_with_its_block_and_is_one_endpoints_word() {
 
 #[tokio::test]
 async fn a_block_whose_time_is_not_told_yet_has_that_of_the_one_before() {
-    let mut untimed = chain(10..=13);
+    let untimed = Ledger::of(10..=13);
     for slot in [11, 12] {
-        untimed.get_mut(&slot).unwrap().time = None;
+        untimed.amend(slot, |block| block.time = None);
     }
-    let node = Node::start(untimed).await;
+    let node = Node::start(&untimed).await;
     let source = source(&[&node]);
     let times = |blocks: Vec<landfall_chain::Block>| -> Vec<u64> {
         blocks.iter().map(|block| block.header.time_secs - TIME).collect()

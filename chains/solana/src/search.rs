@@ -1,0 +1,98 @@
+//! Where to look for single addresses: the slots that their signatures name, at two endpoints where there are two.
+//!
+//! Nothing on Solana proves that a list of signatures is whole. So what either of two endpoints names is looked at, and the
+//! level says whether two of them named all of it. Promises: as many endpoints as must agree on what is final have told
+//! their lists, each down to the end of the range, or it is an error.
+//! Deliberately not here: token accounts that are not the owner's associated ones. Nothing tells which of them there were,
+//! and what arrives there is not credited; reading slot by slot finds it.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
+use landfall_chain::{Address, AddressSource, BlockRef, Found, Named, Proof, Search, SourceError, U256, Watched};
+use landfall_rpc::Need;
+use tokio::time::Instant;
+
+use crate::error::SolanaError;
+use crate::signatures::{SIGNATURES, Slots, Told, read_named};
+use crate::source::SolanaSource;
+
+/// How many slots one search names at most: eight bytes each, some times over.
+const NAMED_MAX: usize = 200_000;
+/// How many lists must hold all that is known before two endpoints are said to agree.
+const WITNESSES: usize = 2;
+
+impl AddressSource for SolanaSource {
+    fn search(&self) -> Search {
+        Search::ByAddress
+    }
+
+    async fn candidates(&self, range: RangeInclusive<u64>, watched: Watched<'_>) -> Result<Found, SourceError> {
+        let Watched::Listed(addresses) = watched else {
+            return Err(SolanaError::NotListed { chain: self.pool.chain() }.into());
+        };
+        Ok(Found::Named(self.named(range, addresses).await?))
+    }
+
+    /// There is no root to prove one by, and nobody asks.
+    async fn balances(&self, _: &[Address], _: &BlockRef) -> Result<Vec<U256>, SourceError> {
+        Err(SolanaError::NoBalances { chain: self.pool.chain() }.into())
+    }
+}
+
+impl SolanaSource {
+    async fn named(&self, range: RangeInclusive<u64>, addresses: &BTreeSet<Address>) -> Result<Named, SolanaError> {
+        let accounts = self.accounts(addresses)?;
+        let (from, none) = (*range.start(), Slots::new(range.clone(), NAMED_MAX));
+        let need = Need { first: from, last: *range.end(), methods: &[SIGNATURES] };
+        let (mut all, mut lists, mut starts, mut last) = (none.clone(), Vec::new(), Vec::new(), None);
+        for endpoint in self.pool.of_use(need).await {
+            let begun = Instant::now();
+            match read_named(endpoint, &accounts, &none).await {
+                Ok(Told::All(slots)) => {
+                    endpoint.answered(begun, None);
+                    all.merge(&slots);
+                    lists.push(slots);
+                }
+                Ok(Told::From(first)) => {
+                    endpoint.answered(begun, None);
+                    starts.push(first);
+                }
+                Err(error) if error.is_permanent() => return Err(error),
+                Err(error) => {
+                    self.pool.noted(endpoint, &error);
+                    last = Some(error);
+                }
+            }
+            if witnesses(&lists, &all) >= WITNESSES {
+                break;
+            }
+        }
+        let (whole, must) = (lists.len(), self.pool.must_agree().min(WITNESSES));
+        if whole < must {
+            let no_history = |first| SolanaError::NoHistory { chain: self.pool.chain(), from, first, whole, must };
+            // Who could not be asked may keep it.
+            return Err(last
+                .or_else(|| starts.into_iter().min().map(no_history))
+                .unwrap_or_else(|| self.pool.nobody()));
+        }
+        let proof = if witnesses(&lists, &all) >= WITNESSES { Proof::TwoEndpoints } else { Proof::OneEndpoint };
+        Ok(Named { through: all.through(), numbers: all.into_numbers(), proof })
+    }
+
+    fn accounts(&self, addresses: &BTreeSet<Address>) -> Result<Vec<String>, SolanaError> {
+        let mut accounts = BTreeSet::new();
+        for address in addresses {
+            let Address::Solana(owner) = address else {
+                return Err(SolanaError::ForeignAddress { chain: self.pool.chain(), address: *address });
+            };
+            accounts.extend(self.reader.accounts_of(owner));
+        }
+        Ok(accounts.into_iter().map(|account| Address::Solana(account).to_string()).collect())
+    }
+}
+
+/// How many of the lists leave out nothing of `all`.
+fn witnesses(lists: &[Slots], all: &Slots) -> usize {
+    lists.iter().filter(|list| list.covers(all)).count()
+}

@@ -1,0 +1,226 @@
+//! In which slots accounts were named: `getSignaturesForAddress`, page by page, down to the end of a range or of all there
+//! is.
+//!
+//! Only slots are taken from it. The order of signatures within a slot differs from call to call and from storage to
+//! storage (solana#22456, solana#35521), and one signature may stand in several slots, failed and then successful
+//! (SIMD-0297): a block is read whole, so one signature of a slot is as good as all of them. Failed transactions count,
+//! too: they cost their payer a fee.
+//! Promises: newest first, a page begins where the one before it ended, or the endpoint is left; `before` is never
+//! dropped, and pages that lead round in a circle are no list; an error is never an end, nor is a short page; what an
+//! endpoint has pruned is never taken for nothing. That an empty page is the end is one endpoint's word: who else says so is for the source to ask.
+
+use std::collections::{BTreeSet, HashSet};
+use std::ops::RangeInclusive;
+
+use landfall_rpc::{Call, NodeError};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::base58;
+use crate::calls::{one, reaction};
+use crate::dialect::Endpoint;
+use crate::error::SolanaError;
+use crate::reaction::Reaction;
+
+pub(crate) const SIGNATURES: &str = "getSignaturesForAddress";
+const FIRST_AVAILABLE: &str = "getFirstAvailableBlock";
+/// The most that a node gives at once.
+const PAGE_MAX: usize = 1_000;
+/// A thousand million signatures of one account: no list that makes sense is longer.
+const PAGES_MAX: usize = 1_000_000;
+
+/// How many pages in a row may tell nothing new before the endpoint is left.
+const STALE_MAX: u32 = 8;
+
+/// Slots, the oldest of them: what is above the first one that found no room is left for another search.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Slots {
+    range: RangeInclusive<u64>,
+    max: usize,
+    found: BTreeSet<u64>,
+}
+
+impl Slots {
+    /// None yet of `range`, and never more than `max`.
+    pub(crate) fn new(range: RangeInclusive<u64>, max: usize) -> Self {
+        Slots { range, max, found: BTreeSet::new() }
+    }
+
+    fn add(&mut self, slot: u64) {
+        if self.range.contains(&slot) {
+            self.found.insert(slot);
+        }
+        while self.found.len() > self.max {
+            self.range = *self.range.start()..=self.found.pop_last().map_or(0, |last| last.saturating_sub(1));
+        }
+    }
+
+    /// Takes in what another list shows.
+    pub(crate) fn merge(&mut self, other: &Slots) {
+        self.range = *self.range.start()..=self.through().min(other.through());
+        self.found.retain(|slot| self.range.contains(slot));
+        other.found.iter().for_each(|slot| self.add(*slot));
+    }
+
+    /// Whether this list leaves out nothing that `all` shows.
+    pub(crate) fn covers(&self, all: &Slots) -> bool {
+        self.through() >= all.through() && all.found.is_subset(&self.found)
+    }
+
+    /// How far the list goes, inclusive.
+    pub(crate) fn through(&self) -> u64 {
+        *self.range.end()
+    }
+
+    /// Ascending.
+    pub(crate) fn into_numbers(self) -> Vec<u64> {
+        self.found.into_iter().collect()
+    }
+}
+
+/// What an endpoint knows of a range.
+pub(crate) enum Told {
+    All(Slots),
+    /// It keeps nothing below this slot, which lies in the range: its silence on the rest says nothing.
+    From(u64),
+}
+
+/// The slots of `range` in which the endpoint names one of `accounts`.
+pub(crate) async fn read_named(endpoint: &Endpoint, accounts: &[String], none: &Slots) -> Result<Told, SolanaError> {
+    let mut slots = none.clone();
+    for account in accounts {
+        read_all(endpoint, account, &mut slots).await?;
+    }
+    // What it prunes while it is asked is known behind the last page only.
+    let first = first_available(endpoint).await?;
+    Ok(if first > *none.range.start() { Told::From(first) } else { Told::All(slots) })
+}
+
+#[derive(Deserialize)]
+struct Signature<'a> {
+    signature: &'a str,
+    slot: u64,
+}
+
+async fn read_all(endpoint: &Endpoint, account: &str, slots: &mut Slots) -> Result<(), SolanaError> {
+    let (first, last) = slots.range.clone().into_inner();
+    let (mut before, mut place, mut stale): (Option<String>, _, _) = (None, Place::default(), 0);
+    for _ in 0..PAGES_MAX {
+        let answer = one(endpoint, page(account, before.as_deref(), last)).await?;
+        let answer = answer.map_err(|error| refused(endpoint, account, &error))?;
+        let page: Vec<Signature<'_>> = endpoint.parse(SIGNATURES, &answer)?;
+        let Some(oldest) = page.last() else { return Ok(()) };
+        let is_new = place.advance(&page).map_err(|reason| endpoint.unusable(SIGNATURES, &reason))?;
+        page.iter().for_each(|signature| slots.add(signature.slot));
+        if oldest.slot < first {
+            return Ok(());
+        }
+        stale = if is_new { 0 } else { stale + 1 };
+        if stale > STALE_MAX {
+            let reason = format!("nothing new behind a signature of slot {}, page after page", place.lowest);
+            return Err(endpoint.unusable(SIGNATURES, &reason));
+        }
+        // Two storages behind one address order a slot in two ways: the same question may have another answer, and where
+        // it has not, the next page leads on.
+        if stale.is_multiple_of(2) {
+            before = Some(oldest.signature.to_owned());
+        }
+    }
+    Err(endpoint.unusable(SIGNATURES, &format!("more than {PAGES_MAX} pages")))
+}
+
+/// How far down the pages have come.
+struct Place {
+    lowest: u64,
+    /// The signatures of that slot.
+    seen: HashSet<String>,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Place { lowest: u64::MAX, seen: HashSet::new() }
+    }
+}
+
+impl Place {
+    /// Whether a page, which is not empty, tells anything new.
+    ///
+    /// # Errors
+    /// One that begins above the last one's end, or goes up: the newest page is told by those that do not know `before`.
+    fn advance(&mut self, page: &[Signature<'_>]) -> Result<bool, String> {
+        let mut above = self.lowest;
+        let mut is_new = false;
+        for Signature { signature, slot } in page {
+            if *slot > above {
+                return Err(format!("slot {slot} behind slot {above}, which is not newest first"));
+            }
+            if base58::signature(signature).is_none() {
+                return Err("a signature that is not 64 bytes in base58".to_owned());
+            }
+            if *slot < self.lowest {
+                (self.lowest, self.seen) = (*slot, HashSet::new());
+            }
+            is_new |= self.seen.insert((*signature).to_owned());
+            above = *slot;
+        }
+        Ok(is_new)
+    }
+}
+
+/// A page of what is final, told by a node that has the end of the range.
+fn page(account: &str, before: Option<&str>, last: u64) -> Call {
+    let mut how = json!({ "limit": PAGE_MAX, "commitment": "finalized", "minContextSlot": last });
+    if let Some(before) = before {
+        how["before"] = json!(before);
+    }
+    Call { method: SIGNATURES, params: json!([account, how]) }
+}
+
+async fn first_available(endpoint: &Endpoint) -> Result<u64, SolanaError> {
+    let answer = one(endpoint, Call { method: FIRST_AVAILABLE, params: json!([]) }).await?;
+    let answer = answer.map_err(|error| endpoint.refused(FIRST_AVAILABLE, &error))?;
+    endpoint.parse(FIRST_AVAILABLE, &answer)
+}
+
+/// What a refused page says of the endpoint.
+fn refused(endpoint: &Endpoint, account: &str, error: &NodeError) -> SolanaError {
+    match reaction(error) {
+        Reaction::LeaveOpen | Reaction::AskArchive | Reaction::AskAgain => {
+            endpoint.lacks(format!("does not tell the signatures of {account}: {error}"))
+        }
+        Reaction::AskElsewhere
+        | Reaction::BackOff
+        | Reaction::RaiseVersion { .. }
+        | Reaction::Drop
+        | Reaction::Page => endpoint.refused(SIGNATURES, error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slots(max: usize, told: impl IntoIterator<Item = u64>) -> Slots {
+        let mut slots = Slots::new(10..=100, max);
+        told.into_iter().for_each(|slot| slots.add(slot));
+        slots
+    }
+
+    #[test]
+    fn of_too_many_slots_the_oldest_are_kept_and_the_list_ends_below_the_first_that_found_no_room() {
+        let kept = slots(3, [9, 10, 50, 90, 101]);
+        assert_eq!((kept.through(), kept.into_numbers()), (100, vec![10, 50, 90]));
+        let kept = slots(3, [90, 50, 60, 40, 95, 55]);
+        assert_eq!((kept.through(), kept.into_numbers()), (59, vec![40, 50, 55]));
+    }
+
+    #[test]
+    fn two_lists_make_one_that_goes_as_far_as_both() {
+        let (short, whole) = (slots(2, [20, 30, 40]), slots(9, [20, 35, 60]));
+        let mut both = whole.clone();
+        both.merge(&short);
+        assert_eq!((both.through(), both.clone().into_numbers()), (39, vec![20, 30, 35]));
+        assert!(!whole.covers(&both) && !short.covers(&both));
+        assert!(slots(9, [20, 30, 35, 70]).covers(&both));
+    }
+}

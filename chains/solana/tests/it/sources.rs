@@ -1,0 +1,42 @@
+//! Sources over the nodes of a test, and what comes back from them.
+
+use landfall_chain::{Block, BlockRef, BlockSource, Chain, Legs, Read, SourceError};
+use landfall_cluster::{Ledger, Node, hash};
+use landfall_solana::{SolanaSource, network};
+
+/// A source over these nodes.
+pub(crate) fn source(nodes: &[&Node]) -> SolanaSource {
+    let urls: Vec<_> = nodes.iter().map(|node| node.url().parse().unwrap()).collect();
+    SolanaSource::new(&network(Chain::SolanaMainnet).unwrap(), &urls).unwrap()
+}
+
+/// Two nodes with the same blocks, 10 to 15; the first is a block ahead, so that it leads and is asked first.
+pub(crate) async fn two() -> (Node, Node, SolanaSource) {
+    let ledger = Ledger::of(10..=15);
+    let (ahead, other) = (ledger.branch_at(15), ledger);
+    ahead.produce(16, Vec::new());
+    let (ahead, other) = (Node::start(&ahead).await, Node::start(&other).await);
+    let source = source(&[&ahead, &other]);
+    leads(&source, 16).await;
+    (ahead, other, source)
+}
+
+pub(crate) async fn leads(source: &SolanaSource, latest: u64) {
+    assert_eq!(source.tip().await.unwrap().latest.number, latest);
+}
+
+pub(crate) async fn blocks(source: &SolanaSource, first: u64, last: u64) -> Result<Vec<Block>, SourceError> {
+    source.blocks(first..=last, Read { legs: Legs::Explained, ..Read::FULL }).await
+}
+
+/// The slots of the blocks that come back, each of which stands on the one before it.
+pub(crate) async fn slots(source: &SolanaSource, first: u64, last: u64) -> Vec<u64> {
+    let blocks = blocks(source, first, last).await.unwrap();
+    assert!(blocks.windows(2).all(|pair| pair[1].header.parent == pair[0].header.block), "{blocks:?}");
+    blocks.iter().map(|block| block.header.block.number).collect()
+}
+
+/// The block in `slot` of the first branch.
+pub(crate) fn at(slot: u64) -> BlockRef {
+    BlockRef { number: slot, hash: hash(slot, 0) }
+}

@@ -1,0 +1,171 @@
+//! How a node misbehaves.
+
+use std::time::Duration;
+
+use landfall_node::strikes::Named;
+
+use crate::refusal::Refusal;
+
+/// One way to misbehave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// A call is refused.
+    Refuse(Refusal),
+    /// A result that is there is null.
+    Null,
+    /// A transaction of a block has no `meta`: it is null, or it is left out.
+    NullMeta,
+    NoMeta,
+    /// A transaction of a block does not tell whether it failed.
+    NoErr,
+    /// A block does not tell its time.
+    NoTime,
+    /// Lists leave out a slot, or are empty.
+    ShortList,
+    EmptyList,
+    /// Blocks have fallen into a hole of the ledger: neither lists nor blocks show every third slot.
+    Hole,
+    /// What lies more than so many slots behind is gone.
+    Pruned(u64),
+    /// A block stands on another one than it does.
+    WrongParent,
+    /// The node follows a branch that never wins.
+    AnotherFork,
+    /// The node is so many slots behind.
+    Stale(u64),
+    /// The node is so many slots behind at every other call.
+    HeadBack(u64),
+    /// A block of another branch is called final; one above the newest one is; the newest one is.
+    FinalOnFork,
+    FinalAhead,
+    FinalEarly,
+    /// Nothing newer becomes final.
+    FinalStill,
+    /// Another cluster's genesis hash.
+    WrongGenesis,
+    /// HTTP 429, with and without a `Retry-After`.
+    TooManyRequests {
+        retry_after_secs: Option<u64>,
+    },
+    /// HTTP 502 with a page instead of an answer.
+    ServerError,
+    /// A page instead of an answer, and HTTP 200.
+    Page,
+    /// The connection is reset instead of an answer.
+    Reset,
+    /// The answer comes, but takes so long, a few bytes at a time.
+    Drip(Duration),
+    /// The answer ends in the middle.
+    Truncated,
+    /// The answer is said to be compressed, and ends in the middle of that.
+    BrokenGzip,
+    /// The answer is to another question.
+    WrongId,
+}
+
+impl Fault {
+    /// Every fault but the refusals, at sizes that fit a ledger of some hundred slots.
+    pub const OTHERS: [Fault; 27] = [
+        Fault::Null,
+        Fault::NullMeta,
+        Fault::NoMeta,
+        Fault::NoErr,
+        Fault::NoTime,
+        Fault::ShortList,
+        Fault::EmptyList,
+        Fault::Hole,
+        Fault::Pruned(3),
+        Fault::WrongParent,
+        Fault::AnotherFork,
+        Fault::Stale(4),
+        Fault::HeadBack(3),
+        Fault::FinalOnFork,
+        Fault::FinalAhead,
+        Fault::FinalEarly,
+        Fault::FinalStill,
+        Fault::WrongGenesis,
+        Fault::TooManyRequests { retry_after_secs: None },
+        Fault::TooManyRequests { retry_after_secs: Some(1) },
+        Fault::ServerError,
+        Fault::Page,
+        Fault::Reset,
+        Fault::Drip(Duration::from_millis(200)),
+        Fault::Truncated,
+        Fault::BrokenGzip,
+        Fault::WrongId,
+    ];
+
+    /// Every fault.
+    pub fn all() -> Vec<Fault> {
+        Refusal::ALL.into_iter().map(Fault::Refuse).chain(Fault::OTHERS).collect()
+    }
+
+    /// Whether it strikes a whole request, before or behind its answer.
+    pub(crate) const fn is_of_transport(&self) -> bool {
+        matches!(
+            self,
+            Fault::TooManyRequests { .. }
+                | Fault::ServerError
+                | Fault::Page
+                | Fault::Reset
+                | Fault::Drip(_)
+                | Fault::Truncated
+                | Fault::BrokenGzip
+                | Fault::WrongId
+        )
+    }
+
+    /// Whether it changes what the node has.
+    pub(crate) const fn is_of_view(&self) -> bool {
+        matches!(
+            self,
+            Fault::Hole
+                | Fault::Pruned(_)
+                | Fault::AnotherFork
+                | Fault::Stale(_)
+                | Fault::HeadBack(_)
+                | Fault::FinalEarly
+                | Fault::FinalStill
+        )
+    }
+
+    /// A word for it; the same for all sizes of a fault.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Fault::Refuse(refusal) => refusal.name(),
+            Fault::Null => "null",
+            Fault::NullMeta => "null meta",
+            Fault::NoMeta => "no meta",
+            Fault::NoErr => "no err",
+            Fault::NoTime => "no time",
+            Fault::ShortList => "short list",
+            Fault::EmptyList => "empty list",
+            Fault::Hole => "hole in the ledger",
+            Fault::Pruned(_) => "pruned ledger",
+            Fault::WrongParent => "wrong parent",
+            Fault::AnotherFork => "another fork",
+            Fault::Stale(_) => "stale head",
+            Fault::HeadBack(_) => "head going back",
+            Fault::FinalOnFork => "finalized on another fork",
+            Fault::FinalAhead => "finalized ahead",
+            Fault::FinalEarly => "finalized too early",
+            Fault::FinalStill => "finality stands still",
+            Fault::WrongGenesis => "wrong genesis hash",
+            Fault::TooManyRequests { retry_after_secs: None } => "429",
+            Fault::TooManyRequests { retry_after_secs: Some(_) } => "429 with Retry-After",
+            Fault::ServerError => "502",
+            Fault::Page => "a page instead of an answer",
+            Fault::Reset => "reset",
+            Fault::Drip(_) => "slow drip",
+            Fault::Truncated => "truncated JSON",
+            Fault::BrokenGzip => "broken gzip",
+            Fault::WrongId => "wrong id",
+        }
+    }
+}
+
+impl Named for Fault {
+    fn name(&self) -> &'static str {
+        Fault::name(self)
+    }
+}

@@ -1,0 +1,77 @@
+//! What a fault makes of one answer.
+//!
+//! A fault that fits a call but would change nothing (an empty list cannot be emptied) has not struck.
+
+use serde_json::{Value, json};
+
+use crate::answer::{Answer, Call};
+use crate::block::{base58, hash};
+use crate::fault::Fault;
+use crate::view::View;
+
+/// A branch that no ledger is on.
+const NOWHERE: u64 = u64::MAX;
+const DEVNET: &str = "EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG";
+/// How far above the newest block a final one is named.
+const AHEAD: u64 = 3;
+
+/// The spoilt answer; `None` where the fault does not fit.
+pub(crate) fn spoil(fault: Fault, view: &View<'_>, call: &Call, answer: &Answer) -> Option<Answer> {
+    let method = call.method.as_str();
+    if let Fault::Refuse(refusal) = fault {
+        return refusal.fits(method).then(|| Err(refusal.to_call(&call.params[0])));
+    }
+    let text = answer.as_deref().ok()?;
+    let is_whole = method == "getBlock" && call.params[1]["transactionDetails"] != "none";
+    let is_list = method == "getBlocks" && text != "[]";
+    let is_final = method == "getLatestBlockhash" && call.params[0]["commitment"] != "confirmed";
+    match fault {
+        Fault::Null => (text != "null").then(|| Ok("null".to_owned())),
+        Fault::NullMeta if is_whole => changed(text, |block| first_tx(block, |tx| tx["meta"] = Value::Null)),
+        Fault::NoMeta if is_whole => {
+            changed(text, |block| first_tx(block, |tx| drop(tx.as_object_mut().and_then(|tx| tx.remove("meta")))))
+        }
+        Fault::NoErr if is_whole => changed(text, |block| {
+            first_tx(block, |tx| drop(tx["meta"].as_object_mut().and_then(|meta| meta.remove("err"))))
+        }),
+        Fault::NoTime if method == "getBlock" => changed(text, |block| {
+            block["blockTime"] = Value::Null;
+            true
+        }),
+        Fault::NoTime if method == "getBlockTime" => Some(Ok("null".to_owned())),
+        Fault::ShortList if is_list => changed(text, |list| {
+            let slots = list.as_array_mut().expect("a list of slots");
+            slots.remove(slots.len() / 2);
+            true
+        }),
+        Fault::EmptyList => is_list.then(|| Ok("[]".to_owned())),
+        Fault::WrongParent if method == "getBlock" => changed(text, |block| {
+            block["previousBlockhash"] = json!(base58(hash(block["parentSlot"].as_u64().unwrap_or_default(), NOWHERE)));
+            true
+        }),
+        Fault::FinalOnFork if is_final => named(text, view.finalized),
+        Fault::FinalAhead if is_final => named(text, view.confirmed + AHEAD),
+        Fault::WrongGenesis => (method == "getGenesisHash").then(|| Ok(json!(DEVNET).to_string())),
+        // Those of whole requests and of views, and those that do not fit.
+        _ => None,
+    }
+}
+
+/// The answer to `getLatestBlockhash` with a block in `slot` that is nowhere.
+fn named(text: &str, slot: u64) -> Option<Answer> {
+    changed(text, |latest| {
+        latest["context"]["slot"] = json!(slot);
+        latest["value"]["blockhash"] = json!(base58(hash(slot, NOWHERE)));
+        true
+    })
+}
+
+fn changed(text: &str, change: impl FnOnce(&mut Value) -> bool) -> Option<Answer> {
+    let mut answer = serde_json::from_str(text).ok()?;
+    change(&mut answer).then(|| Ok(answer.to_string()))
+}
+
+fn first_tx(block: &mut Value, change: impl FnOnce(&mut Value)) -> bool {
+    let first = block["transactions"].as_array_mut().and_then(|txs| txs.first_mut());
+    first.map(change).is_some()
+}

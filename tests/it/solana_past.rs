@@ -1,0 +1,641 @@
+//! `landfall backfill` on Solana: by the signatures of an address and by slots, whatever nodes leave out, reorder or refuse.
+
+use std::collections::BTreeSet;
+
+use landfall::account::{AccountType, NewAccount};
+use landfall::deposit::{Deposit, DepositStatus};
+use landfall::registry;
+use landfall::store::cursors::Cursor;
+use landfall::store::deposits::{self, DepositFilter};
+use landfall::time::Timestamp;
+use landfall::watcher::{Backfill, BackfillError, Job, Progress, Scope, Settings, Start, Watcher};
+use landfall_chain::{Address, AddressSource, AssetId, Chain, Found, Named, Proof, ReadProof, TxId, U256, Watched};
+use landfall_cluster::tx::associated;
+use landfall_cluster::{Fault, Ledger, Lists, Node, Payment, Refusal, SlotOrder, Tx, Version, When};
+use landfall_solana::{SolanaSource, network};
+use serde_json::{Value, json};
+
+use crate::books::events;
+use crate::postgres::{ENGINES, Engine, TestStore};
+use crate::world::FAILED_GRACE;
+
+pub(crate) const CHAIN: Chain = Chain::SolanaMainnet;
+pub(crate) const OURS: Address = Address::Solana([0x21; 32]);
+pub(crate) const PAYER: Address = Address::Solana([0x22; 32]);
+const OTHER: Address = Address::Solana([0x23; 32]);
+pub(crate) const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
+const SIGNATURES: &str = "getSignaturesForAddress";
+const RENT: u64 = 2_039_280;
+
+fn usdc() -> Address {
+    let AssetId::Token(mint) = network(CHAIN).unwrap().assets[1].id else { panic!("USDC is a token") };
+    mint
+}
+
+fn source(nodes: &[&Node]) -> SolanaSource {
+    let urls: Vec<_> = nodes.iter().map(|node| node.url().parse().unwrap()).collect();
+    SolanaSource::new(&network(CHAIN).unwrap(), &urls).unwrap()
+}
+
+/// A watcher over these nodes that would begin behind `start`.
+pub(crate) fn watcher(nodes: &[&Node], store: &TestStore, start: u64) -> Watcher<std::sync::Arc<SolanaSource>> {
+    let settings = Settings {
+        start: Start::Number(start),
+        proof: ReadProof::Full,
+        poll: std::time::Duration::from_millis(10),
+        failed_grace: FAILED_GRACE,
+        finality_stall: None,
+    };
+    let source = std::sync::Arc::new(source(nodes));
+    let endpoints = source.endpoints();
+    Watcher::new(source, endpoints, store.db.clone(), network(CHAIN).unwrap(), settings)
+}
+
+pub(crate) async fn watch(store: &TestStore, id: &str, address: Address) {
+    let account = NewAccount {
+        id: id.to_owned(),
+        identity_id: None,
+        kind: AccountType::Segregated,
+        addresses: [(CHAIN, address)].into(),
+    };
+    registry::add_accounts(&store.db, &[account], NOW).await.unwrap();
+}
+
+/// A store in which `OURS` is watched.
+pub(crate) async fn store(engine: Engine) -> TestStore {
+    let store = TestStore::fresh(engine).await;
+    watch(&store, "ours", OURS).await;
+    store
+}
+
+/// All that ever named the address.
+fn by_address() -> Job {
+    Job { from: 0, to: None, proof: ReadProof::Listed, scope: Scope::Addresses([OURS].into()), dry_run: false }
+}
+
+pub(crate) fn by_slots(from: u64, to: u64) -> Job {
+    Job { from, to: Some(to), proof: ReadProof::Full, scope: Scope::All, dry_run: false }
+}
+
+/// The whole job; a step that fails for now is tried again.
+pub(crate) async fn run(nodes: &[&Node], store: &TestStore, job: &Job) -> Progress {
+    let mut backfill = Backfill::begin(watcher(nodes, store, 11), job.clone()).await.unwrap();
+    while !backfill.is_done() {
+        backfill.step(NOW).await.unwrap();
+    }
+    backfill.progress()
+}
+
+pub(crate) async fn deposits_of(store: &TestStore) -> Vec<Deposit> {
+    let mut reader = store.db.read().await.unwrap();
+    deposits::list(&mut reader, &DepositFilter::default(), 10_000).await.unwrap()
+}
+
+/// That every payment to the address which is final is a deposit, CONFIRMED, once, and nothing else is.
+pub(crate) async fn assert_all_credited(store: &TestStore, ledger: &Ledger) {
+    let mut paid = Vec::new();
+    for block in ledger.blocks().iter().filter(|block| block.slot <= ledger.finalized().number) {
+        for tx in &block.txs {
+            let ours = tx.payments.iter().filter(|payment| payment.recipient == OURS);
+            paid.extend(ours.map(|it| (it.asset, U256::from(it.amount), tx.signature().to_owned())));
+        }
+    }
+    let mut credited = Vec::new();
+    for deposit in deposits_of(store).await {
+        assert_eq!(deposit.status, DepositStatus::Confirmed, "{deposit:?}");
+        assert_eq!(deposit.recipient, OURS);
+        credited.push((deposit.asset, deposit.amount, deposit.tx.id.to_string()));
+    }
+    paid.sort_unstable();
+    credited.sort_unstable();
+    assert_eq!(credited, paid);
+}
+
+/// Slots 10 to 260: five transactions that name us in each hundred slots at both ends, one of which pays us, and in slot
+/// 150 a burst of 1,500, of which three do. 2,500 signatures in all; what failed is among them.
+fn burst() -> Ledger {
+    let ledger = Ledger::of(10..=10);
+    let of_slot = |slot: u64, count: u64| -> Vec<Tx> {
+        let payment = |amount| Payment { asset: AssetId::Native, sender: PAYER, recipient: OURS, amount };
+        (0..count)
+            .map(|at| {
+                let (id, amount) = (slot * 10_000 + at, slot * 10_000 + at + 1);
+                if at.is_multiple_of(500) {
+                    Tx::sol(id, PAYER, OURS, amount)
+                } else {
+                    Tx::failing(id, PAYER, &[payment(amount)])
+                }
+            })
+            .collect()
+    };
+    for slot in 11..=260 {
+        let count = match slot {
+            20..=119 | 160..=259 => 5,
+            150 => 1_500,
+            _ => 0,
+        };
+        ledger.produce(slot, of_slot(slot, count));
+    }
+    ledger.finalize(260);
+    ledger
+}
+
+#[tokio::test]
+async fn an_owner_with_2500_signatures_on_three_pages_and_a_burst_in_one_slot_is_found_whole() {
+    for engine in ENGINES {
+        let ledger = burst();
+        let node = Node::start(&ledger).await;
+        let store = store(engine).await;
+        let progress = run(&[&node], &store, &by_address()).await;
+        assert_all_credited(&store, &ledger).await;
+        assert_eq!((progress.found, progress.confirmed, progress.until), (203, 203, 260), "{engine:?}");
+        assert_eq!(node.calls(SIGNATURES, None), 4 + 1, "three pages and the end; the token account has none");
+        assert_eq!(node.counts().last[SIGNATURES][1]["minContextSlot"], json!(260));
+        assert_eq!(progress.proof, Some(Proof::OneEndpoint), "one node says that these are all");
+        let read: BTreeSet<u64> = (20..=119).chain([150]).chain(160..=259).collect();
+        let whole = |slot: u64| node.calls("getBlock", Some(slot)) > 0;
+        assert!(
+            (10..=260).all(|slot| slot == 260 || whole(slot) == read.contains(&slot)),
+            "what names nobody is not read"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_order_that_changes_within_a_slot_from_page_to_page_hides_no_slot() {
+    let ledger = burst();
+    let node = Node::start(&ledger).await;
+    node.set_lists(Lists { order: SlotOrder::Turning, ..Lists::default() });
+    let store = store(Engine::Sqlite).await;
+    run(&[&node], &store, &by_address()).await;
+    assert_all_credited(&store, &ledger).await;
+}
+
+#[tokio::test]
+async fn a_short_page_is_no_end() {
+    let ledger = burst();
+    let node = Node::start(&ledger).await;
+    node.set_lists(Lists { page_max: 300, ..Lists::default() });
+    let store = store(Engine::Sqlite).await;
+    run(&[&node], &store, &by_address()).await;
+    assert_all_credited(&store, &ledger).await;
+    assert_eq!(node.calls(SIGNATURES, None), 9 + 1 + 1);
+}
+
+#[tokio::test]
+async fn what_one_of_two_nodes_leaves_out_is_found_by_the_other_and_the_level_says_whether_both_told_all() {
+    let ledger = burst();
+    let all: Vec<u64> = (20..=119).chain([150]).chain(160..=259).collect();
+    for (ends_after, proof) in
+        [(None, Proof::TwoEndpoints), (Some(700), Proof::OneEndpoint), (Some(0), Proof::OneEndpoint)]
+    {
+        let (first, second) = (Node::start(&ledger).await, Node::start(&ledger).await);
+        // Whichever is asked first: one of them lies.
+        for (liar, honest) in [(&first, &second), (&second, &first)] {
+            liar.set_lists(Lists { ends_after, ..Lists::default() });
+            honest.set_lists(Lists::default());
+            let found = source(&[&first, &second]).candidates(1..=260, Watched::Listed(&[OURS].into())).await.unwrap();
+            assert_eq!(found, Found::Named(Named { through: 260, numbers: all.clone(), proof }), "{ends_after:?}");
+        }
+        let store = store(Engine::Sqlite).await;
+        run(&[&first, &second], &store, &by_address()).await;
+        assert_all_credited(&store, &ledger).await;
+    }
+}
+
+#[tokio::test]
+async fn a_third_node_bears_out_what_two_tell_apart_and_other_slots_are_left_out() {
+    let ledger = burst();
+    let (first, second, third) = (Node::start(&ledger).await, Node::start(&ledger).await, Node::start(&ledger).await);
+    first.set_lists(Lists { ends_after: Some(3), ..Lists::default() });
+    let found =
+        source(&[&first, &second, &third]).candidates(150..=161, Watched::Listed(&[OURS].into())).await.unwrap();
+    assert_eq!(found, Found::Named(Named { through: 161, numbers: vec![150, 160, 161], proof: Proof::TwoEndpoints }));
+}
+
+#[tokio::test]
+async fn a_node_that_ends_its_list_early_alone_is_believed_and_the_level_says_so() {
+    let ledger = burst();
+    let node = Node::start(&ledger).await;
+    node.set_lists(Lists { ends_after: Some(700), ..Lists::default() });
+    let store = store(Engine::Sqlite).await;
+    let progress = run(&[&node], &store, &by_address()).await;
+    assert!(progress.found < 203);
+    assert_eq!(progress.proof, Some(Proof::OneEndpoint));
+}
+
+#[tokio::test]
+async fn a_node_that_does_not_know_where_a_page_begins_is_left_and_the_filter_is_never_dropped() {
+    let ledger = burst();
+    let lists = [
+        // -32020, and the older way: the newest page again.
+        (Lists::default(), Some(Fault::Refuse(Refusal::FilterTransactionNotFound))),
+        (Lists { ignores_before: true, ..Lists::default() }, None),
+    ];
+    for (lists, fault) in lists {
+        let node = Node::start(&ledger).await;
+        let store = store(Engine::Sqlite).await;
+        node.set_lists(lists);
+        fault.iter().for_each(|fault| node.misbehave(*fault, When::Always));
+        let mut backfill = Backfill::begin(watcher(&[&node], &store, 11), by_address()).await.unwrap();
+        for _ in 0..3 {
+            let error = backfill.step(NOW).await.unwrap_err();
+            assert!(error.may_pass(), "{error}");
+        }
+        assert!(deposits_of(&store).await.is_empty() && !backfill.is_done());
+        // Another node does.
+        let honest = Node::start(&ledger).await;
+        let search = watcher(&[&node, &honest], &store, 11);
+        let mut backfill = Backfill::begin(search, by_address()).await.unwrap();
+        let error = backfill.step(NOW).await.unwrap_err();
+        assert!(error.may_pass(), "two must agree: {error}");
+        node.behave();
+        node.set_lists(Lists::default());
+        run(&[&node, &honest], &store, &by_address()).await;
+        assert_all_credited(&store, &ledger).await;
+    }
+}
+
+#[tokio::test]
+async fn pages_that_go_round_in_a_circle_are_no_list() {
+    let ledger = Ledger::of(10..=30);
+    (0..1_200).for_each(|id| ledger.put(20, Tx::failing(id, OURS, &[])));
+    ledger.finalize(30);
+    let node = Node::start(&ledger).await;
+    node.set_lists(Lists { ignores_before: true, ..Lists::default() });
+    let store = store(Engine::Sqlite).await;
+    let mut backfill = Backfill::begin(watcher(&[&node], &store, 11), by_address()).await.unwrap();
+    let error = backfill.step(NOW).await.unwrap_err();
+    assert!(error.may_pass() && error.to_string().contains("nothing new behind a signature of slot 20"), "{error}");
+    assert_eq!(node.calls(SIGNATURES, None), 10, "it ends");
+}
+
+#[tokio::test]
+async fn what_a_node_has_pruned_is_not_taken_for_nothing() {
+    let ledger = burst();
+    let node = Node::start(&ledger).await;
+    node.prune(100);
+    let store = store(Engine::Sqlite).await;
+    let mut backfill = Backfill::begin(watcher(&[&node], &store, 11), by_address()).await.unwrap();
+    let error = backfill.step(NOW).await.unwrap_err();
+    assert!(!error.may_pass() && error.to_string().contains("the next one begins at slot 100"), "{error}");
+    assert!(deposits_of(&store).await.is_empty());
+    let kept = run(&[&node], &store, &Job { from: 100, ..by_address() }).await;
+    assert_eq!((kept.found, kept.from), (20 + 3 + 100, 100));
+}
+
+#[tokio::test]
+async fn a_block_that_endpoints_do_not_show_alike_is_not_believed() {
+    let ledger = Ledger::of(10..=30);
+    ledger.put(20, Tx::sol(1, PAYER, OURS, 5));
+    ledger.finalize(30);
+    let lie = Ledger::of(10..=19).forked_at(15);
+    for slot in 20..=30 {
+        lie.produce(slot, vec![Tx::sol(slot, PAYER, OURS, 9)]);
+    }
+    lie.finalize(30);
+    let (node, liar) = (Node::start(&ledger).await, Node::start(&lie).await);
+    let store = store(Engine::Sqlite).await;
+    let begun = Backfill::begin(watcher(&[&node, &liar], &store, 11), by_address()).await;
+    // Nothing is agreed to be final, or the block of the hit is not.
+    if let Ok(mut backfill) = begun {
+        for _ in 0..3 {
+            assert!(backfill.step(NOW).await.unwrap_err().may_pass());
+        }
+    }
+    assert!(deposits_of(&store).await.is_empty());
+    // On a chain that both agree on, one shows another block in an old slot.
+    let old = ledger.branch_at(30);
+    old.finalize(30);
+    old.amend(20, |block| {
+        block.branch = 7;
+        block.txs = vec![Tx::sol(8, PAYER, OURS, 9)];
+    });
+    for (first, second) in [(&old, &ledger), (&ledger, &old)] {
+        node.show(first);
+        liar.show(second);
+        let mut backfill = Backfill::begin(watcher(&[&node, &liar], &store, 11), by_address()).await.unwrap();
+        for _ in 0..3 {
+            let error = backfill.step(NOW).await.unwrap_err();
+            assert!(error.may_pass() && error.to_string().contains("call the same block there final"), "{error}");
+        }
+        assert!(deposits_of(&store).await.is_empty());
+    }
+    [&node, &liar].map(|node| node.show(&ledger));
+    run(&[&node, &liar], &store, &by_address()).await;
+    assert_all_credited(&store, &ledger).await;
+}
+
+#[tokio::test]
+async fn a_slot_that_a_list_invents_is_passed_over_by_the_chain() {
+    let ledger = Ledger::of((10..=30).filter(|slot| *slot != 25));
+    ledger.put(20, Tx::sol(1, PAYER, OURS, 5));
+    ledger.finalize(30);
+    let node = Node::start(&ledger).await;
+    node.set_lists(Lists { invents: Some(25), ..Lists::default() });
+    let store = store(Engine::Sqlite).await;
+    run(&[&node], &store, &by_address()).await;
+    assert_all_credited(&store, &ledger).await;
+}
+
+#[tokio::test]
+async fn tokens_are_found_by_the_associated_account_although_their_owner_is_not_named() {
+    let ledger = Ledger::of(10..=30);
+    let token = Tx::token(1, usdc(), PAYER, OURS, 7_000_000);
+    ledger.put(20, token);
+    ledger.put(22, Tx::sol(2, PAYER, OURS, 5).with_version(Version::Number(1)));
+    ledger.put(23, Tx::token(3, usdc(), PAYER, OTHER, 1));
+    // What failed moves nothing, and costs us its fee.
+    ledger.put(24, Tx::failing(4, OURS, &[]));
+    ledger.finalize(30);
+    let node = Node::start(&ledger).await;
+    let store = store(Engine::Sqlite).await;
+    let progress = run(&[&node], &store, &by_address()).await;
+    assert_eq!(progress.found, 2);
+    assert_all_credited(&store, &ledger).await;
+    assert_eq!(node.calls("getBlock", Some(23)), 0, "somebody else's");
+    assert!(node.calls("getBlock", Some(24)) > 0, "by the slot, whatever is said of the signature");
+}
+
+/// A transaction of tokens in which our associated account holds these amounts; `None` where there is no account.
+fn held(id: u64, held: [Option<u64>; 2]) -> Tx {
+    let account = associated(&OURS, &usdc());
+    let holding = |amount: u64| {
+        json!({
+            "accountIndex": 1, "mint": usdc().to_string(), "owner": OURS.to_string(),
+            "programId": "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA",
+            "uiTokenAmount": { "amount": amount.to_string(), "decimals": 6, "uiAmount": null },
+        })
+    };
+    let [pre, post] = held.map(|amount| amount.map(holding).into_iter().collect::<Vec<Value>>());
+    let rents = held.map(|amount| if amount.is_some() { RENT } else { 0 });
+    let keys = [PAYER.to_string(), account].map(|key| json!({ "pubkey": key, "signer": false, "writable": true }));
+    let lamports = |at: usize| [9_000_000_000 - rents[at] - u64::try_from(at).unwrap() * 5_000, rents[at]];
+    Tx::raw(&json!({
+        "transaction": {
+            "signatures": [TxId::Solana(landfall_cluster::tx::signature(id)).to_string()], "accountKeys": keys,
+        },
+        "meta": {
+            "err": null, "fee": 5_000, "preBalances": lamports(0), "postBalances": lamports(1),
+            "preTokenBalances": pre, "postTokenBalances": post,
+        },
+        "version": 0,
+    }))
+}
+
+#[tokio::test]
+async fn an_associated_account_that_was_closed_and_made_anew_is_found_both_times() {
+    let ledger = Ledger::of(10..=30);
+    ledger.put(12, held(1, [None, Some(5_000_000)]));
+    ledger.put(15, held(2, [Some(5_000_000), None]));
+    ledger.put(19, held(3, [None, Some(7_000_000)]));
+    ledger.finalize(30);
+    let node = Node::start(&ledger).await;
+    let store = store(Engine::Sqlite).await;
+    run(&[&node], &store, &by_address()).await;
+    let mut amounts: Vec<U256> = deposits_of(&store).await.iter().map(|deposit| deposit.amount).collect();
+    amounts.sort_unstable();
+    assert_eq!(amounts, [5_000_000, 7_000_000].map(U256::from));
+}
+
+#[tokio::test]
+async fn twice_changes_nothing_and_a_stop_in_the_middle_neither() {
+    for engine in ENGINES {
+        let ledger = burst();
+        let node = Node::start(&ledger).await;
+        let store = store(engine).await;
+        // Killed behind its first step: 100 slots of 201.
+        let mut killed = Backfill::begin(watcher(&[&node], &store, 11), by_address()).await.unwrap();
+        killed.step(NOW).await.unwrap();
+        let stopped = killed.progress();
+        drop(killed);
+        assert_eq!((stopped.next, stopped.found), (120, 100), "{engine:?}");
+        let resumed = Backfill::begin(watcher(&[&node], &store, 11), by_address()).await.unwrap();
+        assert_eq!((resumed.progress().next, resumed.progress().found), (120, 100));
+        // Meanwhile more has become final: the same command reads it, too.
+        ledger.produce(261, vec![Tx::sol(9_000_000, PAYER, OURS, 17)]);
+        ledger.finalize(261);
+        let progress = run(&[&node], &store, &by_address()).await;
+        assert_eq!((progress.found, progress.confirmed, progress.until), (204, 104, 261), "{engine:?}");
+        assert_all_credited(&store, &ledger).await;
+        let (before, said) = (deposits_of(&store).await, events(&store.db).await);
+        let again = run(&[&node], &store, &by_address()).await;
+        assert_eq!((again.found, again.confirmed), (0, 0));
+        assert_eq!((deposits_of(&store).await, events(&store.db).await), (before, said));
+    }
+}
+
+#[tokio::test]
+async fn beside_run_what_came_before_the_account_is_found_and_nothing_twice() {
+    for engine in ENGINES {
+        let ledger = Ledger::of(10..=60);
+        let store = TestStore::fresh(engine).await;
+        watch(&store, "other", OTHER).await;
+        [20, 30, 40, 55].into_iter().for_each(|slot| ledger.put(slot, Tx::sol(slot, PAYER, OURS, slot)));
+        ledger.finalize(50);
+        let node = Node::start(&ledger).await;
+        let mut following = watcher(&[&node], &store, 11);
+        following.tick(NOW).await.unwrap();
+        watch(&store, "ours", OURS).await;
+        let from = following.tick(NOW).await.unwrap();
+        assert_eq!((from.pending, deposits_of(&store).await.len()), (0, 0), "it was read before the account was there");
+        let mut backfill = Backfill::begin(watcher(&[&node], &store, 11), by_address()).await.unwrap();
+        assert_eq!(backfill.progress().until, 50, "what is not final is not read");
+        ledger.produce(61, vec![Tx::sol(61, PAYER, OURS, 61)]);
+        let cursor = Cursor::load(&mut store.db.read().await.unwrap(), CHAIN).await.unwrap().at;
+        let (ticked, stepped) = tokio::join!(following.tick(NOW), backfill.step(NOW));
+        stepped.unwrap();
+        assert_eq!((ticked.unwrap().pending, backfill.progress().found), (1, 3));
+        assert_ne!(Cursor::load(&mut store.db.read().await.unwrap(), CHAIN).await.unwrap().at, cursor, "that was run");
+        ledger.finalize(61);
+        following.tick(NOW).await.unwrap();
+        let progress = run(&[&node], &store, &by_address()).await;
+        assert_eq!((progress.found, progress.until), (1, 61), "slot 55 lay between");
+        assert_all_credited(&store, &ledger).await;
+        let last = Cursor::load(&mut store.db.read().await.unwrap(), CHAIN).await.unwrap().at;
+        assert_eq!(last.unwrap().number, 61);
+    }
+}
+
+#[tokio::test]
+async fn without_an_end_an_address_must_be_said_and_a_search_for_all_is_refused() {
+    let ledger = Ledger::of(10..=30);
+    ledger.finalize(30);
+    let node = Node::start(&ledger).await;
+    let store = store(Engine::Sqlite).await;
+    let refused = async |job: Job| Backfill::begin(watcher(&[&node], &store, 11), job).await.unwrap_err();
+    let all = refused(Job { scope: Scope::All, ..by_address() }).await;
+    assert!(matches!(all, BackfillError::NoScope { .. }), "{all}");
+    let full = refused(Job { proof: ReadProof::Full, ..by_address() }).await;
+    assert!(matches!(full, BackfillError::NoEnd { .. }), "{full}");
+    assert_eq!(node.calls(SIGNATURES, None), 0);
+}
+
+#[tokio::test]
+async fn slots_are_scanned_whatever_is_skipped_at_their_ends_or_lost_at_one_endpoint() {
+    for engine in ENGINES {
+        let skipped = [20, 21, 40, 41, 42, 60];
+        let ledger = Ledger::of((10..=70).filter(|slot| !skipped.contains(slot)));
+        [22, 39, 43, 45, 59].into_iter().for_each(|slot| ledger.put(slot, Tx::sol(slot, PAYER, OURS, slot)));
+        ledger.finalize(65);
+        let (node, other) = (Node::start(&ledger).await, Node::start(&ledger).await);
+        node.lose([45, 50]);
+        other.lose([22, 50]);
+        let store = store(engine).await;
+        // Both ends are skipped, and so is all of one range. With less proof, what concerns us is read again with all.
+        for (from, to, found) in [(40, 42, 0), (20, 42, 2), (41, 49, 2)] {
+            let job = by_slots(from, to);
+            let dry = Job { dry_run: true, proof: ReadProof::Listed, ..job.clone() };
+            assert_eq!(run(&[&node, &other], &store, &dry).await.found, found, "{from} to {to}");
+            let progress = run(&[&node, &other], &store, &job).await;
+            assert_eq!((progress.found, progress.next), (found, to + 1), "{from} to {to}");
+        }
+        // What both have lost ends the range before it, with a reason.
+        let mut backfill = Backfill::begin(watcher(&[&node, &other], &store, 11), by_slots(49, 60)).await.unwrap();
+        backfill.step(NOW).await.unwrap();
+        assert_eq!(backfill.progress().next, 50);
+        let error = backfill.step(NOW).await.unwrap_err();
+        assert!(error.may_pass() && error.to_string().contains("block 50 "), "{error}");
+        other.find_all();
+        let progress = run(&[&node, &other], &store, &by_slots(49, 60)).await;
+        assert_eq!((progress.found, progress.next), (1, 61));
+        assert!(progress.proof.is_some_and(|proof| proof != Proof::Roots && proof != Proof::Bloom));
+        assert_all_credited(&store, &ledger).await;
+        assert_eq!(Cursor::load(&mut store.db.read().await.unwrap(), CHAIN).await.unwrap().at, None, "it never moves");
+    }
+}
+
+#[tokio::test]
+async fn an_end_that_is_lost_is_no_skipped_slot() {
+    let ledger = Ledger::of(10..=70);
+    ledger.put(40, Tx::sol(40, PAYER, OURS, 40));
+    ledger.finalize(65);
+    let node = Node::start(&ledger).await;
+    node.lose([40]);
+    let store = store(Engine::Sqlite).await;
+    let mut backfill = Backfill::begin(watcher(&[&node], &store, 11), by_slots(38, 40)).await.unwrap();
+    backfill.step(NOW).await.unwrap();
+    for _ in 0..3 {
+        let error = backfill.step(NOW).await.unwrap_err();
+        assert!(error.may_pass(), "{error}");
+        assert_eq!((backfill.progress().next, backfill.is_done()), (40, false));
+    }
+    node.find_all();
+    while !backfill.is_done() {
+        backfill.step(NOW).await.unwrap();
+    }
+    assert_all_credited(&store, &ledger).await;
+}
+
+/// What the real binary says in this folder: its exit code, stdout, stderr.
+async fn landfall(folder: &std::path::Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_landfall"));
+    command.current_dir(folder).args(arguments);
+    let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+    let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    (output.status.code(), stdout, stderr)
+}
+
+#[tokio::test]
+async fn the_real_command_reads_an_address_to_its_begin_and_slots_by_their_range() {
+    let ledger = Ledger::of((10..=60).filter(|slot| *slot != 40));
+    [20, 30].into_iter().for_each(|slot| ledger.put(slot, Tx::sol(slot, PAYER, OURS, slot)));
+    ledger.put(35, Tx::token(35, usdc(), PAYER, OURS, 7));
+    ledger.finalize(50);
+    let node = Node::start(&ledger).await;
+    let folder = crate::postgres::folder();
+    let config = format!("[api]\nenvironment = \"live\"\n[chains.SOLANA_MAINNET]\nrpc = [\"{}\"]\n", node.url());
+    std::fs::write(folder.path().join("landfall.toml"), config).unwrap();
+    let run = async |arguments: &[&str]| landfall(folder.path(), arguments).await;
+    let address = format!("SOLANA_MAINNET={OURS}");
+    let add = ["account", "add", "--account", "ours", "--type", "SEGREGATED", "--address", address.as_str()];
+    assert_eq!(run(&add).await.0, Some(0));
+    let (code, _, said) = run(&["backfill", "--chain", "SOLANA_MAINNET"]).await;
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("--from"), "{said}");
+    let ours = OURS.to_string();
+    let by_address = ["backfill", "--chain", "SOLANA_MAINNET", "--address", ours.as_str()];
+    let json = |text: &str| -> Value { serde_json::from_str(text.lines().last().unwrap()).unwrap() };
+    let (code, told, said) = run(&[by_address.as_slice(), &["--dry-run", "--json"]].concat()).await;
+    assert_eq!((code, json(&told)["found"].as_u64()), (Some(0), Some(3)), "{told}{said}");
+    let (code, told, said) = run(&by_address).await;
+    assert_eq!(code, Some(0), "{told}{said}");
+    assert_eq!(
+        told,
+        "SOLANA_MAINNET: 3 deposits recorded, 3 confirmed; the next slot is 51\n\
+         some of it is the word of one endpoint alone (one_endpoint)\n"
+    );
+    let by_slots = ["--chain", "SOLANA_MAINNET", "--from", "15", "--to", "40", "--json"];
+    for verb in ["backfill", "rescan"] {
+        let (code, told, said) = run(&[&[verb], by_slots.as_slice()].concat()).await;
+        let told = json(&told);
+        assert_eq!(code, Some(0), "{told}{said}");
+        assert_eq!((&told["found"], &told["next"], &told["proof"]), (&json!(0), &json!(41), &json!("one_endpoint")));
+    }
+}
+
+/// The most that a process has held in memory, in MiB, as far as it was looked at.
+fn peak_mib(process: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? / 1_024)
+}
+
+#[tokio::test]
+async fn blocks_of_three_megabytes_are_read_ahead_in_bounded_memory() {
+    // 1,228 transactions, as on mainnet, of two payments each and 16 accounts that keep what they have.
+    let stranger = |of: u64| {
+        let mut key = [0x31; 32];
+        key[..8].copy_from_slice(&of.to_be_bytes());
+        Address::Solana(key)
+    };
+    let payment = |of: u64| Payment { asset: AssetId::Native, sender: PAYER, recipient: stranger(of), amount: 1 };
+    let crowd = |tx: &mut Value| {
+        for of in 0..16 {
+            let key = json!({ "pubkey": stranger(1_000_000 + of).to_string(), "signer": false, "writable": true });
+            tx["transaction"]["accountKeys"].as_array_mut().unwrap().push(key);
+            ["preBalances", "postBalances"].map(|side| tx["meta"][side].as_array_mut().unwrap().push(json!(RENT)));
+        }
+    };
+    let tx = |id: u64| Tx::paying(id, PAYER, &[payment(2 * id), payment(2 * id + 1)]).changed(crowd);
+    let txs: Vec<Tx> = (0..1_228).map(tx).collect();
+    let ledger = Ledger::of(10..=10);
+    for slot in 11..=100 {
+        ledger.produce(slot, txs.clone());
+    }
+    ledger.put(45, Tx::sol(9_999, PAYER, OURS, 5));
+    ledger.finalize(100);
+    let node = Node::start(&ledger).await;
+    node.set_gzip(false);
+    let folder = crate::postgres::folder();
+    let config = format!("[api]\nenvironment = \"live\"\n[chains.SOLANA_MAINNET]\nrpc = [\"{}\"]\n", node.url());
+    std::fs::write(folder.path().join("landfall.toml"), config).unwrap();
+    let address = format!("SOLANA_MAINNET={OURS}");
+    let add = ["account", "add", "--account", "ours", "--type", "SEGREGATED", "--address", address.as_str()];
+    assert_eq!(landfall(folder.path(), &add).await.0, Some(0));
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_landfall"));
+    command.current_dir(folder.path()).args([
+        "backfill",
+        "--chain",
+        "SOLANA_MAINNET",
+        "--from",
+        "11",
+        "--to",
+        "100",
+        "--json",
+    ]);
+    let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let (mut peak, began) = (0, std::time::Instant::now());
+    while child.try_wait().unwrap().is_none() {
+        assert!(began.elapsed() < std::time::Duration::from_secs(120), "it does not end");
+        peak = peak.max(peak_mib(child.id()).unwrap_or_default());
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let output = child.wait_with_output().unwrap();
+    let told: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&told["found"], &told["done"]), (&json!(1), &json!(true)), "{told}");
+    let bytes = node.counts().bytes["getBlock"];
+    println!("90 blocks of {} kB, at most {peak} MiB", bytes / 90_000);
+    assert!(bytes > 90 * 2_500_000, "{bytes}");
+    assert!(peak < 160, "{peak} MiB");
+}

@@ -1,0 +1,97 @@
+//! `landfall rescan` on Solana: slots are proved again, and told is where the record says otherwise.
+
+use landfall::deposit::DepositStatus::Confirmed;
+use landfall::watcher::{Difference, Rescan};
+use landfall_chain::{Proof, U256};
+use landfall_cluster::{Ledger, Node, Tx, hash};
+
+use crate::postgres::{ENGINES, Engine, TestStore};
+use crate::rescan::execute;
+use crate::solana_past::{NOW, OURS, PAYER, deposits_of, store, watcher};
+
+/// We were paid in slots 14 and 20; 17 is skipped, and all is settled up to 30.
+async fn settled(engine: Engine) -> (Ledger, Node, TestStore) {
+    let ledger = Ledger::of((10..=30).filter(|slot| *slot != 17));
+    [14, 20].into_iter().for_each(|slot| ledger.put(slot, Tx::sol(slot, PAYER, OURS, slot)));
+    ledger.finalize(30);
+    let (node, store) = (Node::start(&ledger).await, store(engine).await);
+    let ticked = watcher(&[&node], &store, 11).tick(NOW).await.unwrap();
+    assert_eq!((ticked.pending, ticked.confirmed), (2, 2));
+    (ledger, node, store)
+}
+
+async fn rescan(node: &Node, store: &TestStore, to: u64, repair: bool) -> Vec<Difference> {
+    let mut rescan = Rescan::begin(watcher(&[node], store, 11), 11, to, repair).await.unwrap();
+    let mut differences = Vec::new();
+    while !rescan.is_done() {
+        rescan.step(NOW).await.unwrap();
+        differences.extend(rescan.take_differences());
+    }
+    assert_eq!((rescan.next(), rescan.progress().proof), (to + 1, Some(Proof::OneEndpoint)));
+    differences
+}
+
+#[tokio::test]
+async fn slots_that_agree_with_the_record_differ_nowhere_also_where_the_last_one_is_skipped() {
+    for engine in ENGINES {
+        let (_, node, store) = settled(engine).await;
+        for to in [16, 17, 30] {
+            assert_eq!(rescan(&node, &store, to, false).await, [], "{engine:?} {to}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_deposit_that_is_missing_is_told_with_whose_word_it_is_and_mended() {
+    for engine in ENGINES {
+        let (_, node, store) = settled(engine).await;
+        for text in [
+            "DELETE FROM inclusions WHERE deposit_id IN (SELECT id FROM deposits WHERE amount_text = '20')",
+            "DELETE FROM events WHERE aggregateid IN (SELECT id FROM deposits WHERE amount_text = '20')",
+            "DELETE FROM deposits WHERE amount_text = '20'",
+        ] {
+            execute(&store.db, text).await;
+        }
+        assert_eq!(deposits_of(&store).await.len(), 1);
+        let found = rescan(&node, &store, 30, false).await;
+        assert!(matches!(found.as_slice(), [Difference::Missing { block, .. }] if block.number == 20), "{found:?}");
+        assert!(found[0].to_string().ends_with("is not on record (says one endpoint)"), "{}", found[0]);
+        assert_eq!(rescan(&node, &store, 30, true).await.len(), 1);
+        let deposits = deposits_of(&store).await;
+        assert!(deposits.iter().any(|it| it.amount == U256::from(20) && it.status == Confirmed), "{deposits:?}");
+        assert_eq!(rescan(&node, &store, 30, false).await, []);
+    }
+}
+
+#[tokio::test]
+async fn another_block_one_that_is_not_there_and_a_deposit_too_many_are_told() {
+    for engine in ENGINES {
+        let (_, node, store) = settled(engine).await;
+        // The chain has no block in 20, nothing for us in 14, and from 25 on it is another branch.
+        let other = Ledger::of((10..=24).filter(|slot| ![17, 20].contains(slot)));
+        let other = other.branch_at(24);
+        for slot in 25..=30 {
+            other.produce(slot, Vec::new());
+        }
+        other.finalize(30);
+        node.show(&other);
+        let found = rescan(&node, &store, 30, true).await;
+        let [Difference::NotThere { block, .. }, Difference::NoBlock { ours, deposits }, replaced @ ..] =
+            found.as_slice()
+        else {
+            panic!("{found:?}")
+        };
+        assert_eq!((block.number, ours.number, ours.hash), (14, 20, hash(20, 0)), "{engine:?}");
+        assert!(matches!(deposits.as_slice(), [(_, Confirmed)]), "{deposits:?}");
+        assert!(found[1].to_string().contains("(CONFIRMED) was seen in it"), "{}", found[1]);
+        let numbers: Vec<u64> = replaced
+            .iter()
+            .map(|difference| match difference {
+                Difference::OtherBlock { finalized, ours } if *ours == hash(finalized.number, 0) => finalized.number,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(numbers, (25..=30).collect::<Vec<_>>());
+        assert_eq!(deposits_of(&store).await.len(), 2, "nothing is ever taken away");
+    }
+}
