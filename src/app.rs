@@ -4,6 +4,8 @@
 //! Promises: what is wrong with the configuration is told before anything is written; a worker that ends unasked
 //! ends the process; a stop is done within 10 s.
 
+mod any_chain;
+
 use std::future::IntoFuture;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -13,21 +15,25 @@ use futures_util::FutureExt;
 use futures_util::future::try_join_all;
 use landfall_chain::address::AddressError;
 use landfall_chain::{
-    Address, Asset, AssetId, Chain, Family, Finality, NativeSource, Network, Retry, SourceError, SourceErrorKind, Tier,
+    Address, Asset, AssetId, Chain, Family, Finality, NativeSource, Network, ReadProof, Retry, SourceError,
+    SourceErrorKind, Tier,
 };
-use landfall_evm::{EndpointUrl, EvmSource};
+use landfall_evm::EndpointUrl;
+use landfall_solana::{Options, TokenProgram, WRAPPED_SOL, Wrapped};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use crate::config::{AssetConfig, ChainConfig, Config, TierConfig};
+use crate::config::{AssetConfig, ChainConfig, Config, ProgramName, TierConfig, WrappedName};
 use crate::delivery::Delivery;
 use crate::health::Started;
 use crate::store::{Db, OpenError, StoreUrl};
 use crate::time::{Clock, Pulse};
 use crate::watcher::{Settings, Watcher, not_traced};
 use crate::{api, health, random};
+
+pub use any_chain::AnyChain;
 
 /// How long workers get to finish what they are at.
 const STOP_TIME_MAX: Duration = Duration::from_secs(8);
@@ -237,7 +243,7 @@ pub async fn open_once(url: &StoreUrl, migrate: Migrate) -> Result<Db, OpenError
 ///
 /// # Errors
 /// When the chain is not configured or cannot be read at all.
-pub async fn watcher(config: &Config, chain: Chain, db: Db) -> Result<Watcher<Arc<EvmSource>>, StartError> {
+pub async fn watcher(config: &Config, chain: Chain, db: Db) -> Result<Watcher<Arc<AnyChain>>, StartError> {
     let not_there = || StartError::Chain { chain, what: format!("not configured; add a section [chains.{chain}]") };
     let settings_of = config.chains.get(&chain).ok_or_else(not_there)?;
     let (source, network) = source(chain, settings_of)?;
@@ -250,25 +256,57 @@ pub async fn watcher(config: &Config, chain: Chain, db: Db) -> Result<Watcher<Ar
 ///
 /// # Errors
 /// See [`network`]; a URL that cannot be used.
-pub fn source(chain: Chain, config: &ChainConfig) -> Result<(EvmSource, Network), StartError> {
-    let refused = |error: landfall_evm::EvmError| StartError::Source(error.into());
+pub fn source(chain: Chain, config: &ChainConfig) -> Result<(AnyChain, Network), StartError> {
     let network = network(chain, config)?;
+    let options = options(&network, config)?;
     let urls = config.rpc.iter().map(|rpc| EndpointUrl { url: rpc.url.clone(), headers: rpc.headers.clone() });
-    let source = EvmSource::at(network.clone(), urls.collect()).map_err(refused)?;
-    config.agree.map_or(Ok(()), |agree| source.set_agree(agree)).map_err(refused)?;
+    let source = AnyChain::over(&network, urls.collect(), &options).map_err(StartError::Source)?;
+    config.agree.map_or(Ok(()), |agree| source.set_agree(agree)).map_err(StartError::Source)?;
     Ok((source, network))
+}
+
+/// What the configuration says of a cluster of Solana; nothing for chains of another family.
+fn options(network: &Network, config: &ChainConfig) -> Result<Options, StartError> {
+    let chain = network.chain;
+    let wrong = |key: &str, what: String| StartError::Key { chain, key: key.to_owned(), what };
+    let other = Chain::ALL.into_iter().find(|other| {
+        *other != chain && config.genesis.is_some() && landfall_solana::genesis(*other) == config.genesis
+    });
+    if let Some(other) = other {
+        let what = format!("this is the genesis hash of {other}; follow it as [chains.{other}]");
+        return Err(wrong("genesis", what));
+    }
+    let is_wrapped_sol = |asset: &Asset| matches!(asset.id, AssetId::Token(mint) if mint.to_string() == WRAPPED_SOL);
+    if config.wrapped == Some(WrappedName::Native) && network.assets.iter().any(is_wrapped_sol) {
+        let what = "wrapped SOL cannot be SOL and an asset of its own; leave this out, or its mint out of assets";
+        return Err(wrong("wrapped", what.to_owned()));
+    }
+    let program_of = |asset: &AssetConfig| {
+        let mint = Address::parse(chain.family(), &asset.contract).ok()?;
+        let program = match asset.program? {
+            ProgramName::SplToken => TokenProgram::SplToken,
+            ProgramName::Token2022 => TokenProgram::Token2022,
+        };
+        Some((AssetId::Token(mint), program))
+    };
+    Ok(Options {
+        genesis: config.genesis,
+        max_transaction_version: config.max_transaction_version,
+        wrapped: config.wrapped.map(|name| match name {
+            WrappedName::Token => Wrapped::Token,
+            WrappedName::Native => Wrapped::Native,
+        }),
+        programs: config.assets.iter().filter_map(program_of).collect(),
+    })
 }
 
 /// A network's facts with what the configuration adds to them.
 ///
 /// # Errors
-/// A chain of a family that is not built in, an asset that is there already.
+/// A chain that is not built in, an asset that is there already.
 pub fn network(chain: Chain, config: &ChainConfig) -> Result<Network, StartError> {
     let fault = |what: String| StartError::Chain { chain, what };
-    let built_in = match chain.family() {
-        Family::Evm => landfall_evm::network(chain),
-        Family::Solana => None,
-    };
+    let built_in = any_chain::built_in(chain);
     let mut network = built_in.ok_or_else(|| fault("this version does not follow this chain".to_owned()))?;
     for asset in &config.assets {
         let contract = Address::parse(chain.family(), &asset.contract)
@@ -329,16 +367,27 @@ fn settings(network: &Network, config: &ChainConfig) -> Settings {
     let usual = (network.block_time_ms / POLLS_PER_BLOCK).clamp(POLL_MS_MIN, POLL_MS_MAX);
     Settings {
         start: config.start,
-        proof: config.proof,
+        proof: config.proof.unwrap_or_else(|| usual_proof(network, config)),
         poll: Duration::from_millis(config.poll_ms.unwrap_or(usual)),
         failed_grace: Duration::from_secs(config.failed_grace_secs),
         finality_stall: config.finality_stall_secs.map(Duration::from_secs),
     }
 }
 
+/// All that a chain can prove. Where no root covers a block, asking a second endpoint for each would double the cost: what
+/// credits is compared, and with one endpoint there is nobody to compare with.
+fn usual_proof(network: &Network, config: &ChainConfig) -> ReadProof {
+    let readable = config.rpc.iter().filter(|rpc| matches!(rpc.url.scheme(), "http" | "https")).count();
+    match network.chain.family() {
+        Family::Evm => ReadProof::Full,
+        Family::Solana if readable > 1 => ReadProof::Listed,
+        Family::Solana => ReadProof::Full,
+    }
+}
+
 /// A node of another chain ends the start; one that does not answer is the watcher's to wait for, and a chain that only a
 /// newer version can read is its to halt: the others go on.
-async fn check(source: &EvmSource, chain: Chain) -> Result<(), StartError> {
+async fn check(source: &AnyChain, chain: Chain) -> Result<(), StartError> {
     match source.check().await {
         Ok(()) => Ok(()),
         Err(error) if error.kind == SourceErrorKind::Permanent && !error.needs_upgrade => {
@@ -357,16 +406,23 @@ async fn listen(address: SocketAddr, key: &'static str) -> Result<TcpListener, S
 
 #[cfg(test)]
 mod tests {
-    use landfall_chain::{FinalityRule, Native, ReadProof, U256};
+    use landfall_chain::{FinalityRule, Native, U256};
 
     use super::*;
+    use crate::config::RpcConfig;
     use crate::watcher::Start;
 
     const MINE: &str = "0x5fd84259d66Cd46123540766Be93DFE6D43130D7";
 
     /// A configuration with one asset of its own and a tier for it.
     fn config(symbol: &str, contract: &str) -> ChainConfig {
-        let asset = AssetConfig { symbol: symbol.to_owned(), contract: contract.to_owned(), decimals: 6, from: 0 };
+        let asset = AssetConfig {
+            symbol: symbol.to_owned(),
+            contract: contract.to_owned(),
+            decimals: 6,
+            from: 0,
+            program: None,
+        };
         let (rpc, assets) = (Vec::new(), vec![asset]);
         let start = Start::Finalized;
         let tier = TierConfig { symbol: symbol.to_owned(), up_to: U256::from(7), rule: FinalityRule::confirmations(1) };
@@ -374,11 +430,14 @@ mod tests {
             rpc,
             agree: None,
             start,
-            proof: ReadProof::Full,
+            proof: None,
             finality: Some(FinalityRule::SAFE),
             tiers: vec![tier],
             native: Some(NativeSource::TopLevel),
             eip7708_from: Some(7),
+            genesis: None,
+            max_transaction_version: None,
+            wrapped: None,
             poll_ms: None,
             failed_grace_secs: 1,
             finality_stall_secs: None,
@@ -459,8 +518,66 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_of_a_family_that_is_not_built_in_is_refused() {
-        let refused = with_asset(Chain::SolanaMainnet, "X", MINE).unwrap_err();
-        assert_eq!(refused, "config key chains.SOLANA_MAINNET: this version does not follow this chain");
+    fn every_chain_of_the_interface_is_built_in() {
+        for chain in Chain::ALL {
+            assert_eq!(any_chain::built_in(chain).map(|network| network.chain), Some(chain));
+        }
+    }
+
+    /// A chain of Solana with these endpoints, and nothing that it does not have.
+    fn solana(urls: &[&str]) -> ChainConfig {
+        let rpc = |url: &&str| RpcConfig { url: url.parse().unwrap(), headers: Vec::new() };
+        let rpc = urls.iter().map(rpc).collect();
+        let plain = config("MINE", "9xQeWvG816bUx9EPjHmaT23yvVM2ZWbrrpZb9PusVFin");
+        ChainConfig { rpc, finality: None, tiers: Vec::new(), native: None, eip7708_from: None, ..plain }
+    }
+
+    #[test]
+    fn solana_is_read_by_one_endpoint_and_its_credits_by_two_where_there_are_two() {
+        let chain = Chain::SolanaMainnet;
+        let proof = |urls: &[&str]| {
+            let config = solana(urls);
+            let (source, network) = source(chain, &config).unwrap();
+            assert!(matches!(source, AnyChain::Solana(_)));
+            assert_eq!(network.assets.last().unwrap().symbol, "MINE");
+            settings(&network, &config).proof
+        };
+        assert_eq!(proof(&["http://a"]), ReadProof::Full);
+        assert_eq!(proof(&["http://a", "ws://b"]), ReadProof::Full, "ws only wakes up");
+        assert_eq!(proof(&["http://a", "https://b"]), ReadProof::Listed);
+    }
+
+    #[test]
+    fn a_cluster_of_ones_own_has_a_genesis_hash_of_its_own_and_keeps_the_networks_name() {
+        let chain = Chain::SolanaDevnet;
+        let of = |chain| ChainConfig { genesis: landfall_solana::genesis(chain), ..solana(&["http://a"]) };
+        let refused = source(chain, &of(Chain::SolanaMainnet)).unwrap_err().to_string();
+        let expected = "config key chains.SOLANA_DEVNET.genesis: this is the genesis hash of SOLANA_MAINNET; follow it as \
+                        [chains.SOLANA_MAINNET]";
+        assert_eq!(refused, expected);
+        let mine = landfall_chain::BlockHash([7; 32]);
+        let config = ChainConfig { genesis: Some(mine), ..of(chain) };
+        let (_, network) = source(chain, &config).unwrap();
+        assert_eq!(network.chain_ref, landfall_solana::network(chain).unwrap().chain_ref);
+        assert_eq!(options(&network, &config).unwrap().genesis, Some(mine));
+    }
+
+    #[test]
+    fn wrapped_sol_is_sol_or_an_asset_and_never_both() {
+        let listed = |wrapped| {
+            let mut config = ChainConfig { wrapped, ..solana(&["http://a"]) };
+            config.assets[0].contract = WRAPPED_SOL.to_owned();
+            config.assets[0].program = Some(ProgramName::SplToken);
+            let network = network(Chain::SolanaMainnet, &config).unwrap();
+            options(&network, &config).map_err(|error| error.to_string())
+        };
+        let refused = listed(Some(WrappedName::Native)).unwrap_err();
+        assert_eq!(
+            refused,
+            "config key chains.SOLANA_MAINNET.wrapped: wrapped SOL cannot be SOL and an asset of its own; leave this out, \
+             or its mint out of assets"
+        );
+        let options = listed(Some(WrappedName::Token)).unwrap();
+        assert_eq!((options.wrapped, options.programs.len()), (Some(Wrapped::Token), 1));
     }
 }

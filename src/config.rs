@@ -1,13 +1,16 @@
 //! The configuration: one tree, from a TOML file with `${ENV}` expanded in its values.
 //!
 //! Everything is checked before any socket opens. An error is one line that names the key and never the value of
-//! one that may hold a secret. Which networks exist, and what a chain's own facts are, is not known here.
+//! one that may hold a secret. Which networks exist, and what a chain's own facts are, is not known here; which keys
+//! a family of chains has, is (`family`).
+
+mod family;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
-use landfall_chain::{Chain, FinalityRule, NativeSource, ReadProof, RuleName, U256};
+use landfall_chain::{BlockHash, Chain, FinalityRule, NativeSource, ReadProof, RuleName, U256};
 use reqwest::header::{HeaderName, HeaderValue};
 use serde::{Deserialize, Deserializer};
 use url::Url;
@@ -38,14 +41,20 @@ pub struct ChainConfig {
     /// How many endpoints must agree on what is final; `None` leaves it to the adapter.
     pub agree: Option<usize>,
     pub start: Start,
-    /// How strongly a block is proved before it is connected.
-    pub proof: ReadProof,
+    /// How strongly a block is proved before it is connected; `None` leaves it to what the endpoints allow.
+    pub proof: Option<ReadProof>,
     /// `None` leaves it to the network's facts, tiers and all.
     pub finality: Option<FinalityRule>,
     pub tiers: Vec<TierConfig>,
     /// `None` leaves each to the network's facts.
     pub native: Option<NativeSource>,
     pub eip7708_from: Option<u64>,
+    /// What the endpoints of a cluster of one's own name as its genesis hash; `None` leaves it to the network's facts.
+    pub genesis: Option<BlockHash>,
+    /// Up to which version transactions are asked for at first.
+    pub max_transaction_version: Option<u8>,
+    /// `None` leaves it to the network's facts.
+    pub wrapped: Option<WrappedName>,
     /// `None` leaves it to the network's block time.
     pub poll_ms: Option<u64>,
     pub failed_grace_secs: u64,
@@ -81,6 +90,26 @@ pub struct AssetConfig {
     /// The first block in which the contract is this asset.
     #[serde(default)]
     pub from: u64,
+    /// The token program of a mint; `None` takes either.
+    #[serde(default)]
+    pub program: Option<ProgramName>,
+}
+
+/// Whether wrapped SOL is a token like others, or SOL.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WrappedName {
+    Token,
+    Native,
+}
+
+/// A program that keeps tokens on Solana.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+pub enum ProgramName {
+    #[serde(rename = "spl_token")]
+    SplToken,
+    #[serde(rename = "token_2022")]
+    Token2022,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -138,6 +167,12 @@ struct ChainSection {
     native: Option<NativeName>,
     #[serde(default)]
     eip7708_from: Option<u64>,
+    #[serde(default)]
+    genesis: Option<String>,
+    #[serde(default)]
+    max_transaction_version: Option<u8>,
+    #[serde(default)]
+    wrapped: Option<WrappedName>,
     #[serde(default)]
     finality: Option<RuleName>,
     #[serde(default)]
@@ -263,7 +298,7 @@ impl File {
         let mut chains = BTreeMap::new();
         for (name, section) in self.chains {
             let chain: Chain = name.parse().map_err(|error| key(&format!("chains.{name}"), error))?;
-            chains.insert(chain, section.check(&format!("chains.{name}"))?);
+            chains.insert(chain, section.check(chain, &format!("chains.{name}"))?);
         }
         if chains.is_empty() {
             return Err(key("chains", "no chain is configured; add a section such as [chains.BASE_MAINNET]"));
@@ -283,7 +318,10 @@ impl File {
 }
 
 impl ChainSection {
-    fn check(self, at: &str) -> Result<ChainConfig, ConfigError> {
+    fn check(self, chain: Chain, at: &str) -> Result<ChainConfig, ConfigError> {
+        if let Some((wrong, what)) = family::foreign_key(chain.family(), &self) {
+            return Err(key(&format!("{at}.{wrong}"), what));
+        }
         if self.rpc.is_empty() {
             return Err(key(&format!("{at}.rpc"), "at least one URL is needed"));
         }
@@ -316,6 +354,12 @@ impl ChainSection {
                 NativeName::LogTransfer => NativeSource::LogTransfer,
             }),
             eip7708_from: self.eip7708_from,
+            genesis: self
+                .genesis
+                .map(|text| family::genesis(&text).ok_or_else(|| key(&format!("{at}.genesis"), family::GENESIS)))
+                .transpose()?,
+            max_transaction_version: self.max_transaction_version,
+            wrapped: self.wrapped,
             poll_ms: self.poll_ms,
             failed_grace_secs: self.failed_grace_secs.unwrap_or(FAILED_GRACE_SECS_DEFAULT),
             finality_stall_secs: self.finality_stall_secs,
@@ -414,10 +458,11 @@ fn rpc_url(at: &str, text: &str) -> Result<Url, ConfigError> {
     }
 }
 
-fn proof(at: &str, name: Option<&str>) -> Result<ReadProof, ConfigError> {
+fn proof(at: &str, name: Option<&str>) -> Result<Option<ReadProof>, ConfigError> {
     match name {
-        None | Some("receipts") => Ok(ReadProof::Full),
-        Some("logs") => Ok(ReadProof::Listed),
+        None => Ok(None),
+        Some("receipts") => Ok(Some(ReadProof::Full)),
+        Some("logs") => Ok(Some(ReadProof::Listed)),
         Some(name) => Err(key(&format!("{at}.proof"), format!("{name:?}; expected \"receipts\" or \"logs\""))),
     }
 }
@@ -507,7 +552,8 @@ mod tests {
         assert_eq!(config.environment, Environment::Live);
         let chain = &config.chains[&Chain::EthereumTestnet];
         assert_eq!((chain.start, &chain.finality, chain.failed_grace_secs), (Start::Finalized, &None, 3_600));
-        assert_eq!((chain.native, chain.eip7708_from), (None, None));
+        assert_eq!((chain.native, chain.eip7708_from, chain.proof), (None, None, None));
+        assert_eq!((chain.genesis, chain.max_transaction_version, chain.wrapped), (None, None, None));
     }
 
     #[test]
@@ -526,7 +572,7 @@ mod tests {
         let header = ("Authorization".to_owned(), "Bearer canary".to_owned());
         assert_eq!((chain.agree, &chain.rpc[2].headers), (Some(2), &vec![header]));
         assert!(!format!("{chain:?}").contains("canary"));
-        assert_eq!(chain.proof, ReadProof::Listed);
+        assert_eq!(chain.proof, Some(ReadProof::Listed));
         assert_eq!((chain.start, &chain.finality), (Start::Number(100), &Some(FinalityRule::confirmations(12))));
         assert_eq!((chain.poll_ms, chain.failed_grace_secs, chain.assets[0].from), (Some(250), 5, 9));
         assert_eq!((chain.native, chain.eip7708_from), (Some(NativeSource::Trace), Some(7)));
@@ -585,7 +631,7 @@ mod tests {
         let cases = [
             (
                 with("confirmatons = 3"),
-                "config key chains.ETHEREUM_TESTNET.confirmatons: unknown field `confirmatons`, expected one of `rpc`, `agree`, `start`, `proof`, `native`, `eip7708_from`, `finality`, `confirmations`, `l1_blocks`, `tiers`, `poll_ms`, `failed_grace_secs`, `finality_stall_secs`, `assets`",
+                "config key chains.ETHEREUM_TESTNET.confirmatons: unknown field `confirmatons`, expected one of `rpc`, `agree`, `start`, `proof`, `native`, `eip7708_from`, `genesis`, `max_transaction_version`, `wrapped`, `finality`, `confirmations`, `l1_blocks`, `tiers`, `poll_ms`, `failed_grace_secs`, `finality_stall_secs`, `assets`",
             ),
             (
                 with("[stor]"),

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 use clap::Subcommand;
-use landfall_chain::{Chain, Family, TxId};
+use landfall_chain::{Chain, TxId};
 
 use crate::amount::to_decimal;
 use crate::api::DepositResource;
@@ -29,7 +29,7 @@ pub(super) enum Deposit {
     Explain {
         /// For example BASE_MAINNET; it must be configured.
         chain: String,
-        /// The transaction's hash.
+        /// The transaction's hash; on Solana its first signature.
         transaction: String,
         /// One JSON object.
         #[arg(long)]
@@ -46,7 +46,7 @@ impl Deposit {
             }
             Deposit::Explain { chain, transaction, json } => {
                 let chain: Chain = chain.parse()?;
-                let tx = transaction_id(chain, &transaction)?;
+                let tx = TxId::parse(chain.family(), &transaction)?;
                 show_one(config, chain, tx, json).await
             }
         }
@@ -86,20 +86,6 @@ async fn show_one(config: &Path, chain: Chain, tx: TxId, json: bool) -> anyhow::
         report.lines().iter().for_each(|line| println!("{line}"));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn transaction_id(chain: Chain, text: &str) -> anyhow::Result<TxId> {
-    match chain.family() {
-        Family::Evm => {
-            let digits = text.strip_prefix("0x").filter(|digits| digits.len() == 64);
-            let mut hash = [0; 32];
-            digits
-                .and_then(|digits| hex::decode_to_slice(digits, &mut hash).ok())
-                .ok_or_else(|| anyhow!("malformed transaction {text:?}: expected 0x and 64 hexadecimal digits"))?;
-            Ok(TxId::Evm(hash))
-        }
-        Family::Solana => bail!("this version does not follow {chain}"),
-    }
 }
 
 fn line(deposit: &crate::deposit::Deposit) -> String {

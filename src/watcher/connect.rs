@@ -2,15 +2,15 @@
 //! transaction for each read.
 //!
 //! What a source left out or tore apart shows in the parent links; the cursor then stays where the links hold.
-//! Where blocks are read by their logs only, one that may concern a watched address is read again in full before it is
-//! recorded: candidates are never credited.
+//! Where blocks are read with less proof than the chain allows, one that may concern a watched address is read again in
+//! full before it is recorded: candidates are never credited.
 
 use std::ops::RangeInclusive;
 
 use futures_util::{StreamExt, stream};
 use landfall_chain::{
-    Address, Asset, AssetTransfer, Block, BlockRef, BlockSource, Lane, Network, Proof, Read, Signers, SourceError, Tip,
-    TxId, TxLife, TxRef,
+    Address, Asset, AssetTransfer, Block, BlockRef, BlockSource, Lane, Network, Proof, Read, ReadProof, Signers,
+    SourceError, Tip, TxId, TxLife, TxRef,
 };
 use tracing::info;
 
@@ -46,7 +46,7 @@ impl<S: BlockSource> Watcher<S> {
         ticked: &mut Ticked,
     ) -> Result<Connected, TickError> {
         let Watcher { source, db, network, watch_list, read_width, settings, absent, .. } = self;
-        let mut books = Books { source, db, network, watch_list };
+        let mut books = Books { source, db, network, watch_list, proof: settings.proof };
         let read = Read { proof: settings.proof, ..Read::FULL };
         // Where nothing was shown above `at`, the next block there is tells by its parent whether all was skipped.
         let looked = absent.take().filter(|absent| absent.above == at).map_or(at.number, |absent| absent.through);
@@ -99,6 +99,8 @@ struct Books<'w, S> {
     db: &'w Db,
     network: &'w Network,
     watch_list: &'w WatchList,
+    /// How the blocks were read that are to be recorded.
+    proof: ReadProof,
 }
 
 impl<S: BlockSource> Books<'_, S> {
@@ -112,13 +114,15 @@ impl<S: BlockSource> Books<'_, S> {
         now: Timestamp,
         ticked: &mut Ticked,
     ) -> Result<BlockRef, TickError> {
+        // Which of them were read in full: what a source can prove no better stays as it is.
+        let mut in_full = vec![self.proof == ReadProof::Full; blocks.len()];
         // Each turn but the last has read one more block in full.
         loop {
-            self.read_hits(blocks).await?;
+            self.read_hits(blocks, &mut in_full).await?;
             if blocks.is_empty() {
                 return Ok(*at);
             }
-            if let Some(last) = self.try_record(at, blocks, finalized, now, ticked).await? {
+            if let Some(last) = self.try_record(at, blocks, &in_full, finalized, now, ticked).await? {
                 return Ok(last);
             }
         }
@@ -129,6 +133,7 @@ impl<S: BlockSource> Books<'_, S> {
         &mut self,
         at: &BlockRef,
         blocks: &[Block],
+        in_full: &[bool],
         finalized: Option<BlockRef>,
         now: Timestamp,
         ticked: &mut Ticked,
@@ -142,7 +147,8 @@ impl<S: BlockSource> Books<'_, S> {
         }
         if !watch_list.is_current(cursor.watch_seq) {
             watch_list.follow(&mut tx).await?;
-            if blocks.iter().any(|block| must_be_read_in_full(block, watch_list)) {
+            let mut candidates = blocks.iter().zip(in_full).filter(|(_, in_full)| !**in_full);
+            if candidates.any(|(block, _)| must_be_read_in_full(block, watch_list)) {
                 return Ok(None);
             }
         }
@@ -169,9 +175,9 @@ impl<S: BlockSource> Books<'_, S> {
 
     /// Puts full blocks in the place of those that may concern a watched address. Where the source shows another
     /// block by now, that one and what stands on it are left for later.
-    async fn read_hits(&self, blocks: &mut Vec<Block>) -> Result<(), TickError> {
+    async fn read_hits(&self, blocks: &mut Vec<Block>, in_full: &mut [bool]) -> Result<(), TickError> {
         for index in 0..blocks.len() {
-            if must_be_read_in_full(&blocks[index], self.watch_list) {
+            if !in_full[index] && must_be_read_in_full(&blocks[index], self.watch_list) {
                 let number = blocks[index].header.block.number;
                 let full = self.source.blocks(number..=number, Read::FULL).await?.into_iter().next();
                 let Some(full) = full.filter(|full| full.header == blocks[index].header) else {
@@ -179,16 +185,17 @@ impl<S: BlockSource> Books<'_, S> {
                     break;
                 };
                 blocks[index] = full;
+                in_full[index] = true;
             }
         }
         Ok(())
     }
 }
 
-/// Whether a block that was read by its logs may hold what we would record.
+/// Whether a block that more could be proved of may hold what we would record.
 fn must_be_read_in_full(block: &Block, watch_list: &WatchList) -> bool {
     let is_ours = |address: &Address| watch_list.contains(address);
-    block.proof == Proof::Bloom
+    matches!(block.proof, Proof::Bloom | Proof::OneEndpoint)
         && (block.transfers.iter().any(|transfer| is_ours(&transfer.recipient) || is_ours(&transfer.sender))
             || block.fees.iter().any(|fee| is_ours(&fee.payer)))
 }

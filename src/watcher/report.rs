@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use landfall_chain::{Chain, Endpoints, Proof, ReadProof};
+use landfall_chain::{Chain, Endpoints, ReadProof};
 use tracing::{error, info, warn};
 
 use crate::store::status::{self, ChainStatus};
@@ -51,15 +51,11 @@ impl State {
 
 impl Reporter {
     pub(super) fn new(chain: Chain, read: ReadProof) -> Self {
-        let proof = match read {
-            ReadProof::Full => Proof::Roots,
-            ReadProof::Listed => Proof::Bloom,
-        };
         let status = ChainStatus {
             chain,
             state: State::Starting.name().to_owned(),
             reason: String::new(),
-            proof: proof.name().to_owned(),
+            proof: read.least(chain.family()).name().to_owned(),
             latest: None,
             finalized: None,
             cursor: None,

@@ -277,7 +277,7 @@ fn what_cannot_be_explained_is_refused_before_any_node_is_asked() {
     let cases = [
         (["BASE", &hash], "landfall: unknown chain \"BASE\"; the chains are "),
         (["BASE_MAINNET", &hash], "landfall: BASE_MAINNET is not configured; add a section [chains.BASE_MAINNET]"),
-        (["SOLANA_MAINNET", &hash], "landfall: this version does not follow SOLANA_MAINNET"),
+        (["SOLANA_MAINNET", &hash], "landfall: malformed transaction \"0xabab"),
         (
             ["ETHEREUM_TESTNET", "0xab"],
             "landfall: malformed transaction \"0xab\": expected 0x and 64 hexadecimal digits",

@@ -8,7 +8,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use crate::{Address, Block, BlockRef, Header, Tip, TxRef, U256};
+use crate::{Address, Block, BlockRef, Family, Header, Proof, Tip, TxRef, U256};
 
 /// A chain that can be read. Every call is bounded in time and retries nothing: the caller decides.
 pub trait BlockSource: Send + Sync + 'static {
@@ -124,9 +124,10 @@ pub enum Lane {
 /// How strongly a read is proved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReadProof {
-    /// Enough to say which blocks may hold a credit: [`crate::Proof::Bloom`], or one endpoint's trace.
+    /// Enough to say which blocks may hold a credit: [`crate::Proof::Bloom`], or one endpoint's word (a trace, a block of
+    /// Solana).
     Listed,
-    /// All that the chain allows: [`crate::Proof::Roots`], or two endpoints' traces where there are two.
+    /// All that the chain allows: [`crate::Proof::Roots`], or two endpoints' word where there are two.
     Full,
 }
 
@@ -137,6 +138,18 @@ pub enum Legs {
     Creditable,
     /// And everything that looks like one, see [`crate::Block::rejected`].
     Explained,
+}
+
+impl ReadProof {
+    /// What proves at least a block that is read like this, on chains of `family`. Where several endpoints tell the same
+    /// of one that no root covers, that block says so itself.
+    pub const fn least(self, family: Family) -> Proof {
+        match (family, self) {
+            (Family::Evm, ReadProof::Full) => Proof::Roots,
+            (Family::Evm, ReadProof::Listed) => Proof::Bloom,
+            (Family::Solana, ReadProof::Full | ReadProof::Listed) => Proof::OneEndpoint,
+        }
+    }
 }
 
 impl Read {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::Address;
+use crate::{Address, Family};
 
 /// A transaction's identity on its chain.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -48,7 +48,27 @@ pub enum TxError {
     Life(usize),
 }
 
+/// The text is no transaction's of that family.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("malformed transaction {text:?}: expected {expected}")]
+pub struct TxTextError {
+    text: String,
+    expected: &'static str,
+}
+
 impl TxId {
+    /// From its text form on chains of `family`: `0x` and 64 hexadecimal digits, or a signature in base58.
+    ///
+    /// # Errors
+    /// Any other text.
+    pub fn parse(family: Family, text: &str) -> Result<Self, TxTextError> {
+        let (id, expected) = match family {
+            Family::Evm => (evm_hash(text).map(TxId::Evm), "0x and 64 hexadecimal digits"),
+            Family::Solana => (signature(text).map(TxId::Solana), "a signature of 64 bytes in base58"),
+        };
+        id.ok_or_else(|| TxTextError { text: text.to_owned(), expected })
+    }
+
     /// The bytes: 32 for EVM, 64 for Solana.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
@@ -70,6 +90,19 @@ impl TxId {
             Err(TxError::IdLength(bytes.len()))
         }
     }
+}
+
+fn evm_hash(text: &str) -> Option<[u8; 32]> {
+    let digits = text.strip_prefix("0x").filter(|digits| digits.len() == 64)?;
+    let mut hash = [0; 32];
+    hex::decode_to_slice(digits, &mut hash).ok()?;
+    Some(hash)
+}
+
+fn signature(text: &str) -> Option<[u8; 64]> {
+    let mut bytes = [0; 64];
+    let length = bs58::decode(text).onto(&mut bytes).ok()?;
+    (length == bytes.len()).then_some(bytes)
 }
 
 impl fmt::Display for TxId {
@@ -117,6 +150,25 @@ impl TxLife {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_id_is_read_from_its_own_text_and_from_no_others() {
+        for (family, id) in [(Family::Evm, TxId::Evm([0xab; 32])), (Family::Solana, TxId::Solana([7; 64]))] {
+            assert_eq!(TxId::parse(family, &id.to_string()), Ok(id));
+        }
+        let hash = TxId::Evm([0xab; 32]).to_string();
+        let signature = TxId::Solana([7; 64]).to_string();
+        let key = Address::Solana([7; 32]).to_string();
+        for text in ["", "0xab", &hash[2..], &signature] {
+            assert!(TxId::parse(Family::Evm, text).is_err(), "{text}");
+        }
+        let (longer, zero) = (format!("{signature}1"), format!("0{}", &signature[1..]));
+        for text in ["", &hash, &key, &signature[2..], &longer, &zero] {
+            assert!(TxId::parse(Family::Solana, text).is_err(), "{text}");
+        }
+        let error = TxId::parse(Family::Solana, "0xab").unwrap_err().to_string();
+        assert_eq!(error, "malformed transaction \"0xab\": expected a signature of 64 bytes in base58");
+    }
 
     #[test]
     fn ids_and_lives_survive_storage() {

@@ -8,7 +8,7 @@ use solana_address::Address;
 
 /// The two programs that keep token accounts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-pub(crate) enum TokenProgram {
+pub enum TokenProgram {
     #[serde(rename = "spl_token")]
     SplToken,
     #[serde(rename = "token_2022")]

@@ -55,8 +55,8 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    pub(crate) fn new(rules: Rules) -> Self {
-        Reader { rules, version: AtomicU8::new(VERSION_FIRST) }
+    pub(crate) fn new(rules: Rules, version: Option<u8>) -> Self {
+        Reader { rules, version: AtomicU8::new(version.unwrap_or(VERSION_FIRST)) }
     }
 
     /// The block, as this endpoint tells it; its time is 0 where the node does not tell one.

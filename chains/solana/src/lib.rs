@@ -3,7 +3,7 @@
 //! - [`source`]: what a watcher reads; `dialect`: how endpoints are polled; `calls`: what one endpoint is asked for
 //! - `walk`: slots are read in order, and hang together by their parents
 //! - [`mod@networks`]: the facts of each network, embedded from `networks/*.toml`
-//! - [`rules`]: what is listed, and whether wrapped SOL counts as SOL
+//! - [`rules`]: what is listed, and whether wrapped SOL counts as SOL; [`options`]: what an operator says beside the facts
 //! - [`read`]: from the bytes of a `getBlock` answer to a block
 //! - [`sender`]: who paid, when balances alone do not tell: from a `getTransaction` answer
 //! - [`links`], [`reaction`]: how slots hang together; what follows from a node's refusal
@@ -20,6 +20,7 @@
 pub mod error;
 pub mod links;
 pub mod networks;
+pub mod options;
 pub mod reaction;
 pub mod read;
 pub mod rules;
@@ -36,9 +37,12 @@ mod tx;
 mod walk;
 mod wire;
 
+pub use ata::TokenProgram;
 pub use error::{SolanaError, Unusable};
+pub use landfall_rpc::EndpointUrl;
 pub use networks::{genesis, network, networks};
+pub use options::Options;
 pub use read::{Asked, Candidate, block};
-pub use rules::{Rules, Wrapped};
+pub use rules::{Rules, WRAPPED_SOL, Wrapped};
 pub use sender::SenderRule;
 pub use source::SolanaSource;

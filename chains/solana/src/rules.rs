@@ -11,10 +11,11 @@ use serde::Deserialize;
 use crate::ata::TokenProgram;
 use crate::error::Unusable;
 use crate::networks;
+use crate::options::Options;
 use crate::tx::Holding;
 
 /// The mint of wrapped SOL under the older token program; whoever holds it holds as many lamports in that account.
-pub(crate) const WRAPPED_SOL: &str = "So11111111111111111111111111111111111111112";
+pub const WRAPPED_SOL: &str = "So11111111111111111111111111111111111111112";
 
 /// What wrapped SOL is. Either way no lamport counts twice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -58,6 +59,20 @@ impl Rules {
             }
         }
         Rules { wrapped: facts.map_or(Wrapped::Token, |facts| facts.wrapped), mints }
+    }
+
+    /// The same, with what an operator says of it.
+    #[must_use]
+    pub fn with_options(mut self, options: &Options) -> Self {
+        for (id, program) in &options.programs {
+            if let AssetId::Token(mint) = id
+                && let Some(mint) = self.mints.get_mut(&mint.to_string())
+            {
+                mint.program = Some(*program);
+            }
+        }
+        let wrapped = options.wrapped.unwrap_or(self.wrapped);
+        self.with_wrapped(wrapped)
     }
 
     /// The same, with another word on wrapped SOL.

@@ -21,6 +21,7 @@ use crate::calls::{BLOCK, BLOCKS, Reader, Wanted, read_fate, read_header, read_s
 use crate::dialect::{Endpoint, Pool, Solana};
 use crate::error::SolanaError;
 use crate::networks;
+use crate::options::Options;
 use crate::rules::Rules;
 use crate::walk::{Linked, linked};
 
@@ -41,18 +42,20 @@ impl SolanaSource {
     /// # Errors
     /// A network of another family, and a URL that cannot be used.
     pub fn new(network: &Network, urls: &[Url]) -> Result<Self, SolanaError> {
-        SolanaSource::at(network, urls.iter().cloned().map(EndpointUrl::from).collect())
+        SolanaSource::at(network, urls.iter().cloned().map(EndpointUrl::from).collect(), &Options::default())
     }
 
-    /// As [`SolanaSource::new`], with headers.
+    /// As [`SolanaSource::new`], with headers, and with what an operator says beside the network's facts.
     ///
     /// # Errors
     /// As [`SolanaSource::new`], and a header that cannot be sent.
-    pub fn at(network: &Network, urls: Vec<EndpointUrl>) -> Result<Self, SolanaError> {
+    pub fn at(network: &Network, urls: Vec<EndpointUrl>, options: &Options) -> Result<Self, SolanaError> {
         let chain = network.chain;
         let genesis = networks::genesis(chain).ok_or(SolanaError::NotSolana { chain })?;
+        let genesis = options.genesis.unwrap_or(genesis);
         let pool = Pool::over(Solana::new(genesis, &network.finality), chain, urls)?;
-        Ok(SolanaSource { reader: Reader::new(Rules::of(network)), pool })
+        let rules = Rules::of(network).with_options(options);
+        Ok(SolanaSource { reader: Reader::new(rules, options.max_transaction_version), pool })
     }
 
     /// Sets how many endpoints must agree on what is final; two, or one where there is one, if this is not called.

@@ -1,0 +1,20 @@
+//! What an operator says of one network beside the facts in its file.
+//!
+//! Promises: what is left out is what the network's file says. Nothing here is read from a chain.
+
+use landfall_chain::{AssetId, BlockHash};
+
+use crate::ata::TokenProgram;
+use crate::rules::Wrapped;
+
+/// What an operator says; the default says nothing.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Options {
+    /// What endpoints must name as their genesis hash: for a cluster of one's own, which keeps the network's name.
+    pub genesis: Option<BlockHash>,
+    /// Up to which transaction version blocks are asked for at first; nodes raise it by what they refuse.
+    pub max_transaction_version: Option<u8>,
+    pub wrapped: Option<Wrapped>,
+    /// The token program of mints that the operator listed; the others count under either.
+    pub programs: Vec<(AssetId, TokenProgram)>,
+}
