@@ -9,6 +9,7 @@
 // surfpool comes as a native module for Linux on x86-64 with glibc; elsewhere this ends with exit code 3 and says so.
 import { createRequire } from "node:module";
 import { parseArgs } from "node:util";
+import { Bank } from "./surfpool/bank.mjs";
 import { base58 } from "./surfpool/base58.mjs";
 import { Mended } from "./surfpool/mended.mjs";
 
@@ -39,5 +40,8 @@ process.stdin.on("end", () => process.exit(0));
 for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(0));
 
 const mended = await Mended.before(node.rpcUrl, slotTimeMs);
+const bank = new Bank(node, (method, params) => mended.ask(method, params));
+mended.methods.landfall_mint = (_, params) => bank.mint(...params);
+mended.methods.landfall_pay = (_, params) => bank.pay(...params);
 const url = await mended.listen();
 console.log(JSON.stringify({ url, ws: node.wsUrl, payer: base58(node.payerSecretKey) }));

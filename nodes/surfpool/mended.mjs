@@ -51,6 +51,8 @@ export class Mended {
     // How many transactions were told of a block.
     this.told = new Map();
     this.isClosing = false;
+    // What is answered here; everything else is surfpool's.
+    this.methods = { ...METHODS };
   }
 
   // Closes the slots that surfpool has left behind.
@@ -124,8 +126,8 @@ export class Mended {
         throw new Refusal(-32016, "Minimum context slot has not been reached", { contextSlot });
       }
       const isSigning = method === "getLatestBlockhash" && config.commitment === "processed";
-      if (!Object.hasOwn(METHODS, method) || isSigning) return await this.forward(call);
-      const result = await METHODS[method](this, params, config);
+      if (!Object.hasOwn(this.methods, method) || isSigning) return await this.forward(call);
+      const result = await this.methods[method](this, params, config);
       return JSON.stringify({ jsonrpc: "2.0", result, id });
     } catch (failure) {
       const error = failure instanceof Refusal ? failure.error : { code: -32603, message: String(failure) };
