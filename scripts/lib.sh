@@ -61,7 +61,10 @@ find_surfpool() {
         need_node_modules
         LANDFALL_SURFPOOL=$ROOT/nodes/surfpool.mjs
     fi
-    node "$LANDFALL_SURFPOOL" --check || return
+    if ! node "$LANDFALL_SURFPOOL" --check; then
+        unset LANDFALL_SURFPOOL
+        return 1
+    fi
     export LANDFALL_SURFPOOL
 }
 

@@ -23,6 +23,8 @@ const SLOTS_BEHIND = 3;
 const SLOTS_TO_FINAL = 31;
 const SKIP_ONE_IN = 20;
 const PAGE_MAX = 1000;
+// As far as surfpool counts.
+const VERSION_MAX = 127;
 
 class Refusal extends Error {
   constructor(code, message, data) {
@@ -172,7 +174,7 @@ const METHODS = {
 
   async getBlock(chain, [slot, how], { commitment }) {
     check(chain, slot, commitment);
-    const block = await withVersion(chain.ask("getBlock", [slot, { ...how, commitment: "confirmed" }]));
+    const block = await shown(chain, "getBlock", [slot, { ...how, commitment: "confirmed" }]);
     if (block === null) throw new Refusal(-32603, `surfpool has lost block ${slot}`);
     const transactions = block.transactions ?? [];
     const count = (block.transactions ?? block.signatures)?.length;
@@ -198,7 +200,7 @@ const METHODS = {
   async getTransaction(chain, params, { commitment }) {
     const [signature, how] = params;
     const asked = typeof how === "object" ? { ...how, commitment: "confirmed" } : how;
-    const tx = await withVersion(chain.ask("getTransaction", [signature, asked]));
+    const tx = await shown(chain, "getTransaction", [signature, asked]);
     if (tx === null || tx.slot > chain.tip(commitment)) return null;
     withoutClosed(tx.meta);
     tx.blockTime = await chain.ask("getBlockTime", [tx.slot]);
@@ -239,12 +241,16 @@ function check(chain, slot, commitment) {
   }
 }
 
-// surfpool knows one code for all that goes wrong.
-async function withVersion(answer) {
+// What surfpool shows of a block or a transaction. It says "internal error" when a version is above what was asked for, and names none:
+// asked again for all, the answer tells which it is.
+async function shown(chain, method, [what, how]) {
   try {
-    return await answer;
+    return await chain.ask(method, [what, how]);
   } catch (refusal) {
-    const version = /version \(?(\d+)\)?/.exec(refusal.message)?.[1];
+    const asked = how?.maxSupportedTransactionVersion ?? -1;
+    const all = await chain.ask(method, [what, { ...how, maxSupportedTransactionVersion: VERSION_MAX }]);
+    const versions = (all?.transactions ?? [all]).map((tx) => (Number.isInteger(tx?.version) ? tx.version : -1));
+    const version = versions.find((version) => version > asked);
     if (version === undefined) throw refusal;
     const message =
       `Transaction version (${version}) is not supported by the requesting client. ` +

@@ -18,5 +18,6 @@ mod postgres;
 mod proxy;
 mod rebuild;
 mod reorgs;
+mod solana;
 mod stage;
 mod traces;
