@@ -1,11 +1,11 @@
 // A Solana cluster of one's own, with real programs: surfpool, seen as a consistent chain. For the sandbox and the live tests.
 //
-//   node surfpool.mjs [--slot-ms N]
+//   node surfpool.mjs [--slot-ms N] [--keep]
 //   node surfpool.mjs --check          only whether it runs here
 //
 // Prints one line of JSON when it listens: {"url", "ws", "payer"}: JSON-RPC by way of `surfpool/mended.mjs`, which says what
 // it mends; surfpool's own WebSockets; the secret key, 64 bytes in base58, of an account with 10 SOL. It ends when its standard input does,
-// so with whoever started it, and listens on this machine only.
+// so with whoever started it, unless it is to be kept, and listens on this machine only.
 // surfpool comes as a native module for Linux on x86-64 with glibc; elsewhere this ends with exit code 3 and says so.
 import { createRequire } from "node:module";
 import { parseArgs } from "node:util";
@@ -28,15 +28,14 @@ function surfnet() {
   }
 }
 
-const { values } = parseArgs({ options: { check: { type: "boolean" }, "slot-ms": { type: "string", default: "100" } } });
+const { values } = parseArgs({ options: { check: { type: "boolean" }, keep: { type: "boolean" }, "slot-ms": { type: "string", default: "100" } } });
 const Surfnet = surfnet();
 if (values.check) process.exit(0);
 const slotTimeMs = Number(values["slot-ms"]);
 const node = Surfnet.startWithConfig({ offline: true, blockProductionMode: "clock", slotTimeMs });
 setInterval(() => node.drainEvents(), DRAIN_MS);
 
-process.stdin.resume();
-process.stdin.on("end", () => process.exit(0));
+if (!values.keep) process.stdin.resume().on("end", () => process.exit(0));
 for (const signal of ["SIGINT", "SIGTERM"]) process.on(signal, () => process.exit(0));
 
 const mended = await Mended.before(node.rpcUrl, slotTimeMs);
