@@ -3,14 +3,13 @@
 //   node surfpool.mjs [--slot-ms N] [--keep]
 //   node surfpool.mjs --check          only whether it runs here
 //
-// Prints one line of JSON when it listens: {"url", "ws", "payer"}: JSON-RPC by way of `surfpool/mended.mjs`, which says what
-// it mends; surfpool's own WebSockets; the secret key, 64 bytes in base58, of an account with 10 SOL. It ends when its standard input does,
-// so with whoever started it, unless it is to be kept, and listens on this machine only.
+// Prints {"url"} in one line of JSON when it listens: JSON-RPC by way of `surfpool/mended.mjs`, which says what it mends, with the
+// two methods of `surfpool/bank.mjs` beside it. It ends when its standard input does, so with whoever started it, unless it is
+// to be kept, and listens on this machine only.
 // surfpool comes as a native module for Linux on x86-64 with glibc; elsewhere this ends with exit code 3 and says so.
 import { createRequire } from "node:module";
 import { parseArgs } from "node:util";
 import { Bank } from "./surfpool/bank.mjs";
-import { base58 } from "./surfpool/base58.mjs";
 import { Mended } from "./surfpool/mended.mjs";
 
 const PACKAGE = "@solana/surfpool-linux-x64-gnu";
@@ -23,12 +22,15 @@ function surfnet() {
     return createRequire(import.meta.url)(PACKAGE).Surfnet;
   } catch (error) {
     const { platform, arch } = process;
-    console.error(`surfpool does not run here (${platform} ${arch}, needs linux x64 with glibc and npm ci): ${error.message}`);
+    const [why] = error.message.split("\n");
+    console.error(`surfpool does not run here (${platform} ${arch}; it needs linux x64 with glibc, and npm ci): ${why}`);
     process.exit(NOT_HERE);
   }
 }
 
-const { values } = parseArgs({ options: { check: { type: "boolean" }, keep: { type: "boolean" }, "slot-ms": { type: "string", default: "100" } } });
+const { values } = parseArgs({
+  options: { check: { type: "boolean" }, keep: { type: "boolean" }, "slot-ms": { type: "string", default: "100" } },
+});
 const Surfnet = surfnet();
 if (values.check) process.exit(0);
 const slotTimeMs = Number(values["slot-ms"]);
@@ -43,4 +45,4 @@ const bank = new Bank(node, (method, params) => mended.ask(method, params));
 mended.methods.landfall_mint = (_, params) => bank.mint(...params);
 mended.methods.landfall_pay = (_, params) => bank.pay(...params);
 const url = await mended.listen();
-console.log(JSON.stringify({ url, ws: node.wsUrl, payer: base58(node.payerSecretKey) }));
+console.log(JSON.stringify({ url }));

@@ -1,8 +1,9 @@
 // An account that has money and signs when it is told to, as anvil's own accounts do. For the sandbox, which knows no SDK.
 //
-//   landfall_mint [MINT, DECIMALS]       makes a token at this address: the mint is put there, as `anvil_setCode` puts a contract; the
-//                                        payer mints 1,000,000,000,000 base units to itself
-//   landfall_pay [TO, AMOUNT, MINT?]     pays SOL, or tokens to the associated account, which is made if it is missing; the signature
+//   landfall_mint [MINT, DECIMALS]       makes a token at this address: the mint is put there, as `anvil_setCode` puts a
+//                                        contract; the payer mints 1,000,000,000,000 base units to itself
+//   landfall_pay [TO, AMOUNT, MINT?]     pays SOL, or tokens to the associated account, which is made if it is missing;
+//                                        the signature
 //
 // What is paid is a real transaction of real programs, signed with the payer's key. Nothing is waited for.
 import { createPrivateKey, sign } from "node:crypto";

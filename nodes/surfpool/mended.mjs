@@ -4,15 +4,16 @@
 // counters, commitments are ignored, a closed token account goes on being told with what it held. Landfall proves that blocks
 // hang together and has no mode that does not, so what it reads is mended here, in what is for tests and the sandbox only.
 //
-// Its own: which slots hold a block (one empty slot in 20 is skipped), blockhash, previousBlockhash, parentSlot, blockHeight; what is
-// confirmed and final, and that by `getSlot`, `getBlockHeight`, `getLatestBlockhash`, `getBlocks`, `getBlock`, `getTransaction`,
-// `getSignatureStatuses`, `getSignaturesForAddress` alike.
+// Its own: which slots hold a block (one empty slot in 20 is skipped), blockhash, previousBlockhash, parentSlot, blockHeight; what
+// is confirmed and final, and that by `getSlot`, `getBlockHeight`, `getLatestBlockhash`, `getBlocks`, `getBlock`,
+// `getTransaction`, `getSignatureStatuses`, `getSignaturesForAddress` alike.
 // Put right: `blockTime` (seconds and not kiloseconds), the codes -32001 (before the first slot), -32004 (not there yet), -32007
-// (skipped), -32015 (transaction version), -32016 (minContextSlot), -32020 (signature unknown); token balances of accounts that have
-// no lamports left; batches of calls.
-// Left as it is: all transactions, their balances, errors and fees, in the slot and order in which surfpool ran them; accounts and balances,
-// which are always the newest; `getLatestBlockhash` at `processed`, which is surfpool's own: transactions are signed with that one, and
-// nobody else may ask for it. There are no forks, no votes and no holes here: tests/cluster has those.
+// (skipped), -32015 (transaction version), -32016 (minContextSlot), -32020 (signature unknown); token balances of accounts that
+// have no lamports left; batches of calls.
+// Left as it is: all transactions, their balances, errors and fees, in the slot and order in which surfpool ran them; accounts
+// and balances, which are always the newest; `getLatestBlockhash` at `processed`, which is surfpool's own: transactions are signed
+// with that one, and nobody else may ask for it. There are no forks, no votes and no holes here: those need a node that is
+// made up.
 import { createHash } from "node:crypto";
 import { createServer } from "node:http";
 import { base58 } from "./base58.mjs";
@@ -223,7 +224,8 @@ const METHODS = {
       if (value[0] === null) throw new Refusal(-32020, `Transaction ${signature} not found`);
     }
     // What is not confirmed yet must not use up the page.
-    const found = await chain.ask("getSignaturesForAddress", [address, { before, until, limit: PAGE_MAX, commitment: "confirmed" }]);
+    const how = { before, until, limit: PAGE_MAX, commitment: "confirmed" };
+    const found = await chain.ask("getSignaturesForAddress", [address, how]);
     const shown = found.filter(({ slot }) => slot <= chain.tip(commitment)).slice(0, limit);
     for (const one of shown) one.confirmationStatus = chain.status(one.slot);
     return shown;
@@ -241,8 +243,8 @@ function check(chain, slot, commitment) {
   }
 }
 
-// What surfpool shows of a block or a transaction. It says "internal error" when a version is above what was asked for, and names none:
-// asked again for all, the answer tells which it is.
+// What surfpool shows of a block or a transaction. It says "internal error" when a version is above what was asked for, and names
+// none: asked again for all, the answer tells which it is.
 async function shown(chain, method, [what, how]) {
   try {
     return await chain.ask(method, [what, how]);

@@ -42,7 +42,10 @@ pub(super) struct Node {
 
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    #[error("there is no node at {}; scripts/sandbox installs {name} and names it in LANDFALL_{}", path.display(), name.to_uppercase())]
+    #[error(
+        "there is no node at {}; scripts/sandbox installs {name} and names it in LANDFALL_{}",
+        path.display(), name.to_uppercase()
+    )]
     Missing { name: &'static str, path: PathBuf },
     #[error("{name} cannot be started: {error}")]
     Start { name: &'static str, error: std::io::Error },

@@ -140,7 +140,8 @@ impl<'h> Stage<'h> {
     ) -> anyhow::Result<Self> {
         let Show { screen, once } = show;
         let (usdc, token) = usdc_of(network)?;
-        let [alice, bob] = ["alice", "bob"].map(|account_id| Person { account_id, address: Address::Evm(random::bytes()) });
+        let [alice, bob] =
+            ["alice", "bob"].map(|account_id| Person { account_id, address: Address::Evm(random::bytes()) });
         let mut addresses = [alice, bob].map(|person| vec![(network.chain, person.address)]);
         let mut cluster = None;
         if let (Some(node), Some(network)) = (house.surfpool, solana) {

@@ -1,10 +1,10 @@
 //! A Solana cluster of one's own: `solana-test-validator` where one is found on the PATH, else surfpool.
 //!
-//! surfpool comes with its chain mended, by `nodes/surfpool/mended.mjs`, which says what it mends and why; the validator is taken as
-//! it is. Either ends with its owner. Transactions are signed here, with real keys, and sent as they are: what fails is recorded as
-//! failed. What an account holds is asked of the node's accounts, which is not where Landfall looks.
+//! surfpool comes with its chain mended, by `nodes/surfpool/mended.mjs`, which says what it mends and why; the validator
+//! is taken as it is. Either ends with its owner. Transactions are signed here, with real keys, and sent as they are: what
+//! fails is recorded as failed. What an account holds is asked of the node's accounts, which is not where Landfall looks.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use landfall_chain::{BlockHash, TxId};
+use landfall::sandbox::surfpool::{Surfpool, SurfpoolOptions};
+use landfall_chain::{Address, BlockHash, TxId, U256};
 use serde_json::{Value, json};
 use solana_sdk::hash::Hash;
 use solana_sdk::message::VersionedMessage;
@@ -22,17 +23,23 @@ use solana_sdk::signature::{Keypair, Signature, Signer};
 use crate::stage::variable;
 
 const VALIDATOR: &str = "solana-test-validator";
+/// What the payer is given, in lamports.
+const FUNDS: u64 = 9_000_000_000;
 const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 
 pub(crate) struct Cluster {
-    child: Child,
+    // What runs ends when it is dropped.
+    _surfpool: Option<Surfpool>,
+    _validator: Option<Validator>,
     client: reqwest::Client,
     pub(crate) url: String,
     /// Has SOL, and pays for everything.
     pub(crate) payer: Keypair,
     pub(crate) genesis: BlockHash,
 }
+
+struct Validator(Child);
 
 /// A transaction that landed.
 #[derive(Clone, Copy, Debug)]
@@ -45,24 +52,25 @@ pub(crate) struct Landed {
 impl Cluster {
     /// Starts one and waits until it has a final block.
     pub(crate) async fn start(folder: &Path) -> Self {
-        let (mut child, is_validator) = match on_path(VALIDATOR) {
-            true => (Command::new(VALIDATOR), true),
-            false => (Command::new("node"), false),
-        };
         let payer = Keypair::new();
-        let (child, url, payer) = if is_validator {
-            let (child, url) = validator(&mut child, folder, &payer);
-            (child, url, payer)
-        } else {
-            surfpool(&mut child)
+        let (validator, surfpool) = match on_path(VALIDATOR) {
+            true => (Some(validator(folder, &payer)), None),
+            false => (None, Some(surfpool(folder, &payer).await)),
         };
+        let url = validator.as_ref().map(|(_, url)| url.as_str()).or(surfpool.as_ref().map(Surfpool::url));
+        let url = url.unwrap().to_owned();
         // Once per process; a second time changes nothing.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        let mut cluster = Cluster { child, client, url, payer, genesis: BlockHash([0; 32]) };
+        let (_surfpool, _validator) = (surfpool, validator.map(|(validator, _)| validator));
+        let mut cluster = Cluster { _surfpool, _validator, client, url, payer, genesis: BlockHash([0; 32]) };
         let begun = Instant::now();
         while cluster.ask("getSlot", json!([{ "commitment": "finalized" }])).await.is_err() {
             assert!(begun.elapsed() < PATIENCE, "the cluster does not come up");
+            tokio::time::sleep(POLL).await;
+        }
+        while cluster.lamports(&cluster.payer.pubkey()).await < FUNDS {
+            assert!(begun.elapsed() < PATIENCE, "the payer has no money");
             tokio::time::sleep(POLL).await;
         }
         let genesis = cluster.rpc("getGenesisHash", json!([])).await;
@@ -137,11 +145,11 @@ impl Cluster {
     }
 }
 
-impl Drop for Cluster {
+impl Drop for Validator {
     fn drop(&mut self) {
         // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -171,20 +179,17 @@ fn on_path(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// The script tells in one line where it listens; it ends when its standard input does.
-fn surfpool(command: &mut Command) -> (Child, String, Keypair) {
-    command.arg(variable("LANDFALL_SURFPOOL"));
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let told: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line:?}"));
-    let payer = Keypair::from_base58_string(told["payer"].as_str().unwrap());
-    (child, told["url"].as_str().unwrap().to_owned(), payer)
+async fn surfpool(folder: &Path, payer: &Keypair) -> Surfpool {
+    let (script, log) = (variable("LANDFALL_SURFPOOL").into(), folder.join("surfpool.log"));
+    let surfpool = Surfpool::start(&SurfpoolOptions { script, log, keep: false }).await.unwrap();
+    surfpool.pay(&Address::Solana(payer.pubkey().to_bytes()), U256::from(FUNDS), None).await.unwrap();
+    surfpool
 }
 
-fn validator(command: &mut Command, folder: &Path, payer: &Keypair) -> (Child, String) {
+/// The payer has all there is, from its genesis on.
+fn validator(folder: &Path, payer: &Keypair) -> (Validator, String) {
     let (rpc, faucet, gossip) = (free_port(), free_port(), free_port());
-    let mut child = command
+    let mut child = Command::new(VALIDATOR)
         .args(["--quiet", "--bind-address", "127.0.0.1", "--mint", &payer.pubkey().to_string()])
         .args(["--ledger", folder.join("ledger").to_str().unwrap(), "--rpc-port", &rpc.to_string()])
         .args(["--faucet-port", &faucet.to_string(), "--gossip-port", &gossip.to_string()])
@@ -202,7 +207,7 @@ fn validator(command: &mut Command, folder: &Path, payer: &Keypair) -> (Child, S
         assert!(begun.elapsed() < PATIENCE, "{VALIDATOR} does not listen");
         std::thread::sleep(POLL);
     }
-    (child, format!("http://127.0.0.1:{rpc}"))
+    (Validator(child), format!("http://127.0.0.1:{rpc}"))
 }
 
 fn free_port() -> u16 {

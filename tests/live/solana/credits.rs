@@ -1,5 +1,5 @@
-//! What is a credit on Solana and what only looks like one: the rows S1 to S15 of our catalogue of failures, with real programs where
-//! they can show a row.
+//! What is a credit on Solana and what only looks like one: the rows S1 to S15 of our catalogue of failures, with real
+//! programs where they can show a row.
 //!
 //! | row | test |
 //! |---|---|
@@ -16,8 +16,8 @@
 //! | S11 | `s11_an_account_from_a_lookup_table_is_credited`, `s11_a_transaction_of_version_1_is_credited` |
 //! | S12 | `s12_what_a_permanent_delegate_takes_back_is_no_credit_of_anybody` |
 //! | S13 | tests/live/solana/first_deposit.rs `s13_sol_is_pending_once_confirmed_and_confirmed_once_final_on_sqlite`, `s13_sol_is_pending_once_confirmed_and_confirmed_once_final_on_postgresql` |
-//! | S14 | no program shows it: rewards are no transactions, and `rewards: false` is what we ask |
-//! | S15 | no program shows it: nothing is measured in slots |
+//! | S14 | no program shows it: chains/solana/tests/it/rows.rs `s14_rewards_of_a_block_are_no_deposits` |
+//! | S15 | no program shows it |
 //!
 //! `payments` has what was sent. Amounts are in base units.
 
@@ -43,7 +43,8 @@ fn every_row_is_a_test_that_bears_its_number() {
         assert!(!names.is_empty(), "S{row} has no test");
         for name in names {
             assert!(name.starts_with(&format!("s{row}_")), "S{row}: {name}");
-            let is_there = [index, include_str!("first_deposit.rs")].iter().any(|text| text.contains(&format!("fn {name}()")));
+            let is_there =
+                [index, include_str!("first_deposit.rs")].iter().any(|text| text.contains(&format!("fn {name}()")));
             assert!(is_there, "S{row}: {name} is not where the index says");
         }
     }
@@ -55,7 +56,9 @@ fn every_deposit_is_pending_once_and_confirmed_once_on_both_engines() {
     let deposits = || played.told.values().flat_map(|told| &told.deposits);
     assert!(deposits().all(|deposit| deposit.status == DepositStatus::Confirmed));
     assert_eq!(played.events, vec![[1, 1]; 2 * deposits().count()]);
-    println!("{} transactions, {} deposits, each PENDING and CONFIRMED once", played.told.len(), deposits().count());
+    let (count, slots, skipped) = (deposits().count(), played.slots, played.skipped);
+    println!("{} transactions, {count} deposits, each PENDING and CONFIRMED once", played.told.len());
+    println!("{slots} slots were followed, {skipped} of them without a block");
 }
 
 #[test]
@@ -178,7 +181,10 @@ fn s7_wrapped_sol_is_another_asset_and_wrapping_ones_own_is_no_deposit() {
     assert_eq!(grew(told("S7 own"), "bob SOL"), -20_000_000 - i128::from(rent));
     assert_eq!(told("S7 own back").credits(), NONE);
     assert_eq!(grew(told("S7 own back"), "bob SOL"), 20_000_000 + i128::from(rent));
-    assert_eq!(told("S7 own back").verdicts, [format!("bob rent_refund {rent} SOL"), "bob self_transfer 20000000 SOL".to_owned()]);
+    assert_eq!(
+        told("S7 own back").verdicts,
+        [format!("bob rent_refund {rent} SOL"), "bob self_transfer 20000000 SOL".to_owned()]
+    );
 }
 
 #[test]

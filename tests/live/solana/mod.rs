@@ -3,6 +3,7 @@
 //! [`credits`] is the index; [`payments`] has what was sent; [`cluster`] says which node runs it.
 
 mod cluster;
+mod codes;
 mod credits;
 mod first_deposit;
 mod follower;

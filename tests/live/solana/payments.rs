@@ -1,8 +1,8 @@
 //! The payments of `credits`: every way to pay on Solana, and to seem to pay, that a real program can show.
 //!
-//! Played once for all tests of this binary, each transaction for itself, followed by two watchers at once, one on SQLite and one on
-//! PostgreSQL, to the end: all final, all settled. What they then tell, what the source explains, and by how much the cluster's own
-//! accounts grew meanwhile is kept. A deposit of a transaction that no test knows fails them all.
+//! Played once for all tests of this binary, each transaction for itself, followed by two watchers at once, one on SQLite
+//! and one on PostgreSQL, to the end: all final, all settled. What they then tell, what the source explains, and by how much
+//! the cluster's own accounts grew meanwhile is kept. A deposit of a transaction that no test knows fails them all.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use landfall::deposit::Deposit;
 use landfall_chain::{Address, Asset, AssetId, Block, BlockSource, Legs, Network, Read, Rejected};
 use landfall_solana::network;
+use serde_json::json;
 use solana_sdk::instruction::Instruction;
 use solana_sdk::message::v1::{Message as MessageV1, TransactionConfig};
 use solana_sdk::message::{AddressLookupTableAccount, Message, VersionedMessage, v0};
@@ -33,6 +34,9 @@ const LOADED_BYTES: u32 = 1 << 20;
 
 /// What became of the payments.
 pub(crate) struct Played {
+    /// How many slots there were from the first payment to the last, and how many of them hold no block.
+    pub(crate) slots: usize,
+    pub(crate) skipped: usize,
     /// What the cluster asks for an account without data, and for one of a token.
     pub(crate) rents: [u64; 2],
     pub(crate) told: BTreeMap<&'static str, Told>,
@@ -205,9 +209,8 @@ impl Play {
     async fn pay_with_extensions(&mut self) {
         let (payer, alice, carol) = (self.payer.pubkey(), self.alice(), self.carol());
         let (fee, perm) = (self.token("FEE"), self.token("PERM"));
-        let pay = |token: &Token, to: &Pubkey, amount| {
-            token.transfer(&token.ata(&payer), &token.ata(to), &payer, amount)
-        };
+        let pay =
+            |token: &Token, to: &Pubkey, amount| token.transfer(&token.ata(&payer), &token.ata(to), &payer, amount);
         self.pay("S5", &[pay(&fee, &alice, 10_000_000)], &[]).await;
         self.pay("S5 new ATA", &[fee.make_ata(&payer, &carol), pay(&fee, &carol, 100)], &[]).await;
         self.pay("S12", &[pay(&perm, &alice, 5_000_000)], &[]).await;
@@ -224,7 +227,8 @@ impl Play {
     /// Rows S4 and S7, and what comes back.
     async fn wrap_and_close(&mut self) {
         let (payer, bob, alice) = (self.payer.pubkey(), self.bob.insecure_clone(), self.alice());
-        let (token, wrapped) = (self.token("TOK"), Token { mint: call::WRAPPED_SOL, program: call::TOKEN, decimals: 9 });
+        let (token, wrapped) =
+            (self.token("TOK"), Token { mint: call::WRAPPED_SOL, program: call::TOKEN, decimals: 9 });
         let wrap = |from: &Pubkey, to: &Pubkey, lamports| {
             let account = wrapped.ata(to);
             [call::transfer(from, &account, lamports), wrapped.sync_native(&account)]
@@ -275,11 +279,11 @@ impl Play {
         let message = v0::Message::try_compile(&payer, &pay(110_000_000, 111), &[table], blockhash).unwrap();
         self.send_from_payer("S11", VersionedMessage::V0(message)).await;
 
-        let config =
-            TransactionConfig::empty().with_compute_unit_limit(UNITS).with_loaded_accounts_data_size_limit(LOADED_BYTES);
+        let config = TransactionConfig::empty()
+            .with_compute_unit_limit(UNITS)
+            .with_loaded_accounts_data_size_limit(LOADED_BYTES);
         let blockhash = self.cluster.blockhash().await;
-        let message =
-            MessageV1::try_compile_with_config(&payer, &pay(112_000_000, 113), blockhash, config).unwrap();
+        let message = MessageV1::try_compile_with_config(&payer, &pay(112_000_000, 113), blockhash, config).unwrap();
         self.send_from_payer("v1", VersionedMessage::V1(message)).await;
     }
 
@@ -348,7 +352,8 @@ impl Play {
 
     /// Waits until everything is settled, and tells it.
     async fn end(mut self) -> Played {
-        let last = self.sent.iter().map(|(_, landed, _)| landed.slot).max().unwrap();
+        let slots = self.sent.iter().map(|(_, landed, _)| landed.slot);
+        let (first, last) = (slots.clone().min().unwrap(), slots.max().unwrap());
         for follower in &mut self.followers {
             follower.settle(last).await;
         }
@@ -372,7 +377,16 @@ impl Play {
         assert_eq!(known, deposits.len(), "a deposit is of no transaction that was sent: {deposits:#?}");
         let rents = [self.cluster.rent(0).await, self.cluster.rent(call::TOKEN_ACCOUNT_BYTES).await];
         let holdings = self.holdings().await;
-        Played { rents, told, events, at_versions, holdings }
+        let (slots, skipped) = self.slots(first, last).await;
+        Played { slots, skipped, rents, told, events, at_versions, holdings }
+    }
+
+    /// How many slots there are, and how many of them hold no block.
+    async fn slots(&self, first: u64, last: u64) -> (usize, usize) {
+        let how = json!([first, last, { "commitment": "confirmed" }]);
+        let blocks = self.cluster.rpc("getBlocks", how).await.as_array().unwrap().len();
+        let slots = usize::try_from(last - first).unwrap() + 1;
+        (slots, slots - blocks)
     }
 
     /// What the source explains of a transaction.
