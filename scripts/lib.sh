@@ -54,6 +54,26 @@ need_anvil() {
     export LANDFALL_ANVIL
 }
 
+# Exports LANDFALL_SURFPOOL, the script that starts a Solana cluster, where it runs: surfpool comes as a module for Linux on x86-64 with
+# glibc only, and npm leaves it out elsewhere. Fails, and says why, where it does not. One that is set already is taken as it is.
+find_surfpool() {
+    if [ -z "${LANDFALL_SURFPOOL:-}" ]; then
+        need_node_modules
+        LANDFALL_SURFPOOL=$ROOT/nodes/surfpool.mjs
+    fi
+    if ! node "$LANDFALL_SURFPOOL" --check; then
+        unset LANDFALL_SURFPOOL
+        return 1
+    fi
+    export LANDFALL_SURFPOOL
+}
+
+# A Solana cluster for tests: solana-test-validator where it is on the PATH, else surfpool.
+need_surfpool() {
+    command -v solana-test-validator >/dev/null && return
+    find_surfpool || fail "install solana-test-validator (Agave) and put it on the PATH"
+}
+
 STEP_PID=""
 STEP_NAMES=()
 STEP_SECS=()

@@ -15,7 +15,7 @@ pub(super) struct Sandbox {
     /// Do it once without a terminal: end with one line that says whether everything arrived; exit 1 if not.
     #[arg(long)]
     once: bool,
-    /// Leave the folder and the node behind.
+    /// Leave the folder and the nodes behind.
     #[arg(long)]
     keep: bool,
 }
@@ -23,9 +23,10 @@ pub(super) struct Sandbox {
 impl Sandbox {
     pub(super) async fn run(self) -> anyhow::Result<ExitCode> {
         let Sandbox { once, keep } = self;
-        #[expect(clippy::disallowed_methods, reason = "which node is started is told by scripts/sandbox, in no file")]
-        let anvil = std::env::var_os("LANDFALL_ANVIL").filter(|path| !path.is_empty());
-        let anvil = anvil.map_or_else(|| "anvil".into(), PathBuf::from);
+        #[expect(clippy::disallowed_methods, reason = "which nodes are started is told by scripts/sandbox, in no file")]
+        let [anvil, surfpool] = ["LANDFALL_ANVIL", "LANDFALL_SURFPOOL"].map(|name| std::env::var_os(name));
+        let [anvil, surfpool] = [anvil, surfpool].map(|path| path.filter(|path| !path.is_empty()).map(PathBuf::from));
+        let anvil = anvil.unwrap_or_else(|| "anvil".into());
         let mut hangup = signal(SignalKind::hangup())?;
         let stop = asked_to_stop()?;
         let asked = async move {
@@ -35,7 +36,7 @@ impl Sandbox {
                 _ = hangup.recv() => {}
             }
         };
-        match sandbox::run(&sandbox::Options { anvil, once, keep }, Clock::system(), asked).await {
+        match sandbox::run(&sandbox::Options { anvil, surfpool, once, keep }, Clock::system(), asked).await {
             Ok(true) => Ok(ExitCode::SUCCESS),
             Ok(false) => Ok(ExitCode::FAILURE),
             Err(error) => {

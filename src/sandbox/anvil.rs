@@ -6,24 +6,17 @@
 //!
 //! It knows no token: `token` writes the calls. Retries nothing.
 
-use std::fs::File;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::path::PathBuf;
+use std::process::Command;
 
 use landfall_chain::{Address, BlockHash, BlockRef, Family, TxId, U256};
 use serde_json::{Value, json};
 
+use crate::sandbox::node::{Launch, Node, NodeError};
 use crate::sandbox::token;
 
-/// How long a node may take to listen, also on a busy machine.
-const START_TIME_MAX: Duration = Duration::from_secs(30);
-const START_POLL: Duration = Duration::from_millis(20);
-const CALL_TIME_MAX: Duration = Duration::from_secs(10);
 /// What anvil prints before the address it listens on.
 const LISTENING: &str = "Listening on 127.0.0.1:";
-const WORDS_CHARS_MAX: usize = 200;
 /// Enough for a few token transfers; what is not used is not paid for.
 const GAS: u64 = 500_000;
 /// Far above the base fee of an idle chain, which begins at 1 gwei and falls.
@@ -47,9 +40,7 @@ pub struct AnvilOptions {
 /// A running node.
 #[derive(Debug)]
 pub struct Anvil {
-    process: Process,
-    url: String,
-    client: reqwest::Client,
+    node: Node,
 }
 
 /// What an unlocked account of the node signs. Two equal ones have the same hash: that is how one comes again after a
@@ -64,108 +55,62 @@ pub struct TxRequest {
     pub data: String,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum AnvilError {
-    #[error("there is no node at {}; scripts/sandbox installs anvil and names it in LANDFALL_ANVIL", .0.display())]
-    Missing(PathBuf),
-    #[error("anvil cannot be started: {0}")]
-    Start(std::io::Error),
-    #[error("anvil's log {}: {error}", path.display())]
-    Log { path: PathBuf, error: std::io::Error },
-    #[error("anvil ended at its start; its last words: {0:?}")]
-    Ended(String),
-    #[error("anvil did not listen within 30 s; its last words: {0:?}")]
-    Silent(String),
-    #[error("{method} of anvil: {what}")]
-    Call { method: String, what: String },
-}
-
-#[derive(Debug)]
-struct Process {
-    child: Child,
-    keep: bool,
-}
-
 impl Anvil {
     /// Starts a node and waits until it answers.
     ///
     /// # Errors
-    /// See [`AnvilError`]; what was started is ended.
-    pub async fn start(options: &AnvilOptions) -> Result<Self, AnvilError> {
-        let log_error = |error| AnvilError::Log { path: options.log.clone(), error };
-        let output = File::create(&options.log).map_err(log_error)?;
+    /// See [`NodeError`]; what was started is ended.
+    pub async fn start(options: &AnvilOptions) -> Result<Self, NodeError> {
         let mut command = Command::new(&options.binary);
         command
             .args(["--host", "127.0.0.1", "--port", "0", "--chain-id", &options.chain_id.to_string()])
             // Final is then the latest block less two; in the order of arrival, so that what is sent first gets in first.
-            .args(["--slots-in-an-epoch", "1", "--no-mining", "--order", "fifo"])
-            .stdin(Stdio::null())
-            .stdout(output.try_clone().map_err(log_error)?)
-            .stderr(output);
+            .args(["--slots-in-an-epoch", "1", "--no-mining", "--order", "fifo"]);
         if options.op_stack {
             command.arg("--optimism");
         }
-        if options.keep {
-            // A terminal's Ctrl-C goes to the whole group of processes.
-            command.process_group(0);
-        }
-        let child = command.spawn().map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => AnvilError::Missing(options.binary.clone()),
-            _ => AnvilError::Start(error),
-        })?;
-        let mut process = Process { child, keep: false };
-        let listening = tokio::time::timeout(START_TIME_MAX, port(&mut process.child, &options.log));
-        let port = listening.await.map_err(|_| AnvilError::Silent(last_words(&options.log)))??;
-        let client = client().map_err(|error| AnvilError::Start(std::io::Error::other(error)))?;
-        let mut anvil = Anvil { process, url: format!("http://127.0.0.1:{port}"), client };
-        anvil.rpc("eth_chainId", json!([])).await?;
-        anvil.process.keep = options.keep;
-        Ok(anvil)
+        let launch = Launch { name: "anvil", command, probe: "eth_chainId", log: &options.log, keep: options.keep };
+        let url = |line: &str| {
+            let port: u16 = line.strip_prefix(LISTENING)?.trim().parse().ok()?;
+            Some(format!("http://127.0.0.1:{port}"))
+        };
+        Ok(Anvil { node: Node::start(launch, url).await? })
     }
 
     /// Where it answers JSON-RPC.
     pub fn url(&self) -> &str {
-        &self.url
+        self.node.url()
     }
 
     /// The id of its process.
     pub fn pid(&self) -> u32 {
-        self.process.child.id()
+        self.node.pid()
     }
 
     /// One call.
     ///
     /// # Errors
     /// When the node cannot be reached or says no; in its own words.
-    pub async fn rpc(&self, method: &str, params: Value) -> Result<Value, AnvilError> {
-        let fault = |what: String| AnvilError::Call { method: method.to_owned(), what };
-        let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-        let request = self.client.post(&self.url).header("content-type", "application/json").body(request.to_string());
-        let answer = request.send().await.map_err(|error| fault(error.to_string()))?;
-        let text = answer.text().await.map_err(|error| fault(error.to_string()))?;
-        let mut answer: Value = serde_json::from_str(&text).map_err(|error| fault(format!("{error} in {text:?}")))?;
-        match answer.get("error") {
-            Some(error) => Err(fault(error.to_string())),
-            None => Ok(answer["result"].take()),
-        }
+    pub async fn rpc(&self, method: &str, params: Value) -> Result<Value, NodeError> {
+        self.node.rpc(method, params).await
     }
 
     /// The accounts it signs for, each with 10,000 of the native currency.
     ///
     /// # Errors
     /// As [`Anvil::rpc`].
-    pub async fn accounts(&self) -> Result<Vec<Address>, AnvilError> {
+    pub async fn accounts(&self) -> Result<Vec<Address>, NodeError> {
         let method = "eth_accounts";
         let accounts = self.rpc(method, json!([])).await?;
         let accounts = accounts.as_array().into_iter().flatten();
-        accounts.map(|account| read(method, account, |text| Address::parse(Family::Evm, text).ok())).collect()
+        accounts.map(|account| self.node.read(method, account, |text| Address::parse(Family::Evm, text).ok())).collect()
     }
 
     /// Makes `code` the contract at `address`, from the next block on.
     ///
     /// # Errors
     /// As [`Anvil::rpc`].
-    pub async fn set_code(&self, address: &Address, code: &str) -> Result<(), AnvilError> {
+    pub async fn set_code(&self, address: &Address, code: &str) -> Result<(), NodeError> {
         self.rpc("anvil_setCode", json!([address.to_string(), code])).await.map(drop)
     }
 
@@ -173,7 +118,7 @@ impl Anvil {
     ///
     /// # Errors
     /// As [`Anvil::rpc`].
-    pub async fn send(&self, tx: &TxRequest) -> Result<TxId, AnvilError> {
+    pub async fn send(&self, tx: &TxRequest) -> Result<TxId, NodeError> {
         let method = "eth_sendTransaction";
         let request = json!({
             "from": tx.from.to_string(),
@@ -186,14 +131,14 @@ impl Anvil {
             "maxPriorityFeePerGas": format!("{PRIORITY_FEE_WEI:#x}"),
         });
         let hash = self.rpc(method, json!([request])).await?;
-        read(method, &hash, hash_bytes).map(TxId::Evm)
+        self.node.read(method, &hash, hash_bytes).map(TxId::Evm)
     }
 
     /// Mines `count` blocks; the first takes in what the pool holds.
     ///
     /// # Errors
     /// As [`Anvil::rpc`].
-    pub async fn mine(&self, count: u64) -> Result<(), AnvilError> {
+    pub async fn mine(&self, count: u64) -> Result<(), NodeError> {
         for _ in 0..count {
             self.rpc("evm_mine", json!([])).await?;
         }
@@ -204,7 +149,7 @@ impl Anvil {
     ///
     /// # Errors
     /// As [`Anvil::rpc`].
-    pub async fn mine_every(&self, secs: u64) -> Result<(), AnvilError> {
+    pub async fn mine_every(&self, secs: u64) -> Result<(), NodeError> {
         self.rpc("evm_setIntervalMining", json!([secs])).await.map(drop)
     }
 
@@ -212,7 +157,7 @@ impl Anvil {
     ///
     /// # Errors
     /// As [`Anvil::rpc`].
-    pub async fn reorg(&self, depth: u64) -> Result<(), AnvilError> {
+    pub async fn reorg(&self, depth: u64) -> Result<(), NodeError> {
         self.rpc("anvil_reorg", json!([depth, []])).await.map(drop)
     }
 
@@ -220,11 +165,11 @@ impl Anvil {
     ///
     /// # Errors
     /// As [`Anvil::rpc`], and when there is none.
-    pub async fn block(&self, tag: &str) -> Result<BlockRef, AnvilError> {
+    pub async fn block(&self, tag: &str) -> Result<BlockRef, NodeError> {
         let method = "eth_getBlockByNumber";
         let block = self.rpc(method, json!([tag, false])).await?;
-        let number = read(method, &block["number"], |text| quantity(text)?.try_into().ok())?;
-        let hash = read(method, &block["hash"], hash_bytes).map(BlockHash)?;
+        let number = self.node.read(method, &block["number"], |text| quantity(text)?.try_into().ok())?;
+        let hash = self.node.read(method, &block["hash"], hash_bytes).map(BlockHash)?;
         Ok(BlockRef { number, hash })
     }
 
@@ -232,64 +177,20 @@ impl Anvil {
     ///
     /// # Errors
     /// As [`Anvil::rpc`].
-    pub async fn balance(&self, address: &Address) -> Result<U256, AnvilError> {
+    pub async fn balance(&self, address: &Address) -> Result<U256, NodeError> {
         let method = "eth_getBalance";
-        read(method, &self.rpc(method, json!([address.to_string(), "latest"])).await?, quantity)
+        self.node.read(method, &self.rpc(method, json!([address.to_string(), "latest"])).await?, quantity)
     }
 
     /// What `address` has of `token`, in base units, at the newest block.
     ///
     /// # Errors
     /// As [`Anvil::rpc`], and when there is no token.
-    pub async fn balance_of(&self, token: &Address, address: &Address) -> Result<U256, AnvilError> {
+    pub async fn balance_of(&self, token: &Address, address: &Address) -> Result<U256, NodeError> {
         let method = "eth_call";
         let call = json!({ "to": token.to_string(), "data": token::balance_of(address) });
-        read(method, &self.rpc(method, json!([call, "latest"])).await?, quantity)
+        self.node.read(method, &self.rpc(method, json!([call, "latest"])).await?, quantity)
     }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        if !self.keep {
-            // Fails only when it has ended already; waiting then takes its remains away.
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
-    }
-}
-
-/// A client that waits for nothing for ever and is used on this machine only.
-pub(super) fn client() -> reqwest::Result<reqwest::Client> {
-    // Installed once per process; a second time changes nothing.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder().no_proxy().timeout(CALL_TIME_MAX).build()
-}
-
-/// The port that the node has chosen, as soon as it says so.
-async fn port(child: &mut Child, log: &Path) -> Result<u16, AnvilError> {
-    loop {
-        let text = std::fs::read_to_string(log).map_err(|error| AnvilError::Log { path: log.to_owned(), error })?;
-        // A line that is still being written has no end yet.
-        let line = text.split_inclusive('\n').find_map(|line| line.strip_suffix('\n')?.strip_prefix(LISTENING));
-        if let Some(port) = line.and_then(|port| port.trim().parse().ok()) {
-            return Ok(port);
-        }
-        if !matches!(child.try_wait(), Ok(None)) {
-            return Err(AnvilError::Ended(last_words(log)));
-        }
-        tokio::time::sleep(START_POLL).await;
-    }
-}
-
-/// The last line of a log: it may be gone when somebody wants to read on.
-fn last_words(log: &Path) -> String {
-    let text = std::fs::read_to_string(log).unwrap_or_default();
-    text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().chars().take(WORDS_CHARS_MAX).collect()
-}
-
-fn read<T>(method: &str, value: &Value, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, AnvilError> {
-    let unexpected = || AnvilError::Call { method: method.to_owned(), what: format!("unexpected answer {value}") };
-    value.as_str().and_then(parse).ok_or_else(unexpected)
 }
 
 fn quantity(text: &str) -> Option<U256> {

@@ -16,6 +16,15 @@ const POLL_MS: u64 = 200;
 /// Nothing here is worth an hour of waiting.
 const FAILED_GRACE_SECS: u64 = 10;
 
+/// A chain, and the node that stands in for it.
+#[derive(Clone, Debug)]
+pub(super) struct Followed {
+    pub(super) chain: Chain,
+    pub(super) rpc: String,
+    /// What the node names as its genesis hash, where that is asked for.
+    pub(super) genesis: Option<String>,
+}
+
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
@@ -36,26 +45,31 @@ impl Folder {
         &self.path
     }
 
-    pub(super) fn node_log(&self) -> PathBuf {
-        self.path.join("anvil.log")
+    pub(super) fn log_of(&self, node: &str) -> PathBuf {
+        self.path.join(format!("{node}.log"))
     }
 
     pub(super) fn config_path(&self) -> PathBuf {
         self.path.join("landfall.toml")
     }
 
-    /// Writes the configuration of a Landfall that follows the node at `rpc` as `chain`, and reads it as `run` does.
-    pub(super) fn configure(&self, chain: Chain, rpc: &str) -> anyhow::Result<Config> {
+    /// Writes the configuration of a Landfall that follows these chains, and reads it as `run` does.
+    pub(super) fn configure(&self, chains: &[Followed]) -> anyhow::Result<Config> {
         let store = toml::Value::String(format!("sqlite:{}", self.path.join("landfall.db").display()));
         let [api, admin] = free_addresses()?;
-        let text = format!(
+        let mut text = format!(
             "# Written by `landfall sandbox`; chain, accounts and money are for play.\n\
              [store]\nurl = {store}\n\n\
              [api]\nlisten = \"{api}\"\nenvironment = \"test\"\n\n\
-             [admin]\nlisten = \"{admin}\"\n\n\
-             [chains.{chain}]\nrpc = [\"{rpc}\"]\nstart = \"finalized\"\npoll_ms = {POLL_MS}\n\
-             failed_grace_secs = {FAILED_GRACE_SECS}\n"
+             [admin]\nlisten = \"{admin}\"\n"
         );
+        for Followed { chain, rpc, genesis } in chains {
+            let genesis = genesis.as_ref().map_or(String::new(), |genesis| format!("genesis = \"{genesis}\"\n"));
+            text += &format!(
+                "\n[chains.{chain}]\nrpc = [\"{rpc}\"]\n{genesis}start = \"finalized\"\npoll_ms = {POLL_MS}\n\
+                 failed_grace_secs = {FAILED_GRACE_SECS}\n"
+            );
+        }
         let path = self.config_path();
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Config::load(&path, |_| None)?)

@@ -8,19 +8,24 @@
 pub mod anvil;
 mod books;
 mod client;
+mod cluster;
 mod folder;
+mod node;
 mod play;
 pub mod receiver;
 mod screen;
 mod stage;
+pub mod surfpool;
 pub mod token;
+
+pub use node::NodeError;
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::pin::Pin;
 
 use anyhow::{Context, bail};
-use landfall_chain::{Asset, Chain};
+use landfall_chain::{Asset, Chain, Network};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::{self, App, Migrate};
@@ -29,10 +34,12 @@ use crate::registry::{self, NewWebhook};
 use crate::sandbox::anvil::{Anvil, AnvilOptions};
 use crate::sandbox::books::Books;
 use crate::sandbox::client::Api;
-use crate::sandbox::folder::Folder;
+use crate::sandbox::cluster::Cluster;
+use crate::sandbox::folder::{Folder, Followed};
 use crate::sandbox::receiver::Receiver;
 use crate::sandbox::screen::Screen;
-use crate::sandbox::stage::{House, Stage};
+use crate::sandbox::stage::{House, Show, Stage};
+use crate::sandbox::surfpool::{Surfpool, SurfpoolOptions};
 use crate::time::Clock;
 
 /// The network that the node stands in for, and its id; Landfall refuses a node with another one.
@@ -46,6 +53,8 @@ const BLOCK_SECS_AFTER: u64 = 2;
 pub struct Options {
     /// The node's program.
     pub anvil: PathBuf,
+    /// The script that starts a Solana cluster, `nodes/surfpool.mjs`; without it the play has no Solana.
+    pub surfpool: Option<PathBuf>,
     /// End when everything was shown.
     pub once: bool,
     /// Leave the folder and the node behind.
@@ -64,16 +73,16 @@ pub async fn run(options: &Options, clock: Clock, asked: impl Future<Output = ()
         binary: options.anvil.clone(),
         chain_id: CHAIN_ID,
         op_stack: false,
-        log: folder.node_log(),
+        log: folder.log_of("anvil"),
         keep: options.keep,
     };
-    let anvil = tokio::select! {
-        anvil = Anvil::start(&node) => anvil?,
-        () = &mut asked => bail!("asked to stop before the node had started"),
+    let nodes = tokio::select! {
+        nodes = Nodes::start(options, &node, folder.log_of("surfpool")) => nodes?,
+        () = &mut asked => bail!("asked to stop before the nodes had started"),
     };
-    let books = with_node(options, &folder, &anvil, screen, clock, asked).await;
+    let books = with_nodes(options, &folder, &nodes, screen, clock, asked).await;
     if options.keep {
-        say_what_is_kept(&folder, &anvil, screen);
+        say_what_is_kept(&folder, &nodes, screen);
     }
     let books = books?;
     if options.once {
@@ -82,18 +91,50 @@ pub async fn run(options: &Options, clock: Clock, asked: impl Future<Output = ()
     Ok(books.faults.is_empty())
 }
 
-/// Builds the rest around the node, gives the play, and stops Landfall in order.
-async fn with_node(
+/// The nodes that it plays with.
+struct Nodes {
+    anvil: Anvil,
+    surfpool: Option<Surfpool>,
+}
+
+impl Nodes {
+    async fn start(options: &Options, anvil: &AnvilOptions, log: PathBuf) -> Result<Self, NodeError> {
+        let anvil = Anvil::start(anvil).await?;
+        let surfpool = match options.surfpool.clone() {
+            Some(script) => Some(Surfpool::start(&SurfpoolOptions { script, log, keep: options.keep }).await?),
+            None => None,
+        };
+        Ok(Nodes { anvil, surfpool })
+    }
+
+    /// What Landfall is to follow.
+    async fn followed(&self) -> Result<Vec<Followed>, NodeError> {
+        let mut followed = vec![Followed { chain: CHAIN, rpc: self.anvil.url().to_owned(), genesis: None }];
+        if let Some(node) = &self.surfpool {
+            let genesis = Some(node.genesis().await?);
+            followed.push(Followed { chain: cluster::CHAIN, rpc: node.url().to_owned(), genesis });
+        }
+        Ok(followed)
+    }
+}
+
+/// Builds the rest around the nodes, gives the play, and stops Landfall in order.
+async fn with_nodes(
     options: &Options,
     folder: &Folder,
-    anvil: &Anvil,
+    nodes: &Nodes,
     screen: Screen,
     clock: Clock,
     asked: Pin<&mut impl Future<Output = ()>>,
 ) -> anyhow::Result<Books> {
-    let config = folder.configure(CHAIN, anvil.url())?;
+    let Nodes { anvil, surfpool } = nodes;
+    let config = folder.configure(&nodes.followed().await?)?;
     let network = app::network(CHAIN, config.chains.get(&CHAIN).context("the chain is configured")?)?;
     let payer = stage::prepare(anvil, &network).await?;
+    let solana = config.chains.get(&cluster::CHAIN).map(|config| app::network(cluster::CHAIN, config)).transpose()?;
+    if let (Some(node), Some(network)) = (surfpool, &solana) {
+        cluster::prepare(node, network).await?;
+    }
     let receiver = Receiver::start(clock.clone()).await?;
     let app = App::start(&config, Migrate::Always, clock).await?;
     let db = app.db().clone();
@@ -103,11 +144,12 @@ async fn with_node(
     let api = Api {
         url: format!("http://{}/v2/crypto/deposits", app.api_address()),
         key: registry::create_key(&db, config.environment, "sandbox", &random::bytes(), now).await?,
-        client: anvil::client()?,
+        client: node::client()?,
     };
-    let house = House { anvil, receiver: &receiver, db: &db, api: &api };
-    let mut stage = Stage::set(house, &network, payer, screen, options.once).await?;
-    say_who_is_there(&stage, &network.assets);
+    let house = House { anvil, surfpool: surfpool.as_ref(), receiver: &receiver, db: &db, api: &api };
+    let show = Show { screen, once: options.once };
+    let mut stage = Stage::set(house, &network, solana.as_ref(), payer, show).await?;
+    say_who_is_there(&stage, [Some(&network), solana.as_ref()]);
 
     let stop = CancellationToken::new();
     let running = async {
@@ -117,7 +159,7 @@ async fn with_node(
     };
     let shown = async {
         let shown = tokio::select! {
-            shown = show(options, &mut stage, asked) => shown,
+            shown = give(options, &mut stage, asked) => shown,
             () = stop.cancelled() => Err(anyhow::anyhow!("Landfall ended")),
         };
         stop.cancel();
@@ -129,7 +171,7 @@ async fn with_node(
 }
 
 /// Gives the play; then, unless it is for once, lets people play.
-async fn show(
+async fn give(
     options: &Options,
     stage: &mut Stage<'_>,
     mut asked: Pin<&mut impl Future<Output = ()>>,
@@ -154,13 +196,20 @@ async fn show(
     Ok(books)
 }
 
-fn say_who_is_there(stage: &Stage<'_>, assets: &[Asset]) {
+fn say_who_is_there(stage: &Stage<'_>, networks: [Option<&Network>; 2]) {
     let screen = stage.screen;
     screen.note(&format!("node      anvil at {} stands in for {CHAIN} (chain id {CHAIN_ID})", stage.house.anvil.url()));
-    for Asset { id, symbol, .. } in assets {
+    match &stage.cluster {
+        Some(Cluster { node, .. }) => {
+            screen.note(&format!("node      surfpool at {} stands in for {}", node.url(), cluster::CHAIN));
+        }
+        None => screen.note("no Solana surfpool does not run here, or is not named in LANDFALL_SURFPOOL"),
+    }
+    for Asset { id, symbol, .. } in networks.into_iter().flatten().flat_map(|network| &network.assets) {
         screen.note(&format!("asset     {symbol}, {id}"));
     }
-    for person in [stage.alice, stage.bob] {
+    let on_solana = stage.cluster.iter().flat_map(|cluster| [cluster.alice, cluster.bob]);
+    for person in [stage.alice, stage.bob].into_iter().chain(on_solana) {
         screen.note(&format!("account   {} has {}", person.account_id, person.address));
     }
 }
@@ -185,10 +234,13 @@ fn say_what_to_try(stage: &Stage<'_>) {
     screen.note("Ctrl-C ends it.\n");
 }
 
-fn say_what_is_kept(folder: &Folder, anvil: &Anvil, screen: Screen) {
+fn say_what_is_kept(folder: &Folder, nodes: &Nodes, screen: Screen) {
     // scripts/sandbox runs a program that is on nobody's PATH.
     let program = std::env::current_exe().map_or_else(|_| "landfall".into(), |path| path.display().to_string());
     screen.note(&format!("kept      folder {}", folder.path().display()));
-    screen.note(&format!("kept      node at {}, ended by: kill {}", anvil.url(), anvil.pid()));
+    let surfpool = nodes.surfpool.as_ref().map(|node| (node.url(), node.pid()));
+    for (url, pid) in [(nodes.anvil.url(), nodes.anvil.pid())].into_iter().chain(surfpool) {
+        screen.note(&format!("kept      node at {url}, ended by: kill {pid}"));
+    }
     screen.note(&format!("go on     {program} --config {} run", folder.config_path().display()));
 }

@@ -6,11 +6,20 @@
 use anyhow::ensure;
 
 use crate::sandbox::books::Books;
+use crate::sandbox::cluster::{Pay, Who};
 use crate::sandbox::screen::short;
 use crate::sandbox::stage::{Mining, Payment, Stage};
 
 /// How many blocks are mined after the books balance: what is credited too often may come late.
 const BLOCKS_AFTER: u64 = 3;
+
+/// What is paid on Solana. The second payment of USDC to a person finds the account of the first.
+const SOLANA: [Pay; 4] = [
+    Pay { to: Who::Alice, amount: "0.75", is_native: true },
+    Pay { to: Who::Alice, amount: "200", is_native: false },
+    Pay { to: Who::Alice, amount: "2.5", is_native: false },
+    Pay { to: Who::Bob, amount: "0.25", is_native: true },
+];
 
 impl Stage<'_> {
     /// All acts; the books at their end.
@@ -22,6 +31,7 @@ impl Stage<'_> {
         self.deposit(&self.native(bob, "0.5")?).await?;
         self.orphaned_and_mined_again(&self.usdc(alice, "20")?).await?;
         self.orphaned_and_replaced(&self.usdc(bob, "30")?, &self.usdc(alice, "31.5")?).await?;
+        self.deposits_on_solana().await?;
         self.settle().await
     }
 
@@ -29,6 +39,17 @@ impl Stage<'_> {
         let nonce = self.next_nonce();
         let tx = self.pay(payment, nonce).await?;
         self.until(Mining::On, &tx, "PENDING", payment.legs).await
+    }
+
+    /// What comes to the same people on the other family of chains, where there is a cluster.
+    async fn deposits_on_solana(&mut self) -> anyhow::Result<()> {
+        let Some(cluster) = self.cluster.clone() else { return Ok(()) };
+        for payment in SOLANA {
+            let (what, tx) = cluster.pay(&payment).await?;
+            self.screen.sent(&what, &tx);
+            self.until(Mining::On, &tx, "PENDING", 1).await?;
+        }
+        Ok(())
     }
 
     /// The same transaction in another block is the same deposit.

@@ -17,8 +17,10 @@ use crate::registry;
 use crate::sandbox::anvil::{Anvil, TxRequest};
 use crate::sandbox::books::{Evidence, Holding, Shown};
 use crate::sandbox::client::Api;
+use crate::sandbox::cluster::Cluster;
 use crate::sandbox::receiver::Receiver;
 use crate::sandbox::screen::Screen;
+use crate::sandbox::surfpool::Surfpool;
 use crate::sandbox::token;
 use crate::store::cursors::Cursor;
 use crate::store::{Db, status};
@@ -38,9 +40,18 @@ const FIRST_BLOCKS: u64 = 3;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct House<'h> {
     pub(super) anvil: &'h Anvil,
+    pub(super) surfpool: Option<&'h Surfpool>,
     pub(super) receiver: &'h Receiver,
     pub(super) db: &'h Db,
     pub(super) api: &'h Api,
+}
+
+/// How the play is shown.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Show {
+    pub(super) screen: Screen,
+    /// At the pace of machines.
+    pub(super) once: bool,
 }
 
 /// An account and its address.
@@ -76,6 +87,8 @@ pub(super) struct Stage<'h> {
     pub(super) payer: Address,
     pub(super) alice: Person,
     pub(super) bob: Person,
+    /// The same people on Solana, where there is a cluster.
+    pub(super) cluster: Option<Cluster<'h>>,
     chain: Chain,
     native: Asset,
     usdc: Asset,
@@ -100,7 +113,7 @@ pub(super) async fn prepare(anvil: &Anvil, network: &Network) -> anyhow::Result<
 }
 
 /// The network's USDC and its contract.
-fn usdc_of(network: &Network) -> anyhow::Result<(&Asset, Address)> {
+pub(super) fn usdc_of(network: &Network) -> anyhow::Result<(&Asset, Address)> {
     let listed = network.assets.iter().find_map(|asset| match asset.id {
         AssetId::Token(contract) if asset.symbol == "USDC" => Some((asset, contract)),
         AssetId::Token(_) | AssetId::Native => None,
@@ -108,32 +121,48 @@ fn usdc_of(network: &Network) -> anyhow::Result<(&Asset, Address)> {
     listed.context("the network lists no USDC")
 }
 
-/// An account with an address that nobody ever used, watched from here on.
-async fn watch(db: &Db, chain: Chain, account_id: &'static str, kind: AccountType) -> anyhow::Result<Person> {
-    let address = Address::Evm(random::bytes());
-    let account = NewAccount::from_specs(account_id, kind, &[format!("{chain}={address}")])?;
+/// An account with an address on each chain that nobody ever used, watched from here on.
+async fn watch(db: &Db, account_id: &'static str, addresses: &[(Chain, Address)]) -> anyhow::Result<()> {
+    let specs: Vec<String> = addresses.iter().map(|(chain, address)| format!("{chain}={address}")).collect();
+    let account = NewAccount::from_specs(account_id, AccountType::Segregated, &specs)?;
     registry::add_accounts(db, &[account], Clock::system().now()).await?;
-    Ok(Person { account_id, address })
+    Ok(())
 }
 
 impl<'h> Stage<'h> {
-    /// `payer` is who [`prepare`] gave the money to.
+    /// `payer` is who [`prepare`] gave the money to; `solana` is the network that the cluster stands in for.
     pub(super) async fn set(
         house: House<'h>,
         network: &Network,
+        solana: Option<&Network>,
         payer: Address,
-        screen: Screen,
-        once: bool,
+        show: Show,
     ) -> anyhow::Result<Self> {
+        let Show { screen, once } = show;
         let (usdc, token) = usdc_of(network)?;
+        let [alice, bob] =
+            ["alice", "bob"].map(|account_id| Person { account_id, address: Address::Evm(random::bytes()) });
+        let mut addresses = [alice, bob].map(|person| vec![(network.chain, person.address)]);
+        let mut cluster = None;
+        if let (Some(node), Some(network)) = (house.surfpool, solana) {
+            let people = [alice, bob].map(|person| Person { address: Address::Solana(random::bytes()), ..person });
+            for (addresses, person) in addresses.iter_mut().zip(people) {
+                addresses.push((network.chain, person.address));
+            }
+            cluster = Some(Cluster::of(node, network, people)?);
+        }
+        for (person, addresses) in [alice, bob].into_iter().zip(&addresses) {
+            watch(house.db, person.account_id, addresses).await?;
+        }
         let native = network.asset(&AssetId::Native).context("the network has no native currency")?;
         let (chain, now) = (network.chain, Instant::now());
         Ok(Stage {
             house,
             screen,
             payer,
-            alice: watch(house.db, chain, "alice", AccountType::Segregated).await?,
-            bob: watch(house.db, chain, "bob", AccountType::Segregated).await?,
+            alice,
+            bob,
+            cluster,
             chain,
             native: native.clone(),
             usdc: usdc.clone(),
@@ -280,6 +309,9 @@ impl<'h> Stage<'h> {
                 holdings.push(Holding { account_id, address, symbol: symbol.clone(), decimals: *decimals, balance });
             }
             shown_by_api.extend(self.house.api.deposits(account_id).await?);
+        }
+        if let Some(cluster) = &self.cluster {
+            holdings.extend(cluster.holdings().await?);
         }
         let undelivered = status::queue(&mut self.house.db.read().await?).await?.pending;
         let (received, refused) = (self.house.receiver.log(), self.house.receiver.refused());

@@ -1,7 +1,8 @@
-//! The `live` ring: the real `landfall` process, a real node (anvil), real SQLite and PostgreSQL. One binary.
+//! The `live` ring: the real `landfall` process, real nodes (anvil, surfpool or solana-test-validator), real SQLite and
+//! PostgreSQL. One binary.
 //!
-//! `scripts/test` installs and names them: `LANDFALL_ANVIL`, `LANDFALL_TEST_POSTGRES`, `LANDFALL_TEST_PG_BIN`. A missing one fails
-//! the tests that need it; none is skipped. `stage` is the harness.
+//! `scripts/test` installs and names them: `LANDFALL_ANVIL`, `LANDFALL_SURFPOOL`, `LANDFALL_TEST_POSTGRES`,
+//! `LANDFALL_TEST_PG_BIN`. A missing one fails the tests that need it; none is skipped. `stage` is the harness.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 
 mod backfill;
@@ -18,5 +19,7 @@ mod postgres;
 mod proxy;
 mod rebuild;
 mod reorgs;
+mod sandbox;
+mod solana;
 mod stage;
 mod traces;

@@ -1,0 +1,24 @@
+//! `landfall sandbox --once`, as people run it: everything that was paid arrives, on EVM, and on Solana where surfpool runs.
+
+use std::process::Command;
+
+use crate::stage::{binary, variable};
+
+#[test]
+fn the_sandbox_plays_both_families_and_its_books_balance() {
+    // Where solana-test-validator is found, no surfpool is installed for the tests, and the play has no Solana.
+    let output = Command::new(binary())
+        .args(["sandbox", "--once"])
+        .env("LANDFALL_ANVIL", variable("LANDFALL_ANVIL"))
+        .output()
+        .unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    let books = if shown.contains("surfpool at ") {
+        "sandbox: 12 deposits confirmed, 26 events delivered, 0 lost, 0 duplicated"
+    } else {
+        "sandbox: 8 deposits confirmed, 18 events delivered, 0 lost, 0 duplicated"
+    };
+    assert_eq!(shown.lines().last(), Some(books), "{shown}{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0));
+    println!("{books}");
+}
