@@ -3,14 +3,15 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 use clap::Subcommand;
-use landfall_chain::{Chain, Family, TxId};
+use landfall_chain::{Chain, TxId};
 
 use crate::amount::to_decimal;
 use crate::api::DepositResource;
 use crate::cli::explain::{Report, unknown};
-use crate::cli::{existing, json_line, load, open_existing};
+use crate::cli::{existing, json_line, load, open_existing, record, unattributed};
+use crate::deposit::DepositId;
 use crate::store::Db;
 use crate::store::deposits::{self, DepositFilter};
 use crate::watcher::explain::explain;
@@ -25,11 +26,31 @@ pub(super) enum Deposit {
         #[arg(long)]
         json: bool,
     },
+    /// Show one deposit with all that is on record of it: exit 0 found, 1 unknown.
+    Show {
+        /// The deposit's id.
+        id: DepositId,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what arrived for accounts and is no deposit, with its reason, newest first: nothing credits it but a person.
+    Unattributed {
+        /// Of this chain only, for example SOLANA_MAINNET.
+        #[arg(long)]
+        chain: Option<String>,
+        /// Own rent and own wrapped SOL that came back, too.
+        #[arg(long)]
+        all: bool,
+        /// A JSON object for each arrival, one a line.
+        #[arg(long)]
+        json: bool,
+    },
     /// Say of each leg of a transaction why it is a credit or none: exit 0 found, 1 unknown, 2 cannot tell.
     Explain {
         /// For example BASE_MAINNET; it must be configured.
         chain: String,
-        /// The transaction's hash.
+        /// The transaction's hash, or on Solana its first signature.
         transaction: String,
         /// One JSON object.
         #[arg(long)]
@@ -44,9 +65,15 @@ impl Deposit {
                 show_all(&existing(config).await?, json).await?;
                 Ok(ExitCode::SUCCESS)
             }
+            Deposit::Show { id, json } => record::show(&existing(config).await?, id, json).await,
+            Deposit::Unattributed { chain, all, json } => {
+                let chain = chain.map(|chain| chain.parse()).transpose()?;
+                unattributed::show(config, chain, all, json).await?;
+                Ok(ExitCode::SUCCESS)
+            }
             Deposit::Explain { chain, transaction, json } => {
                 let chain: Chain = chain.parse()?;
-                let tx = transaction_id(chain, &transaction)?;
+                let tx = TxId::parse(chain.family(), &transaction)?;
                 show_one(config, chain, tx, json).await
             }
         }
@@ -86,20 +113,6 @@ async fn show_one(config: &Path, chain: Chain, tx: TxId, json: bool) -> anyhow::
         report.lines().iter().for_each(|line| println!("{line}"));
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn transaction_id(chain: Chain, text: &str) -> anyhow::Result<TxId> {
-    match chain.family() {
-        Family::Evm => {
-            let digits = text.strip_prefix("0x").filter(|digits| digits.len() == 64);
-            let mut hash = [0; 32];
-            digits
-                .and_then(|digits| hex::decode_to_slice(digits, &mut hash).ok())
-                .ok_or_else(|| anyhow!("malformed transaction {text:?}: expected 0x and 64 hexadecimal digits"))?;
-            Ok(TxId::Evm(hash))
-        }
-        Family::Solana => bail!("this version does not follow {chain}"),
-    }
 }
 
 fn line(deposit: &crate::deposit::Deposit) -> String {

@@ -35,6 +35,7 @@ pub const MIGRATIONS: &[(i64, &str, &str)] = &[
     (6, "endpoint_latency", include_str!("../../migrations/0006_endpoint_latency.sql")),
     (7, "trace_witnesses", include_str!("../../migrations/0007_trace_witnesses.sql")),
     (8, "kept_witnesses", include_str!("../../migrations/0008_kept_witnesses.sql")),
+    (9, "solana_books", include_str!("../../migrations/0009_solana_books.sql")),
 ];
 
 /// Where the data is.

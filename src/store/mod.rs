@@ -19,6 +19,7 @@ pub mod overrides;
 mod sql;
 pub mod status;
 pub mod traces;
+pub mod unattributed;
 pub mod webhooks;
 pub mod witnesses;
 
@@ -46,6 +47,7 @@ pub fn statements() -> impl Iterator<Item = Sql> {
         overrides::STATEMENTS,
         status::STATEMENTS,
         traces::STATEMENTS,
+        unattributed::STATEMENTS,
         webhooks::STATEMENTS,
         witnesses::STATEMENTS,
     ]

@@ -11,8 +11,8 @@ use landfall::store::cursors::Cursor;
 use landfall::time::Timestamp;
 use landfall::watcher::{Backfill, Job, Rescan, Scope, Settings, Start, Watcher};
 use landfall_chain::{
-    Address, AddressSource, Block, BlockRef, BlockSource, Candidates, Endpoints, Fate, Header, Lane, Network, Read,
-    ReadProof, SourceError, Tip, TxRef, U256,
+    Address, AddressSource, AssetTransfer, Block, BlockRef, BlockSource, Candidates, Endpoints, Fate, Header, Lane,
+    Network, Payer, Read, ReadProof, SourceError, Tip, TxRef, U256,
 };
 use landfall_evm::EvmSource;
 use landfall_node::{Chain, LogLimits, Server, Tx};
@@ -95,6 +95,10 @@ impl BlockSource for Slow {
 
     async fn final_at(&self, number: u64) -> Result<Option<BlockRef>, SourceError> {
         self.chain.final_at(number).await
+    }
+
+    async fn payers(&self, block: &BlockRef, transfers: &[AssetTransfer]) -> Result<Vec<Payer>, SourceError> {
+        self.chain.payers(block, transfers).await
     }
 
     async fn fate(&self, tx: &TxRef, at: &BlockRef) -> Result<Fate, SourceError> {

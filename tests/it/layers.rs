@@ -67,7 +67,7 @@ const FAMILY: &str = "landfall-chain landfall-rpc";
 /// The crate of chains/ that alone may name an SDK, by how the SDK's crates begin.
 const SDKS: [(&str, &str); 4] = [("alloy", "evm"), ("solana", "solana"), ("spl", "solana"), ("five8", "solana")];
 /// No migration is edited once it is released: its hash stands here. A change to the schema is a new file.
-const MIGRATIONS: [(&str, &str); 8] = [
+const MIGRATIONS: [(&str, &str); 9] = [
     ("0001_init.sql", "bcb5b2df17fa669ceee913746a551dffe9716f435ad62ae9b0599eb6d1650ce6"),
     ("0002_movements.sql", "43eb6127b5e66168a334d5c079cf6ce8dfd81978793b5214ed503fd1cc353cc0"),
     ("0003_incidents.sql", "9f31b48118ddbba99ba10fa5eced51ce9537a8d11c1815a38db66363cde16112"),
@@ -76,6 +76,7 @@ const MIGRATIONS: [(&str, &str); 8] = [
     ("0006_endpoint_latency.sql", "12664593fe5661ae83886ec20a2ed6c13913a77a9b372a1ac3eff85265e1d7bb"),
     ("0007_trace_witnesses.sql", "3b2f287e8c529495af32ba9786c0a6432884cdc82c2c0f5d77f2d8e976d02207"),
     ("0008_kept_witnesses.sql", "ad054e1336d9f0390c47140b27653d9c660f5be6f2088e94faa8e8eb62f173ac"),
+    ("0009_solana_books.sql", "754bf48daa87ef2bbf64a39761895b8bb38e2a722259eb1b1f23ef4ab35f64a0"),
 ];
 /// What a finished house does not have. Written in two parts, because this file is searched too.
 const LEFTOVERS: [(&str, &str); 4] = [

@@ -9,7 +9,7 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use landfall_chain::{Block, BlockHash, BlockRef, Header, Legs, Proof, TxId};
+use landfall_chain::{Block, BlockHash, BlockRef, Debits, Header, Legs, Proof, TxId};
 use landfall_rpc::{Answer, Call, Dialect, Raw};
 use serde_json::json;
 
@@ -275,6 +275,8 @@ impl Reader {
         let proved = Block {
             header,
             transfers: judged.transfers,
+            debits: Debits::ByLegs,
+            unattributed: Vec::new(),
             fees: fees::of_block(stack, &block, &receipts),
             rejected: judged.rejected,
             proof: Proof::Roots,

@@ -10,8 +10,8 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use landfall_chain::{
-    Address, AddressSource, Block, BlockHash, BlockRef, BlockSource, Candidates, Fate, Header, Legs, Read, SourceError,
-    Tip, TxRef, U256,
+    Address, AddressSource, AssetTransfer, Block, BlockHash, BlockRef, BlockSource, Candidates, Fate, Header, Legs,
+    Payer, Read, SourceError, Tip, TxRef, U256,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -290,6 +290,11 @@ impl BlockSource for SimPool {
             hash.map(|hash| BlockRef { number, hash })
         };
         Ok(self.agreed(at).0)
+    }
+
+    /// Each leg names it.
+    async fn payers(&self, _: &BlockRef, transfers: &[AssetTransfer]) -> Result<Vec<Payer>, SourceError> {
+        Ok(transfers.iter().map(AssetTransfer::payer).collect())
     }
 
     async fn fate(&self, tx: &TxRef, at: &BlockRef) -> Result<Fate, SourceError> {

@@ -40,5 +40,4 @@ pub use error::{SolanaError, Unusable};
 pub use networks::{genesis, network, networks};
 pub use read::{Asked, Candidate, block};
 pub use rules::{Rules, Wrapped};
-pub use sender::SenderRule;
 pub use source::SolanaSource;

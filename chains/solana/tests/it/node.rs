@@ -43,6 +43,8 @@ pub(crate) struct State {
     /// Left out of lists.
     pub(crate) unlisted: BTreeSet<u64>,
     pub(crate) instead: BTreeMap<u64, Instead>,
+    /// What is answered to `getTransaction`, by signature; null for others.
+    pub(crate) transactions: BTreeMap<String, Answer>,
     /// Method, and the slot where there is one.
     pub(crate) calls: Vec<(String, u64)>,
 }
@@ -143,7 +145,7 @@ impl Node {
     }
 }
 
-type Answer = Result<Value, (i64, String)>;
+pub(crate) type Answer = Result<Value, (i64, String)>;
 
 impl State {
     /// Of a node with these blocks, of which the first is final.
@@ -154,6 +156,7 @@ impl State {
             genesis: GENESIS.to_owned(),
             unlisted: BTreeSet::new(),
             instead: BTreeMap::new(),
+            transactions: BTreeMap::new(),
             calls: Vec::new(),
         }
     }
@@ -188,6 +191,12 @@ impl State {
                 let found = self.blocks.values().find(has);
                 let status = found.map(|told| json!({ "slot": told.slot, "confirmations": null, "err": null }));
                 Ok(json!({ "context": { "slot": self.latest() }, "value": [status] }))
+            }
+            "getTransaction" => {
+                let how = &params[1];
+                assert_eq!((&how["commitment"], &how["encoding"]), (&json!("confirmed"), &json!("json")));
+                assert!(how["maxSupportedTransactionVersion"].as_u64() >= Some(1));
+                self.transactions.get(params[0].as_str().unwrap()).cloned().unwrap_or(Ok(Value::Null))
             }
             other => Err((-32_601, format!("Method not found: {other}"))),
         }
