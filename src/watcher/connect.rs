@@ -120,11 +120,7 @@ impl<S: BlockSource> Books<'_, S> {
             if blocks.is_empty() {
                 return Ok(*at);
             }
-            for block in blocks.iter_mut() {
-                let Books { source, network, watch_list, payers, .. } = self;
-                let wanted = |leg: &AssetTransfer| payers::is_recorded(leg, network, watch_list);
-                payers.name(*source, block, wanted, now).await?;
-            }
+            self.name_payers(blocks, now).await?;
             if let Some(last) = self.try_record(at, blocks, finalized, now, ticked).await? {
                 return Ok(last);
             }
@@ -177,6 +173,24 @@ impl<S: BlockSource> Books<'_, S> {
         ticked.connected += u64::try_from(blocks.len()).unwrap_or(u64::MAX);
         ticked.pending += pending;
         Ok(Some(last))
+    }
+
+    /// Names who paid what is about to be recorded. Where nobody can be asked, that block and what stands on it are left for
+    /// later: those below need not wait.
+    async fn name_payers(&mut self, blocks: &mut Vec<Block>, now: Timestamp) -> Result<(), TickError> {
+        let Books { source, network, watch_list, payers, .. } = self;
+        for index in 0..blocks.len() {
+            let wanted = |leg: &AssetTransfer| payers::is_recorded(leg, network, watch_list);
+            match payers.name(*source, &mut blocks[index], wanted, now).await {
+                Ok(()) => {}
+                Err(error) if index == 0 => return Err(error.into()),
+                Err(_) => {
+                    blocks.truncate(index);
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Puts full blocks in the place of those that may concern a watched address. Where the source shows another

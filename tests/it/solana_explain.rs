@@ -11,6 +11,9 @@ use crate::solana_node::chain;
 
 const SLOT: u64 = 12;
 
+/// Recipient, amount and verdict of a leg.
+type Told = (u8, u64, Verdict);
+
 fn id(tx: &Value) -> TxId {
     TxId::parse(landfall_chain::Family::Solana, tx["transaction"]["signatures"][0].as_str().unwrap()).unwrap()
 }
@@ -19,8 +22,8 @@ async fn ask(line: &Line, tx: &Value) -> Option<Explanation> {
     explain(&line.source, &line.store.db, &line.network, id(tx)).await.unwrap()
 }
 
-/// Recipient, amount and verdict of each leg, by amount.
-fn verdicts(told: &Explanation) -> Vec<(u8, u64, Verdict)> {
+/// What is told of each leg, in order.
+fn verdicts(told: &Explanation) -> Vec<Told> {
     let leg = |leg: &landfall::watcher::explain::ExplainedLeg| {
         (leg.transfer.recipient.as_bytes()[0], leg.transfer.amount.to::<u64>(), leg.verdict)
     };
@@ -30,7 +33,7 @@ fn verdicts(told: &Explanation) -> Vec<(u8, u64, Verdict)> {
 }
 
 /// What happens, and what is said of it while it is PENDING.
-fn cases(ledger: &mut Ledger) -> Vec<(&'static str, Value, Vec<(u8, u64, Verdict)>)> {
+fn cases(ledger: &mut Ledger) -> Vec<(&'static str, Value, Vec<Told>)> {
     let usdc = |who: u8| (who, Mint::Usdc, Place::Associated);
     let (stray, wrapped) = ((0x21, Mint::Usdc, Place::Stray), (0x21, Mint::Wrapped, Place::Associated));
     let spam = (0x21, Mint::Spam, Place::Associated);

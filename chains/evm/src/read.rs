@@ -60,7 +60,7 @@ struct Receipts<'a> {
 
 /// A block that stands on the one before it.
 enum Linked<'a, T> {
-    Proved((Block, T)),
+    Proved(Box<(Block, T)>),
     /// Something must still be asked for.
     Lacking(Box<Found<'a>>),
 }
@@ -116,7 +116,7 @@ impl Reader {
             found.receipts = self.fitting(endpoint, &found.block, &answers[1])?;
             // At once, while it is at hand: what was parsed of many blocks is more than a processor's cache holds.
             linked.push(if self.content(&found).is_empty() {
-                Linked::Proved(self.prove(endpoint, found, std::iter::empty(), legs, &more)?)
+                Linked::Proved(Box::new(self.prove(endpoint, found, std::iter::empty(), legs, &more)?))
             } else {
                 Linked::Lacking(Box::new(found))
             });
@@ -141,7 +141,7 @@ impl Reader {
         let mut blocks = Vec::with_capacity(linked.len());
         for step in linked {
             blocks.push(match step {
-                Linked::Proved(block) => block,
+                Linked::Proved(block) => *block,
                 Linked::Lacking(found) => {
                     let answers = self.content(&found).into_iter().zip(answers.by_ref());
                     self.prove(endpoint, *found, answers, legs, &more)?

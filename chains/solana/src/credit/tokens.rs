@@ -135,8 +135,8 @@ fn unlisted_flow<'a>(tx: &Tx<'a>, holders: &[Holder<'a>], mint: &'a str, worth: 
     let key = base58::key(mint).ok_or(Unusable::Key { index: tx.index })?;
     let (changes, mut gains) = (changes(tx, mint), Vec::new());
     let supply: i128 = changes.iter().map(|(_, change)| change).sum();
-    for (owner, change) in &changes {
-        let mut rest = Rest { owner: *owner, left: gained(*change), gains: &mut gains };
+    for (owner, change) in changes.iter().copied() {
+        let mut rest = Rest { owner, left: gained(change), gains: &mut gains };
         if mint == WRAPPED_SOL {
             rest.take(wrapped_by(holders, owner, supply), Worth::Told(Verdict::SelfTransfer));
         }

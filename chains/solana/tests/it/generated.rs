@@ -156,11 +156,23 @@ fn what_is_no_credit_says_why() {
 }
 
 #[test]
-fn nothing_is_explained_to_who_does_not_ask() {
-    let file = load_one("spl_set_authority_owner_change");
-    let tx = [file["json"].clone()];
-    let answer = serde_json::to_vec(&crate::fixtures::block_of(&tx)).unwrap();
-    let asked = crate::fixtures::asked(Legs::Creditable);
-    let candidate = landfall_solana::block(&Rules::of(&listing(&tx)), &answer, &asked).unwrap();
-    assert_eq!((credits(&candidate), refusals(&candidate)), (vec![], vec![]));
+fn what_came_is_told_to_all_and_what_did_not_come_to_who_asks() {
+    let told = |name: &str, legs: Legs| {
+        let tx = [load_one(name)["json"].clone()];
+        let answer = serde_json::to_vec(&crate::fixtures::block_of(&tx)).unwrap();
+        let asked = crate::fixtures::asked(legs);
+        let candidate = landfall_solana::block(&Rules::of(&listing(&tx)), &answer, &asked).unwrap();
+        assert_eq!(credits(&candidate), Vec::<String>::new());
+        refusals(&candidate)
+    };
+    let why =
+        |told: &[String]| told.iter().map(|line| line.split(' ').next_back().unwrap().to_owned()).collect::<Vec<_>>();
+    for (name, kept, asked) in [
+        ("spl_set_authority_owner_change", vec!["ineligible_token_account"], vec!["ineligible_token_account"]),
+        ("spl_own_accounts_move", vec![], vec!["self_transfer"]),
+        ("spl_failed", vec![], vec!["reverted_tx"]),
+    ] {
+        assert_eq!(why(&told(name, Legs::Creditable)), kept, "{name}");
+        assert_eq!(why(&told(name, Legs::Explained)), asked, "{name}");
+    }
 }
