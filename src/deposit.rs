@@ -10,7 +10,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use landfall_chain::{Address, AssetId, Chain, TxId, TxRef, U256};
+use landfall_chain::{Address, AssetId, Chain, Payer, SenderRule, TxId, TxRef, U256};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
@@ -66,6 +66,8 @@ pub struct Deposit {
     pub tx: TxRef,
     pub asset: AssetId,
     pub sender: Address,
+    /// How the sender is known.
+    pub sender_rule: SenderRule,
     pub recipient: Address,
     /// Base units.
     pub amount: U256,
@@ -158,6 +160,11 @@ impl DepositStatus {
 }
 
 impl Deposit {
+    /// Who paid, and how that is known.
+    pub fn payer(&self) -> Payer {
+        Payer { sender: self.sender, rule: self.sender_rule }
+    }
+
     /// The same deposit, confirmed at `at`.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use landfall_chain::{
-    Address, AddressSource, Block, BlockRef, BlockSource, Chain, Endpoints, Family, Fate, Found, Header, Network, Read,
+    Address, AddressSource, AssetTransfer, Block, BlockRef, BlockSource, Chain, Endpoints, Family, Fate, Found, Header, Network, Payer, Read,
     Search, SourceError, Tip, TxRef, U256, Watched,
 };
 use landfall_evm::{EndpointUrl, EvmSource};
@@ -102,6 +102,13 @@ impl BlockSource for AnyChain {
         match self {
             AnyChain::Evm(source) => source.final_at(number).await,
             AnyChain::Solana(source) => source.final_at(number).await,
+        }
+    }
+
+    async fn payers(&self, block: &BlockRef, transfers: &[AssetTransfer]) -> Result<Vec<Payer>, SourceError> {
+        match self {
+            AnyChain::Evm(source) => source.payers(block, transfers).await,
+            AnyChain::Solana(source) => source.payers(block, transfers).await,
         }
     }
 

@@ -10,7 +10,8 @@ use landfall_chain::{Chain, TxId};
 use crate::amount::to_decimal;
 use crate::api::DepositResource;
 use crate::cli::explain::{Report, unknown};
-use crate::cli::{existing, json_line, load, open_existing};
+use crate::cli::{existing, json_line, load, open_existing, record, unattributed};
+use crate::deposit::DepositId;
 use crate::store::Db;
 use crate::store::deposits::{self, DepositFilter};
 use crate::watcher::explain::explain;
@@ -22,6 +23,26 @@ pub(super) enum Deposit {
     /// Show every deposit, newest first.
     List {
         /// A JSON object for each deposit, one a line, as the API shows it.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one deposit with all that is on record of it: exit 0 found, 1 unknown.
+    Show {
+        /// The deposit's id.
+        id: DepositId,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what arrived for accounts and is no deposit, with its reason, newest first: nothing credits it but a person.
+    Unattributed {
+        /// Of this chain only, for example SOLANA_MAINNET.
+        #[arg(long)]
+        chain: Option<String>,
+        /// Own rent and own wrapped SOL that came back, too.
+        #[arg(long)]
+        all: bool,
+        /// A JSON object for each arrival, one a line.
         #[arg(long)]
         json: bool,
     },
@@ -42,6 +63,12 @@ impl Deposit {
         match self {
             Deposit::List { json } => {
                 show_all(&existing(config).await?, json).await?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Deposit::Show { id, json } => record::show(&existing(config).await?, id, json).await,
+            Deposit::Unattributed { chain, all, json } => {
+                let chain = chain.map(|chain| chain.parse()).transpose()?;
+                unattributed::show(config, chain, all, json).await?;
                 Ok(ExitCode::SUCCESS)
             }
             Deposit::Explain { chain, transaction, json } => {

@@ -1,9 +1,10 @@
 //! What `landfall deposit explain` prints: a table, or one JSON object of a stable shape.
 
-use landfall_chain::{Chain, Lane, Network, TxId};
+use landfall_chain::{Chain, Family, Lane, Network, TxId};
 use serde::Serialize;
 
 use crate::amount::to_decimal;
+use crate::deposit::Deposit;
 use crate::watcher::explain::{ExplainedLeg, Explanation, TraceReading};
 
 /// `deposit explain --json`.
@@ -46,6 +47,9 @@ struct LegReport {
     amount: Option<String>,
     base_units: String,
     source_address: String,
+    /// How the source is known: `told`, `only_payer`, `instruction`, `mint`, `fee_payer`, or `stand_in` where nobody was
+    /// asked.
+    source_rule: &'static str,
     destination_address: String,
     deposit: Option<DepositReport>,
 }
@@ -62,6 +66,9 @@ impl Report {
         let Explanation { block, is_final, traces, legs } = explanation;
         let (state, reason) = match traces {
             TraceReading::Read => ("read", String::new()),
+            TraceReading::NotTraced if network.chain.family() == Family::Solana => {
+                ("not_traced", "balances show all that moved".to_owned())
+            }
             TraceReading::NotTraced => {
                 ("not_traced", "value that moves inside of transactions is not looked for here".to_owned())
             }
@@ -71,7 +78,11 @@ impl Report {
         Report {
             chain: network.chain.name(),
             transaction_hash: tx.to_string(),
-            block: block.map(|block| BlockReport { number: block.number, hash: block.hash.to_string(), is_final }),
+            block: block.map(|block| BlockReport {
+                number: block.number,
+                hash: block.hash.text(network.chain.family()),
+                is_final,
+            }),
             traces: TracesReport { state, reason },
             legs: legs.into_iter().map(|leg| LegReport::of(network, leg)).collect(),
         }
@@ -105,6 +116,8 @@ impl LegReport {
     fn of(network: &Network, leg: ExplainedLeg) -> Self {
         let ExplainedLeg { lane, transfer, verdict, why, deposit } = leg;
         let asset = network.asset(&transfer.asset);
+        // What is on record was asked for when it was recorded.
+        let payer = deposit.as_ref().map_or(transfer.payer(), Deposit::payer);
         LegReport {
             verdict: verdict.code(),
             reason: why,
@@ -113,7 +126,8 @@ impl LegReport {
             currency_symbol: asset.map(|asset| asset.symbol.clone()),
             amount: asset.map(|asset| to_decimal(transfer.amount, asset.decimals)),
             base_units: transfer.amount.to_string(),
-            source_address: transfer.sender.to_string(),
+            source_address: payer.sender.to_string(),
+            source_rule: payer.rule.name(),
             destination_address: transfer.recipient.to_string(),
             deposit: deposit.map(|deposit| DepositReport {
                 id: deposit.id.to_string(),

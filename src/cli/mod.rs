@@ -12,9 +12,11 @@ mod explain;
 mod incident;
 mod key;
 mod past;
+mod record;
 mod run;
 mod sandbox;
 mod status;
+mod unattributed;
 mod webhook;
 
 use std::path::{Path, PathBuf};

@@ -51,7 +51,8 @@ statements! {
     PRUNE = "DELETE FROM blocks WHERE chain = $1 AND number >= $2 AND number < $3 AND (traced OR NOT canonical) AND NOT EXISTS \
              (SELECT 1 FROM inclusions WHERE inclusions.chain = blocks.chain AND inclusions.block_hash = blocks.hash) AND NOT EXISTS \
              (SELECT 1 FROM debits WHERE debits.chain = blocks.chain AND debits.block_hash = blocks.hash) AND NOT EXISTS \
-             (SELECT 1 FROM fees WHERE fees.chain = blocks.chain AND fees.block_hash = blocks.hash)";
+             (SELECT 1 FROM fees WHERE fees.chain = blocks.chain AND fees.block_hash = blocks.hash) AND NOT EXISTS \
+             (SELECT 1 FROM unattributed WHERE unattributed.chain = blocks.chain AND unattributed.block_hash = blocks.hash)";
 }
 
 type CursorRow = (Option<i64>, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>, i64);

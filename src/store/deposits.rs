@@ -59,13 +59,13 @@ pub struct SeenIn {
 
 statements! {
     INSERT = "INSERT INTO deposits (id, leg_hash, organization_id, account_id, source_account_id, chain, tx_id, tx_life, \
-              asset, sender, recipient, amount, amount_text, nth, symbol, decimals, status, created_us) \
-              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)";
+              asset, sender, sender_rule, recipient, amount, amount_text, nth, symbol, decimals, status, created_us) \
+              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)";
     BY_LEG = "SELECT * FROM deposits WHERE leg_hash = $1";
     BY_ID = "SELECT * FROM deposits WHERE id = $1 AND organization_id = $2";
     SET_STATUS = "UPDATE deposits SET status = $1, confirmed_us = $2, missing_since_us = NULL, \
                   missing_number = NULL WHERE id = $3 AND status = $4 AND status <> 'CONFIRMED'";
-    SET_SENDER = "UPDATE deposits SET sender = $1, source_account_id = $2 WHERE id = $3 AND status <> 'CONFIRMED'";
+    SET_SENDER = "UPDATE deposits SET sender = $1, sender_rule = $2, source_account_id = $3 WHERE id = $4 AND status <> 'CONFIRMED'";
     INCLUDE = "INSERT INTO inclusions (deposit_id, chain, block_hash, block_number, lane) VALUES ($1, $2, $3, $4, $5) \
                ON CONFLICT (deposit_id, block_hash) DO NOTHING";
     FOUND = "UPDATE deposits SET missing_since_us = NULL, missing_number = NULL WHERE id = $1 AND missing_since_us IS NOT NULL";
@@ -144,6 +144,7 @@ pub(super) struct DepositRow {
     tx_life: Vec<u8>,
     asset: Vec<u8>,
     sender: Vec<u8>,
+    sender_rule: String,
     recipient: Vec<u8>,
     amount: Vec<u8>,
     nth: i64,
@@ -179,6 +180,7 @@ pub async fn insert(tx: &mut Tx, deposit: &Deposit) -> Result<(), StoreError> {
         of.life.to_bytes(),
         asset.to_bytes(),
         deposit.sender.as_bytes(),
+        deposit.sender_rule.name(),
         deposit.recipient.as_bytes(),
         amount_bytes(&deposit.amount),
         deposit.amount.to_string(),
@@ -201,8 +203,8 @@ pub async fn set_status(tx: &mut Tx, deposit: &Deposit, from: DepositStatus) -> 
 /// Writes who paid and whether that is one of our accounts: what is known of a leg that counts now. A CONFIRMED deposit
 /// keeps what it was confirmed with.
 pub async fn set_sender(tx: &mut Tx, deposit: &Deposit) -> Result<(), StoreError> {
-    let Deposit { sender, source_account_id, id, .. } = deposit;
-    let set = execute!(tx, SET_SENDER, sender.as_bytes(), source_account_id, id.to_string())?;
+    let Deposit { sender, sender_rule, source_account_id, id, .. } = deposit;
+    let set = execute!(tx, SET_SENDER, sender.as_bytes(), sender_rule.name(), source_account_id, id.to_string())?;
     expect_one("set who paid a deposit", set)
 }
 
@@ -426,6 +428,7 @@ impl TryFrom<DepositRow> for Deposit {
             tx: TxRef { id, life },
             asset,
             sender: address("sender", &row.sender)?,
+            sender_rule: parsed("sender rule", &row.sender_rule)?,
             recipient: address("recipient", &row.recipient)?,
             amount: amount_of(&row.amount)?,
             nth: uint("nth", row.nth)?,

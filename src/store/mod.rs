@@ -20,6 +20,7 @@ pub mod overrides;
 mod sql;
 pub mod status;
 pub mod traces;
+pub mod unattributed;
 pub mod webhooks;
 pub mod witnesses;
 
@@ -48,6 +49,7 @@ pub fn statements() -> impl Iterator<Item = Sql> {
         overrides::STATEMENTS,
         status::STATEMENTS,
         traces::STATEMENTS,
+        unattributed::STATEMENTS,
         webhooks::STATEMENTS,
         witnesses::STATEMENTS,
     ]

@@ -3,7 +3,7 @@
 //! With it stands what the guards of the sums need of the trace, so that nobody has to have the block traced again when it
 //! is final. Whose word replaces whose is not decided here.
 
-use landfall_chain::{Address, BlockHash, BlockRef, Chain, U256};
+use landfall_chain::{Address, BlockHash, BlockRef, Chain, Payer, SenderRule, U256};
 use sqlx::FromRow;
 
 use crate::deposit::{Deposit, DepositId};
@@ -33,6 +33,13 @@ pub struct Kept {
     /// What moved to its recipient inside of its transaction, and inside of all transactions of the block, in base units.
     pub paid_in_tx: U256,
     pub paid_in_block: U256,
+}
+
+impl Kept {
+    /// Who paid it: a trace names it.
+    pub fn payer(&self) -> Payer {
+        Payer { sender: self.sender, rule: SenderRule::Told }
+    }
 }
 
 /// A deposit that a trace of a block told, and what is witnessed of it there.

@@ -9,8 +9,8 @@ use std::ops::RangeInclusive;
 
 use futures_util::{StreamExt, stream};
 use landfall_chain::{
-    Address, Asset, AssetTransfer, Block, BlockRef, BlockSource, Lane, Network, Proof, Read, ReadProof, Signers,
-    SourceError, Tip, TxId, TxLife, TxRef,
+    Address, Asset, AssetTransfer, Block, BlockRef, BlockSource, Lane, Network, Payer, Proof, Read, ReadProof, SenderRule,
+    Signers, SourceError, Tip, TxId, TxLife, TxRef,
 };
 use tracing::info;
 
@@ -20,6 +20,7 @@ use crate::store::cursors::{self, Cursor};
 use crate::store::{Db, StoreError, Tx, accounts, deposits, events};
 use crate::time::Timestamp;
 use crate::watcher::movements::{self, Whose};
+use crate::watcher::payers::{self, Payers};
 use crate::watcher::watch_list::WatchList;
 use crate::watcher::{TickError, Ticked, Watcher};
 
@@ -45,8 +46,8 @@ impl<S: BlockSource> Watcher<S> {
         now: Timestamp,
         ticked: &mut Ticked,
     ) -> Result<Connected, TickError> {
-        let Watcher { source, db, network, watch_list, read_width, settings, absent, .. } = self;
-        let mut books = Books { source, db, network, watch_list, proof: settings.proof };
+        let Watcher { source, db, network, watch_list, payers, read_width, settings, absent, .. } = self;
+        let mut books = Books { source, db, network, watch_list, payers, proof: settings.proof };
         let read = Read { proof: settings.proof, ..Read::FULL };
         // Where nothing was shown above `at`, the next block there is tells by its parent whether all was skipped.
         let looked = absent.take().filter(|absent| absent.above == at).map_or(at.number, |absent| absent.through);
@@ -99,6 +100,7 @@ struct Books<'w, S> {
     db: &'w Db,
     network: &'w Network,
     watch_list: &'w WatchList,
+    payers: &'w mut Payers,
     /// How the blocks were read that are to be recorded.
     proof: ReadProof,
 }
@@ -116,19 +118,20 @@ impl<S: BlockSource> Books<'_, S> {
     ) -> Result<BlockRef, TickError> {
         // Which of them were read in full: what a source can prove no better stays as it is.
         let mut in_full = vec![self.proof == ReadProof::Full; blocks.len()];
-        // Each turn but the last has read one more block in full.
+        // Each turn but the last was for addresses that were added meanwhile.
         loop {
             self.read_hits(blocks, &mut in_full).await?;
             if blocks.is_empty() {
                 return Ok(*at);
             }
+            self.name_payers(blocks, now).await?;
             if let Some(last) = self.try_record(at, blocks, &in_full, finalized, now, ticked).await? {
                 return Ok(last);
             }
         }
     }
 
-    /// `None` when an address that was added meanwhile asks for a block to be read in full.
+    /// `None` when an address that was added meanwhile asks for a block to be read in full, or for who paid it.
     async fn try_record(
         &mut self,
         at: &BlockRef,
@@ -146,9 +149,14 @@ impl<S: BlockSource> Books<'_, S> {
             return Err(StoreError::Moved { chain }.into());
         }
         if !watch_list.is_current(cursor.watch_seq) {
+            let unnamed = || {
+                let of = |block| payers::unnamed(block, |leg| payers::is_recorded(leg, network, watch_list));
+                blocks.iter().map(of).sum::<usize>()
+            };
+            let before = unnamed();
             watch_list.follow(&mut tx).await?;
             let mut candidates = blocks.iter().zip(in_full).filter(|(_, in_full)| !**in_full);
-            if candidates.any(|(block, _)| must_be_read_in_full(block, watch_list)) {
+            if candidates.any(|(block, _)| must_be_read_in_full(block, watch_list)) || unnamed() > before {
                 return Ok(None);
             }
         }
@@ -171,6 +179,24 @@ impl<S: BlockSource> Books<'_, S> {
         ticked.connected += u64::try_from(blocks.len()).unwrap_or(u64::MAX);
         ticked.pending += pending;
         Ok(Some(last))
+    }
+
+    /// Names who paid what is about to be recorded. Where nobody can be asked, that block and what stands on it are left for
+    /// later: those below need not wait.
+    async fn name_payers(&mut self, blocks: &mut Vec<Block>, now: Timestamp) -> Result<(), TickError> {
+        let Books { source, network, watch_list, payers, .. } = self;
+        for index in 0..blocks.len() {
+            let wanted = |leg: &AssetTransfer| payers::is_recorded(leg, network, watch_list);
+            match payers.name(*source, &mut blocks[index], wanted, now).await {
+                Ok(()) => {}
+                Err(error) if index == 0 => return Err(error.into()),
+                Err(_) => {
+                    blocks.truncate(index);
+                    break;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Puts full blocks in the place of those that may concern a watched address. Where the source shows another
@@ -268,11 +294,11 @@ impl<'a> WatchedLeg<'a> {
             }
             Some(deposit) => match deposit.status {
                 DepositStatus::Failed => {
-                    let deposit = paid_by(tx, deposit, self.transfer.sender).await?.revive()?;
+                    let deposit = paid_by(tx, deposit, self.transfer.payer()).await?.revive()?;
                     deposits::set_status(tx, &deposit, DepositStatus::Failed).await?;
                     (deposit, true)
                 }
-                DepositStatus::Pending => (paid_by(tx, deposit, self.transfer.sender).await?, false),
+                DepositStatus::Pending => (paid_by(tx, deposit, self.transfer.payer()).await?, false),
                 DepositStatus::Confirmed => (deposit, false),
             },
         };
@@ -301,6 +327,7 @@ impl<'a> WatchedLeg<'a> {
             tx: transfer.tx,
             asset: transfer.asset,
             sender: transfer.sender,
+            sender_rule: transfer.sender_rule,
             recipient: transfer.recipient,
             amount: transfer.amount,
             nth: transfer.nth,
@@ -321,12 +348,18 @@ pub(super) fn prove_signer(signers: &Signers, tx: &TxRef) -> Result<(), SourceEr
     }
 }
 
-/// The deposit with `sender` as who paid it, as its leg in a block that counts now tells. The sender is no part of a leg's
+/// The deposit with `payer` as who paid it, as its leg in a block that counts now tells. The sender is no part of a leg's
 /// identity: executed in another block, the same leg may come from another. Events that were written keep what they say.
-pub(super) async fn paid_by(tx: &mut Tx, deposit: Deposit, sender: Address) -> Result<Deposit, StoreError> {
+/// That nothing is known now takes nothing back that was.
+pub(super) async fn paid_by(tx: &mut Tx, deposit: Deposit, payer: Payer) -> Result<Deposit, StoreError> {
+    let Payer { sender, rule } = match payer.rule {
+        SenderRule::FeePayer | SenderRule::StandIn => Payer { sender: deposit.sender, rule: deposit.sender_rule },
+        SenderRule::Told | SenderRule::OnlyPayer | SenderRule::Instruction | SenderRule::Mint => payer,
+    };
     let source_account_id = accounts::owner(tx, deposit.chain, &sender).await?;
-    let is_known = deposit.sender == sender && deposit.source_account_id == source_account_id;
-    let deposit = Deposit { sender, source_account_id, ..deposit };
+    let is_known =
+        (deposit.sender, deposit.sender_rule) == (sender, rule) && deposit.source_account_id == source_account_id;
+    let deposit = Deposit { sender, sender_rule: rule, source_account_id, ..deposit };
     if !is_known {
         deposits::set_sender(tx, &deposit).await?;
     }

@@ -139,7 +139,9 @@ impl Explainer<'_> {
             let leg = self.leg(transfer, lane, &block.header.block).await?;
             self.legs.push(leg);
         }
-        for rejected in block.rejected.iter().filter(|rejected| rejected.transfer.tx.id == *tx) {
+        for rejected in
+            block.unattributed.iter().chain(&block.rejected).filter(|rejected| rejected.transfer.tx.id == *tx)
+        {
             let (transfer, verdict) = (rejected.transfer.clone(), rejected.verdict);
             self.legs.push(ExplainedLeg { lane, transfer, verdict, why: String::new(), deposit: None });
         }
@@ -239,8 +241,8 @@ impl Explainer<'_> {
                 }
                 (DepositStatus::Failed, _) => (Verdict::Unproved, "FAILED: it is in no final block".to_owned()),
             };
-            let Deposit { tx, asset, sender, recipient, amount, nth, .. } = deposit;
-            let transfer = AssetTransfer { tx, asset, sender, recipient, amount, nth };
+            let Deposit { tx, asset, sender, sender_rule, recipient, amount, nth, .. } = deposit;
+            let transfer = AssetTransfer { tx, asset, sender, sender_rule, recipient, amount, nth };
             self.legs.push(ExplainedLeg { lane, transfer, verdict, why, deposit: Some(deposit) });
         }
         Ok(self.legs)

@@ -6,11 +6,12 @@
 //! that contradicts our record; CONFIRMED is decided by `settle`'s own judge, in a transaction of its own. The cursor
 //! never moves.
 
+use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
 use futures_util::{StreamExt, stream};
 use landfall_chain::{
-    Address, AddressSource, Block, BlockRef, BlockSource, Found, Header, Lane, Named, Proof, Read, Search, Watched,
+    Address, AddressSource, AssetTransfer, Block, BlockRef, BlockSource, Found, Header, Lane, Named, Proof, Read, Search, Watched,
 };
 
 use crate::deposit::{Deposit, DepositStatus};
@@ -21,6 +22,7 @@ use crate::store::{deposits, traces};
 use crate::time::Timestamp;
 use crate::watcher::connect::{READS_AHEAD_MAX, TICK_BLOCKS_MAX, WatchedLeg, prove_signer, ranges};
 use crate::watcher::movements::{self, Whose};
+use crate::watcher::payers;
 use crate::watcher::settle::OfBlock;
 use crate::watcher::stride::{STEP_LEGS_MAX, Stride, legs};
 use crate::watcher::witness::FinalBy;
@@ -218,12 +220,32 @@ impl<S: BlockSource> Watcher<S> {
         wanted: &(dyn Fn(&Address) -> bool + Sync),
         now: Timestamp,
     ) -> Result<Ticked, TickError> {
-        let (pending, credited) = self.record_final(blocks, None, wanted, now).await?;
+        let blocks = self.named(blocks, wanted).await?;
+        let (pending, credited) = self.record_final(&blocks, None, wanted, now).await?;
         let mut ticked = Ticked { pending, ..Ticked::default() };
         for (block, pending) in credited {
             self.judge(block, OfBlock::final_for_all(block.header.block, pending), now, &mut ticked).await?;
         }
         Ok(ticked)
+    }
+
+    /// The same, with who paid what is about to be recorded. For past blocks nobody stands in while nobody can be asked:
+    /// they are read again.
+    async fn named<'b>(
+        &self,
+        blocks: &'b [Block],
+        wanted: &(dyn Fn(&Address) -> bool + Sync),
+    ) -> Result<Cow<'b, [Block]>, TickError> {
+        let is_wanted =
+            |leg: &AssetTransfer| wanted(&leg.recipient) && payers::is_recorded(leg, &self.network, &self.watch_list);
+        if blocks.iter().all(|block| payers::unnamed(block, is_wanted) == 0) {
+            return Ok(Cow::Borrowed(blocks));
+        }
+        let mut blocks = blocks.to_vec();
+        for block in &mut blocks {
+            payers::name(&self.source, block, is_wanted).await?;
+        }
+        Ok(Cow::Owned(blocks))
     }
 
     /// As [`Watcher::credit_final`], of what the traces of final blocks show: CONFIRMED only with a second witness.
@@ -289,15 +311,15 @@ impl<S: BlockSource> Watcher<S> {
         for block in blocks {
             let is_on_record = self.check_record(&mut tx, &block.header.block).await?;
             let legs = self.wanted_legs(block, wanted);
-            let spends = self.spends(block, wanted);
-            if (spends || !legs.is_empty()) && !is_on_record {
+            let moves = self.moves(block, wanted);
+            if (moves || !legs.is_empty()) && !is_on_record {
                 // Past blocks are traced here. One on record that is not yet stays so: `run` was asked to trace it.
                 cursors::connect(&mut tx, chain, block, true).await?;
             }
-            if lane == Lane::Traces && (is_on_record || spends || !legs.is_empty()) {
+            if lane == Lane::Traces && (is_on_record || moves || !legs.is_empty()) {
                 traces::level(&mut tx, chain, &block.header.block, block.proof).await?;
             }
-            if spends {
+            if moves {
                 movements::record(&mut tx, &self.network, &self.watch_list, block, lane, Whose::WatchedNow).await?;
             }
             let mut pending = Vec::new();
@@ -331,14 +353,13 @@ impl<S: BlockSource> Watcher<S> {
 
     /// Whether a watched address that is `wanted` is paid or pays in the block.
     pub(super) fn concerns(&self, block: &Block, wanted: &(dyn Fn(&Address) -> bool + Sync)) -> bool {
-        self.spends(block, wanted) || !self.wanted_legs(block, wanted).is_empty()
+        self.moves(block, wanted) || !self.wanted_legs(block, wanted).is_empty()
     }
 
-    /// Whether a watched address that is `wanted` pays in the block.
-    fn spends(&self, block: &Block, wanted: &(dyn Fn(&Address) -> bool + Sync)) -> bool {
+    /// Whether a watched address that is `wanted` pays in the block, or gets what is no deposit.
+    fn moves(&self, block: &Block, wanted: &(dyn Fn(&Address) -> bool + Sync)) -> bool {
         let is_ours = |address: &Address| wanted(address) && self.watch_list.contains(address);
-        block.transfers.iter().any(|transfer| is_ours(&transfer.sender))
-            || block.fees.iter().any(|fee| is_ours(&fee.payer))
+        movements::concerns(block, is_ours)
     }
 
     /// The legs of a block to watched addresses that are `wanted`.

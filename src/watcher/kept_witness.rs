@@ -95,7 +95,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
                 return Ok(over_credit::hold(tx, &deposit, &block, &excess, now).await?);
             }
         }
-        let deposit = paid_by(tx, deposit, kept.sender).await?;
+        let deposit = paid_by(tx, deposit, kept.payer()).await?;
         traces::settled(tx, deposit.id).await?;
         info!(%chain, tx = %deposit.tx.id, block = block.number, "deposit {} confirmed", deposit.id);
         enter(tx, deposit.confirm(now)?, now).await?;

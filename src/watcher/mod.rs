@@ -23,6 +23,7 @@ mod native_change;
 mod over_credit;
 mod pace;
 mod past;
+mod payers;
 mod report;
 mod rescan;
 mod second_witness;
@@ -52,6 +53,7 @@ pub use backfill::{Backfill, Job, Scope};
 pub use error::{Replaced, TickError};
 pub use pace::Pace;
 pub use past::{BackfillError, Progress, Span};
+use payers::Payers;
 pub use rescan::{Difference, Rescan};
 pub use trace_lane::{TraceLane, Traced, not_traced};
 use watch_list::WatchList;
@@ -99,6 +101,7 @@ pub struct Watcher<S> {
     /// Where the last tick looked in vain for the next block.
     absent: Option<connect::Absent>,
     alarms: Alarms,
+    payers: Payers,
     agree: AgreeDoor,
     /// The block from which the next tick settles: those below had their turn.
     settle_from: u64,
@@ -140,6 +143,7 @@ impl<S: BlockSource> Watcher<S> {
             read_width,
             absent: None,
             alarms,
+            payers: Payers::default(),
             agree,
             settle_from: 0,
             resumed: None,

@@ -1,11 +1,12 @@
-//! Records the other side of the books with a block: legs out of watched addresses, and the fees that they paid.
+//! Records the other side of the books with a block: what left watched addresses, the fees that they paid, and what came to
+//! them without being a deposit.
 //!
-//! Only listed assets count, as for deposits. Nothing is recorded twice; which blocks count is told by the blocks.
+//! Debits and fees are of listed assets only, as deposits are. Nothing is recorded twice; which blocks count is told by the
+//! blocks.
 
-use landfall_chain::{Block, Lane, Network};
+use landfall_chain::{Address, Block, Lane, Network};
 
-use crate::store::movements;
-use crate::store::{Tx, accounts};
+use crate::store::{Tx, accounts, movements, unattributed};
 use crate::watcher::TickError;
 use crate::watcher::connect::{leg_of, prove_signer};
 use crate::watcher::watch_list::WatchList;
@@ -19,7 +20,7 @@ pub(super) enum Whose {
     WatchedThen,
 }
 
-/// Records what left watched addresses by `block`, as `lane` shows it, and what they paid.
+/// Records what left watched addresses by `block`, as `lane` shows it, what they paid, and what else came to them.
 pub(super) async fn record(
     tx: &mut Tx,
     network: &Network,
@@ -29,7 +30,7 @@ pub(super) async fn record(
     whose: Whose,
 ) -> Result<(), TickError> {
     let (chain, at) = (network.chain, &block.header.block);
-    for transfer in block.transfers.iter().filter(|transfer| network.asset(&transfer.asset).is_some()) {
+    for transfer in block.debits().iter().filter(|transfer| network.asset(&transfer.asset).is_some()) {
         if !watch_list.contains(&transfer.sender) {
             continue;
         }
@@ -46,5 +47,16 @@ pub(super) async fn record(
         prove_signer(&block.signers, &fee.tx)?;
         movements::fee(tx, chain, at, fee).await?;
     }
+    for rejected in block.unattributed.iter().filter(|rejected| watch_list.contains(&rejected.transfer.recipient)) {
+        let leg = leg_of(&network.chain_ref, &rejected.transfer).hash();
+        unattributed::insert(tx, chain, at, &leg, rejected).await?;
+    }
     Ok(())
+}
+
+/// Whether there is anything of this in `block` for an address that `is_ours`.
+pub(super) fn concerns(block: &Block, is_ours: impl Fn(&Address) -> bool) -> bool {
+    block.debits().iter().any(|debit| is_ours(&debit.sender))
+        || block.fees.iter().any(|fee| is_ours(&fee.payer))
+        || block.unattributed.iter().any(|rejected| is_ours(&rejected.transfer.recipient))
 }

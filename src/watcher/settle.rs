@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use futures_util::{StreamExt, stream};
-use landfall_chain::{Address, Block, BlockRef, BlockSource, Fate, Lane, Read, Tip};
+use landfall_chain::{Block, BlockRef, BlockSource, Fate, Lane, Payer, Read, Tip};
 use tracing::{info, warn};
 
 use crate::decision::{AuditEntry, Orders};
@@ -177,7 +177,7 @@ impl<S: BlockSource> Watcher<S> {
                 None => self.by_roots(&mut tx, evidence, &deposit).await?,
                 Some(Sighted { kept: Some(kept), .. }) => {
                     match by_witness(&mut tx, &self.network, evidence, &deposit, kept).await? {
-                        ByWitness::Holds => Ok(kept.sender),
+                        ByWitness::Holds => Ok(kept.payer()),
                         ByWitness::TooMuch(excess) => Err(excess),
                         // What to do then is decided when its block is final for all.
                         ByWitness::Denied | ByWitness::Unfit(_) => continue,
@@ -185,14 +185,14 @@ impl<S: BlockSource> Watcher<S> {
                 }
                 Some(Sighted { kept: None, .. }) => continue,
             };
-            let sender = match judged {
-                Ok(sender) => sender,
+            let payer = match judged {
+                Ok(payer) => payer,
                 Err(excess) => {
                     over_credit::hold(&mut tx, &deposit, &block, &excess, now).await?;
                     continue;
                 }
             };
-            let deposit = paid_by(&mut tx, deposit, sender).await?;
+            let deposit = paid_by(&mut tx, deposit, payer).await?;
             info!(chain = %self.chain(), tx = %deposit.tx.id, block = block.number, "deposit {} confirmed", deposit.id);
             if let Some(reason) = grant.as_ref().and_then(|grant| grant.reason.as_ref()) {
                 let what = format!("deposit {} in block {block}", deposit.id);
@@ -210,7 +210,7 @@ impl<S: BlockSource> Watcher<S> {
         tx: &mut Tx,
         evidence: &Block,
         deposit: &Deposit,
-    ) -> Result<Result<Address, Excess>, TickError> {
+    ) -> Result<Result<Payer, Excess>, TickError> {
         let Some(leg) = leg_in(&self.network, &evidence.transfers, deposit) else {
             let block = evidence.header.block;
             return Err(TickError::ReadOtherwise { chain: self.chain(), block, deposit: deposit.id });
@@ -221,7 +221,7 @@ impl<S: BlockSource> Watcher<S> {
             None => guard_logged(tx, &self.network, evidence, deposit).await?,
             excess => excess,
         };
-        Ok(excess.map_or(Ok(leg.sender), Err))
+        Ok(excess.map_or(Ok(leg.payer()), Err))
     }
 
     /// Judges a deposit whose height is final and that is in no block of our chain.

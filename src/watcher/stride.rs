@@ -65,7 +65,7 @@ pub(super) fn legs(blocks: &[Block]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use landfall_chain::{BlockHash, BlockRef, Header, Proof, Signers};
+    use landfall_chain::{BlockHash, BlockRef, Debits, Header, Proof, Signers};
 
     use super::*;
 
@@ -75,6 +75,8 @@ mod tests {
             header: Header { block, parent, time_secs: 0 },
             txs: Vec::new(),
             transfers: Vec::new(),
+            debits: Debits::ByLegs,
+            unattributed: Vec::new(),
             fees: Vec::new(),
             rejected: Vec::new(),
             proof: Proof::Roots,

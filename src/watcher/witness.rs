@@ -201,7 +201,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
                 over_credit::hold(&mut tx, &deposit, &block, &excess, now).await?;
                 continue;
             }
-            let deposit = paid_by(&mut tx, deposit, leg.sender).await?;
+            let deposit = paid_by(&mut tx, deposit, leg.payer()).await?;
             traces::settled(&mut tx, deposit.id).await?;
             info!(%chain, tx = %deposit.tx.id, block = block.number, "deposit {} confirmed", deposit.id);
             enter(&mut tx, deposit.confirm(now)?, now).await?;

@@ -11,8 +11,7 @@ use landfall::store::cursors::Cursor;
 use landfall::time::Timestamp;
 use landfall::watcher::{Backfill, Job, Rescan, Scope, Settings, Start, Watcher};
 use landfall_chain::{
-    Address, AddressSource, Block, BlockRef, BlockSource, Endpoints, Fate, Found, Header, Lane, Network, Read,
-    ReadProof, Search, SourceError, Tip, TxRef, U256, Watched,
+    Address, AddressSource, AssetTransfer, Block, BlockRef, BlockSource, Endpoints, Fate, Found, Header, Lane, Network, Payer, Read, ReadProof, Search, SourceError, Tip, TxRef, U256, Watched,
 };
 use landfall_evm::EvmSource;
 use landfall_node::{Chain, LogLimits, Server, Tx};
@@ -95,6 +94,10 @@ impl BlockSource for Slow {
 
     async fn final_at(&self, number: u64) -> Result<Option<BlockRef>, SourceError> {
         self.chain.final_at(number).await
+    }
+
+    async fn payers(&self, block: &BlockRef, transfers: &[AssetTransfer]) -> Result<Vec<Payer>, SourceError> {
+        self.chain.payers(block, transfers).await
     }
 
     async fn fate(&self, tx: &TxRef, at: &BlockRef) -> Result<Fate, SourceError> {

@@ -14,7 +14,7 @@ use landfall::store::accounts::WatchLists;
 use landfall::store::keys::{self, KeyRow};
 use landfall::store::{Db, deposits};
 use landfall::time::Timestamp;
-use landfall_chain::{Address, AssetId, Chain, TxId, TxLife, TxRef, U256};
+use landfall_chain::{Address, AssetId, Chain, SenderRule, TxId, TxLife, TxRef, U256};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
@@ -186,6 +186,7 @@ fn deposit(nth: u32, created_us: i64) -> Deposit {
         tx: TxRef { id: leg.tx, life: TxLife::Nonce { signer, nonce: 7 } },
         asset: leg.asset,
         sender: signer,
+        sender_rule: SenderRule::Told,
         recipient: leg.recipient,
         amount: leg.amount,
         nth,

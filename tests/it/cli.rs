@@ -3,6 +3,14 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use landfall::account::{AccountType, NewAccount};
+use landfall::deposit::{Deposit, DepositId, DepositStatus, Leg};
+use landfall::store::{Db, cursors, deposits, unattributed};
+use landfall::time::Timestamp;
+use landfall_chain::{
+    Address, AssetId, AssetTransfer, Block, BlockHash, BlockRef, Chain, Debits, Header, Lane, Proof, Rejected,
+    SenderRule, Signers, TxId, TxLife, TxRef, U256, Verdict,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -266,7 +274,7 @@ fn run_without_migration_refuses_another_schema() {
     let last = lines.lines().last().unwrap();
     assert_eq!(
         last,
-        "landfall: the store's schema is version none, this program needs version 9: run `landfall migrate`"
+        "landfall: the store's schema is version none, this program needs version 10: run `landfall migrate`"
     );
 }
 
@@ -360,6 +368,99 @@ fn what_a_person_decides_about_a_chain_needs_a_reason_and_stands_in_the_audit() 
 fn the_openapi_document_is_printed() {
     let desk = Desk::new(CONFIG);
     assert_eq!(desk.ok(&["openapi"]), include_str!("../../openapi.json"));
+}
+
+/// A payment to us on Solana, and one into another account of ours.
+async fn on_record(desk: &Desk) -> DepositId {
+    let db = Db::open(&format!("sqlite:{}", desk.path("landfall.db").display()).parse().unwrap()).await.unwrap();
+    let (chain, ours, payer) = (Chain::SolanaMainnet, Address::Solana([1; 32]), Address::Solana([2; 32]));
+    let id = "alice".to_owned();
+    let account =
+        NewAccount { id, identity_id: None, kind: AccountType::Segregated, addresses: [(chain, ours)].into() };
+    landfall::registry::add_accounts(&db, &[account], Timestamp(0)).await.unwrap();
+    let named = |number: u64, byte: u8| BlockRef { number, hash: BlockHash([byte; 32]) };
+    let header = Header { block: named(7, 7), parent: named(6, 6), time_secs: 1_790_000_000 };
+    let transfer = AssetTransfer {
+        tx: TxRef { id: TxId::Solana([3; 64]), life: TxLife::Block },
+        asset: AssetId::Native,
+        sender: payer,
+        sender_rule: SenderRule::Instruction,
+        recipient: ours,
+        amount: U256::from(2_500_000_000_u64),
+        nth: 0,
+    };
+    let AssetTransfer { tx, asset, sender, sender_rule, recipient, amount, nth } = transfer.clone();
+    let leg_hash =
+        Leg { chain_ref: "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp", tx: tx.id, asset, recipient, amount, nth }.hash();
+    let deposit = Deposit {
+        id: leg_hash.deposit_id(),
+        leg_hash,
+        account_id: "alice".to_owned(),
+        source_account_id: None,
+        chain,
+        tx,
+        asset,
+        sender,
+        sender_rule,
+        recipient,
+        amount,
+        nth,
+        symbol: "SOL".to_owned(),
+        decimals: 9,
+        status: DepositStatus::Pending,
+        created_at: Timestamp::from_secs(header.time_secs),
+        confirmed_at: None,
+    };
+    let block = Block {
+        header,
+        txs: Vec::new(),
+        transfers: Vec::new(),
+        debits: Debits::Net(Vec::new()),
+        unattributed: Vec::new(),
+        fees: Vec::new(),
+        rejected: Vec::new(),
+        proof: Proof::OneEndpoint,
+        signers: Signers::default(),
+    };
+    let rejected = Rejected { transfer, verdict: Verdict::IneligibleTokenAccount };
+    let mut tx = db.begin().await.unwrap();
+    cursors::connect(&mut tx, chain, &block, true).await.unwrap();
+    deposits::insert(&mut tx, &deposit).await.unwrap();
+    deposits::include(&mut tx, &deposit, &block.header.block, Lane::Roots).await.unwrap();
+    unattributed::insert(&mut tx, chain, &block.header.block, &leg_hash, &rejected).await.unwrap();
+    tx.commit().await.unwrap();
+    db.close().await;
+    deposit.id
+}
+
+#[tokio::test]
+async fn a_deposit_is_shown_with_the_rule_of_its_sender_and_the_inbox_with_its_reasons() {
+    let desk = Desk::new(CONFIG);
+    desk.ok(&["migrate"]);
+    let id = on_record(&desk).await.to_string();
+    let [ours, payer] = [[1; 32], [2; 32]].map(|bytes| Address::Solana(bytes).to_string());
+    let shown: Value = serde_json::from_str(&desk.ok(&["deposit", "show", &id, "--json"])).unwrap();
+    assert_eq!(shown["id"], id);
+    assert_eq!((&shown["source_address"], &shown["source_rule"]), (&payer.clone().into(), &"instruction".into()));
+    assert_eq!((&shown["amount"], &shown["base_units"]), (&"2.5".into(), &"2500000000".into()));
+    let hash = Address::Solana([7; 32]).to_string();
+    assert_eq!(shown["block"], serde_json::json!({ "number": 7, "hash": hash, "canonical": true, "lane": "roots" }));
+    let told = desk.ok(&["deposit", "show", &id]);
+    assert!(told.contains(&format!("from {payer} (instruction)")), "{told}");
+    let other = desk.run(&["deposit", "show", "615684f4-6776-8c35-b3dd-17080e18a784"]);
+    assert_eq!(other.status.code(), Some(1));
+    assert_eq!(desk.run(&["deposit", "show", "no-id"]).status.code(), Some(2));
+
+    let line = desk.ok(&["deposit", "unattributed", "--json"]);
+    let line: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!((&line["reason"], &line["account_id"]), (&"ineligible_token_account".into(), &"alice".into()));
+    assert_eq!((&line["destination_address"], &line["base_units"]), (&ours.into(), &"2500000000".into()));
+    assert_eq!((&line["block_number"], &line["final"]), (&7.into(), &false.into()));
+    assert_eq!(line["block_time"], "2026-09-21T14:13:20Z");
+    assert_eq!(desk.ok(&["deposit", "unattributed", "--chain", "BASE_MAINNET"]), "");
+    let told = desk.ok(&["deposit", "unattributed", "--chain", "SOLANA_MAINNET"]);
+    assert!(told.contains("ineligible_token_account") && told.contains(" to alice at "), "{told}");
+    assert!(desk.refused(&["deposit", "unattributed", "--chain", "SOLANA"]).contains("unknown chain"));
 }
 
 fn set_mode(path: &Path, mode: u32) {

@@ -30,8 +30,16 @@ mod reorgs;
 mod rescan;
 mod rows;
 mod solana;
+mod solana_books;
+mod solana_explain;
+mod solana_ledger;
+mod solana_line;
+#[path = "../../chains/solana/tests/it/node.rs"]
+#[expect(dead_code, reason = "the tests of chains/solana, which it belongs to, use all of it")]
+mod solana_node;
 mod solana_past;
 mod solana_rescan;
+mod solana_senders;
 mod store;
 mod traced_past;
 mod traces;

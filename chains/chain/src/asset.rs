@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use crate::{Address, TxId, TxRef, U256};
+use crate::{Address, Payer, SenderRule, TxId, TxRef, U256};
 
 /// An asset's identity on its chain.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -68,12 +68,21 @@ pub struct AssetTransfer {
     pub asset: AssetId,
     /// Who paid: the token's sender, or the signer for native value.
     pub sender: Address,
+    /// How that is known.
+    pub sender_rule: SenderRule,
     /// Who received.
     pub recipient: Address,
     /// How much, in base units; never zero.
     pub amount: U256,
     /// 0, 1, 2.. among the transaction's legs with equal asset, recipient and amount, in execution order.
     pub nth: u32,
+}
+
+impl AssetTransfer {
+    /// Who paid, and how that is known.
+    pub fn payer(&self) -> Payer {
+        Payer { sender: self.sender, rule: self.sender_rule }
+    }
 }
 
 /// Sets `nth` of every transfer. `transfers` stands in execution order and holds *all* creditable legs of each
@@ -98,6 +107,7 @@ mod tests {
             tx: TxRef { id: TxId::Evm([tx; 32]), life: TxLife::Nonce { signer: sender, nonce: 0 } },
             asset: AssetId::Native,
             sender,
+            sender_rule: SenderRule::Told,
             recipient: Address::Evm([recipient; 20]),
             amount: U256::from(amount),
             nth: 0,

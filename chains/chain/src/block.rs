@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Address, AssetTransfer, Signers, TxId, TxRef, U256, Verdict};
+use crate::{Address, AssetTransfer, Family, Signers, TxId, TxRef, U256, Verdict};
 
 /// A block's hash (EVM) or blockhash (Solana).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,6 +51,11 @@ pub struct Block {
     pub txs: Vec<TxId>,
     /// Every creditable leg of every transaction in it that the read's lane shows, in execution order, `nth` set.
     pub transfers: Vec<AssetTransfer>,
+    /// What left addresses.
+    pub debits: Debits,
+    /// What came to its recipients and is no credit, each with the reason: it stands in their books all the same, once.
+    /// Told by every read; who sent it is not always known.
+    pub unattributed: Vec<Rejected>,
     /// What each transaction cost its payer; failed ones too. Only in the lane of the roots.
     pub fees: Vec<Fee>,
     /// Movements that are no credit, with the reason; only when the read asked to explain.
@@ -59,6 +64,17 @@ pub struct Block {
     pub proof: Proof,
     /// Proves on demand who signed.
     pub signers: Signers,
+}
+
+/// What left addresses by a block, of listed assets; what transactions cost stands apart.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Debits {
+    /// Each transfer is the debit of its sender.
+    ByLegs,
+    /// What each `sender` lost by a transaction, net. Where transfers are net gains, theirs do not tell it: several may
+    /// have paid for one. The recipient is one who gained, or the sender itself where nobody did. In execution order,
+    /// `nth` set.
+    Net(Vec<AssetTransfer>),
 }
 
 /// What a transaction cost, in base units of the native currency.
@@ -96,6 +112,16 @@ pub struct Tip {
     pub waiting: Option<String>,
 }
 
+impl Block {
+    /// What left addresses.
+    pub fn debits(&self) -> &[AssetTransfer] {
+        match &self.debits {
+            Debits::ByLegs => &self.transfers,
+            Debits::Net(debits) => debits,
+        }
+    }
+}
+
 impl Proof {
     /// The name that is stored and shown.
     pub const fn name(self) -> &'static str {
@@ -117,6 +143,16 @@ impl Proof {
             Proof::OneEndpoint => 0,
         };
         std::cmp::min_by_key(self, other, strength)
+    }
+}
+
+impl BlockHash {
+    /// As the nodes of a family write it: hexadecimal on EVM, base58 on Solana.
+    pub fn text(&self, family: Family) -> String {
+        match family {
+            Family::Evm => self.to_string(),
+            Family::Solana => bs58::encode(self.0).into_string(),
+        }
     }
 }
 

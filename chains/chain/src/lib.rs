@@ -4,7 +4,7 @@
 //! - [`address`], [`tx`], [`asset`]: who, where and what, as bytes with one text form each
 //! - [`block`]: blocks, headers, the tip, and what proves them
 //! - [`finality`]: when a block counts as final
-//! - [`verdict`], [`signers`]: why a movement is a credit or none; who signed it
+//! - [`verdict`], [`sender`], [`signers`]: why a movement is a credit or none; how its sender is known; who signed it
 //! - [`source`]: what a watcher reads of a chain, and how a read fails
 //! - [`endpoint`]: the health of the nodes behind a source
 //! - [`retry`]: how long to wait before trying again
@@ -20,6 +20,7 @@ pub mod endpoint;
 pub mod finality;
 pub mod network;
 pub mod retry;
+pub mod sender;
 pub mod signers;
 pub mod source;
 pub mod tx;
@@ -27,12 +28,13 @@ pub mod verdict;
 
 pub use address::Address;
 pub use asset::{AssetId, AssetTransfer, number_equal_legs};
-pub use block::{Block, BlockHash, BlockRef, Fee, Header, Proof, Rejected, Tip};
+pub use block::{Block, BlockHash, BlockRef, Debits, Fee, Header, Proof, Rejected, Tip};
 pub use endpoint::{EndpointState, EndpointStatus, Endpoints};
 pub use finality::{Finality, FinalityRule, RuleError, RuleName, Tag, Tier};
 pub use network::{Asset, Chain, Family, Native, NativeSource, Network};
 pub use retry::Retry;
 pub use ruint::aliases::U256;
+pub use sender::{Payer, SenderRule};
 pub use signers::Signers;
 pub use source::{
     AddressSource, BlockSource, Candidates, Fate, Found, Lane, Legs, Named, Read, ReadProof, Search, SourceError,

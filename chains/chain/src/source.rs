@@ -9,7 +9,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use crate::{Address, Block, BlockRef, Family, Header, Proof, Tip, TxRef, U256};
+use crate::{Address, AssetTransfer, Block, BlockRef, Family, Header, Payer, Proof, Tip, TxRef, U256};
 
 /// A chain that can be read. Every call is bounded in time and retries nothing: the caller decides.
 pub trait BlockSource: Send + Sync + 'static {
@@ -34,6 +34,15 @@ pub trait BlockSource: Send + Sync + 'static {
 
     /// What became of a transaction, judged at the final block `at`.
     fn fate(&self, tx: &TxRef, at: &BlockRef) -> impl Future<Output = Result<Fate, SourceError>> + Send;
+
+    /// Who paid each of `transfers`, which `block` showed, in their order: those that the block does not tell
+    /// ([`crate::SenderRule::StandIn`]) by what else can be asked. It may cost a request for each, so it is asked only of legs
+    /// that are about to be recorded. Where every endpoint says that it cannot tell, it is [`crate::SenderRule::FeePayer`].
+    fn payers(
+        &self,
+        block: &BlockRef,
+        transfers: &[AssetTransfer],
+    ) -> impl Future<Output = Result<Vec<Payer>, SourceError>> + Send;
 }
 
 /// What single addresses need of a chain.
@@ -147,6 +156,10 @@ impl<S: BlockSource> BlockSource for Arc<S> {
 
     async fn fate(&self, tx: &TxRef, at: &BlockRef) -> Result<Fate, SourceError> {
         (**self).fate(tx, at).await
+    }
+
+    async fn payers(&self, block: &BlockRef, transfers: &[AssetTransfer]) -> Result<Vec<Payer>, SourceError> {
+        (**self).payers(block, transfers).await
     }
 }
 

@@ -9,7 +9,7 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use landfall_chain::{Block, BlockHash, BlockRef, Header, Legs, Proof, TxId};
+use landfall_chain::{Block, BlockHash, BlockRef, Debits, Header, Legs, Proof, TxId};
 use landfall_rpc::{Answer, Call, Dialect, Raw};
 use serde_json::json;
 
@@ -60,7 +60,7 @@ struct Receipts<'a> {
 
 /// A block that stands on the one before it.
 enum Linked<'a, T> {
-    Proved((Block, T)),
+    Proved(Box<(Block, T)>),
     /// Something must still be asked for.
     Lacking(Box<Found<'a>>),
 }
@@ -116,7 +116,7 @@ impl Reader {
             found.receipts = self.fitting(endpoint, &found.block, &answers[1])?;
             // At once, while it is at hand: what was parsed of many blocks is more than a processor's cache holds.
             linked.push(if self.content(&found).is_empty() {
-                Linked::Proved(self.prove(endpoint, found, std::iter::empty(), legs, &more)?)
+                Linked::Proved(Box::new(self.prove(endpoint, found, std::iter::empty(), legs, &more)?))
             } else {
                 Linked::Lacking(Box::new(found))
             });
@@ -141,7 +141,7 @@ impl Reader {
         let mut blocks = Vec::with_capacity(linked.len());
         for step in linked {
             blocks.push(match step {
-                Linked::Proved(block) => block,
+                Linked::Proved(block) => *block,
                 Linked::Lacking(found) => {
                     let answers = self.content(&found).into_iter().zip(answers.by_ref());
                     self.prove(endpoint, *found, answers, legs, &more)?
@@ -275,6 +275,8 @@ impl Reader {
         let proved = Block {
             header,
             transfers: judged.transfers,
+            debits: Debits::ByLegs,
+            unattributed: Vec::new(),
             fees: fees::of_block(stack, &block, &receipts),
             rejected: judged.rejected,
             proof: Proof::Roots,

@@ -7,8 +7,7 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use landfall_chain::{
-    Address, AddressSource, Block, BlockRef, BlockSource, Candidates, Endpoints, Family, Fate, Finality, FinalityRule,
-    Found, Header, Lane, Legs, Network, Read, ReadProof, Search, SourceError, Tag, Tip, TxRef, U256, Watched,
+    Address, AddressSource, AssetTransfer, Block, BlockRef, BlockSource, Candidates, Endpoints, Family, Fate, Finality, FinalityRule, Found, Header, Lane, Legs, Network, Payer, Read, ReadProof, Search, SourceError, Tag, Tip, TxRef, U256, Watched,
 };
 use landfall_rpc::{EndpointUrl, Need};
 use tokio::sync::Notify;
@@ -154,6 +153,11 @@ impl BlockSource for EvmSource {
 
     async fn final_at(&self, number: u64) -> Result<Option<BlockRef>, SourceError> {
         Ok(self.pool.final_at(number).await?)
+    }
+
+    /// Each leg names it.
+    async fn payers(&self, _: &BlockRef, transfers: &[AssetTransfer]) -> Result<Vec<Payer>, SourceError> {
+        Ok(transfers.iter().map(AssetTransfer::payer).collect())
     }
 
     /// That a transaction can never land is believed of as many endpoints as must agree.

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use landfall_chain::{
-    Address, AssetId, AssetTransfer, Block, BlockHash, BlockRef, Fee, Header, Lane, Proof, Rejected, Signers, TxId,
-    TxLife, TxRef, U256, Verdict, number_equal_legs,
+    Address, AssetId, AssetTransfer, Block, BlockHash, BlockRef, Debits, Fee, Header, Lane, Proof, Rejected,
+    SenderRule, Signers, TxId, TxLife, TxRef, U256, Verdict, number_equal_legs,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -98,7 +98,7 @@ impl SimLeg {
 impl SimLeg {
     fn transfer(&self, tx: TxRef) -> AssetTransfer {
         let SimLeg { asset, sender, recipient, amount, .. } = *self;
-        AssetTransfer { tx, asset, sender, recipient, amount, nth: 0 }
+        AssetTransfer { tx, asset, sender, sender_rule: SenderRule::Told, recipient, amount, nth: 0 }
     }
 }
 
@@ -331,6 +331,8 @@ impl SimBlock {
             header: self.header,
             txs: self.txs.iter().map(|tx| tx.tx.id).collect(),
             transfers: if lane == Lane::Roots { transfers } else { traced },
+            debits: Debits::ByLegs,
+            unattributed: Vec::new(),
             fees: if lane == Lane::Roots { self.txs.iter().filter_map(SimTx::paid).collect() } else { Vec::new() },
             rejected: rejected.map(|(tx, leg, verdict)| Rejected { transfer: leg.transfer(tx), verdict }).collect(),
             proof: if lane == Lane::Roots { Proof::Roots } else { Proof::OneEndpoint },

@@ -10,8 +10,7 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use landfall_chain::{
-    Address, AddressSource, Block, BlockHash, BlockRef, BlockSource, Fate, Found, Header, Legs, Read, Search,
-    SourceError, Tip, TxRef, U256, Watched,
+    Address, AddressSource, AssetTransfer, Block, BlockHash, BlockRef, BlockSource, Fate, Found, Header, Legs, Payer, Read, Search, SourceError, Tip, TxRef, U256, Watched,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -290,6 +289,11 @@ impl BlockSource for SimPool {
             hash.map(|hash| BlockRef { number, hash })
         };
         Ok(self.agreed(at).0)
+    }
+
+    /// Each leg names it.
+    async fn payers(&self, _: &BlockRef, transfers: &[AssetTransfer]) -> Result<Vec<Payer>, SourceError> {
+        Ok(transfers.iter().map(AssetTransfer::payer).collect())
     }
 
     async fn fate(&self, tx: &TxRef, at: &BlockRef) -> Result<Fate, SourceError> {

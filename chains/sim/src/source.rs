@@ -4,8 +4,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use landfall_chain::{
-    Address, AddressSource, AssetId, Block, BlockRef, BlockSource, Candidates, Fate, Found, Header, Lane, Legs, Proof,
-    Read, ReadProof, Search, Signers, SourceError, Tip, TxLife, TxRef, U256, Watched,
+    Address, AddressSource, AssetId, AssetTransfer, Block, BlockRef, BlockSource, Candidates, Fate, Found, Header, Lane, Legs, Payer, Proof, Read, ReadProof, Search, Signers, SourceError, Tip, TxLife, TxRef, U256, Watched,
 };
 
 use crate::ledger::{SimBlock, SimLeg, State};
@@ -62,6 +61,11 @@ impl BlockSource for SimChain {
         let state = self.lock();
         let is_final = state.finalized().is_some_and(|finalized| number <= finalized.number);
         Ok(state.served(number..=number, fault).first().filter(|_| is_final).map(|block| block.header.block))
+    }
+
+    /// Each leg names it.
+    async fn payers(&self, _: &BlockRef, transfers: &[AssetTransfer]) -> Result<Vec<Payer>, SourceError> {
+        Ok(transfers.iter().map(AssetTransfer::payer).collect())
     }
 
     async fn fate(&self, tx: &TxRef, at: &BlockRef) -> Result<Fate, SourceError> {

@@ -1,4 +1,4 @@
-//! What one endpoint is asked for: the slots that hold a block, a header, a block, where a transaction is.
+//! What one endpoint is asked for: the slots that hold a block, a header, a block, where a transaction is, who paid.
 //!
 //! Promises: what a refusal leads to is looked up in `reaction` and nowhere else. An endpoint that has not got a block is
 //! as good as before for all others ([`landfall_rpc::RpcError::Lacks`]); so is one that does not know what became of a
@@ -8,7 +8,7 @@
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use landfall_chain::{Block, BlockHash, BlockRef, Header, Legs, TxId};
+use landfall_chain::{AssetTransfer, Block, BlockHash, BlockRef, Header, Legs, Payer, TxId};
 use landfall_rpc::{Answer, Call, Dialect, Fault, NodeError, Raw};
 use serde::Deserialize;
 use serde_json::json;
@@ -18,9 +18,11 @@ use crate::error::{SolanaError, Unusable};
 use crate::reaction::{Reaction, Refusal};
 use crate::read::{self, Asked};
 use crate::rules::Rules;
+use crate::sender;
 
 pub(crate) const BLOCKS: &str = "getBlocks";
 pub(crate) const BLOCK: &str = "getBlock";
+pub(crate) const TRANSACTION: &str = "getTransaction";
 const STATUSES: &str = "getSignatureStatuses";
 /// Live on mainnet since slot 447,120,000: with 0, almost every block is refused.
 const VERSION_FIRST: u8 = 1;
@@ -68,11 +70,7 @@ impl Reader {
     pub(crate) async fn block(&self, endpoint: &Endpoint, wanted: Wanted, legs: Legs) -> Result<Block, SolanaError> {
         let (slot, version) = (wanted.slot, self.version.load(Relaxed));
         let mut answer = self.whole(endpoint, slot, version).await?;
-        if let Err(error) = &answer
-            && let Reaction::RaiseVersion { to: Some(to) } = reaction(error)
-            && to > version
-        {
-            let version = self.version.fetch_max(to, Relaxed).max(to);
+        if let Some(version) = self.raised(&answer, version) {
             answer = self.whole(endpoint, slot, version).await?;
         }
         let answer = self.settled(endpoint, slot, answer).await?;
@@ -81,6 +79,47 @@ impl Reader {
         let block = candidate.map_err(|error| unusable(endpoint, slot, &error))?.block;
         wanted.check(endpoint, &block.header)?;
         Ok(block)
+    }
+
+    /// Who paid `transfer`, which the block in `slot` showed, by what its transaction did; `None` where the endpoint knows
+    /// no such transaction in this slot, or tells nobody of any. Asked aside: that this fails says nothing of blocks.
+    pub(crate) async fn payer(
+        &self,
+        endpoint: &Endpoint,
+        slot: u64,
+        transfer: &AssetTransfer,
+    ) -> Result<Option<Payer>, SolanaError> {
+        let (tx, version) = (&transfer.tx.id, self.version.load(Relaxed));
+        let mut answer = transaction(endpoint, tx, version).await?;
+        if let Some(version) = self.raised(&answer, version) {
+            answer = transaction(endpoint, tx, version).await?;
+        }
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                return match reaction(&error) {
+                    Reaction::AskAgain | Reaction::AskElsewhere | Reaction::BackOff => {
+                        Err(endpoint.refused(TRANSACTION, &error))
+                    }
+                    Reaction::LeaveOpen
+                    | Reaction::AskArchive
+                    | Reaction::RaiseVersion { .. }
+                    | Reaction::Drop
+                    | Reaction::Page => Ok(None),
+                };
+            }
+        };
+        match payer_in(answer.get().as_bytes(), slot, transfer) {
+            Ok(payer) => Ok(payer),
+            Err(Unusable::Null | Unusable::NoMeta { .. }) => Ok(None),
+            Err(error) => Err(endpoint.unusable(TRANSACTION, &format!("transaction {tx}: {error}"))),
+        }
+    }
+
+    /// The version to ask with once more, where the node names one that is needed.
+    fn raised(&self, answer: &Answer, version: u8) -> Option<u8> {
+        let Reaction::RaiseVersion { to: Some(to) } = reaction(answer.as_ref().err()?) else { return None };
+        (to > version).then(|| self.version.fetch_max(to, Relaxed).max(to))
     }
 
     async fn whole(&self, endpoint: &Endpoint, slot: u64, version: u8) -> Result<Answer, SolanaError> {
@@ -154,6 +193,19 @@ pub(crate) async fn read_fate(endpoint: &Endpoint, tx: &TxId) -> Result<Option<B
         Err(error) if Solana::fault(&error) == Fault::Lacking => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+async fn transaction(endpoint: &Endpoint, tx: &TxId, version: u8) -> Result<Answer, SolanaError> {
+    let how = json!({ "commitment": "confirmed", "encoding": "json", "maxSupportedTransactionVersion": version });
+    let call = Call { method: TRANSACTION, params: json!([tx.to_string(), how]) };
+    let answer = endpoint.ask_aside(&[call]).await?.into_iter().next();
+    answer.ok_or_else(|| endpoint.unusable(TRANSACTION, "no answer"))
+}
+
+/// Who paid, by `answer`; `None` when it is of another slot: what it did there is not what the block showed.
+fn payer_in(answer: &[u8], slot: u64, transfer: &AssetTransfer) -> Result<Option<Payer>, Unusable> {
+    let place: Status = read::parse("a transaction", answer)?;
+    if place.slot != slot { Ok(None) } else { sender::by_instructions(answer, transfer).map(Some) }
 }
 
 /// The answer to one call.

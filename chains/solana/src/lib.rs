@@ -47,5 +47,4 @@ pub use networks::{genesis, network, networks};
 pub use options::Options;
 pub use read::{Asked, Candidate, block};
 pub use rules::{Rules, WRAPPED_SOL, Wrapped};
-pub use sender::SenderRule;
 pub use source::SolanaSource;

@@ -7,14 +7,13 @@
 use std::collections::HashSet;
 
 use landfall_chain::{
-    AssetTransfer, Block, BlockHash, BlockRef, Fee, Header, Legs, Proof, Signers, TxId, TxLife, TxRef, U256,
+    Block, BlockHash, BlockRef, Debits, Fee, Header, Legs, Proof, Signers, TxId, TxLife, TxRef, U256,
 };
 
 use crate::base58;
 use crate::credit::{Judge, address};
 use crate::error::Unusable;
 use crate::rules::Rules;
-use crate::sender::SenderRule;
 use crate::tx::Tx;
 use crate::wire::{WireBlock, WireHeader};
 
@@ -31,12 +30,6 @@ pub struct Asked {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Candidate {
     pub block: Block,
-    /// How the sender of each of the block's transfers is known, in their order.
-    pub senders: Vec<SenderRule>,
-    /// What owners lost, net, of SOL and listed tokens: `sender` lost it. The recipient is the first who gained of it,
-    /// or the loser, where nobody did. Fees stand apart, in the block. The transfers' senders do not tell this: where
-    /// several paid, a transfer names one.
-    pub debits: Vec<AssetTransfer>,
 }
 
 /// The block that `answer`, the result of `getBlock`, tells.
@@ -69,12 +62,14 @@ pub fn block(rules: &Rules, answer: &[u8], asked: &Asked) -> Result<Candidate, U
         header,
         txs,
         transfers: judged.transfers,
+        debits: Debits::Net(judged.debits),
+        unattributed: judged.unattributed,
         fees,
         rejected: judged.rejected,
         proof: Proof::OneEndpoint,
         signers: Signers::default(),
     };
-    Ok(Candidate { block, senders: judged.senders, debits: judged.debits })
+    Ok(Candidate { block })
 }
 
 /// A text of JSON as what it should be.

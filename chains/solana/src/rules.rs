@@ -44,6 +44,15 @@ pub(crate) struct Mint {
     from_slot: u64,
 }
 
+/// Whether a mint is listed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Listed<'r> {
+    As(&'r Mint, TokenProgram),
+    /// Listed, but not under the program that keeps this balance.
+    UnderAnother,
+    No,
+}
+
 impl Rules {
     /// What `network` lists; what its file says beside that is taken from there.
     pub fn of(network: &Network) -> Self {
@@ -98,29 +107,25 @@ impl Rules {
         std::iter::once(*owner).chain(accounts).collect()
     }
 
-    /// The mint of a token balance in `slot`, where it is listed under this program.
+    /// The mint of a token balance in `slot`, where it is listed.
     ///
     /// # Errors
     /// Other decimals than were listed: either is wrong, and an amount would be a thousandfold.
-    pub(crate) fn listed(
-        &self,
-        holding: &Holding<'_>,
-        index: usize,
-        slot: u64,
-    ) -> Result<Option<(&Mint, TokenProgram)>, Unusable> {
-        let Some(mint) = self.mints.get(holding.mint).filter(|mint| slot >= mint.from_slot) else { return Ok(None) };
+    pub(crate) fn listed(&self, holding: &Holding<'_>, index: usize, slot: u64) -> Result<Listed<'_>, Unusable> {
+        let mint = self.mints.get(holding.mint).filter(|mint| slot >= mint.from_slot);
+        let Some(mint) = mint else { return Ok(Listed::No) };
         let told = holding.program.map(TokenProgram::of);
         let program = match (mint.program, told) {
             (Some(listed), None) => listed,
             (Some(listed), Some(Some(told))) if listed == told => listed,
             (None, Some(Some(told))) => told,
             (None, None) => TokenProgram::SplToken,
-            (Some(_) | None, Some(_)) => return Ok(None),
+            (Some(_) | None, Some(_)) => return Ok(Listed::UnderAnother),
         };
         let (told, listed) = (holding.decimals, mint.decimals);
         if told != listed {
             return Err(Unusable::Decimals { index, mint: holding.mint.to_owned(), told, listed });
         }
-        Ok(Some((mint, program)))
+        Ok(Listed::As(mint, program))
     }
 }

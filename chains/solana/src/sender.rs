@@ -9,7 +9,7 @@
 //! Rules 2 and 3 need the instructions, which are asked for only of transactions that pay us. They name a sender and
 //! nothing else: no amount is ever taken from them.
 
-use landfall_chain::{Address, AssetId, AssetTransfer};
+use landfall_chain::{Address, AssetId, AssetTransfer, Payer, SenderRule};
 
 use crate::base58;
 use crate::credit::address;
@@ -20,24 +20,11 @@ use crate::rules::WRAPPED_SOL;
 use crate::tx::Tx;
 use crate::wire::{WireProgram, WireTx};
 
-/// How a sender is known.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SenderRule {
-    /// No other owner lost of the asset.
-    OnlyPayer,
-    /// An instruction sent to the recipient.
-    Instruction,
-    /// It was minted.
-    Mint,
-    /// Nothing else is known.
-    FeePayer,
-}
-
 /// Who paid `transfer`, by `answer`, the result of `getTransaction` with encoding `json`: by the rules 2 to 4.
 ///
 /// # Errors
 /// An answer that is not whole, or tells another transaction.
-pub fn by_instructions(answer: &[u8], transfer: &AssetTransfer) -> Result<(Address, SenderRule), Unusable> {
+pub fn by_instructions(answer: &[u8], transfer: &AssetTransfer) -> Result<Payer, Unusable> {
     let wire: WireTx<'_> = parse("a transaction", answer)?;
     let tx = Tx::of(0, &wire)?;
     if reference(&tx)?.id != transfer.tx.id {
@@ -62,7 +49,7 @@ pub fn by_instructions(answer: &[u8], transfer: &AssetTransfer) -> Result<(Addre
         (None, Some(minted)) => (tx.keys[minted.from], SenderRule::Mint),
         (None, None) => (tx.keys[0], SenderRule::FeePayer),
     };
-    Ok((address(&tx, text)?, rule))
+    Ok(Payer { sender: address(&tx, text)?, rule })
 }
 
 /// Whether what was sent reached the recipient as the asset.

@@ -3,21 +3,24 @@
 //! Slots are listed first and read then, each at the endpoint that leads and at the others when it has not got it.
 //! Promises: what comes back hangs together; no error, no null and no empty list is taken for an empty slot. A block is
 //! one endpoint's word, and says so. Deliberately not here: memory of what was read, but the transaction version that
-//! nodes asked for; whether two endpoints tell the same of a block; what the instructions say of a sender.
+//! nodes asked for; whether two endpoints tell the same of a block. What instructions say of a sender is asked for only
+//! where balances do not tell who paid, and decides about nothing else.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use futures_util::{StreamExt, TryStreamExt, stream};
 use landfall_chain::{
-    Block, BlockRef, BlockSource, Endpoints, Fate, Header, Lane, Legs, Network, Read, SourceError, Tip, TxRef,
+    AssetTransfer, Block, BlockRef, BlockSource, Debits, Endpoints, Fate, Header, Lane, Legs, Network, Payer, Read,
+    SenderRule, SourceError, Tip, TxRef,
 };
 use landfall_rpc::{EndpointUrl, Need};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use url::Url;
 
-use crate::calls::{BLOCK, BLOCKS, Reader, Wanted, read_fate, read_header, read_slots};
+use crate::calls::{BLOCK, BLOCKS, Reader, TRANSACTION, Wanted, read_fate, read_header, read_slots};
 use crate::dialect::{Endpoint, Pool, Solana};
 use crate::error::SolanaError;
 use crate::networks;
@@ -28,6 +31,8 @@ use crate::walk::{Linked, linked};
 /// How many slots one read covers at most; what is asked for beyond it does not come back. As many as fork points are
 /// looked for in.
 const SLOTS_MAX: u64 = 256;
+/// How many transactions are asked for at once.
+const TRANSACTIONS_MAX: usize = 4;
 
 /// One Solana network, read over JSON-RPC.
 #[derive(Debug)]
@@ -112,6 +117,8 @@ impl BlockSource for SolanaSource {
             // Balances have told all of it in the other lane.
             for block in &mut blocks {
                 block.transfers.clear();
+                block.debits = Debits::Net(Vec::new());
+                block.unattributed.clear();
                 block.fees.clear();
                 block.rejected.clear();
             }
@@ -128,6 +135,12 @@ impl BlockSource for SolanaSource {
         let (need, id) = (Need { first: at.number, last: at.number, methods: &[] }, tx.id);
         let read = move |endpoint| -> BoxRead<'_, _> { Box::pin(async move { read_fate(endpoint, &id).await }) };
         Ok(self.first_to_know(need, read).await?.map_or(Fate::Unknown, Fate::In))
+    }
+
+    async fn payers(&self, block: &BlockRef, transfers: &[AssetTransfer]) -> Result<Vec<Payer>, SourceError> {
+        let slot = block.number;
+        let asked = stream::iter(transfers.to_vec()).map(|transfer| self.payer(slot, transfer));
+        Ok(asked.buffered(TRANSACTIONS_MAX).try_collect().await?)
     }
 }
 
@@ -175,6 +188,24 @@ impl SolanaSource {
             }
         }
         if is_answered { Ok(None) } else { Err(last.unwrap_or_else(|| self.pool.nobody())) }
+    }
+
+    /// Who paid, as the first endpoint says that can tell. Only when each says that it knows nothing is it the fee payer:
+    /// who cannot be reached may know.
+    async fn payer(&self, slot: u64, transfer: AssetTransfer) -> Result<Payer, SolanaError> {
+        if transfer.sender_rule != SenderRule::StandIn {
+            return Ok(transfer.payer());
+        }
+        let endpoints = self.pool.of_use(Need { first: slot, last: slot, methods: &[TRANSACTION] }).await;
+        let mut last = endpoints.is_empty().then(|| self.pool.nobody());
+        for endpoint in endpoints {
+            match self.reader.payer(endpoint, slot, &transfer).await {
+                Ok(Some(payer)) => return Ok(payer),
+                Ok(None) => {}
+                Err(error) => last = Some(error),
+            }
+        }
+        last.map_or(Ok(Payer { sender: transfer.sender, rule: SenderRule::FeePayer }), Err)
     }
 
     async fn header(&self, wanted: Wanted) -> Result<Header, SolanaError> {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use landfall::deposit::{Deposit, DepositStatus, Leg, LegHash};
 use landfall::store::deposits::{self, DepositFilter};
-use landfall_chain::{Address, AssetId, AssetTransfer, Lane, Network, TxId, TxLife, TxRef, U256};
+use landfall_chain::{Address, AssetId, AssetTransfer, Lane, Network, SenderRule, TxId, TxLife, TxRef, U256};
 use landfall_node::{BAIT, Block};
 use sha2::{Digest, Sha256};
 
@@ -132,6 +132,7 @@ fn withdrawal(index: u64, recipient: [u8; 20], gwei: u64) -> AssetTransfer {
         tx: TxRef { id: TxId::Evm(Sha256::digest(name).into()), life: TxLife::Block },
         asset: AssetId::Native,
         sender: Address::Evm([0; 20]),
+        sender_rule: SenderRule::Told,
         recipient: Address::Evm(recipient),
         amount: U256::from(gwei) * U256::from(WEI_PER_GWEI),
         nth: 0,

@@ -17,7 +17,8 @@ use landfall::store::webhooks::{self, WebhookRow};
 use landfall::store::{Connection, Db, Engine as Connected, StoreError, Tx};
 use landfall::time::Timestamp;
 use landfall_chain::{
-    Address, AssetId, Block, BlockHash, BlockRef, Chain, Header, Lane, Proof, Signers, TxId, TxLife, TxRef, U256,
+    Address, AssetId, Block, BlockHash, BlockRef, Chain, Debits, Header, Lane, Proof, SenderRule, Signers, TxId,
+    TxLife, TxRef, U256,
 };
 use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
@@ -48,6 +49,7 @@ pub(super) fn deposit(tag: u8) -> Deposit {
         tx,
         asset,
         sender: address(1),
+        sender_rule: SenderRule::Told,
         recipient,
         amount,
         nth: 0,
@@ -71,6 +73,8 @@ pub(super) fn block(number: u64, tag: u8) -> Block {
         header,
         txs: Vec::new(),
         transfers: Vec::new(),
+        debits: Debits::ByLegs,
+        unattributed: Vec::new(),
         fees: Vec::new(),
         rejected: Vec::new(),
         proof: Proof::Roots,

@@ -40,3 +40,4 @@ mod statements;
 mod status;
 mod traces;
 mod transactions;
+mod unattributed;

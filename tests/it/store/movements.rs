@@ -3,7 +3,7 @@
 
 use landfall::store::cursors;
 use landfall::store::movements::{self, Spent};
-use landfall_chain::{AssetId, AssetTransfer, Fee, Lane, TxId, TxLife, TxRef, U256};
+use landfall_chain::{AssetId, AssetTransfer, Fee, Lane, SenderRule, TxId, TxLife, TxRef, U256};
 
 use super::cast::{CHAIN, OTHER_CHAIN, address, block, canonical, connect, deposit, rows, write};
 use crate::postgres::TestStore;
@@ -19,7 +19,15 @@ const SPENDER: u8 = 0xa1;
 
 fn transfer(tag: u8, asset: AssetId, amount: U256) -> AssetTransfer {
     let tx = TxRef { id: TxId::Evm([tag; 32]), life: TxLife::Block };
-    AssetTransfer { tx, asset, sender: address(SPENDER), recipient: address(9), amount, nth: 0 }
+    AssetTransfer {
+        tx,
+        asset,
+        sender: address(SPENDER),
+        sender_rule: SenderRule::Told,
+        recipient: address(9),
+        amount,
+        nth: 0,
+    }
 }
 
 async fn debit(store: &TestStore, number: u64, tag: u8, asset: AssetId, amount: U256) {

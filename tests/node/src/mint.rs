@@ -8,7 +8,8 @@ use alloy::eips::eip4895::Withdrawal;
 use alloy::eips::eip7685::EMPTY_REQUESTS_HASH;
 use alloy::primitives::{Address, B256, Bloom, Bytes, U256};
 use landfall_chain::{
-    Address as ChainAddress, AssetId, AssetTransfer, Lane, TxId, TxLife, TxRef, U256 as ChainU256, number_equal_legs,
+    Address as ChainAddress, AssetId, AssetTransfer, Lane, SenderRule, TxId, TxLife, TxRef, U256 as ChainU256,
+    number_equal_legs,
 };
 
 use crate::accounts::Accounts;
@@ -183,7 +184,15 @@ fn token_leg(tx: TxRef, log: &alloy::primitives::Log) -> Option<AssetTransfer> {
 fn leg(tx: TxRef, asset: AssetId, from: Address, to: Address, amount: U256) -> Option<AssetTransfer> {
     let moves = !amount.is_zero() && from != to;
     let amount = ChainU256::from_be_bytes(amount.to_be_bytes::<32>());
-    moves.then(|| AssetTransfer { tx, asset, sender: address(from), recipient: address(to), amount, nth: 0 })
+    moves.then(|| AssetTransfer {
+        tx,
+        asset,
+        sender: address(from),
+        sender_rule: SenderRule::Told,
+        recipient: address(to),
+        amount,
+        nth: 0,
+    })
 }
 
 fn address(address: Address) -> ChainAddress {

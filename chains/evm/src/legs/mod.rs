@@ -15,8 +15,8 @@ use std::collections::HashMap;
 
 use alloy::primitives::{B256, b256};
 use landfall_chain::{
-    Address, AssetId, AssetTransfer, Legs, Native, NativeSource, Network, Rejected, TxId, TxLife, TxRef, U256, Verdict,
-    number_equal_legs,
+    Address, AssetId, AssetTransfer, Legs, Native, NativeSource, Network, Rejected, SenderRule, TxId, TxLife, TxRef,
+    U256, Verdict, number_equal_legs,
 };
 
 use crate::error::EvmError;
@@ -109,7 +109,7 @@ impl Movement {
     pub(crate) fn transfer(&self, tx: TxRef) -> AssetTransfer {
         let Movement { asset, amount, .. } = *self;
         let (sender, recipient) = (Address::Evm(self.sender), Address::Evm(self.recipient));
-        AssetTransfer { tx, asset, sender, recipient, amount, nth: 0 }
+        AssetTransfer { tx, asset, sender, sender_rule: SenderRule::Told, recipient, amount, nth: 0 }
     }
 }
 

@@ -3,7 +3,7 @@
 //! Promises: only what the header's `withdrawalsRoot` commits to makes a leg; amounts come in gwei and leave in wei.
 //! Not on the OP stack, where that field is the storage root of a contract (Isthmus) and nothing is ever withdrawn.
 
-use landfall_chain::{Address, AssetId, AssetTransfer, TxId, TxLife, TxRef, U256};
+use landfall_chain::{Address, AssetId, AssetTransfer, SenderRule, TxId, TxLife, TxRef, U256};
 use sha2::{Digest, Sha256};
 
 use crate::proof::pieces::Pieces;
@@ -53,6 +53,7 @@ pub(crate) fn leg(withdrawal: &WireWithdrawal) -> Option<AssetTransfer> {
         tx: TxRef { id: id(withdrawal), life: TxLife::Block },
         asset: AssetId::Native,
         sender: Address::Evm([0; 20]),
+        sender_rule: SenderRule::Told,
         recipient: Address::Evm(withdrawal.address.into()),
         amount,
         nth: 0,

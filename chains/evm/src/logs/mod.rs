@@ -13,8 +13,8 @@ use std::ops::RangeInclusive;
 
 use alloy::primitives::{Address as Contract, B256};
 use landfall_chain::{
-    Address, Asset, AssetId, AssetTransfer, Block, BlockRef, Fee, Native, NativeSource, Network, Proof, Signers, U256,
-    number_equal_legs,
+    Address, Asset, AssetId, AssetTransfer, Block, BlockRef, Debits, Fee, Native, NativeSource, Network, Proof,
+    Signers, U256, number_equal_legs,
 };
 use landfall_rpc::{Call, Raw};
 use serde::Deserialize;
@@ -272,6 +272,8 @@ impl Reader {
             header: *header,
             txs: txs(self.rules.stack, block),
             transfers: self.transfers(found, &logs),
+            debits: Debits::ByLegs,
+            unattributed: Vec::new(),
             fees: self.fees(found),
             rejected: Vec::new(),
             proof: Proof::Bloom,

@@ -9,7 +9,7 @@
 //! that is wrong inside: no root covers that.
 
 use alloy::primitives::{Address as Plain, B256};
-use landfall_chain::{Address, AssetId, AssetTransfer, Rejected, TxId, TxRef, U256, Verdict};
+use landfall_chain::{Address, AssetId, AssetTransfer, Rejected, SenderRule, TxId, TxRef, U256, Verdict};
 
 use crate::legs;
 use crate::proof::encode::created_contract;
@@ -169,6 +169,7 @@ impl ProvedTx {
                 tx: self.tx,
                 asset: AssetId::Native,
                 sender: Address::Evm(sender.into()),
+                sender_rule: SenderRule::Told,
                 recipient: Address::Evm(to.into()),
                 amount: frame.value,
                 nth: 0,

@@ -3,30 +3,33 @@
 //! One leg per owner and asset: the net change of what the owner holds. Instructions and logs are never looked at: some
 //! programs move value without either, and a fee or an extension makes less arrive than was sent. What failed moves
 //! nothing. The fee is no part of it: it is added back to who paid it, and told for itself.
-//! Each gain is judged once: it is a leg, or it has a verdict, which is told to who asks to have it explained.
+//! Each gain is judged once: it is a leg, or it has a verdict. What of listed assets is none stands in its owner's books
+//! all the same, so that what an owner holds is always what came, less what went; the rest is told to who asks to have
+//! it explained.
 //! Who paid is told by the losses, where exactly one owner lost of the asset; else the fee payer stands in, and the
 //! rule says so (`sender` knows more).
 
 mod native;
 mod tokens;
 
-use landfall_chain::{Address, AssetId, AssetTransfer, Legs, Rejected, TxRef, U256, Verdict, number_equal_legs};
+use landfall_chain::{
+    Address, AssetId, AssetTransfer, Legs, Rejected, SenderRule, TxRef, U256, Verdict, number_equal_legs,
+};
 
 use crate::base58;
 use crate::error::Unusable;
 use crate::rules::Rules;
-use crate::sender::SenderRule;
 use crate::tx::Tx;
 
 /// What a block's transactions come to.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
     pub(crate) transfers: Vec<AssetTransfer>,
-    /// How the sender of each of `transfers` is known.
-    pub(crate) senders: Vec<SenderRule>,
     /// What owners lost, net.
     pub(crate) debits: Vec<AssetTransfer>,
-    /// Only where it was asked for.
+    /// What came and is no credit.
+    pub(crate) unattributed: Vec<Rejected>,
+    /// What did not come; only where it was asked for.
     pub(crate) rejected: Vec<Rejected>,
 }
 
@@ -44,7 +47,17 @@ struct Flow<'a> {
 struct Gain<'a> {
     owner: &'a str,
     amount: u128,
-    doubt: Option<Verdict>,
+    worth: Worth,
+}
+
+/// What a gain is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Worth {
+    Credit,
+    /// No credit, and the owner has it.
+    Kept(Verdict),
+    /// Only looks like one, or is nothing that we keep books of.
+    Told(Verdict),
 }
 
 struct Loss<'a> {
@@ -58,6 +71,12 @@ pub(crate) struct Judge<'r> {
     slot: u64,
     asked: Legs,
     judged: Judged,
+}
+
+impl Judged {
+    fn count(&self) -> usize {
+        self.transfers.len() + self.debits.len() + self.unattributed.len() + self.rejected.len()
+    }
 }
 
 impl<'r> Judge<'r> {
@@ -79,12 +98,27 @@ impl<'r> Judge<'r> {
         }
         let holders = native::holders(tx);
         let native = native::flow(self.rules, tx, &holders)?;
+        let before = self.judged.count();
         self.flow(tx, reference, &native)?;
         if tx.tokens.is_empty() {
             return Ok(());
         }
         for flow in tokens::flows(self.rules, tx, &holders, self.slot, self.asked)? {
             self.flow(tx, reference, &flow)?;
+        }
+        if self.asked == Legs::Explained && self.judged.count() == before {
+            self.moved_nothing(tx, reference)?;
+        }
+        Ok(())
+    }
+
+    /// It named tokens, and no balance changed: a transfer of nothing, as those make who want to be seen.
+    fn moved_nothing(&mut self, tx: &Tx<'_>, reference: TxRef) -> Result<(), Unusable> {
+        for (mint, owner) in tokens::listed_holders(self.rules, tx, self.slot)? {
+            let asset = AssetId::Token(Address::Solana(mint));
+            let transfer = transfer(tx, reference, asset, [tx.keys[0], owner], 0)?;
+            let transfer = AssetTransfer { sender_rule: SenderRule::StandIn, ..transfer };
+            self.judged.rejected.push(Rejected { transfer, verdict: Verdict::ZeroValue });
         }
         Ok(())
     }
@@ -97,6 +131,7 @@ impl<'r> Judge<'r> {
                 tx: reference,
                 asset: AssetId::Native,
                 sender: payer,
+                sender_rule: SenderRule::FeePayer,
                 recipient: payer,
                 amount: U256::ZERO,
                 nth: 0,
@@ -109,32 +144,60 @@ impl<'r> Judge<'r> {
     fn flow(&mut self, tx: &Tx<'_>, reference: TxRef, flow: &Flow<'_>) -> Result<(), Unusable> {
         for gain in &flow.gains {
             let mut others = flow.payers.iter().filter(|payer| **payer != gain.owner);
-            let (sender, rule) = match (others.next(), others.next(), gain.doubt) {
+            let (sender, rule) = match (others.next(), others.next(), gain.worth.verdict()) {
                 (_, _, Some(Verdict::RentRefund | Verdict::SelfTransfer)) => (gain.owner, SenderRule::OnlyPayer),
                 (Some(payer), None, _) => (*payer, SenderRule::OnlyPayer),
-                (_, _, _) => (tx.keys[0], SenderRule::FeePayer),
+                (_, _, _) => (tx.keys[0], SenderRule::StandIn),
             };
             let transfer = transfer(tx, reference, flow.asset, [sender, gain.owner], gain.amount)?;
-            match gain.doubt {
-                None => {
-                    self.judged.transfers.push(transfer);
-                    self.judged.senders.push(rule);
-                }
-                Some(verdict) if self.asked == Legs::Explained => {
+            let transfer = AssetTransfer { sender_rule: rule, ..transfer };
+            match gain.worth {
+                Worth::Credit => self.judged.transfers.push(transfer),
+                Worth::Kept(verdict) => self.judged.unattributed.push(Rejected { transfer, verdict }),
+                Worth::Told(verdict) if self.asked == Legs::Explained => {
                     self.judged.rejected.push(Rejected { transfer, verdict });
                 }
-                Some(_) => {}
+                Worth::Told(_) => {}
             }
         }
         if flow.is_listed {
             for loss in &flow.losses {
-                // Burnt, or locked up as rent, where nobody gained.
-                let recipient = flow.gains.first().map_or(loss.owner, |gain| gain.owner);
+                // Burnt, or locked up as rent, where nobody gained. What is only told must not decide: not every read
+                // tells it.
+                let gained = flow.gains.iter().find(|gain| !matches!(gain.worth, Worth::Told(_)));
+                let recipient = gained.map_or(loss.owner, |gain| gain.owner);
                 let debit = transfer(tx, reference, flow.asset, [loss.owner, recipient], loss.amount)?;
                 self.judged.debits.push(debit);
             }
         }
         Ok(())
+    }
+}
+
+impl Worth {
+    fn verdict(self) -> Option<Verdict> {
+        match self {
+            Worth::Credit => None,
+            Worth::Kept(verdict) | Worth::Told(verdict) => Some(verdict),
+        }
+    }
+}
+
+/// What is left to judge of an owner's gain, in the order in which it is looked at.
+struct Rest<'a, 'f> {
+    owner: &'a str,
+    left: u128,
+    gains: &'f mut Vec<Gain<'a>>,
+}
+
+impl Rest<'_, '_> {
+    /// Of what is left at most this is worth that.
+    fn take(&mut self, most: u128, worth: Worth) {
+        let amount = self.left.min(most);
+        self.left -= amount;
+        if amount > 0 {
+            self.gains.push(Gain { owner: self.owner, amount, worth });
+        }
     }
 }
 
@@ -146,7 +209,8 @@ fn transfer(
     amount: u128,
 ) -> Result<AssetTransfer, Unusable> {
     let (sender, recipient) = (address(tx, sender)?, address(tx, recipient)?);
-    Ok(AssetTransfer { tx: reference, asset, sender, recipient, amount: U256::from(amount), nth: 0 })
+    let (sender_rule, amount) = (SenderRule::OnlyPayer, U256::from(amount));
+    Ok(AssetTransfer { tx: reference, asset, sender, sender_rule, recipient, amount, nth: 0 })
 }
 
 pub(crate) fn address(tx: &Tx<'_>, text: &str) -> Result<Address, Unusable> {

@@ -6,7 +6,7 @@
 
 use landfall_chain::{AssetId, Verdict};
 
-use crate::credit::{Flow, Gain, Loss, gained, tokens};
+use crate::credit::{Flow, Loss, Rest, Worth, gained, tokens};
 use crate::error::Unusable;
 use crate::rules::{Rules, WRAPPED_SOL, Wrapped};
 use crate::tx::{Holding, Tx};
@@ -100,21 +100,14 @@ pub(super) fn flow<'a>(rules: &Rules, tx: &Tx<'a>, holders: &[Holder<'a>]) -> Re
             }
             continue;
         }
-        let mut rest = gained(change);
-        let mut take = |most: u128, doubt: Option<Verdict>| {
-            let amount = rest.min(most);
-            rest -= amount;
-            if amount > 0 {
-                flow.gains.push(Gain { owner, amount, doubt });
-            }
-        };
-        take(gained(-holder.rent), Some(Verdict::RentRefund));
-        take(unwrapped, Some(Verdict::SelfTransfer));
+        let mut rest = Rest { owner, left: gained(change), gains: &mut flow.gains };
+        rest.take(gained(-holder.rent), Worth::Kept(Verdict::RentRefund));
+        rest.take(unwrapped, Worth::Kept(Verdict::SelfTransfer));
         if rules.wrapped == Wrapped::Native && holder.wrapped != 0 {
             let stray = tokens::stray_wrapped(tx, owner)?;
-            take(stray, Some(Verdict::IneligibleTokenAccount));
+            rest.take(stray, Worth::Kept(Verdict::IneligibleTokenAccount));
         }
-        take(u128::MAX, None);
+        rest.take(u128::MAX, Worth::Credit);
     }
     Ok(flow)
 }

@@ -3,19 +3,22 @@
 //! By owner and not by account: an account may change its owner with all that is in it, and what moves between two
 //! accounts of one owner has moved to nobody. What came into the owner's associated token account is eligible; what came
 //! into another account of the owner's is not, and goes where a person sees it.
-//! Only listed mints make legs. Sums cannot overflow, as in `native`.
+//! Only listed mints make legs. Of what is not listed anybody can make any amount, so it is told to who asks and kept
+//! nowhere; but wrapped SOL is worth as much as SOL, and a listed mint under another program is somebody's mistake: those
+//! are kept for a person. Sums cannot overflow, as in `native`.
 
 use landfall_chain::{Address, AssetId, Legs, Verdict};
 
 use crate::ata::{self, TokenProgram};
 use crate::base58;
 use crate::credit::native::Holder;
-use crate::credit::{Flow, Gain, Loss, gained};
+use crate::credit::{Flow, Loss, Rest, Worth, gained};
 use crate::error::Unusable;
-use crate::rules::{Rules, WRAPPED_SOL, Wrapped};
+use crate::rules::{Listed, Rules, WRAPPED_SOL, Wrapped};
 use crate::tx::{Holding, Tx};
 
-/// What of each mint was gained and lost: of the listed ones, and of all where it is to be explained.
+/// What of each mint was gained and lost: of the listed ones, of those that are worth a look, and of all where it is to
+/// be explained.
 pub(super) fn flows<'a>(
     rules: &Rules,
     tx: &Tx<'a>,
@@ -34,12 +37,19 @@ pub(super) fn flows<'a>(
         if mint == WRAPPED_SOL && rules.wrapped == Wrapped::Native {
             continue;
         }
-        if let Some((listed, program)) = rules.listed(holding, tx.index, slot)? {
-            all_owned(tx, mint)?;
-            let place = Place { mint, key: listed.key, program };
-            flows.push(listed_flow(tx, holders, &place)?);
-        } else if asked == Legs::Explained {
-            flows.push(unlisted_flow(tx, mint)?);
+        let unlisted = match rules.listed(holding, tx.index, slot)? {
+            Listed::As(listed, program) => {
+                all_owned(tx, mint)?;
+                let place = Place { mint, key: listed.key, program };
+                flows.push(listed_flow(tx, holders, &place)?);
+                continue;
+            }
+            Listed::UnderAnother => Some(Worth::Kept(Verdict::FakeToken)),
+            Listed::No if mint == WRAPPED_SOL => Some(Worth::Kept(Verdict::FakeToken)),
+            Listed::No => (asked == Legs::Explained).then_some(Worth::Told(Verdict::FakeToken)),
+        };
+        if let Some(worth) = unlisted {
+            flows.push(unlisted_flow(tx, holders, mint, worth)?);
         }
     }
     Ok(flows)
@@ -104,41 +114,42 @@ fn listed_flow<'a>(tx: &Tx<'a>, holders: &[Holder<'a>], place: &Place<'_>) -> Re
         if change < 0 {
             flow.losses.push(Loss { owner, amount: change.unsigned_abs() });
         }
-        let mut rest = gained(change);
-        let mut take = |most: u128, doubt: Option<Verdict>| {
-            let amount = rest.min(most);
-            rest -= amount;
-            if amount > 0 {
-                flow.gains.push(Gain { owner, amount, doubt });
-            }
-        };
-        if change == 0 {
-            // Between two accounts of one owner.
-            flow.gains.extend(within(tx, place.mint, owner));
-        } else if change > 0 {
+        let mut rest = Rest { owner, left: gained(change), gains: &mut flow.gains };
+        if change > 0 {
             if is_wrapped {
-                let own = holders.iter().find(|holder| holder.owner == owner).map_or(0, |holder| holder.own);
-                take(gained(-own).min(gained(supply)), Some(Verdict::SelfTransfer));
+                rest.take(wrapped_by(holders, owner, supply), Worth::Kept(Verdict::SelfTransfer));
             }
-            take(place.stray(tx, owner)?, Some(Verdict::IneligibleTokenAccount));
-            take(u128::MAX, None);
+            rest.take(place.stray(tx, owner)?, Worth::Kept(Verdict::IneligibleTokenAccount));
+            rest.take(u128::MAX, Worth::Credit);
+        } else if change == 0 {
+            // Between two accounts of one owner.
+            rest.left = within(tx, place.mint, owner);
+            rest.take(u128::MAX, Worth::Told(Verdict::SelfTransfer));
         }
     }
     Ok(flow)
 }
 
-fn unlisted_flow<'a>(tx: &Tx<'a>, mint: &'a str) -> Result<Flow<'a>, Unusable> {
+/// What of a mint that is not listed was gained. There are no books of it.
+fn unlisted_flow<'a>(tx: &Tx<'a>, holders: &[Holder<'a>], mint: &'a str, worth: Worth) -> Result<Flow<'a>, Unusable> {
     let key = base58::key(mint).ok_or(Unusable::Key { index: tx.index })?;
-    let changes = changes(tx, mint);
-    let gains = changes.iter().filter(|(_, change)| *change > 0);
-    let doubt = Some(Verdict::FakeToken);
-    Ok(Flow {
-        asset: AssetId::Token(Address::Solana(key)),
-        gains: gains.map(|(owner, change)| Gain { owner, amount: gained(*change), doubt }).collect(),
-        losses: Vec::new(),
-        is_listed: false,
-        payers: payers(&changes),
-    })
+    let (changes, mut gains) = (changes(tx, mint), Vec::new());
+    let supply: i128 = changes.iter().map(|(_, change)| change).sum();
+    for (owner, change) in changes.iter().copied() {
+        let mut rest = Rest { owner, left: gained(change), gains: &mut gains };
+        if mint == WRAPPED_SOL {
+            rest.take(wrapped_by(holders, owner, supply), Worth::Told(Verdict::SelfTransfer));
+        }
+        rest.take(u128::MAX, worth);
+    }
+    let asset = AssetId::Token(Address::Solana(key));
+    Ok(Flow { asset, gains, losses: Vec::new(), is_listed: false, payers: payers(&changes) })
+}
+
+/// How much of their own SOL an owner may have wrapped, where there is so much more wrapped SOL than before.
+fn wrapped_by(holders: &[Holder<'_>], owner: &str, supply: i128) -> u128 {
+    let own = holders.iter().find(|holder| holder.owner == owner).map_or(0, |holder| holder.own);
+    gained(-own).min(gained(supply))
 }
 
 /// What each owner's accounts of a mint changed by.
@@ -158,8 +169,20 @@ fn payers<'a>(changes: &[(&'a str, i128)]) -> Vec<&'a str> {
     changes.iter().filter(|(_, change)| *change < 0).map(|(owner, _)| *owner).collect()
 }
 
-/// What moved between accounts of one owner, as a gain that is none; nothing where nothing moved.
-fn within<'a>(tx: &Tx<'a>, mint: &str, owner: &'a str) -> Option<Gain<'a>> {
+/// Who holds what of listed mints after a transaction: by mint and owner, each once.
+pub(super) fn listed_holders<'a>(rules: &Rules, tx: &Tx<'a>, slot: u64) -> Result<Vec<([u8; 32], &'a str)>, Unusable> {
+    let mut holders = Vec::new();
+    for holding in tx.tokens.iter().filter(|holding| holding.is_after) {
+        let Listed::As(mint, _) = rules.listed(holding, tx.index, slot)? else { continue };
+        if let Some(owner) = holding.owner.filter(|owner| !holders.contains(&(mint.key, *owner))) {
+            holders.push((mint.key, owner));
+        }
+    }
+    Ok(holders)
+}
+
+/// What moved between accounts of one owner.
+fn within(tx: &Tx<'_>, mint: &str, owner: &str) -> u128 {
     let mut accounts: Vec<(usize, i128)> = Vec::new();
     for holding in tx.tokens.iter().filter(|holding| holding.mint == mint && holding.owner == Some(owner)) {
         match accounts.iter_mut().find(|(account, _)| *account == holding.account) {
@@ -167,6 +190,5 @@ fn within<'a>(tx: &Tx<'a>, mint: &str, owner: &'a str) -> Option<Gain<'a>> {
             None => accounts.push((holding.account, holding.change())),
         }
     }
-    let amount: u128 = accounts.iter().map(|(_, change)| gained(*change)).sum();
-    (amount > 0).then_some(Gain { owner, amount, doubt: Some(Verdict::SelfTransfer) })
+    accounts.iter().map(|(_, change)| gained(*change)).sum()
 }

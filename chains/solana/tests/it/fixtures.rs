@@ -154,7 +154,8 @@ pub(crate) fn credits(candidate: &Candidate) -> Vec<String> {
 }
 
 pub(crate) fn debits(candidate: &Candidate) -> Vec<String> {
-    let mut lines: Vec<_> = candidate.debits.iter().map(|leg| line(&leg.sender, &leg.asset, &leg.amount)).collect();
+    let mut lines: Vec<_> =
+        candidate.block.debits().iter().map(|leg| line(&leg.sender, &leg.asset, &leg.amount)).collect();
     lines.sort();
     lines
 }
@@ -162,7 +163,7 @@ pub(crate) fn debits(candidate: &Candidate) -> Vec<String> {
 /// What is no credit, with its code.
 pub(crate) fn refusals(candidate: &Candidate) -> Vec<String> {
     let leg = |leg: &landfall_chain::AssetTransfer| line(&leg.recipient, &leg.asset, &leg.amount);
-    let rejected = candidate.block.rejected.iter();
+    let rejected = candidate.block.unattributed.iter().chain(&candidate.block.rejected);
     let mut lines: Vec<_> = rejected.map(|it| format!("{} {}", leg(&it.transfer), it.verdict)).collect();
     lines.sort();
     lines

@@ -33,9 +33,9 @@ fn rules() -> [Rules; 2] {
 fn holds_together(read: &Result<Candidate, Unusable>) {
     let Ok(candidate) = read else { return };
     let block = &candidate.block;
-    assert_eq!(candidate.senders.len(), block.transfers.len());
+    assert!(block.unattributed.iter().all(|it| it.transfer.amount > U256::ZERO));
     assert!(block.header.parent.number < block.header.block.number);
-    for leg in block.transfers.iter().chain(&candidate.debits) {
+    for leg in block.transfers.iter().chain(block.debits()) {
         assert!(leg.amount > U256::ZERO);
         assert!(block.txs.contains(&leg.tx.id));
         let same = |other: &&landfall_chain::AssetTransfer| {

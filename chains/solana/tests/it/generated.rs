@@ -1,7 +1,7 @@
 //! Transactions of real programs on surfpool: what each was made to pay is what is read, in every shape.
 
-use landfall_chain::{Legs, Verdict};
-use landfall_solana::{Candidate, Rules, SenderRule, sender};
+use landfall_chain::{Legs, Payer, SenderRule, Verdict};
+use landfall_solana::{Candidate, Rules, sender};
 use serde_json::Value;
 
 use crate::fixtures::{accounts_shape, asset, credits, line, listing, load, read, refusals};
@@ -55,8 +55,8 @@ fn expected(file: &Value) -> Vec<String> {
 
 /// What the owners that were watched received: credited, or into an account of theirs that is not eligible.
 fn received(candidate: &Candidate, file: &Value) -> Vec<String> {
-    let rejected = candidate.block.rejected.iter();
-    let ineligible = rejected.filter(|it| it.verdict == Verdict::IneligibleTokenAccount).map(|it| &it.transfer);
+    let unattributed = candidate.block.unattributed.iter();
+    let ineligible = unattributed.filter(|it| it.verdict == Verdict::IneligibleTokenAccount).map(|it| &it.transfer);
     let legs = candidate.block.transfers.iter().chain(ineligible);
     let mut lines: Vec<String> = legs.map(|leg| line(&leg.recipient, &leg.asset, &leg.amount)).collect();
     // The second takes part in all of them, and is watched in those that say so.
@@ -101,16 +101,14 @@ fn every_sender_is_the_one_that_it_was_made_with() {
         let file = load_one(name);
         let (json, rules) = (&file["json"], Rules::of(&listing(&[file["json"].clone()])));
         let candidate = read(&rules, std::slice::from_ref(json)).unwrap();
-        let rejected = candidate.block.rejected.iter().map(|it| (&it.transfer, SenderRule::OnlyPayer));
-        let legs: Vec<_> =
-            candidate.block.transfers.iter().zip(candidate.senders.iter().copied()).chain(rejected).collect();
+        let unattributed = candidate.block.unattributed.iter().map(|it| &it.transfer);
+        let legs: Vec<_> = candidate.block.transfers.iter().chain(unattributed).collect();
         for paid in file["expected"].as_array().unwrap() {
             let wanted = (paid["owner"].as_str().unwrap(), asset(paid["asset"].as_str().unwrap()));
-            let (leg, rule) =
-                legs.iter().find(|(leg, _)| (leg.recipient.to_string().as_str(), leg.asset) == wanted).unwrap();
+            let leg = legs.iter().find(|leg| (leg.recipient.to_string().as_str(), leg.asset) == wanted).unwrap();
             let asked = serde_json::to_vec(json).unwrap();
-            let (sender, rule) = match rule {
-                SenderRule::OnlyPayer => (leg.sender, *rule),
+            let Payer { sender, rule } = match leg.sender_rule {
+                SenderRule::OnlyPayer => leg.payer(),
                 _ => sender::by_instructions(&asked, leg).unwrap(),
             };
             match &paid["source"] {
@@ -158,11 +156,23 @@ fn what_is_no_credit_says_why() {
 }
 
 #[test]
-fn nothing_is_explained_to_who_does_not_ask() {
-    let file = load_one("spl_set_authority_owner_change");
-    let tx = [file["json"].clone()];
-    let answer = serde_json::to_vec(&crate::fixtures::block_of(&tx)).unwrap();
-    let asked = crate::fixtures::asked(Legs::Creditable);
-    let candidate = landfall_solana::block(&Rules::of(&listing(&tx)), &answer, &asked).unwrap();
-    assert_eq!((credits(&candidate), refusals(&candidate)), (vec![], vec![]));
+fn what_came_is_told_to_all_and_what_did_not_come_to_who_asks() {
+    let told = |name: &str, legs: Legs| {
+        let tx = [load_one(name)["json"].clone()];
+        let answer = serde_json::to_vec(&crate::fixtures::block_of(&tx)).unwrap();
+        let asked = crate::fixtures::asked(legs);
+        let candidate = landfall_solana::block(&Rules::of(&listing(&tx)), &answer, &asked).unwrap();
+        assert_eq!(credits(&candidate), Vec::<String>::new());
+        refusals(&candidate)
+    };
+    let why =
+        |told: &[String]| told.iter().map(|line| line.split(' ').next_back().unwrap().to_owned()).collect::<Vec<_>>();
+    for (name, kept, asked) in [
+        ("spl_set_authority_owner_change", vec!["ineligible_token_account"], vec!["ineligible_token_account"]),
+        ("spl_own_accounts_move", vec![], vec!["self_transfer"]),
+        ("spl_failed", vec![], vec!["reverted_tx"]),
+    ] {
+        assert_eq!(why(&told(name, Legs::Creditable)), kept, "{name}");
+        assert_eq!(why(&told(name, Legs::Explained)), asked, "{name}");
+    }
 }

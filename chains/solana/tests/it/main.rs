@@ -7,9 +7,9 @@
 //! - `rows`: the rows S1 to S14 of our catalogue of failures
 //! - `wrapped`, `rent`: own SOL that changes its form is no deposit, and what comes with it is one
 //! - `refused`: answers that are not whole
-//! - `senders`: who paid, by which rule
+//! - `senders`: who paid, by which rule; `payers`: who is asked for it, and what refusals come to
 //! - `fuzz`: random bytes and broken answers
-//! - `sources`: sources over the nodes of landfall-cluster; `slots`: what holes, forks and skipped slots come to; `refusals`: what each refusal does;
+//! - `node`: a scripted node; `sources`: sources over the nodes of landfall-cluster; `slots`: what holes, forks and skipped slots come to; `refusals`: what each refusal does;
 //!   `heads`: where the chain ends, what is final, which cluster it is
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 
@@ -18,6 +18,8 @@ mod fuzz;
 mod generated;
 mod heads;
 mod made;
+mod node;
+mod payers;
 mod recorded;
 mod refusals;
 mod refused;

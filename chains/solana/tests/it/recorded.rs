@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use landfall_chain::{AssetTransfer, Legs, Verdict};
+use landfall_chain::Legs;
 use landfall_solana::{Candidate, Rules, Unusable, block};
 use serde_json::Value;
 
@@ -11,12 +11,8 @@ use crate::fixtures::{accounts_shape, asked, listing, load, read, transactions};
 
 /// What owners gained of listed assets, whatever became of it: the verdicts part it and take nothing away.
 fn gains(candidate: &Candidate) -> Vec<String> {
-    let counts = |verdict| !matches!(verdict, Verdict::RevertedTx | Verdict::FakeToken);
-    let crosses = |leg: &AssetTransfer| leg.sender != leg.recipient;
-    let rejected = candidate.block.rejected.iter().filter(|it| counts(it.verdict));
-    // A move between own token accounts is no gain; rent and SOL that come back are one, of the account itself.
-    let rejected = rejected.filter(|it| it.verdict != Verdict::SelfTransfer || crosses(&it.transfer));
-    let legs = candidate.block.transfers.iter().chain(rejected.map(|it| &it.transfer));
+    let unattributed = candidate.block.unattributed.iter().map(|it| &it.transfer);
+    let legs = candidate.block.transfers.iter().chain(unattributed);
     let mut sums: BTreeMap<String, u128> = BTreeMap::new();
     for leg in legs {
         let asset = if leg.asset == landfall_chain::AssetId::Native { "SOL".to_owned() } else { leg.asset.to_string() };

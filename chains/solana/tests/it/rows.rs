@@ -180,8 +180,8 @@ fn s11_accounts_from_lookup_tables_are_seen() {
     let all = keys(&txs[0]);
     assert_eq!(all.len(), 6 + 24 + 11);
     let candidate = read(&Rules::of(&listing(&txs)), &txs).unwrap();
-    let rejected = candidate.block.rejected.iter().map(|it| &it.transfer);
-    let gains = candidate.block.transfers.iter().chain(rejected).count();
+    let unattributed = candidate.block.unattributed.iter().map(|it| &it.transfer);
+    let gains = candidate.block.transfers.iter().chain(unattributed).count();
     assert_eq!(gains, 7, "of these no owner stands among the 6 accounts of the message alone");
 }
 

@@ -1,7 +1,7 @@
 //! Who paid: by balances where exactly one lost, by instructions where they must be asked, and by which rule.
 
-use landfall_chain::{AssetTransfer, TxId};
-use landfall_solana::{Rules, SenderRule, Unusable, Wrapped, sender};
+use landfall_chain::{AssetTransfer, SenderRule, TxId};
+use landfall_solana::{Rules, Unusable, Wrapped, sender};
 use serde_json::{Value, json};
 
 use crate::fixtures::{WRAPPED_SOL, keys, listing, read};
@@ -14,13 +14,14 @@ const W: &str = "48Rtpgcf4SmXzvDqtU1ipw41fZJEwyaRjhHx3SuCkqdB";
 /// The leg to `owner`, and how its sender is known.
 fn leg(rules: &Rules, tx: &Value, owner: &str) -> (AssetTransfer, SenderRule) {
     let candidate = read(rules, std::slice::from_ref(tx)).unwrap();
-    let at = candidate.block.transfers.iter().position(|leg| leg.recipient.to_string() == owner).unwrap();
-    (candidate.block.transfers[at].clone(), candidate.senders[at])
+    let leg = candidate.block.transfers.into_iter().find(|leg| leg.recipient.to_string() == owner).unwrap();
+    let rule = leg.sender_rule;
+    (leg, rule)
 }
 
 fn by_instructions(tx: &Value, leg: &AssetTransfer) -> (String, SenderRule) {
-    let (sender, rule) = sender::by_instructions(&serde_json::to_vec(tx).unwrap(), leg).unwrap();
-    (sender.to_string(), rule)
+    let payer = sender::by_instructions(&serde_json::to_vec(tx).unwrap(), leg).unwrap();
+    (payer.sender.to_string(), payer.rule)
 }
 
 #[test]
@@ -43,7 +44,7 @@ fn balances_name_the_sender_where_exactly_one_lost() {
 fn of_several_senders_the_one_who_sent_most_is_named() {
     let tx = load_one("sol_two_senders")["json"].clone();
     let (leg, rule) = leg(&Rules::of(&listing(&[])), &tx, W);
-    assert_eq!(rule, SenderRule::FeePayer, "balances do not tell");
+    assert_eq!(rule, SenderRule::StandIn, "balances do not tell");
     let all = keys(&tx);
     let lost = |key: &str| {
         let at = all.iter().position(|other| other == key).unwrap();
@@ -61,7 +62,7 @@ fn what_was_minted_comes_from_the_mint_authority() {
     for name in ["spl_mint_to", "t22_mint_to"] {
         let tx = load_one(name)["json"].clone();
         let (leg, rule) = leg(&Rules::of(&listing(std::slice::from_ref(&tx))), &tx, W);
-        assert_eq!(rule, SenderRule::FeePayer);
+        assert_eq!(rule, SenderRule::StandIn);
         assert_eq!(by_instructions(&tx, &leg), (A.to_owned(), SenderRule::Mint), "{name}");
     }
 }
@@ -132,7 +133,7 @@ fn of_who_lost_only_who_sent_to_us_counts() {
     ] {
         let tx = with(&made, &[(SYSTEM, &[2, 3], &system(2, 50)), (SYSTEM, accounts, &data)]);
         let (leg, rule) = leg(&Rules::of(&listing(&[])), &tx, &key("W"));
-        assert_eq!((leg.sender.to_string(), rule), (key("F"), SenderRule::FeePayer), "by balances alone");
+        assert_eq!((leg.sender.to_string(), rule), (key("F"), SenderRule::StandIn), "by balances alone");
         assert_eq!(by_instructions(&tx, &leg), (key("A"), SenderRule::Instruction), "{data:?}");
     }
     // Of unknown programs nothing is known.
@@ -155,7 +156,7 @@ fn the_owner_is_named_and_not_the_delegate_who_signed() {
     for (accounts, data) in [(&[1, 3, 0][..], transfer), (&[1, 0, 3, 0], checked)] {
         let tx = with(&made, &[(TOKEN, accounts, &data)]);
         let (leg, rule) = leg(&rules, &tx, &key("W"));
-        assert_eq!(rule, SenderRule::FeePayer);
+        assert_eq!(rule, SenderRule::StandIn);
         assert_eq!(by_instructions(&tx, &leg), (key("A"), SenderRule::Instruction));
     }
     // Whatever a batch claims, nothing is read beyond its end.

@@ -4,8 +4,8 @@
 
 use alloy::primitives::{Address, B256, address, b256, keccak256};
 use landfall_chain::{
-    Address as ChainAddress, AssetId, AssetTransfer, BlockHash, BlockRef, Chain, Header, NativeSource, Network, TxId,
-    TxLife, TxRef, U256,
+    Address as ChainAddress, AssetId, AssetTransfer, BlockHash, BlockRef, Chain, Header, NativeSource, Network,
+    SenderRule, TxId, TxLife, TxRef, U256,
 };
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -144,7 +144,7 @@ fn push(legs: &mut Vec<AssetTransfer>, tx: TxRef, asset: AssetId, from: Address,
     let equal =
         |leg: &&AssetTransfer| (leg.tx.id, leg.asset, leg.recipient, leg.amount) == (tx.id, asset, recipient, amount);
     let nth = u32::try_from(legs.iter().filter(equal).count()).unwrap();
-    legs.push(AssetTransfer { tx, asset, sender, recipient, amount, nth });
+    legs.push(AssetTransfer { tx, asset, sender, sender_rule: SenderRule::Told, recipient, amount, nth });
 }
 
 /// The nonce of an OP-stack deposit's sender, where the receipts root covers it.

@@ -1,0 +1,118 @@
+//! `deposit explain` on Solana: each verdict that can occur, with the codes of the closed list, over scripted blocks.
+
+use landfall::watcher::explain::{Explanation, TraceReading, explain};
+use landfall_chain::{TxId, Verdict};
+use serde_json::{Value, json};
+
+use crate::postgres::{Engine, TestStore};
+use crate::solana_ledger::{Ledger, Mint, Place, RENT, listing_wrapped, owner};
+use crate::solana_line::{Line, with};
+use crate::solana_node::chain;
+
+const SLOT: u64 = 12;
+
+/// Recipient, amount and verdict of a leg.
+type Told = (u8, u64, Verdict);
+
+fn id(tx: &Value) -> TxId {
+    TxId::parse(landfall_chain::Family::Solana, tx["transaction"]["signatures"][0].as_str().unwrap()).unwrap()
+}
+
+async fn ask(line: &Line, tx: &Value) -> Option<Explanation> {
+    explain(&line.source, &line.store.db, &line.network, id(tx)).await.unwrap()
+}
+
+/// What is told of each leg, in order.
+fn verdicts(told: &Explanation) -> Vec<Told> {
+    let leg = |leg: &landfall::watcher::explain::ExplainedLeg| {
+        (leg.transfer.recipient.as_bytes()[0], leg.transfer.amount.to::<u64>(), leg.verdict)
+    };
+    let mut legs: Vec<_> = told.legs.iter().map(leg).collect();
+    legs.sort_unstable();
+    legs
+}
+
+/// What happens, and what is said of it while it is PENDING.
+fn cases(ledger: &mut Ledger) -> Vec<(&'static str, Value, Vec<Told>)> {
+    let usdc = |who: u8| (who, Mint::Usdc, Place::Associated);
+    let (stray, wrapped) = ((0x21, Mint::Usdc, Place::Stray), (0x21, Mint::Wrapped, Place::Associated));
+    let spam = (0x21, Mint::Spam, Place::Associated);
+    vec![
+        ("sol to us", ledger.tx(0x23, |it| it.send(0x23, 0x21, 5)), vec![(0x21, 5, Verdict::Pending)]),
+        ("tokens to us", ledger.tx(0x23, |it| it.pay(usdc(0x23), usdc(0x21), 6)), vec![(0x21, 6, Verdict::Pending)]),
+        ("sol to others", ledger.tx(0x21, |it| it.send(0x21, 0x23, 7)), vec![(0x23, 7, Verdict::NotWatched)]),
+        (
+            "sol to who is watched later",
+            ledger.tx(0x23, |it| it.send(0x23, 0x24, 8)),
+            vec![(0x24, 8, Verdict::NotWatchedThen)],
+        ),
+        (
+            "into another account of ours",
+            ledger.tx(0x23, |it| {
+                it.open(stray, 0x23);
+                it.pay(usdc(0x23), stray, 9);
+            }),
+            vec![(0x21, 9, Verdict::IneligibleTokenAccount)],
+        ),
+        (
+            "between our own accounts, and one is closed",
+            ledger.tx(0x21, |it| {
+                it.pay(stray, usdc(0x21), 9);
+                it.close(stray);
+            }),
+            vec![(0x21, 9, Verdict::SelfTransfer), (0x21, RENT, Verdict::RentRefund)],
+        ),
+        (
+            "a token that nobody lists",
+            ledger.tx(0x23, |it| {
+                it.open(spam, 0x23);
+                it.mint(spam, 10);
+            }),
+            vec![(0x21, 10, Verdict::FakeToken)],
+        ),
+        (
+            "own SOL is wrapped",
+            ledger.tx(0x21, |it| {
+                it.open(wrapped, 0x21);
+                it.wrap(0x21, wrapped, 11);
+            }),
+            vec![(0x21, 11, Verdict::SelfTransfer)],
+        ),
+        ("it failed", ledger.failed(0x21), vec![(0x21, 0, Verdict::RevertedTx)]),
+    ]
+}
+
+/// A transfer of no tokens: the accounts are named, and nothing of them changes.
+fn nothing(ledger: &mut Ledger) -> Value {
+    let mut tx =
+        ledger.tx(0x23, |it| it.pay((0x23, Mint::Usdc, Place::Associated), (0x21, Mint::Usdc, Place::Associated), 1));
+    for side in ["preTokenBalances", "postTokenBalances"] {
+        tx["meta"][side][0]["uiTokenAmount"]["amount"] = json!("5");
+        tx["meta"][side][1]["uiTokenAmount"]["amount"] = json!("7");
+    }
+    tx
+}
+
+#[tokio::test]
+async fn every_verdict_of_solana_is_told_of_scripted_blocks() {
+    let mut ledger = Ledger::new();
+    let mut cases = cases(&mut ledger);
+    let zero = nothing(&mut ledger);
+    cases.push(("of nothing", zero, vec![(0x21, 0, Verdict::ZeroValue), (0x23, 0, Verdict::ZeroValue)]));
+    let blocks = with(chain(10..=15), SLOT, cases.iter().map(|(_, tx, _)| tx.clone()));
+    let mut line = Line::of(listing_wrapped(), TestStore::fresh(Engine::Sqlite).await, blocks, 1).await;
+    line.catch_up().await;
+    line.watch("later", owner(0x24)).await;
+    for (what, tx, expected) in &cases {
+        let told = ask(&line, tx).await.unwrap();
+        assert_eq!(verdicts(&told), *expected, "{what}");
+        assert_eq!((told.is_final, told.block.unwrap().number, &told.traces), (false, SLOT, &TraceReading::NotTraced));
+    }
+    line.finalize(15);
+    line.catch_up().await;
+    let told = ask(&line, &cases[0].1).await.unwrap();
+    assert_eq!((verdicts(&told), told.is_final), (vec![(0x21, 5, Verdict::Credited)], true));
+    assert_eq!(told.legs[0].deposit.as_ref().unwrap().account_id, "account 33");
+    // What nobody has heard of.
+    assert_eq!(ask(&line, &ledger.failed(0x23)).await, None);
+}

@@ -1,0 +1,139 @@
+//! A watcher of Solana before scripted nodes, with its store: the harness of the tests about books, senders and verdicts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall::account::{AccountType, NewAccount};
+use landfall::deposit::{Deposit, DepositStatus};
+use landfall::registry;
+use landfall::store::deposits::{self, DepositFilter};
+use landfall::store::unattributed::{self, Arrival};
+use landfall::time::Timestamp;
+use landfall::watcher::{Settings, Start, TickError, Ticked, Watcher};
+use landfall_chain::{Address, Chain, Network, ReadProof};
+use landfall_solana::SolanaSource;
+use serde_json::Value;
+
+use crate::postgres::TestStore;
+use crate::solana_ledger::{OURS, owner};
+use crate::solana_node::{Node, State, Told};
+use crate::world::FAILED_GRACE;
+
+pub(crate) const CHAIN: Chain = Chain::SolanaMainnet;
+const TICKS_MAX: usize = 100;
+
+pub(crate) struct Line {
+    pub(crate) nodes: Vec<Arc<Node>>,
+    pub(crate) store: TestStore,
+    pub(crate) source: Arc<SolanaSource>,
+    pub(crate) network: Network,
+    pub(crate) watcher: Watcher<Arc<SolanaSource>>,
+    pub(crate) now: Timestamp,
+}
+
+/// The same blocks with these transactions in `slot`.
+pub(crate) fn with(
+    mut blocks: BTreeMap<u64, Told>,
+    slot: u64,
+    txs: impl IntoIterator<Item = Value>,
+) -> BTreeMap<u64, Told> {
+    blocks.get_mut(&slot).unwrap().txs.extend(txs);
+    blocks
+}
+
+impl Line {
+    /// Of our two owners, before as many nodes with these blocks, taken up behind the first block.
+    pub(crate) async fn of(network: Network, store: TestStore, blocks: BTreeMap<u64, Told>, nodes: usize) -> Line {
+        let first = *blocks.keys().next().unwrap();
+        let mut started = Vec::new();
+        for _ in 0..nodes {
+            started.push(Node::start(blocks.clone()).await);
+        }
+        let urls: Vec<_> = started.iter().map(|node| format!("http://{}", node.address).parse().unwrap()).collect();
+        let source = Arc::new(SolanaSource::new(&network, &urls).unwrap());
+        let (proof, poll) = (ReadProof::Full, Duration::from_millis(10));
+        let start = Start::Number(first + 1);
+        let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None };
+        let endpoints = source.endpoints();
+        let watcher = Watcher::new(Arc::clone(&source), endpoints, store.db.clone(), network.clone(), settings);
+        let line = Line { nodes: started, store, source, network, watcher, now: Timestamp(1_800_000_000_000_000) };
+        for who in OURS {
+            line.watch(&format!("account {who}"), owner(who)).await;
+        }
+        line
+    }
+
+    pub(crate) async fn watch(&self, id: &str, address: Address) {
+        let (id, addresses) = (id.to_owned(), [(CHAIN, address)].into());
+        let account = NewAccount { id, identity_id: None, kind: AccountType::Segregated, addresses };
+        registry::add_accounts(&self.store.db, &[account], self.now).await.unwrap();
+    }
+
+    /// Every node has other blocks now.
+    pub(crate) fn restate(&self, blocks: &BTreeMap<u64, Told>) {
+        for node in &self.nodes {
+            let transactions = std::mem::take(&mut node.state().transactions);
+            *node.state() = State { transactions, ..State::of(blocks.clone()) };
+        }
+    }
+
+    pub(crate) fn finalize(&self, slot: u64) {
+        self.nodes.iter().for_each(|node| node.state().finalized = slot);
+    }
+
+    pub(crate) async fn try_tick(&mut self) -> Result<Ticked, TickError> {
+        self.watcher.tick(self.now).await
+    }
+
+    /// Ticks until nothing happens any more, twice. Failures that may pass do.
+    pub(crate) async fn catch_up(&mut self) {
+        let mut quiet = 0;
+        for _ in 0..TICKS_MAX {
+            match self.try_tick().await {
+                Ok(ticked) if ticked.connected + ticked.disconnected + ticked.confirmed + ticked.failed == 0 => {
+                    quiet += 1
+                }
+                Ok(_) => quiet = 0,
+                Err(error) => {
+                    assert!(error.may_pass(), "{error}");
+                    quiet = 0;
+                }
+            }
+            if quiet == 2 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("it does not come to rest");
+    }
+
+    /// Every deposit, with whether it is in a block that counts, by amount.
+    pub(crate) async fn deposits(&self) -> Vec<(Deposit, bool)> {
+        let mut reader = self.store.db.read().await.unwrap();
+        let mut all = Vec::new();
+        for deposit in deposits::list(&mut reader, &DepositFilter::default(), 100_000).await.unwrap() {
+            let seen = deposits::seen_in(&mut reader, deposit.id).await.unwrap();
+            all.push((deposit, seen.is_some_and(|seen| seen.canonical)));
+        }
+        all.sort_unstable_by_key(|(deposit, _)| deposit.amount);
+        all
+    }
+
+    /// The one deposit that there is.
+    pub(crate) async fn deposit(&self) -> Deposit {
+        let all = self.deposits().await;
+        let [(deposit, _)] = all.as_slice() else { panic!("one deposit: {all:?}") };
+        deposit.clone()
+    }
+
+    /// Amount and status of each deposit, by amount.
+    pub(crate) async fn amounts(&self) -> Vec<(u64, DepositStatus)> {
+        self.deposits().await.into_iter().map(|(deposit, _)| (deposit.amount.to(), deposit.status)).collect()
+    }
+
+    pub(crate) async fn inbox(&self, all: bool) -> Vec<Arrival> {
+        let mut reader = self.store.db.read().await.unwrap();
+        unattributed::list(&mut reader, CHAIN, all, None, 100_000).await.unwrap()
+    }
+}
