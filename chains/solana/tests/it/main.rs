@@ -10,7 +10,7 @@
 //! - `senders`: who paid, by which rule
 //! - `fuzz`: random bytes and broken answers
 //! - `node`: a scripted node; `slots`: what holes, forks and skipped slots come to; `refusals`: what each refusal does;
-//!   `heads`: where the chain ends, what is final, which cluster it is
+//!   `heads`: where the chain ends, what is final, which cluster it is; `polls`: what is kept of that, and what it costs
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 
 mod fixtures;
@@ -19,6 +19,7 @@ mod generated;
 mod heads;
 mod made;
 mod node;
+mod polls;
 mod recorded;
 mod refusals;
 mod refused;
