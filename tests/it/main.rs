@@ -29,10 +29,13 @@ mod postgres;
 mod reorgs;
 mod rescan;
 mod rows;
+mod side_by_side;
 mod solana;
+mod solana_calls;
 #[path = "../../chains/solana/tests/it/node.rs"]
 #[expect(dead_code, reason = "the tests of chains/solana, which it belongs to, use all of it")]
 mod solana_node;
+mod solana_run;
 mod store;
 mod traced_past;
 mod traces;

@@ -17,12 +17,12 @@ use crate::postgres::{Engine, TestStore};
 use crate::solana_node::{Node, State, TIME, chain, forked, hash, source};
 use crate::world::FAILED_GRACE;
 
-const OURS: Address = Address::Solana([0x21; 32]);
+pub(crate) const OURS: Address = Address::Solana([0x21; 32]);
 const PAYER: Address = Address::Solana([0x22; 32]);
 const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
 
 /// Two million lamports from the payer to us, and the fee of five thousand.
-fn payment() -> Value {
+pub(crate) fn payment() -> Value {
     let signature = TxId::Solana([7; 64]).to_string();
     let keys = [PAYER, OURS].map(|key| json!({ "pubkey": key.to_string(), "signer": false, "writable": true }));
     json!({
@@ -36,13 +36,21 @@ fn payment() -> Value {
 }
 
 async fn watcher(node: &Arc<Node>, store: &TestStore) -> Watcher<SolanaSource> {
+    watcher_from(11, node, store).await
+}
+
+async fn watcher_from(start: u64, node: &Arc<Node>, store: &TestStore) -> Watcher<SolanaSource> {
+    watcher_of(start, ReadProof::Full, &[node], store).await
+}
+
+async fn watcher_of(start: u64, proof: ReadProof, nodes: &[&Arc<Node>], store: &TestStore) -> Watcher<SolanaSource> {
     let addresses = [(Chain::SolanaMainnet, OURS)].into();
     let id = "ours".to_owned();
     let account = NewAccount { id, identity_id: None, kind: AccountType::Segregated, addresses };
     registry::add_accounts(&store.db, &[account], NOW).await.unwrap();
-    let (start, proof, poll) = (Start::Number(11), ReadProof::Full, Duration::from_millis(10));
+    let (start, poll) = (Start::Number(start), Duration::from_millis(10));
     let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None };
-    let source = source(&[node]);
+    let source = source(nodes);
     let endpoints = source.endpoints();
     Watcher::new(source, endpoints, store.db.clone(), network(Chain::SolanaMainnet).unwrap(), settings)
 }
@@ -127,4 +135,55 @@ async fn the_cursor_stays_below_what_a_ledger_lost_and_goes_on_when_it_is_there(
     assert_eq!((ticked.connected, ticked.pending), (4, 1));
     assert_eq!(ticked.tip.unwrap().latest, BlockRef { number: 16, hash: hash(16, 0) });
     assert_eq!(deposit(&store).await.status, DepositStatus::Pending);
+}
+
+#[tokio::test]
+async fn a_chain_is_taken_up_also_where_the_slots_before_the_first_one_were_skipped() {
+    let mut blocks = chain([10, 400, 401]);
+    blocks.get_mut(&400).unwrap().txs.push(payment());
+    for start in [11, 12, 399, 400] {
+        let node = Node::start(blocks.clone()).await;
+        let store = TestStore::fresh(Engine::Sqlite).await;
+        let mut watcher = watcher_from(start, &node, &store).await;
+        let mut connected = 0;
+        // A look covers fewer slots than are empty here.
+        for _ in 0..5 {
+            connected += tick(&mut watcher).await.connected;
+        }
+        assert_eq!(connected, 2, "from {start}");
+        assert_eq!(deposit(&store).await.status, DepositStatus::Pending, "from {start}");
+    }
+}
+
+#[tokio::test]
+async fn a_slot_that_a_ledger_lost_is_no_skipped_one_to_start_above() {
+    let node = Node::start(chain(10..=16)).await;
+    let store = TestStore::fresh(Engine::Sqlite).await;
+    let mut watcher = watcher_from(14, &node, &store).await;
+    node.lose([13]);
+    for _ in 0..3 {
+        let error = watcher.tick(NOW).await.unwrap_err();
+        assert!(error.may_pass(), "{error}");
+    }
+    node.state().blocks = chain(10..=16);
+    assert_eq!(tick(&mut watcher).await.connected, 3);
+}
+
+#[tokio::test]
+async fn what_pays_us_is_read_again_with_all_the_proof_that_can_be_had_and_nothing_else_is() {
+    let mut blocks = chain([10, 11, 14, 15]);
+    blocks.get_mut(&14).unwrap().txs.push(payment());
+    // With one endpoint there is nothing to gain, and it must not go on for ever.
+    for others in [0, 1] {
+        let (node, other) = (Node::start(blocks.clone()).await, Node::start(blocks.clone()).await);
+        let nodes = if others == 0 { vec![&node] } else { vec![&node, &other] };
+        let store = TestStore::fresh(Engine::Sqlite).await;
+        let mut watcher = watcher_of(11, ReadProof::Listed, &nodes, &store).await;
+        let ticked = tick(&mut watcher).await;
+        assert_eq!((ticked.connected, ticked.pending), (3, 1), "{others} others");
+        let calls = |slot| node.calls("getBlock", Some(slot)) + other.calls("getBlock", Some(slot));
+        assert_eq!((calls(11), calls(15)), (1, 1), "{others} others");
+        assert!(calls(14) >= 2, "{others} others: read {} times", calls(14));
+        assert_eq!(deposit(&store).await.status, DepositStatus::Pending);
+    }
 }
