@@ -42,6 +42,8 @@ const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
 const POLLS_PER_BLOCK: u64 = 4;
 const POLL_MS_MIN: u64 = 250;
 const POLL_MS_MAX: u64 = 1_000;
+/// On Solana, whose blocks are parts of a second apart: providers count calls, and 1.5 light ones a second are promised.
+const SOLANA_POLL_MS: u64 = 900;
 const OPEN_RETRY_FIRST: Duration = Duration::from_millis(500);
 const OPEN_RETRY_MAX: Duration = Duration::from_secs(5);
 
@@ -297,6 +299,7 @@ fn options(network: &Network, config: &ChainConfig) -> Result<Options, StartErro
             WrappedName::Native => Wrapped::Native,
         }),
         programs: config.assets.iter().filter_map(program_of).collect(),
+        poll: poll(network, config),
     })
 }
 
@@ -364,14 +367,21 @@ fn tiers(network: &Network, config: &ChainConfig) -> Result<Vec<Tier>, StartErro
 }
 
 fn settings(network: &Network, config: &ChainConfig) -> Settings {
-    let usual = (network.block_time_ms / POLLS_PER_BLOCK).clamp(POLL_MS_MIN, POLL_MS_MAX);
     Settings {
         start: config.start,
         proof: config.proof.unwrap_or_else(|| usual_proof(network, config)),
-        poll: Duration::from_millis(config.poll_ms.unwrap_or(usual)),
+        poll: poll(network, config),
         failed_grace: Duration::from_secs(config.failed_grace_secs),
         finality_stall: config.finality_stall_secs.map(Duration::from_secs),
     }
+}
+
+fn poll(network: &Network, config: &ChainConfig) -> Duration {
+    let usual = match network.chain.family() {
+        Family::Evm => (network.block_time_ms / POLLS_PER_BLOCK).clamp(POLL_MS_MIN, POLL_MS_MAX),
+        Family::Solana => SOLANA_POLL_MS,
+    };
+    Duration::from_millis(config.poll_ms.unwrap_or(usual))
 }
 
 /// All that a chain can prove. Where no root covers a block, asking a second endpoint for each would double the cost: what

@@ -90,7 +90,7 @@ pub(super) fn text(value: &str) -> Result<String, &'static str> {
 
 /// An integer in its one spelling, from 1 to `max`.
 pub(super) fn limit(value: &str, max: u8) -> Result<u8, String> {
-    match value.parse() {
+    match value.parse::<u8>() {
         Ok(limit) if (1..=max).contains(&limit) && limit.to_string() == value => Ok(limit),
         Ok(_) | Err(_) => Err(format!("must be an integer from 1 to {max}")),
     }

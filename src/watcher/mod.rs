@@ -36,7 +36,7 @@ mod witness;
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_chain::{BlockRef, BlockSource, Chain, Endpoints, NativeSource, Network, ReadProof, Tip};
+use landfall_chain::{BlockRef, BlockSource, Chain, Endpoints, Header, NativeSource, Network, ReadProof, Tip};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -381,11 +381,7 @@ impl<S: BlockSource> Watcher<S> {
             })?,
             Start::Number(first) => first.saturating_sub(1),
         };
-        let headers = self.source.headers(number..=number).await?;
-        let Some(header) = headers.first() else {
-            let what = format!("block {number}, to start from, is not there yet (the newest is {})", tip.latest.number);
-            return Err(TickError::Contradiction { chain: self.chain(), what });
-        };
+        let header = &self.anchor(number, tip).await?;
         // A header is one endpoint's word. What stands on a block that is no final one would never be taken back.
         let expected = tip.finalized.filter(|finalized| finalized.number == number);
         if let Some(expected) = expected.filter(|expected| *expected != header.block) {
@@ -404,12 +400,47 @@ impl<S: BlockSource> Watcher<S> {
     }
 }
 
+impl<S: BlockSource> Watcher<S> {
+    /// The block that the first one above `number` stands on: the one at `number`, or where that was skipped an earlier
+    /// one, by the parent of the next block that is shown.
+    async fn anchor(&self, number: u64, tip: &Tip) -> Result<Header, TickError> {
+        if let Some(header) = self.source.headers(number..=number).await?.first() {
+            return Ok(*header);
+        }
+        let missing = |what: String| TickError::Contradiction { chain: self.chain(), what };
+        let latest = tip.latest.number;
+        let mut last = number;
+        for _ in 0..ANCHOR_READS_MAX {
+            if last >= latest {
+                break;
+            }
+            let first = last + 1;
+            last = latest.min(last.saturating_add(ANCHOR_READ));
+            let above = self.source.headers(first..=last).await?;
+            let Some(parent) = above.first().map(|header| header.parent).filter(|parent| parent.number <= number)
+            else {
+                continue;
+            };
+            let below = self.source.headers(parent.number..=parent.number).await?;
+            return below.into_iter().find(|header| header.block == parent).ok_or_else(|| {
+                missing(format!("block {parent}, to start from, is what the next one stands on, and is not shown"))
+            });
+        }
+        let what =
+            format!("block {number}, to start from, is not there yet, nor one above it that tells what it stands on");
+        Err(missing(format!("{what} (the newest is {latest})")))
+    }
+}
+
 impl std::fmt::Debug for AgreeDoor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("AgreeDoor")
     }
 }
 
+/// How many numbers one read covers that looks for the block to start above, and how many reads a tick makes for it.
+const ANCHOR_READ: u64 = 256;
+const ANCHOR_READS_MAX: usize = 16;
 /// How often a chain that does nothing says that it is there; `health` misses it after 30 s.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// How often a halted chain looks whether it is resumed, and says that it is there.

@@ -51,6 +51,8 @@ impl Dialect for Evm {
     /// geth's `--rpc.batch-request-limit`.
     const BATCH_MAX: usize = 1_000;
     const BLOCKS: &'static str = BY_NUMBER;
+    const IDENTITY: &'static str = "chain id";
+    const SOUND: &'static str = "a proved header and the right chain id";
     const SUBSCRIPTION: Subscription = Subscription {
         request: r#"{"jsonrpc":"2.0","id":1,"method":"eth_subscribe","params":["newHeads"]}"#,
         head: new_head,

@@ -28,6 +28,10 @@ pub trait Dialect: fmt::Debug + Send + Sync + Sized + 'static {
     const BATCH_MAX: usize;
     /// The method that blocks are read with: what is wrong with a list of blocks is told of it.
     const BLOCKS: &'static str;
+    /// What tells one chain from another, in words for operators.
+    const IDENTITY: &'static str;
+    /// What an endpoint showed that comes back from quarantine, in such words.
+    const SOUND: &'static str;
     const SUBSCRIPTION: Subscription;
 
     /// What `error` says of the endpoint that was asked.
@@ -79,8 +83,8 @@ pub enum Fault {
     Unsound,
     /// It serves another chain: quarantine, until it is pointed elsewhere.
     WrongChain,
-    /// It shows what only a newer version could judge. Its own failure, until all show the same: the same block in
-    /// reads, the same `what` in polls.
+    /// It shows what only a newer version, or another configuration, could judge. Its own failure, until all show the same:
+    /// the same block in reads, the same `what` in polls.
     TooNew { block: BlockRef, what: String },
     /// Nothing: no other endpoint can answer either, and trying again is useless until a person acts.
     Permanent,

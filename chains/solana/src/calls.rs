@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use landfall_chain::{AssetTransfer, Block, BlockHash, BlockRef, Header, Legs, Payer, TxId};
 use landfall_rpc::{Answer, Call, Dialect, Fault, NodeError, Raw};
-use serde::Deserialize;
 use serde_json::json;
 
+use crate::client::Light;
 use crate::dialect::{Endpoint, Solana};
 use crate::error::{SolanaError, Unusable};
 use crate::reaction::{Reaction, Refusal};
@@ -23,7 +23,6 @@ use crate::sender;
 pub(crate) const BLOCKS: &str = "getBlocks";
 pub(crate) const BLOCK: &str = "getBlock";
 pub(crate) const TRANSACTION: &str = "getTransaction";
-const STATUSES: &str = "getSignatureStatuses";
 /// Live on mainnet since slot 447,120,000: with 0, almost every block is refused.
 const VERSION_FIRST: u8 = 1;
 
@@ -76,7 +75,7 @@ impl Reader {
         let answer = self.settled(endpoint, slot, answer).await?;
         let asked = Asked { slot, time_secs: 0, legs };
         let candidate = read::block(&self.rules, answer.get().as_bytes(), &asked);
-        let block = candidate.map_err(|error| unusable(endpoint, slot, &error))?.block;
+        let block = candidate.map_err(|error| refuted(endpoint, slot, &answer, error))?.block;
         wanted.check(endpoint, &block.header)?;
         Ok(block)
     }
@@ -148,10 +147,7 @@ impl Reader {
 /// The slots of `range` that hold a confirmed block, as this endpoint says, ascending. A slot that is left out may hold
 /// one all the same.
 pub(crate) async fn read_slots(endpoint: &Endpoint, range: RangeInclusive<u64>) -> Result<Vec<u64>, SolanaError> {
-    let params = json!([range.start(), range.end(), { "commitment": "confirmed" }]);
-    let answer = one(endpoint, Call { method: BLOCKS, params }).await?;
-    let answer = answer.map_err(|error| endpoint.refused(BLOCKS, &error))?;
-    let slots: Vec<u64> = endpoint.parse(BLOCKS, &answer)?;
+    let slots = Light::of(endpoint).slots(*range.start(), *range.end()).await?;
     let is_ascending = slots.windows(2).all(|pair| pair[0] < pair[1]);
     if !is_ascending || slots.iter().any(|slot| !range.contains(slot)) {
         let reason = format!("not slots from {} to {}, ascending", range.start(), range.end());
@@ -168,26 +164,12 @@ pub(crate) async fn read_header(endpoint: &Endpoint, slot: u64) -> Result<Header
     read::header(answer.get().as_bytes(), slot).map_err(|error| unusable(endpoint, slot, &error))
 }
 
-#[derive(Deserialize)]
-struct Statuses {
-    value: Vec<Option<Status>>,
-}
-
-#[derive(Deserialize)]
-struct Status {
-    slot: u64,
-}
-
 /// The block that the endpoint says a transaction is in: a hint, no more. `None` says nothing: nodes answer null too
 /// while their storage fails. Statuses are asked for and not the transaction: they know no versions.
 pub(crate) async fn read_fate(endpoint: &Endpoint, tx: &TxId) -> Result<Option<BlockRef>, SolanaError> {
     let TxId::Solana(_) = tx else { return Err(SolanaError::Foreign { chain: endpoint.chain, tx: *tx }) };
-    let params = json!([[tx.to_string()], { "searchTransactionHistory": true }]);
-    let answer = one(endpoint, Call { method: STATUSES, params }).await?;
-    let answer = answer.map_err(|error| endpoint.refused(STATUSES, &error))?;
-    let statuses: Statuses = endpoint.parse(STATUSES, &answer)?;
-    let [Some(Status { slot })] = statuses.value.as_slice() else { return Ok(None) };
-    match read_header(endpoint, *slot).await {
+    let Some(slot) = Light::of(endpoint).slot_of(tx).await? else { return Ok(None) };
+    match read_header(endpoint, slot).await {
         Ok(header) => Ok(Some(header.block)),
         // It may be on its way to be confirmed, or never become it.
         Err(error) if Solana::fault(&error) == Fault::Lacking => Ok(None),
@@ -231,6 +213,16 @@ fn refused(endpoint: &Endpoint, slot: u64, error: &NodeError) -> SolanaError {
         | Reaction::RaiseVersion { .. }
         | Reaction::Drop
         | Reaction::Page => endpoint.refused(BLOCK, error),
+    }
+}
+
+/// As [`unusable`]; where only what is listed stands against it, it is the configuration that may be wrong.
+fn refuted(endpoint: &Endpoint, slot: u64, answer: &Raw, error: Unusable) -> SolanaError {
+    match (error, read::header(answer.get().as_bytes(), slot)) {
+        (Unusable::Decimals { mint, told, listed, .. }, Ok(Header { block, .. })) => {
+            SolanaError::Decimals { chain: endpoint.chain, block, mint, told, listed }
+        }
+        (error, _) => unusable(endpoint, slot, &error),
     }
 }
 

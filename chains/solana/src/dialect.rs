@@ -5,22 +5,26 @@
 //! `finalized`: the slot is that bank's, and its newest blockhash is the one that it registered with its own last tick,
 //! so both are of the same block (agave: `get_latest_blockhash` in rpc/src/rpc.rs, `OptimisticallyConfirmedBankTracker`,
 //! `Bank::register_tick`). Only at `processed`, which is never asked for, a bank may still stand at its parent's hash.
-//! Promises: another genesis hash puts an endpoint into quarantine. A lie cannot be told from the truth here, for nothing
+//! Promises: what an endpoint said a moment ago is not asked again (`told`), but of one in quarantine everything is.
+//! A node behind the same address that has not reached what was told takes nothing back: the word stands for some
+//! seconds, and is a failure then. Another genesis hash puts an endpoint into quarantine. A lie cannot be told from the truth here, for nothing
 //! proves a blockhash: that is for endpoints to agree on.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use futures_util::future::try_join;
 use landfall_chain::{BlockHash, BlockRef, Finality};
-use landfall_rpc::{Call, Codes, Dialect, Fault, Question, Subscription};
+use landfall_rpc::{Codes, Dialect, Fault, Question, Subscription};
 use serde::Deserialize;
-use serde_json::json;
+use tokio::time::Instant;
 
 use crate::base58;
 use crate::calls::{BLOCK, read_header};
+use crate::client::{Light, Newest};
 use crate::error::SolanaError;
+use crate::told::{Told, Words};
 
-const GENESIS: &str = "getGenesisHash";
 const LATEST: &str = "getLatestBlockhash";
 
 pub(crate) type Endpoint = landfall_rpc::Endpoint<Solana>;
@@ -33,6 +37,7 @@ pub(crate) struct Solana {
     genesis: BlockHash,
     /// That of the network, and one for each of its tiers: all wait for `finalized`.
     rules: usize,
+    told: Told,
 }
 
 /// The newest slot that an endpoint calls final.
@@ -40,19 +45,18 @@ pub(crate) struct Solana {
 pub(crate) struct Final(u64);
 
 impl Solana {
-    pub(crate) fn new(genesis: BlockHash, finality: &Finality) -> Self {
-        Solana { genesis, rules: 1 + finality.tiers.len() }
+    /// To be polled every so often; see [`Told`].
+    pub(crate) fn new(genesis: BlockHash, finality: &Finality, poll: Duration) -> Self {
+        Solana { genesis, rules: 1 + finality.tiers.len(), told: Told::new(poll) }
     }
 
     async fn prove_chain(&self, endpoint: &Endpoint) -> Result<(), SolanaError> {
-        let answers = endpoint.ask_all(&[Call { method: GENESIS, params: json!([]) }]).await?;
-        let [answer] = answers.as_slice() else { return Err(endpoint.unusable(GENESIS, "no answer")) };
-        let served: &str = endpoint.parse(GENESIS, answer)?;
-        if base58::key(served) == Some(self.genesis.0) {
+        let served = Light::of(endpoint).genesis().await?;
+        if base58::key(&served) == Some(self.genesis.0) {
             return Ok(());
         }
         let expected = bs58::encode(self.genesis.0).into_string();
-        let (chain, endpoint, served) = (endpoint.chain, endpoint.id.clone(), endpoint.clean(served));
+        let (chain, endpoint, served) = (endpoint.chain, endpoint.id.clone(), endpoint.clean(&served));
         Err(SolanaError::WrongChain { chain, endpoint, served, expected })
     }
 }
@@ -67,6 +71,8 @@ impl Dialect for Solana {
     /// Many providers count a batch as its calls or refuse it, and a block of some megabytes wants a body of its own.
     const BATCH_MAX: usize = 1;
     const BLOCKS: &'static str = BLOCK;
+    const IDENTITY: &'static str = "genesis hash";
+    const SOUND: &'static str = "the right genesis hash";
     const SUBSCRIPTION: Subscription =
         Subscription { request: r#"{"jsonrpc":"2.0","id":1,"method":"slotSubscribe"}"#, head: new_slot };
 
@@ -76,6 +82,9 @@ impl Dialect for Solana {
             SolanaError::WrongChain { .. } => Fault::WrongChain,
             SolanaError::UpgradeNeeded { block, asked, .. } => {
                 Fault::TooNew { block: *block, what: format!("transactions above version {asked}") }
+            }
+            SolanaError::Decimals { block, mint, told, .. } => {
+                Fault::TooNew { block: *block, what: format!("{told} decimals of mint {mint}") }
             }
             SolanaError::NoTime { .. } => Fault::Failing,
             SolanaError::NotSolana { .. }
@@ -91,26 +100,41 @@ impl Dialect for Solana {
         if question.which_chain {
             self.prove_chain(endpoint).await?;
         }
-        let (finalized, confirmed) =
-            try_join(read_latest(endpoint, "finalized"), read_latest(endpoint, "confirmed")).await?;
-        if finalized.number == confirmed.number && finalized.hash != confirmed.hash {
-            let reason = format!("block {confirmed} is called confirmed, but {finalized} final");
+        // Who may have been pointed elsewhere, or lied, is asked for everything anew.
+        let mut words = if question.which_chain { Words::default() } else { self.told.of(&endpoint.id) };
+        let (confirmed_for, finalized_for) = (self.told.confirmed_for(), self.told.finalized_for());
+        let (finalized, confirmed) = try_join(
+            newest(endpoint, "finalized", &words, finalized_for, Words::finalized),
+            newest(endpoint, "confirmed", &words, confirmed_for, Words::confirmed),
+        )
+        .await?;
+        if finalized.block.number == confirmed.block.number && finalized.block.hash != confirmed.block.hash {
+            let reason = format!("block {} is called confirmed, but {} final", confirmed.block, finalized.block);
             return Err(endpoint.unusable(LATEST, &reason));
         }
+        let now = Instant::now();
+        finalized.is_new.then(|| words.say_finalized(finalized.block, now));
+        confirmed.is_new.then(|| words.say_confirmed(confirmed.block, now));
+        let (finalized, confirmed) = (finalized.block, confirmed.block);
         // Two nodes behind one address may answer, and what is final is confirmed too.
         let latest = if finalized.number > confirmed.number { finalized } else { confirmed };
         let mut hashes = BTreeMap::from([confirmed, finalized].map(|block| (block.number, block.hash)));
+        words.forget(finalized_for);
         for slot in &question.numbers {
             if hashes.contains_key(slot) {
                 continue;
             }
-            match read_header(endpoint, *slot).await {
-                Ok(header) => hashes.insert(*slot, header.block.hash),
-                // No block in this slot, or it has not got it: it has no say.
-                Err(error) if Solana::fault(&error) == Fault::Lacking => continue,
-                Err(error) => return Err(error),
+            let hash = match words.hash(*slot, finalized_for) {
+                Some(hash) => hash,
+                None => {
+                    let hash = hash_of(endpoint, *slot).await?;
+                    words.say_hash(*slot, hash, now);
+                    hash
+                }
             };
+            hash.map(|hash| hashes.insert(*slot, hash));
         }
+        self.told.keep(&endpoint.id, words);
         Ok(Word { latest, hashes, marks: Final(finalized.number) })
     }
 
@@ -123,31 +147,39 @@ impl Dialect for Solana {
     }
 }
 
-#[derive(Deserialize)]
-struct Latest<'a> {
-    context: Context,
-    #[serde(borrow)]
-    value: Value<'a>,
+/// A newest block, and whether it was told just now.
+struct Fresh {
+    block: BlockRef,
+    is_new: bool,
 }
 
-#[derive(Deserialize)]
-struct Context {
-    slot: u64,
+/// The newest block at `commitment`: what was told `within` that time, or is told now.
+async fn newest(
+    endpoint: &Endpoint,
+    commitment: &str,
+    words: &Words,
+    within: Duration,
+    of: fn(&Words, Duration) -> Option<BlockRef>,
+) -> Result<Fresh, SolanaError> {
+    if let Some(block) = of(words, within) {
+        return Ok(Fresh { block, is_new: false });
+    }
+    match Light::of(endpoint).newest(commitment, words.reached(of)).await? {
+        Newest::Block(block) => Ok(Fresh { block, is_new: true }),
+        Newest::Behind => match words.stands(of) {
+            Some(block) => Ok(Fresh { block, is_new: false }),
+            None => Err(endpoint.unusable(LATEST, "it has not reached the slot that it told before: it lags")),
+        },
+    }
 }
 
-#[derive(Deserialize)]
-struct Value<'a> {
-    blockhash: &'a str,
-}
-
-async fn read_latest(endpoint: &Endpoint, commitment: &str) -> Result<BlockRef, SolanaError> {
-    let call = Call { method: LATEST, params: json!([{ "commitment": commitment }]) };
-    let answers = endpoint.ask_all(&[call]).await?;
-    let [answer] = answers.as_slice() else { return Err(endpoint.unusable(LATEST, "no answer")) };
-    let Latest { context, value } = endpoint.parse(LATEST, answer)?;
-    let hash = base58::key(value.blockhash);
-    let hash = hash.ok_or_else(|| endpoint.unusable(LATEST, "its blockhash is not 32 bytes in base58"))?;
-    Ok(BlockRef { number: context.slot, hash: BlockHash(hash) })
+/// The hash of the block in `slot`; `None` where there is none or the endpoint has not got it: it has no say.
+async fn hash_of(endpoint: &Endpoint, slot: u64) -> Result<Option<BlockHash>, SolanaError> {
+    match read_header(endpoint, slot).await {
+        Ok(header) => Ok(Some(header.block.hash)),
+        Err(error) if Solana::fault(&error) == Fault::Lacking => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 #[derive(Deserialize)]

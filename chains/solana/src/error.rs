@@ -26,6 +26,12 @@ pub enum SolanaError {
          version {asked}; an upgrade is needed"
     )]
     UpgradeNeeded { chain: Chain, block: BlockRef, asked: u8 },
+    /// Of one endpoint it may be a lie, of all it is a list that is wrong: an amount would be a thousandfold.
+    #[error(
+        "{chain}: mint {mint} has {told} decimals in block {block}, but is listed with {listed}; correct decimals in \
+         chains.{chain}.assets, and restart"
+    )]
+    Decimals { chain: Chain, block: BlockRef, mint: String, told: u8, listed: u8 },
     #[error("{chain}: no endpoint tells when block {block} was made, or the one before it")]
     NoTime { chain: Chain, block: BlockRef },
     #[error("{chain}: {tx} is no transaction of Solana")]
@@ -55,8 +61,10 @@ impl SolanaError {
             SolanaError::NotSolana { .. }
             | SolanaError::WrongChain { .. }
             | SolanaError::UpgradeNeeded { .. }
+            | SolanaError::Decimals { .. }
             | SolanaError::Foreign { .. }
             | SolanaError::NotListed { .. }
+            | SolanaError::Decimals { .. }
             | SolanaError::ForeignAddress { .. }
             | SolanaError::NoHistory { .. }
             | SolanaError::NoBalances { .. } => true,

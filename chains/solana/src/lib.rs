@@ -1,6 +1,7 @@
 //! Solana: reads a chain slot by slot, and blocks by the balances that they tell.
 //!
-//! - [`source`]: what a watcher reads; `dialect`: how endpoints are polled; `calls`: what one endpoint is asked for
+//! - [`source`]: what a watcher reads; `dialect`: how endpoints are polled; `calls`: what one endpoint is asked for;
+//!   `client`: the light ones of these, by solana-client; `told`: what an endpoint said a moment ago
 //! - `search`, `signatures`: where single addresses were named
 //! - `walk`: slots are read in order, and hang together by their parents
 //! - [`mod@networks`]: the facts of each network, embedded from `networks/*.toml`
@@ -15,7 +16,6 @@
 //!
 //! Promises: credits are net changes of balances, never instructions or logs; integers only; an answer that is not
 //! whole is no block; bad input never panics.
-//! It does not name solana-client, which comes with sending.
 #![deny(clippy::float_arithmetic)]
 
 pub mod error;
@@ -31,11 +31,13 @@ pub mod source;
 mod ata;
 mod base58;
 mod calls;
+mod client;
 mod credit;
 mod dialect;
 mod instructions;
 mod search;
 mod signatures;
+mod told;
 mod tx;
 mod walk;
 mod wire;

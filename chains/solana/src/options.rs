@@ -2,6 +2,8 @@
 //!
 //! Promises: what is left out is what the network's file says. Nothing here is read from a chain.
 
+use std::time::Duration;
+
 use landfall_chain::{AssetId, BlockHash};
 
 use crate::ata::TokenProgram;
@@ -17,4 +19,6 @@ pub struct Options {
     pub wrapped: Option<Wrapped>,
     /// The token program of mints that the operator listed; the others count under either.
     pub programs: Vec<(AssetId, TokenProgram)>,
+    /// How often its tip is to be asked for. What endpoints say is kept for parts and multiples of that; 0 keeps nothing.
+    pub poll: Duration,
 }

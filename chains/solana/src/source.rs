@@ -1,13 +1,14 @@
 //! Reads a Solana network: tip, headers, blocks with their content, where a transaction is.
 //!
-//! Slots are listed first and read then, each at the endpoint that leads and at the others when it has not got it.
+//! Slots are listed first and read then, each at the endpoint that leads and at the others when it has not got it. A few
+//! slots up to the newest block need no list: each block names its parent.
 //! Promises: what comes back hangs together; no error, no null and no empty list is taken for an empty slot. A block is
-//! one endpoint's word, and says so. Deliberately not here: memory of what was read, but the transaction version that
-//! nodes asked for; whether two endpoints tell the same of a block. What instructions say of a sender is asked for only
-//! where balances do not tell who paid, and decides about nothing else.
+//! one endpoint's word, and says so. Deliberately not here: memory of what was read, but the newest block and the
+//! transaction version that nodes asked for; whether two endpoints tell the same of a block. What instructions say of a
+//! sender is asked for only where balances do not tell who paid, and decides about nothing else.
 
 use std::ops::RangeInclusive;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -33,12 +34,16 @@ use crate::walk::{Linked, linked};
 const SLOTS_MAX: u64 = 256;
 /// How many transactions are asked for at once.
 const TRANSACTIONS_MAX: usize = 4;
+/// Up to how many slots are read without a list, one block after the other from the newest one down.
+const NEAR_SLOTS_MAX: u64 = 8;
 
 /// One Solana network, read over JSON-RPC.
 #[derive(Debug)]
 pub struct SolanaSource {
     pub(crate) reader: Reader,
     pub(crate) pool: Pool,
+    /// The newest block that a tip named.
+    told: Mutex<Option<BlockRef>>,
 }
 
 impl SolanaSource {
@@ -58,9 +63,10 @@ impl SolanaSource {
         let chain = network.chain;
         let genesis = networks::genesis(chain).ok_or(SolanaError::NotSolana { chain })?;
         let genesis = options.genesis.unwrap_or(genesis);
-        let pool = Pool::over(Solana::new(genesis, &network.finality), chain, urls)?;
+        let pool = Pool::over(Solana::new(genesis, &network.finality, options.poll), chain, urls)?;
         let rules = Rules::of(network).with_options(options);
-        Ok(SolanaSource { reader: Reader::new(rules, options.max_transaction_version), pool })
+        let reader = Reader::new(rules, options.max_transaction_version);
+        Ok(SolanaSource { reader, pool, told: Mutex::new(None) })
     }
 
     /// Sets how many endpoints must agree on what is final; two, or one where there is one, if this is not called.
@@ -98,20 +104,20 @@ impl SolanaSource {
 
 impl BlockSource for SolanaSource {
     async fn tip(&self) -> Result<Tip, SourceError> {
-        Ok(self.pool.tip().await?)
+        let tip = self.pool.tip().await?;
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(tip.latest);
+        Ok(tip)
     }
 
     async fn headers(&self, range: RangeInclusive<u64>) -> Result<Vec<Header>, SourceError> {
         let range = narrow(range);
-        let slots = self.slots(&range).await?;
-        let headers = linked(*range.start(), slots, |wanted| self.header(wanted)).await?;
+        let headers = self.walk(&range, |wanted| self.header(wanted)).await?;
         Ok(self.timed(headers).await?)
     }
 
     async fn blocks(&self, range: RangeInclusive<u64>, read: Read) -> Result<Vec<Block>, SourceError> {
         let range = narrow(range);
-        let slots = self.slots(&range).await?;
-        let blocks = linked(*range.start(), slots, |wanted| self.block(wanted, read.legs)).await?;
+        let blocks = self.walk(&range, |wanted| self.block(wanted, read.legs)).await?;
         let mut blocks = self.timed(blocks).await?;
         if read.lane == Lane::Traces {
             // Balances have told all of it in the other lane.
@@ -145,6 +151,35 @@ impl BlockSource for SolanaSource {
 }
 
 impl SolanaSource {
+    /// What `read` shows of the range, linked.
+    async fn walk<T, F>(
+        &self,
+        range: &RangeInclusive<u64>,
+        read: impl Fn(Wanted) -> F + Sync,
+    ) -> Result<Vec<T>, SolanaError>
+    where
+        T: Linked + Send,
+        F: Future<Output = Result<T, SolanaError>> + Send,
+    {
+        let first = *range.start();
+        if let Some(newest) = self.near(range)
+            && let Ok(found) = linked(first, vec![newest], &read).await
+        {
+            return Ok(found);
+        }
+        // What could not be had of it is looked for again by the list, which shows what there is below.
+        let slots = self.slots(range).await?.into_iter().map(|slot| Wanted { slot, hash: None });
+        linked(first, slots.collect(), &read).await
+    }
+
+    /// The newest block, where all of a few slots lie up to it.
+    fn near(&self, range: &RangeInclusive<u64>) -> Option<Wanted> {
+        let newest = (*self.told.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let is_near =
+            !range.is_empty() && newest.number == *range.end() && range.end() - range.start() < NEAR_SLOTS_MAX;
+        is_near.then_some(Wanted { slot: newest.number, hash: Some(newest.hash) })
+    }
+
     /// The slots of `range` that hold a block, as the first endpoint says that names any. A node with a hole in its
     /// ledger leaves slots out; that all of them are empty is heard of every endpoint before it is told, and is proof
     /// even then of nothing.

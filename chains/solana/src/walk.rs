@@ -48,7 +48,7 @@ impl Linked for Block {
 /// Why not even one block can be shown, although there are some.
 pub(crate) async fn linked<T, F>(
     first: u64,
-    slots: Vec<u64>,
+    slots: Vec<Wanted>,
     read: impl Fn(Wanted) -> F + Sync,
 ) -> Result<Vec<T>, SolanaError>
 where
@@ -56,7 +56,6 @@ where
     F: Future<Output = Result<T, SolanaError>> + Send,
 {
     let mut shown: Vec<T> = Vec::with_capacity(slots.len());
-    let slots = slots.into_iter().map(|slot| Wanted { slot, hash: None });
     let mut reads = stream::iter(slots).map(&read).buffered(READS_MAX);
     while let Some(next) = reads.next().await {
         let last = shown.last().map(|last| last.header().block);

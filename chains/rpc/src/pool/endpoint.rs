@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use landfall_chain::{BlockHash, BlockRef, Chain, EndpointState, Endpoints, Retry};
@@ -47,6 +47,7 @@ pub struct Endpoint<D: Dialect> {
     pub(crate) rpc: Rpc,
     statuses: Endpoints,
     standing: Mutex<Standing<D>>,
+    me: Weak<Self>,
 }
 
 /// What is known of an endpoint now.
@@ -118,7 +119,7 @@ pub(crate) enum Use {
 }
 
 impl<D: Dialect> Endpoint<D> {
-    pub(crate) fn new(chain: Chain, index: usize, id: String, rpc: Rpc, statuses: Endpoints) -> Self {
+    pub(crate) fn new(chain: Chain, index: usize, id: String, rpc: Rpc, statuses: Endpoints) -> Arc<Self> {
         let standing = Mutex::new(Standing {
             told_chain_at: None,
             said: None,
@@ -136,7 +137,13 @@ impl<D: Dialect> Endpoint<D> {
             lacked: String::new(),
             unchecked: "",
         });
-        Endpoint { chain, index, id, learnt: Learnt::new(D::BATCH_MAX), rpc, statuses, standing }
+        let learnt = Learnt::new(D::BATCH_MAX);
+        Arc::new_cyclic(|me| Endpoint { chain, index, id, learnt, rpc, statuses, standing, me: Weak::clone(me) })
+    }
+
+    /// The same endpoint, for who must own what it asks.
+    pub fn share(&self) -> Arc<Self> {
+        self.me.upgrade().expect("`new` makes it inside of an Arc, which whoever calls this holds")
     }
 
     /// Its own newest block, as far as it told it.
@@ -241,8 +248,7 @@ impl<D: Dialect> Endpoint<D> {
         if let Some(Trouble { quarantined: true, .. }) = standing.trouble {
             standing.trouble = None;
             let reason = self.reason();
-            standing.note =
-                format!("back from quarantine with a proved header and the right chain id; it was: {reason}");
+            standing.note = format!("back from quarantine with {}; it was: {reason}", D::SOUND);
         }
         drop(standing);
         self.answered(begun, Some(latest));
@@ -335,7 +341,9 @@ impl<D: Dialect> Endpoint<D> {
                 let text = format!("{chain}: endpoint {id} must be left alone for another {secs} s");
                 Some(reason.map_or(text.clone(), |reason| format!("{reason} ({text})")))
             }
-            None => Some(reason.unwrap_or_else(|| format!("{chain}: endpoint {id} has not told its chain id yet"))),
+            None => {
+                Some(reason.unwrap_or_else(|| format!("{chain}: endpoint {id} has not told its {} yet", D::IDENTITY)))
+            }
         }
     }
 
@@ -412,6 +420,8 @@ mod tests {
         const CODES: &'static Codes = &Codes::NONE;
         const BATCH_MAX: usize = 1;
         const BLOCKS: &'static str = "blocks";
+        const IDENTITY: &'static str = "chain id";
+        const SOUND: &'static str = "the right chain id";
         const SUBSCRIPTION: Subscription = Subscription { request: "", head: |_| None };
 
         fn fault(error: &SilentError) -> Fault {
@@ -434,7 +444,7 @@ mod tests {
         }
     }
 
-    fn endpoint() -> Endpoint<Silent> {
+    fn endpoint() -> Arc<Endpoint<Silent>> {
         let statuses = Endpoints::new(["a:1".to_owned()]);
         let url = "http://a:1".parse().expect("a URL");
         let rpc = Rpc::new(http_client().expect("a client"), &url, HeaderMap::new(), Silent::CODES);

@@ -80,7 +80,7 @@ impl<D: Dialect> Pool<D> {
                 wake_ups.push(WakeUp { index, url, headers, subscription, statuses, notify });
             } else {
                 let rpc = Rpc::new(http.clone(), &url, headers, D::CODES);
-                endpoints.push(Arc::new(Endpoint::new(chain, index, id, rpc, statuses)));
+                endpoints.push(Endpoint::new(chain, index, id, rpc, statuses));
             }
         }
         if endpoints.is_empty() {

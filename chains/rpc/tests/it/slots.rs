@@ -45,6 +45,8 @@ impl Dialect for Slots {
     const CODES: &'static Codes = &Codes { batch_too_large: &[], pruned: &[-32_001], limit_exceeded: &[] };
     const BATCH_MAX: usize = 1;
     const BLOCKS: &'static str = "getBlock";
+    const IDENTITY: &'static str = "genesis hash";
+    const SOUND: &'static str = "the right genesis hash";
     const SUBSCRIPTION: Subscription = Subscription { request: "", head: |_| None };
 
     fn fault(error: &SlotError) -> Fault {

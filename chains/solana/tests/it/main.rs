@@ -9,8 +9,9 @@
 //! - `refused`: answers that are not whole
 //! - `senders`: who paid, by which rule; `payers`: who is asked for it, and what refusals come to
 //! - `fuzz`: random bytes and broken answers
-//! - `node`: a scripted node; `sources`: sources over the nodes of landfall-cluster; `slots`: what holes, forks and skipped slots come to; `refusals`: what each refusal does;
-//!   `heads`: where the chain ends, what is final, which cluster it is
+//! - `node`: a scripted node; `sources`: sources over the nodes of landfall-cluster; `slots`: what holes, forks and skipped
+//!   slots come to; `refusals`: what each refusal does; `heads`: where the chain ends, what is final, which cluster it is;
+//!   `polls`: what is kept of that, and what it costs
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 
 mod fixtures;
@@ -20,6 +21,7 @@ mod heads;
 mod made;
 mod node;
 mod payers;
+mod polls;
 mod recorded;
 mod refusals;
 mod refused;

@@ -45,6 +45,10 @@ pub(crate) struct State {
     pub(crate) instead: BTreeMap<u64, Instead>,
     /// What is answered to `getTransaction`, by signature; null for others.
     pub(crate) transactions: BTreeMap<String, Answer>,
+    /// It answers nothing, and closes nothing.
+    pub(crate) silent: bool,
+    /// What `getLatestBlockhash` shows at `confirmed` where a node answers that lags.
+    pub(crate) lagging: Option<u64>,
     /// Method, and the slot where there is one.
     pub(crate) calls: Vec<(String, u64)>,
 }
@@ -106,8 +110,15 @@ impl Node {
         let node = Arc::new(Node { address, state: Mutex::new(State::of(blocks)), tasks: Mutex::new(JoinSet::new()) });
         let serving = Arc::downgrade(&node);
         let router = Router::new().fallback(move |body: String| {
-            let reply = serving.upgrade().map(|node| node.reply(&body)).unwrap_or_default();
-            async move { ([("content-type", "application/json")], reply) }
+            let serving = serving.upgrade();
+            let silent = serving.as_ref().is_some_and(|node| node.state().silent);
+            let reply = serving.map(|node| node.reply(&body)).unwrap_or_default();
+            async move {
+                if silent {
+                    std::future::pending::<()>().await;
+                }
+                ([("content-type", "application/json")], reply)
+            }
         });
         node.tasks.lock().unwrap().spawn(async move { axum::serve(listener, router).await.unwrap() });
         node
@@ -115,6 +126,17 @@ impl Node {
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap()
+    }
+
+    /// One more block, in the next slot, with these transactions.
+    pub(crate) fn grow(&self, txs: Vec<Value>) -> BlockRef {
+        let mut state = self.state();
+        let parent = state.blocks[&state.latest()].block();
+        let slot = parent.number + 1;
+        let told = Told { slot, parent, fork: 0, time: Some(TIME + slot), txs };
+        let block = told.block();
+        state.blocks.insert(slot, told);
+        block
     }
 
     /// Its ledger lost these slots: neither lists nor blocks show them.
@@ -157,11 +179,13 @@ impl State {
             unlisted: BTreeSet::new(),
             instead: BTreeMap::new(),
             transactions: BTreeMap::new(),
+            silent: false,
+            lagging: None,
             calls: Vec::new(),
         }
     }
 
-    fn latest(&self) -> u64 {
+    pub(crate) fn latest(&self) -> u64 {
         *self.blocks.keys().next_back().unwrap()
     }
 
@@ -171,9 +195,12 @@ impl State {
             "getLatestBlockhash" => {
                 let slot = match params[0]["commitment"].as_str().unwrap() {
                     "finalized" => self.finalized,
-                    "confirmed" => self.latest(),
+                    "confirmed" => self.lagging.unwrap_or_else(|| self.latest()),
                     other => panic!("asked at {other}"),
                 };
+                if params[0]["minContextSlot"].as_u64() > Some(slot) {
+                    return Err((-32_016, "Minimum context slot has not been reached".to_owned()));
+                }
                 let blockhash = base58(self.blocks[&slot].block().hash);
                 Ok(json!({
                     "context": { "slot": slot }, "value": { "blockhash": blockhash, "lastValidBlockHeight": 1 },

@@ -3,6 +3,7 @@
 
 use landfall_chain::{EndpointState, SourceErrorKind};
 use landfall_cluster::{Instead, Ledger, Node, Refusal, Tx};
+use serde_json::{Value, json};
 
 use crate::made::Made;
 use crate::sources::{blocks, slots, source, two};
@@ -101,4 +102,44 @@ async fn a_block_without_what_became_of_a_transaction_is_refused_whole_and_nobod
     assert_eq!(status.state, EndpointState::Healthy, "{}", status.reason);
     other.ledger().amend(12, |block| block.txs = vec![Tx::raw(&tx)]);
     assert_eq!(slots(&source, 11, 13).await, [11], "it is in nobody's hands now, and is not passed over");
+}
+
+/// USDC that is paid, told with so many decimals.
+fn paid_with_decimals(decimals: u8) -> Value {
+    let usdc = landfall_solana::network(landfall_chain::Chain::SolanaMainnet).unwrap().assets[1].id.to_string();
+    let mut tx = Made::default()
+        .account("A", [100, 100])
+        .tokens("TA", "A", &usdc, [7, 7], [Some(50), Some(20)])
+        .tokens("TW", "W", &usdc, [7, 7], [Some(0), Some(30)])
+        .tx();
+    for side in ["preTokenBalances", "postTokenBalances"] {
+        for balance in tx["meta"][side].as_array_mut().unwrap() {
+            balance["uiTokenAmount"]["decimals"] = json!(decimals);
+        }
+    }
+    tx
+}
+
+#[tokio::test]
+async fn other_decimals_than_are_listed_halt_the_chain_only_when_all_endpoints_tell_them() {
+    let (ahead, other, source) = two().await;
+    for (node, decimals) in [(&ahead, 9), (&other, 6)] {
+        node.ledger().amend(12, |block| block.txs = vec![Tx::raw(&paid_with_decimals(decimals))]);
+    }
+    assert_eq!(slots(&source, 12, 12).await, [12], "the other tells what is listed");
+    let status = source.endpoints().snapshot()[0].clone();
+    assert_eq!(status.state, EndpointState::Failing);
+    assert!(status.reason.contains("no other endpoint says so: SOLANA_MAINNET: mint "), "{}", status.reason);
+
+    let (ahead, other, source) = two().await;
+    for node in [&ahead, &other] {
+        node.ledger().amend(12, |block| block.txs = vec![Tx::raw(&paid_with_decimals(9))]);
+    }
+    let error = blocks(&source, 12, 12).await.unwrap_err();
+    assert_eq!((error.kind, error.needs_upgrade), (SourceErrorKind::Permanent, false));
+    let text = error.to_string();
+    assert!(
+        text.contains("has 9 decimals in block 12") && text.contains("is listed with 6; correct decimals in"),
+        "{text}"
+    );
 }

@@ -1,0 +1,108 @@
+//! What polls cost, what is kept between them, and nodes that lag behind one address.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall_chain::{BlockSource, Chain, EndpointState, Read};
+use landfall_solana::{EndpointUrl, Options, SolanaSource, network};
+
+use crate::node::{Node, at, chain, slots};
+
+fn polled(nodes: &[&Arc<Node>], poll: Duration) -> SolanaSource {
+    let url = |node: &&Arc<Node>| EndpointUrl::from(format!("http://{}", node.address).parse::<url::Url>().unwrap());
+    let options = Options { poll, ..Options::default() };
+    SolanaSource::at(&network(Chain::SolanaMainnet).unwrap(), nodes.iter().map(url).collect(), &options).unwrap()
+}
+
+fn latest_calls(node: &Node) -> usize {
+    node.calls("getLatestBlockhash", None)
+}
+
+#[tokio::test]
+async fn what_was_told_a_moment_ago_is_not_asked_again() {
+    let node = Node::start(chain(10..=16)).await;
+    // So long that nothing is forgotten while this test runs.
+    let source = polled(&[&node], Duration::from_secs(3_600));
+    assert_eq!(source.tip().await.unwrap().latest, at(16));
+    for _ in 0..20 {
+        source.tip().await.unwrap();
+    }
+    let asked = latest_calls(&node);
+    assert!(asked < 20, "looked at twenty times at once, it was asked {asked} times");
+    // The word on what is final is an hour old at most; the newest block is asked for again after 0.8 s.
+    node.grow(Vec::new());
+    node.state().finalized = 15;
+    until(|| async { source.tip().await.unwrap().latest == at(17) }).await;
+    assert_eq!(source.tip().await.unwrap().finalized, Some(at(10)));
+}
+
+#[tokio::test]
+async fn what_is_final_is_asked_again_after_five_polls() {
+    let (one, other) = (Node::start(chain(10..=16)).await, Node::start(chain(10..=16)).await);
+    let source = polled(&[&one, &other], Duration::from_millis(40));
+    source.tip().await.unwrap();
+    (one.state().finalized, other.state().finalized) = (15, 14);
+    until(|| async { source.tip().await.unwrap().finalized == Some(at(14)) }).await;
+    other.state().finalized = 16;
+    until(|| async { source.tip().await.unwrap().finalized == Some(at(15)) }).await;
+}
+
+#[tokio::test]
+async fn a_hash_that_two_must_agree_on_is_asked_once_for_a_while() {
+    let (one, other) = (Node::start(chain(10..=16)).await, Node::start(chain(10..=16)).await);
+    (one.state().finalized, other.state().finalized) = (15, 14);
+    // They differ about slot 14, so it is wanted for as long as they do.
+    other.state().blocks.get_mut(&14).unwrap().fork = 1;
+    let source = polled(&[&one, &other], Duration::from_secs(3_600));
+    for _ in 0..20 {
+        assert_eq!(source.tip().await.unwrap().finalized, None);
+    }
+    assert_eq!((one.calls("getBlock", Some(14)), other.calls("getBlock", Some(14))), (1, 0));
+}
+
+#[tokio::test]
+async fn a_few_slots_up_to_the_newest_block_are_read_without_a_list() {
+    let node = Node::start(chain([10, 11, 12, 15, 16])).await;
+    let source = polled(&[&node], Duration::ZERO);
+    source.tip().await.unwrap();
+    assert_eq!(slots(&source, 11, 16).await, [11, 12, 15, 16]);
+    assert_eq!((node.calls("getBlocks", None), node.calls("getBlock", None)), (0, 4));
+    // Further back, and up to another block, only a list tells where to look.
+    assert_eq!(slots(&source, 11, 15).await, [11, 12, 15]);
+    assert_eq!(node.calls("getBlocks", None), 1);
+}
+
+#[tokio::test]
+async fn what_is_missing_below_the_newest_block_ends_the_range_with_and_without_a_list() {
+    let node = Node::start(chain(10..=16)).await;
+    let source = polled(&[&node], Duration::ZERO);
+    source.tip().await.unwrap();
+    node.lose([13]);
+    assert_eq!(slots(&source, 11, 16).await, [11, 12]);
+    let error = source.blocks(13..=16, Read::FULL).await.unwrap_err();
+    assert!(error.to_string().contains("does not tell block 13"), "{error}");
+}
+
+#[tokio::test]
+async fn a_node_that_lags_behind_the_same_address_takes_nothing_back() {
+    let node = Node::start(chain(10..=16)).await;
+    let source = polled(&[&node], Duration::ZERO);
+    assert_eq!(source.tip().await.unwrap().latest, at(16));
+    node.state().lagging = Some(12);
+    for _ in 0..5 {
+        assert_eq!(source.tip().await.unwrap().latest, at(16), "its word of a moment ago stands");
+    }
+    assert_eq!(source.endpoints().snapshot()[0].state, EndpointState::Healthy);
+    node.state().lagging = None;
+    node.grow(Vec::new());
+    assert_eq!(source.tip().await.unwrap().latest, at(17));
+}
+
+async fn until<F: Future<Output = bool>>(done: impl Fn() -> F) {
+    let is_done = async {
+        while !done().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), is_done).await.unwrap();
+}

@@ -1,0 +1,188 @@
+//! An EVM chain and Solana in one process, over one store: trouble on one leaves the other's lag as it is.
+//!
+//! Both make a block every 50 ms and are followed by running watchers. A lag is the median of what is seen while the
+//! healthy one goes on for some blocks, so that a busy machine decides nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall::store::cursors::Cursor;
+use landfall::store::{Db, status};
+use landfall::time::{Clock, Pulse};
+use landfall::watcher::{Settings, Start, Watcher};
+use landfall_chain::{BlockSource, Chain, Endpoints, ReadProof};
+use landfall_sim::{Fault, SimChain};
+use landfall_solana::network;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::postgres::{Engine, TestStore};
+use crate::solana_node::{Instead, Node, chain, source};
+use crate::world::{self, FAILED_GRACE};
+
+const SOLANA: Chain = Chain::SolanaMainnet;
+const BLOCK: Duration = Duration::from_millis(50);
+/// For how many blocks a lag is looked at.
+const BLOCKS: u64 = 12;
+/// What a lag may differ by from one look to the next, in blocks.
+const NOISE: u64 = 4;
+
+struct Pair {
+    sim: SimChain,
+    node: Arc<Node>,
+    store: TestStore,
+    stop: CancellationToken,
+    running: JoinSet<()>,
+}
+
+fn settings(start: u64) -> Settings {
+    let poll = Duration::from_millis(20);
+    let start = Start::Number(start);
+    Settings { start, proof: ReadProof::Full, poll, failed_grace: FAILED_GRACE, finality_stall: None }
+}
+
+impl Pair {
+    async fn start() -> Self {
+        let sim = SimChain::new(7);
+        sim.set_finality_depth(Some(4));
+        sim.mine_empty(3);
+        let (node, store) = (Node::start(chain(10..=12)).await, TestStore::fresh(Engine::Sqlite).await);
+        let (stop, running) = (CancellationToken::new(), JoinSet::new());
+        let mut pair = Pair { sim, node, store, stop, running };
+        let solana = source(&[&pair.node]);
+        let endpoints = solana.endpoints();
+        pair.follow(Watcher::new(solana, endpoints, pair.db(), network(SOLANA).unwrap(), settings(11)), SOLANA);
+        let endpoints = Endpoints::new(["sim".to_owned()]);
+        let evm = Watcher::new(pair.sim.clone(), endpoints, pair.db(), world::network(), settings(1));
+        pair.follow(evm, world::CHAIN);
+        let (sim, node, stop) = (pair.sim.clone(), Arc::clone(&pair.node), pair.stop.clone());
+        pair.running.spawn(async move {
+            while !stop.is_cancelled() {
+                sim.mine_empty(1);
+                node.grow(Vec::new());
+                tokio::time::sleep(BLOCK).await;
+            }
+        });
+        pair
+    }
+
+    fn db(&self) -> Db {
+        self.store.db.clone()
+    }
+
+    fn follow<S: BlockSource>(&mut self, watcher: Watcher<S>, chain: Chain) {
+        let clock = Clock::system();
+        let pulse = Pulse::new(chain, clock.now());
+        self.running.spawn(watcher.run(clock, || 7, pulse, self.stop.clone()));
+    }
+
+    fn latest(&self, chain: Chain) -> u64 {
+        if chain == SOLANA { self.node.state().latest() } else { self.sim.latest().number }
+    }
+
+    async fn cursor(&self, chain: Chain) -> u64 {
+        let cursor = Cursor::load(&mut self.store.db.read().await.unwrap(), chain).await.unwrap();
+        cursor.at.map_or(0, |at| at.number)
+    }
+
+    async fn state(&self, chain: Chain) -> String {
+        let chains = status::chains(&mut self.store.db.read().await.unwrap()).await.unwrap();
+        chains.into_iter().find(|status| status.chain == chain).map_or(String::new(), |status| status.state)
+    }
+
+    /// How many blocks the chain is behind, usually, while it connects some.
+    async fn lag(&self, chain: Chain) -> u64 {
+        let (first, mut seen) = (self.cursor(chain).await, Vec::new());
+        let goes_on = async {
+            loop {
+                let cursor = self.cursor(chain).await;
+                if cursor >= first + BLOCKS {
+                    break;
+                }
+                seen.push(self.latest(chain).saturating_sub(cursor));
+                tokio::time::sleep(BLOCK / 3).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), goes_on).await.unwrap();
+        seen.sort_unstable();
+        seen[seen.len() / 2]
+    }
+
+    async fn until_state(&self, chain: Chain, state: &str) {
+        let is_there = async {
+            while self.state(chain).await != state {
+                tokio::time::sleep(BLOCK).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), is_there).await.unwrap_or_else(|_| panic!("never {state}"));
+    }
+
+    /// The other one's lag while `troubled` is in `state`, which must be no more than without trouble.
+    async fn hold(&self, what: &str, troubled: Chain, healthy: Chain, quiet: u64) {
+        let stood_at = self.cursor(troubled).await;
+        let lag = self.lag(healthy).await;
+        let moved = self.cursor(troubled).await - stood_at;
+        println!("{what}: {healthy} is {lag} blocks behind, {quiet} without it; {troubled} connected {moved}");
+        assert!(lag <= quiet + NOISE, "{what}: {healthy} is {lag} blocks behind, and was {quiet}");
+        assert!(moved < BLOCKS / 2, "{what}: {troubled} went on");
+    }
+
+    async fn stop(mut self) {
+        self.stop.cancel();
+        while self.running.join_next().await.is_some() {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn trouble_on_solana_leaves_the_lag_of_an_evm_chain_as_it_is() {
+    let pair = Pair::start().await;
+    pair.until_state(SOLANA, "following").await;
+    let quiet = pair.lag(world::CHAIN).await;
+
+    pair.node.state().silent = true;
+    pair.hold("silence", SOLANA, world::CHAIN, quiet).await;
+    pair.node.state().silent = false;
+    pair.until_state(SOLANA, "following").await;
+
+    let next = pair.latest(SOLANA) + 1;
+    pair.node
+        .state()
+        .instead
+        .extend((next..next + 5_000).map(|slot| (slot, Instead::Error(-32_603, "Internal error"))));
+    pair.until_state(SOLANA, "failing").await;
+    pair.hold("errors", SOLANA, world::CHAIN, quiet).await;
+    pair.node.state().instead.clear();
+    pair.until_state(SOLANA, "following").await;
+
+    let next = pair.latest(SOLANA) + 1;
+    pair.node.state().instead.extend((next..next + 5_000).map(|slot| (slot, Instead::NeverEnough)));
+    pair.until_state(SOLANA, "halted").await;
+    pair.hold("a halt", SOLANA, world::CHAIN, quiet).await;
+    pair.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn trouble_on_an_evm_chain_leaves_the_lag_of_solana_as_it_is() {
+    let pair = Pair::start().await;
+    pair.until_state(SOLANA, "following").await;
+    pair.until_state(world::CHAIN, "following").await;
+    let quiet = pair.lag(SOLANA).await;
+
+    pair.sim.before_each_call(|sim| sim.script([Fault::Late(Duration::from_secs(3_600))]));
+    pair.hold("silence", world::CHAIN, SOLANA, quiet).await;
+    pair.stop().await;
+
+    let pair = Pair::start().await;
+    pair.until_state(SOLANA, "following").await;
+    pair.until_state(world::CHAIN, "following").await;
+    pair.sim.before_each_call(|sim| sim.script([Fault::Fail]));
+    pair.until_state(world::CHAIN, "failing").await;
+    pair.hold("errors", world::CHAIN, SOLANA, quiet).await;
+    pair.sim.behave();
+    pair.until_state(world::CHAIN, "following").await;
+
+    pair.sim.before_each_call(|sim| sim.script([Fault::Refuse]));
+    pair.until_state(world::CHAIN, "halted").await;
+    pair.hold("a halt", world::CHAIN, SOLANA, quiet).await;
+    pair.stop().await;
+}
