@@ -29,6 +29,7 @@ mod postgres;
 mod reorgs;
 mod rescan;
 mod rows;
+mod slots;
 mod solana;
 mod store;
 mod traced_past;
