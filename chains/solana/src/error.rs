@@ -26,7 +26,7 @@ pub enum SolanaError {
          version {asked}; an upgrade is needed"
     )]
     UpgradeNeeded { chain: Chain, block: BlockRef, asked: u8 },
-    #[error("{chain}: no endpoint tells when block {block} was made, or the one before it")]
+    #[error("{chain}: no endpoint tells when block {block} was made, nor any of the blocks before it")]
     NoTime { chain: Chain, block: BlockRef },
     #[error("{chain}: {tx} is no transaction of Solana")]
     Foreign { chain: Chain, tx: TxId },
