@@ -29,6 +29,8 @@ const REST_MAX: Duration = Duration::from_secs(90);
 const PAUSE: Duration = Duration::from_millis(20);
 /// Each tick has a time of its own.
 const TICK: Duration = Duration::from_millis(10);
+/// How many blocks the ledger goes on at the end: further than any node lied about what is final.
+const GO_ON: u64 = 5;
 const DEPOSITS_MAX: u32 = 1_000_000;
 
 pub(super) struct Follower {
@@ -190,7 +192,7 @@ impl Follower {
         self.behave();
         for _ in 0..2 {
             let latest = self.ledger.latest().number;
-            for slot in latest + 1..=latest + 3 {
+            for slot in latest + 1..=latest + GO_ON {
                 self.ledger.produce(slot, Vec::new());
             }
             self.ledger.set_finality(Finality::AtOnce);
