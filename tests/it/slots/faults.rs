@@ -22,8 +22,9 @@ const ROLL_BACK_AT: [u64; 2] = [9, 17];
 /// When the faults wait until every node is trusted, and move to the other one, if there is one.
 const MOVES_AT: [u64; 2] = [8, 16];
 const PAIRS: usize = 24;
-/// How many blocks the cursor may be behind after one retry, while another node is healthy: as many as one step brings.
-const BEHIND_MAX: usize = 3;
+/// How many blocks the cursor may be behind after one retry, while another node is healthy: no more than one step brings, and
+/// one with a rollback brings up to eight.
+const BEHIND_MAX: usize = 8;
 const TICKS_MAX: u32 = 8;
 const THREADS: usize = 2;
 const AT_ONCE: usize = 8;
