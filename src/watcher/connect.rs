@@ -9,8 +9,8 @@ use std::ops::RangeInclusive;
 
 use futures_util::{StreamExt, stream};
 use landfall_chain::{
-    Address, Asset, AssetTransfer, Block, BlockRef, BlockSource, Lane, Network, Payer, Proof, Read, ReadProof, SenderRule,
-    Signers, SourceError, Tip, TxId, TxLife, TxRef,
+    Address, Asset, AssetTransfer, Block, BlockRef, BlockSource, Header, Lane, Network, Payer, Proof, Read, ReadProof,
+    SenderRule, Signers, SourceError, Tip, TxId, TxLife, TxRef,
 };
 use tracing::info;
 
@@ -55,14 +55,15 @@ impl<S: BlockSource> Watcher<S> {
         let mut reads = stream::iter(ranges(looked, latest, *read_width))
             .map(|range| source.blocks(range, read))
             .buffered(READS_AHEAD_MAX);
-        let (above, mut is_stale, mut is_empty) = (at, false, true);
+        let (above, mut stray, mut is_empty) = (at, None, true);
         while let Some(read) = reads.next().await {
             *read_width = if read.is_ok() { (*read_width + 1).min(READ_BLOCKS_MAX) } else { (*read_width / 2).max(1) };
             let mut blocks = read?;
             let shown = blocks.len();
             is_empty &= shown == 0;
+            let first = blocks.first().map(|block| block.header);
             blocks.truncate(linked(&at, &blocks).len());
-            is_stale = blocks.is_empty() && shown > 0;
+            stray = first.filter(|_| blocks.is_empty());
             at = books.record(&at, &mut blocks, tip.finalized, now, ticked).await?;
             if blocks.len() < shown {
                 break;
@@ -70,12 +71,12 @@ impl<S: BlockSource> Watcher<S> {
         }
         drop(reads);
         // A block that stands on one we were not shown is no fork: the numbers between are asked for again.
-        is_stale &= at != above || looked == above.number;
+        let stray = stray.filter(|_| at != above || looked == above.number);
         let through = latest.min(looked.saturating_add(TICK_BLOCKS_MAX));
         if is_empty && through < latest {
             *absent = Some(Absent { above, through });
         }
-        Ok(Connected { at, is_stale })
+        Ok(Connected { at, stray })
     }
 }
 
@@ -90,8 +91,8 @@ pub(super) struct Absent {
 /// Where connecting ended.
 pub(super) struct Connected {
     pub(super) at: BlockRef,
-    /// What the source shows next does not stand on it.
-    pub(super) is_stale: bool,
+    /// What the source shows next and does not stand on it.
+    pub(super) stray: Option<Header>,
 }
 
 /// Where blocks are recorded, and what they are matched with.

@@ -219,7 +219,7 @@ impl<S: BlockSource> Watcher<S> {
             };
         }
         let connected = self.connect(at, &tip, now, &mut ticked).await?;
-        if connected.is_stale {
+        if connected.stray.is_some() {
             match self.disconnect(&connected.at, &tip, &orders, now, &mut ticked).await? {
                 Some(fork_point) => at = fork_point,
                 None => return Ok(ticked),
@@ -228,7 +228,11 @@ impl<S: BlockSource> Watcher<S> {
             at = connected.at;
         }
         if at.number < tip.latest.number && ticked.connected + ticked.disconnected == 0 && self.absent.is_none() {
-            let what = format!("the newest block is {}, but no block on top of {at} is shown", tip.latest);
+            let what = match connected.stray {
+                // A link that is false leads to no fork.
+                Some(next) => format!("block {} is shown next, and stands on {}, not on {at}", next.block, next.parent),
+                None => format!("the newest block is {}, but no block on top of {at} is shown", tip.latest),
+            };
             return Err(TickError::Contradiction { chain: self.chain(), what });
         }
         self.settle(&at, &tip, &orders, now, &mut ticked).await?;

@@ -116,7 +116,7 @@ async fn a_lone_node_that_named_a_false_block_final_and_then_failed_a_proof_is_b
 }
 
 /// A large number for `LANDFALL_SEED` makes other histories.
-fn given_seed() -> u64 {
+pub(crate) fn given_seed() -> u64 {
     #[expect(clippy::disallowed_methods, reason = "the test's own environment")]
     let given = std::env::var("LANDFALL_SEED");
     given.map_or(0, |seed| seed.parse().unwrap())

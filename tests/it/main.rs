@@ -30,6 +30,7 @@ mod reorgs;
 mod rescan;
 mod rows;
 mod side_by_side;
+mod slots;
 mod solana;
 mod solana_books;
 mod solana_calls;

@@ -164,6 +164,16 @@ pub(crate) async fn read_header(endpoint: &Endpoint, slot: u64) -> Result<Header
     read::header(answer.get().as_bytes(), slot).map_err(|error| unusable(endpoint, slot, &error))
 }
 
+/// When the block was made. An endpoint that does not tell it is as good as before for all else.
+pub(crate) async fn read_time(endpoint: &Endpoint, wanted: Wanted) -> Result<u64, SolanaError> {
+    let header = read_header(endpoint, wanted.slot).await?;
+    wanted.check(endpoint, &header)?;
+    if header.time_secs == 0 {
+        return Err(endpoint.lacks(format!("does not tell when block {} was made", header.block)));
+    }
+    Ok(header.time_secs)
+}
+
 /// The block that the endpoint says a transaction is in: a hint, no more. `None` says nothing: nodes answer null too
 /// while their storage fails. Statuses are asked for and not the transaction: they know no versions.
 pub(crate) async fn read_fate(endpoint: &Endpoint, tx: &TxId) -> Result<Option<BlockRef>, SolanaError> {

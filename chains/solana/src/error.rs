@@ -32,7 +32,7 @@ pub enum SolanaError {
          chains.{chain}.assets, and restart"
     )]
     Decimals { chain: Chain, block: BlockRef, mint: String, told: u8, listed: u8 },
-    #[error("{chain}: no endpoint tells when block {block} was made, or the one before it")]
+    #[error("{chain}: no endpoint tells when block {block} was made, nor any of the blocks before it")]
     NoTime { chain: Chain, block: BlockRef },
     #[error("{chain}: {tx} is no transaction of Solana")]
     Foreign { chain: Chain, tx: TxId },

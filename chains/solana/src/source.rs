@@ -16,12 +16,12 @@ use landfall_chain::{
     AssetTransfer, Block, BlockRef, BlockSource, Debits, Endpoints, Fate, Header, Lane, Legs, Network, Payer, Read,
     SenderRule, SourceError, Tip, TxRef,
 };
-use landfall_rpc::{EndpointUrl, Need};
+use landfall_rpc::{Dialect, EndpointUrl, Fault, Need};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use url::Url;
 
-use crate::calls::{BLOCK, BLOCKS, Reader, TRANSACTION, Wanted, read_fate, read_header, read_slots};
+use crate::calls::{BLOCK, BLOCKS, Reader, TRANSACTION, Wanted, read_fate, read_header, read_slots, read_time};
 use crate::dialect::{Endpoint, Pool, Solana};
 use crate::error::SolanaError;
 use crate::networks;
@@ -36,6 +36,8 @@ const SLOTS_MAX: u64 = 256;
 const TRANSACTIONS_MAX: usize = 4;
 /// Up to how many slots are read without a list, one block after the other from the newest one down.
 const NEAR_SLOTS_MAX: u64 = 8;
+/// How many blocks without a time are looked below for one that has it.
+const TIMELESS_MAX: usize = 32;
 
 /// One Solana network, read over JSON-RPC.
 #[derive(Debug)]
@@ -261,21 +263,46 @@ impl SolanaSource {
         self.pool.call(need(wanted.slot), read).await
     }
 
-    /// The same, with the time of the block before where a node does not tell one yet.
+    /// The same, each with a time: where a node does not tell one (yet), that which another one tells, or that of the
+    /// nearest block below that has one.
     async fn timed<T: Linked>(&self, mut shown: Vec<T>) -> Result<Vec<T>, SolanaError> {
-        let mut near = 0;
+        let mut below = None;
         for header in shown.iter_mut().map(Linked::header_mut) {
-            if header.time_secs == 0 && near == 0 {
-                let Header { block, parent, .. } = *header;
-                near = self.header(Wanted { slot: parent.number, hash: Some(parent.hash) }).await?.time_secs;
-                if near == 0 {
-                    return Err(SolanaError::NoTime { chain: self.pool.chain(), block });
-                }
+            if header.time_secs == 0 {
+                header.time_secs = self.time_of(header, below).await?;
             }
-            near = if header.time_secs == 0 { near } else { header.time_secs };
-            header.time_secs = near;
+            below = Some(header.time_secs);
         }
         Ok(shown)
+    }
+
+    /// The time of a block that was read without one; `below` is that of its parent, where that is known.
+    async fn time_of(&self, untimed: &Header, below: Option<u64>) -> Result<u64, SolanaError> {
+        let mut header = *untimed;
+        for _ in 0..TIMELESS_MAX {
+            if let Some(told) = self.told_time(&header.block).await? {
+                return Ok(told);
+            }
+            if let Some(below) = below {
+                return Ok(below);
+            }
+            header = self.header(Wanted { slot: header.parent.number, hash: Some(header.parent.hash) }).await?;
+            if header.time_secs > 0 {
+                return Ok(header.time_secs);
+            }
+        }
+        Err(SolanaError::NoTime { chain: self.pool.chain(), block: untimed.block })
+    }
+
+    /// The time of this block as any endpoint tells it; `None` when none does.
+    async fn told_time(&self, block: &BlockRef) -> Result<Option<u64>, SolanaError> {
+        let wanted = Wanted { slot: block.number, hash: Some(block.hash) };
+        let read = move |endpoint| -> BoxRead<'_, _> { Box::pin(read_time(endpoint, wanted)) };
+        match self.pool.call(need(wanted.slot), read).await {
+            Ok(told) => Ok(Some(told)),
+            Err(error) if Solana::fault(&error) == Fault::Lacking => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 

@@ -148,15 +148,23 @@ impl Ledger {
         self.lock().blocks.values().cloned().collect()
     }
 
-    /// What final blocks pay, each with its slot and transaction: what is true.
-    pub fn paid(&self) -> Vec<(u64, Tx, Payment)> {
+    /// What final blocks above `slot` pay, each with its slot and transaction: what is true.
+    pub fn paid_above(&self, slot: u64) -> Vec<(u64, Tx, Payment)> {
         let state = self.lock();
-        let of_tx = |block: &Arc<Block>, tx: &Tx| {
-            let (slot, tx) = (block.slot, tx.clone());
-            tx.payments.to_vec().into_iter().map(move |payment| (slot, tx.clone(), payment))
-        };
-        let settled = state.blocks.range(..=state.finalized);
-        settled.flat_map(|(_, block)| block.txs.iter().flat_map(move |tx| of_tx(block, tx))).collect()
+        let mut paid = Vec::new();
+        if slot < state.finalized {
+            for block in state.blocks.range(slot + 1..=state.finalized).map(|(_, block)| block) {
+                for tx in &block.txs {
+                    paid.extend(tx.payments.iter().map(|payment| (block.slot, tx.clone(), *payment)));
+                }
+            }
+        }
+        paid
+    }
+
+    /// How many blocks there are above `slot`.
+    pub fn blocks_above(&self, slot: u64) -> usize {
+        self.lock().blocks.range(slot + 1..).count()
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use landfall_chain::{Address, AssetId};
+use landfall_chain::{Address, AssetId, TxId};
 use serde_json::{Value, json};
 
 const SYSTEM: &str = "11111111111111111111111111111111";
@@ -140,6 +140,15 @@ impl Tx {
         let mut value = serde_json::from_str(&self.texts[0]).expect("it was JSON");
         change(&mut value);
         Tx { texts: [value.to_string().into(), Arc::clone(&self.texts[1])], ..self.clone() }
+    }
+
+    /// Its signature as bytes.
+    ///
+    /// # Panics
+    /// A raw transaction has none.
+    pub fn id(&self) -> TxId {
+        let bytes = bs58::decode(&*self.signature).into_vec().ok().and_then(|bytes| bytes.try_into().ok());
+        TxId::Solana(bytes.expect("a signature of 64 bytes"))
     }
 
     /// Its signature, in base58.

@@ -126,11 +126,33 @@ async fn a_block_whose_time_is_not_told_yet_has_that_of_the_one_before() {
     }
     let node = Node::start(&untimed).await;
     let source = source(&[&node]);
-    let times = |blocks: Vec<landfall_chain::Block>| -> Vec<u64> {
-        blocks.iter().map(|block| block.header.time_secs - TIME).collect()
-    };
     assert_eq!(times(blocks(&source, 10, 13).await.unwrap()), [10, 10, 10, 13]);
     assert_eq!(times(blocks(&source, 11, 13).await.unwrap()), [10, 10, 13]);
-    let error = blocks(&source, 12, 13).await.unwrap_err().to_string();
-    assert!(error.contains("no endpoint tells when block 12 "), "{error}");
+    assert_eq!(times(blocks(&source, 12, 13).await.unwrap()), [10, 13], "the one before it has none either");
+}
+
+#[tokio::test]
+async fn a_time_that_one_node_does_not_tell_is_heard_of_another() {
+    let (ahead, other, source) = two().await;
+    // Clones of a ledger share their blocks only until one of them is changed.
+    [11, 12].into_iter().for_each(|slot| ahead.ledger().amend(slot, |block| block.time = None));
+    assert_eq!(times(blocks(&source, 10, 13).await.unwrap()), [10, 11, 12, 13]);
+    assert_eq!(times(blocks(&source, 12, 12).await.unwrap()), [12]);
+    assert_eq!(source.endpoints().snapshot()[0].state, EndpointState::Healthy);
+    assert_eq!(other.calls("getBlock", Some(13)), 0);
+}
+
+#[tokio::test]
+async fn no_time_is_made_up_where_none_is_told_far_and_wide() {
+    let ledger = Ledger::of(10..=60);
+    (10..=60).for_each(|slot| ledger.amend(slot, |block| block.time = Some(0)));
+    let node = Node::start(&ledger).await;
+    let error = blocks(&source(&[&node]), 50, 50).await.unwrap_err();
+    assert_eq!(error.kind, SourceErrorKind::Transient);
+    assert!(error.to_string().contains("no endpoint tells when block 50 "), "{error}");
+}
+
+/// Counted from that of slot 0.
+fn times(blocks: Vec<landfall_chain::Block>) -> Vec<u64> {
+    blocks.iter().map(|block| block.header.time_secs - TIME).collect()
 }
