@@ -124,9 +124,11 @@ pub enum Lane {
 /// How strongly a read is proved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReadProof {
-    /// Enough to say which blocks may hold a credit: [`crate::Proof::Bloom`], or one endpoint's trace.
+    /// Enough to say which blocks may hold a credit: [`crate::Proof::Bloom`], one endpoint's trace, or, where no root covers
+    /// a block's content, one endpoint's word on it; of some blocks that of two.
     Listed,
-    /// All that the chain allows: [`crate::Proof::Roots`], or two endpoints' traces where there are two.
+    /// All that the chain allows: [`crate::Proof::Roots`], or two endpoints' traces where there are two. Where no root covers a
+    /// block's content, the word of two endpoints, unless an operator lets one suffice.
     Full,
 }
 

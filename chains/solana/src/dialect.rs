@@ -77,7 +77,10 @@ impl Dialect for Solana {
             SolanaError::UpgradeNeeded { block, asked, .. } => {
                 Fault::TooNew { block: *block, what: format!("transactions above version {asked}") }
             }
-            SolanaError::NoTime { .. } => Fault::Failing,
+            SolanaError::Outvoted { .. } => Fault::Unsound,
+            SolanaError::NoTime { .. } | SolanaError::Unwitnessed { .. } | SolanaError::BlocksDiffer { .. } => {
+                Fault::Failing
+            }
             SolanaError::NotSolana { .. } | SolanaError::Foreign { .. } => Fault::Permanent,
         }
     }

@@ -1,6 +1,8 @@
 //! Solana: reads a chain slot by slot, and blocks by the balances that they tell.
 //!
 //! - [`source`]: what a watcher reads; `dialect`: how endpoints are polled; `calls`: what one endpoint is asked for
+//! - `witness`: blocks that two endpoints must tell alike; [`digest`]: what of a block that is; `words`: what one told of
+//!   blocks before; [`sample`]: which blocks are compared though nobody asks for it
 //! - `walk`: slots are read in order, and hang together by their parents
 //! - [`mod@networks`]: the facts of each network, embedded from `networks/*.toml`
 //! - [`rules`]: what is listed, and whether wrapped SOL counts as SOL
@@ -17,12 +19,14 @@
 //! It does not name solana-client, which comes with sending.
 #![deny(clippy::float_arithmetic)]
 
+pub mod digest;
 pub mod error;
 pub mod links;
 pub mod networks;
 pub mod reaction;
 pub mod read;
 pub mod rules;
+pub mod sample;
 pub mod sender;
 pub mod source;
 
@@ -35,10 +39,14 @@ mod instructions;
 mod tx;
 mod walk;
 mod wire;
+mod witness;
+mod words;
 
+pub use digest::Digest;
 pub use error::{SolanaError, Unusable};
 pub use networks::{genesis, network, networks};
 pub use read::{Asked, Candidate, block};
 pub use rules::{Rules, Wrapped};
+pub use sample::Sample;
 pub use sender::SenderRule;
 pub use source::SolanaSource;

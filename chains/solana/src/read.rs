@@ -12,6 +12,7 @@ use landfall_chain::{
 
 use crate::base58;
 use crate::credit::{Judge, address};
+use crate::digest::{Digest, Digester};
 use crate::error::Unusable;
 use crate::rules::Rules;
 use crate::sender::SenderRule;
@@ -37,6 +38,8 @@ pub struct Candidate {
     /// or the loser, where nobody did. Fees stand apart, in the block. The transfers' senders do not tell this: where
     /// several paid, a transfer names one.
     pub debits: Vec<AssetTransfer>,
+    /// What another endpoint must tell alike.
+    pub digest: Digest,
 }
 
 /// The block that `answer`, the result of `getBlock`, tells.
@@ -49,13 +52,15 @@ pub fn block(rules: &Rules, answer: &[u8], asked: &Asked) -> Result<Candidate, U
     let count = wire.transactions.len();
     let (mut txs, mut fees, mut seen) = (Vec::with_capacity(count), Vec::with_capacity(count), HashSet::new());
     seen.reserve(count);
-    let mut judge = Judge::new(rules, asked.slot, asked.legs);
+    let (mut judge, mut digester) = (Judge::new(rules, asked.slot, asked.legs), Digester::new(rules));
     for (index, wire) in wire.transactions.iter().enumerate() {
         let tx = Tx::of(index, wire)?;
         if !seen.insert(tx.signature) {
             return Err(Unusable::Twice { index });
         }
-        let reference = reference(&tx)?;
+        let signature = signature(&tx)?;
+        digester.tx(&tx, &signature);
+        let reference = reference(signature);
         txs.push(reference.id);
         if tx.fee > 0 {
             let payer = address(&tx, tx.keys[0])?;
@@ -64,7 +69,7 @@ pub fn block(rules: &Rules, answer: &[u8], asked: &Asked) -> Result<Candidate, U
         }
         judge.tx(&tx, reference)?;
     }
-    let judged = judge.finish();
+    let (judged, digest) = (judge.finish(), digester.finish(&header));
     let block = Block {
         header,
         txs,
@@ -74,7 +79,7 @@ pub fn block(rules: &Rules, answer: &[u8], asked: &Asked) -> Result<Candidate, U
         proof: Proof::OneEndpoint,
         signers: Signers::default(),
     };
-    Ok(Candidate { block, senders: judged.senders, debits: judged.debits })
+    Ok(Candidate { block, senders: judged.senders, debits: judged.debits, digest })
 }
 
 /// A text of JSON as what it should be.
@@ -86,11 +91,14 @@ pub(crate) fn parse<'a, T: serde::Deserialize<'a>>(what: &'static str, answer: &
     serde_json::from_str(text).map_err(|error| Unusable::json(what, &error))
 }
 
+pub(crate) fn signature(tx: &Tx<'_>) -> Result<[u8; 64], Unusable> {
+    base58::signature(tx.signature).ok_or(Unusable::Signature { index: tx.index })
+}
+
 /// A transaction by its first signature. It uses up nothing that balances tell: its blockhash stands in the message,
 /// which is not asked for.
-pub(crate) fn reference(tx: &Tx<'_>) -> Result<TxRef, Unusable> {
-    let signature = base58::signature(tx.signature).ok_or(Unusable::Signature { index: tx.index })?;
-    Ok(TxRef { id: TxId::Solana(signature), life: TxLife::Block })
+fn reference(signature: [u8; 64]) -> TxRef {
+    TxRef { id: TxId::Solana(signature), life: TxLife::Block }
 }
 
 /// The header of the block in `slot` by `answer`, the result of `getBlock` in mode `none`; its time is 0 where the node

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use landfall_chain::{Address, AssetId, Network};
 use serde::Deserialize;
 
-use crate::ata::TokenProgram;
+use crate::ata::{SPL_TOKEN, TOKEN_2022, TokenProgram};
 use crate::error::Unusable;
 use crate::networks;
 use crate::tx::Holding;
@@ -64,6 +64,14 @@ impl Rules {
     #[must_use]
     pub fn with_wrapped(self, wrapped: Wrapped) -> Self {
         Rules { wrapped, ..self }
+    }
+
+    /// The program that a token balance of `mint` counts as being of, where a node does not tell it.
+    pub(crate) fn counts_as(&self, mint: &str) -> &'static str {
+        match self.mints.get(mint).and_then(|mint| mint.program) {
+            Some(TokenProgram::Token2022) => TOKEN_2022,
+            Some(TokenProgram::SplToken) | None => SPL_TOKEN,
+        }
     }
 
     /// The mint of a token balance in `slot`, where it is listed under this program.

@@ -1,38 +1,50 @@
 //! Reads a Solana network: tip, headers, blocks with their content, where a transaction is.
 //!
 //! Slots are listed first and read then, each at the endpoint that leads and at the others when it has not got it.
-//! Promises: what comes back hangs together; no error, no null and no empty list is taken for an empty slot. A block is
-//! one endpoint's word, and says so. Deliberately not here: memory of what was read, but the transaction version that
-//! nodes asked for; whether two endpoints tell the same of a block; what the instructions say of a sender.
+//! Promises: what comes back hangs together; no error, no null and no empty list is taken for an empty slot. Where two
+//! endpoints must agree, a block that is read in full was told alike by two, or does not come back at all, with the reason;
+//! so is one in some that are only looked through. All others are one endpoint's word, and say so. Deliberately not here:
+//! when two tell a block alike (`witness`); what the instructions say of a sender.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use landfall_chain::{
-    Block, BlockRef, BlockSource, Endpoints, Fate, Header, Lane, Legs, Network, Read, SourceError, Tip, TxRef,
+    Block, BlockRef, BlockSource, Endpoints, Fate, Header, Lane, Legs, Network, Read, ReadProof, SourceError, Tip,
+    TxRef,
 };
-use landfall_rpc::{EndpointUrl, Need};
+use landfall_rpc::{EndpointUrl, Heard, Need};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use url::Url;
 
-use crate::calls::{BLOCK, BLOCKS, Reader, Wanted, read_fate, read_header, read_slots};
+use crate::calls::{BLOCK, BLOCKS, Reader, Reading, Wanted, read_fate, read_header, read_slots};
 use crate::dialect::{Endpoint, Pool, Solana};
 use crate::error::SolanaError;
 use crate::networks;
 use crate::rules::Rules;
+use crate::sample::Sample;
 use crate::walk::{Linked, linked};
+use crate::witness::{self, Agreed, Told, Witnessed};
+use crate::words::Words;
 
 /// How many slots one read covers at most; what is asked for beyond it does not come back. As many as fork points are
 /// looked for in.
 const SLOTS_MAX: u64 = 256;
+/// How long a second endpoint is waited for that has not got a block yet, and how often it is asked meanwhile: nodes are
+/// some slots apart, and a slot takes 200 to 400 ms.
+const SECOND_WAIT_MAX: Duration = Duration::from_secs(1);
+const SECOND_LOOK: Duration = Duration::from_millis(100);
 
 /// One Solana network, read over JSON-RPC.
 #[derive(Debug)]
 pub struct SolanaSource {
     reader: Reader,
     pool: Pool,
+    words: Words,
+    sample: Sample,
 }
 
 impl SolanaSource {
@@ -52,10 +64,18 @@ impl SolanaSource {
         let chain = network.chain;
         let genesis = networks::genesis(chain).ok_or(SolanaError::NotSolana { chain })?;
         let pool = Pool::over(Solana::new(genesis, &network.finality), chain, urls)?;
-        Ok(SolanaSource { reader: Reader::new(Rules::of(network)), pool })
+        let (reader, words, sample) = (Reader::new(Rules::of(network)), Words::default(), Sample::default());
+        Ok(SolanaSource { reader, pool, words, sample })
     }
 
-    /// Sets how many endpoints must agree on what is final; two, or one where there is one, if this is not called.
+    /// With another choice of the blocks that are compared though they are only looked through.
+    #[must_use]
+    pub fn with_sample(self, sample: Sample) -> Self {
+        SolanaSource { sample, ..self }
+    }
+
+    /// Sets how many endpoints must agree on what is final, and whether two must tell a block alike: with 1, the word of
+    /// one counts. Two, or one where there is one, if this is not called.
     /// While the source is at work a person may override it: [`Endpoints::override_agree`].
     ///
     /// # Errors
@@ -102,8 +122,11 @@ impl BlockSource for SolanaSource {
 
     async fn blocks(&self, range: RangeInclusive<u64>, read: Read) -> Result<Vec<Block>, SourceError> {
         let range = narrow(range);
-        let slots = self.slots(&range).await?;
-        let blocks = linked(*range.start(), slots, |wanted| self.block(wanted, read.legs)).await?;
+        // Who looked through a slot and wants it in full knows that there is a block.
+        let is_known =
+            read.proof == ReadProof::Full && range.start() == range.end() && self.words.of(*range.start()).is_some();
+        let slots = if is_known { vec![*range.start()] } else { self.slots(&range).await? };
+        let blocks = linked(*range.start(), slots, |wanted| self.block(wanted, read)).await?;
         let mut blocks = self.timed(blocks).await?;
         if read.lane == Lane::Traces {
             // Balances have told all of it in the other lane.
@@ -185,11 +208,73 @@ impl SolanaSource {
         self.pool.call(need(wanted.slot), read).await
     }
 
-    async fn block(&self, wanted: Wanted, legs: Legs) -> Result<Block, SolanaError> {
+    async fn block(&self, wanted: Wanted, read: Read) -> Result<Block, SolanaError> {
+        let must = self.pool.must_agree();
+        if must <= 1 {
+            return Ok(self.told_by_one(wanted, read.legs).await?.1.block);
+        }
+        let told = match read.proof {
+            ReadProof::Full => self.told_before(wanted.slot).await,
+            ReadProof::Listed => {
+                let (endpoint, Reading { digest, block }) = self.told_by_one(wanted, read.legs).await?;
+                if !self.sample.picks(&block.header.block.hash) {
+                    self.words.keep(&endpoint.id, digest);
+                    return Ok(block);
+                }
+                vec![(endpoint, Witnessed { digest, block: Some(block) })]
+            }
+        };
+        self.told_by_two(wanted, read.legs, told).await
+    }
+
+    async fn told_by_one(&self, wanted: Wanted, legs: Legs) -> Result<(&Endpoint, Reading), SolanaError> {
         let read = move |endpoint| -> BoxRead<'_, _> {
-            Box::pin(async move { self.reader.block(endpoint, wanted, legs).await })
+            Box::pin(async move { Ok((endpoint, self.reader.block(endpoint, wanted, legs).await?)) })
         };
         self.pool.call(need(wanted.slot), read).await
+    }
+
+    /// What an endpoint told when the slot was only looked through; nothing when it is not believed any more.
+    async fn told_before(&self, slot: u64) -> Vec<Told<'_>> {
+        let Some(word) = self.words.of(slot) else { return Vec::new() };
+        let endpoints = self.pool.of_use(need(slot)).await;
+        let told_by = endpoints.into_iter().find(|endpoint| endpoint.id == word.endpoint);
+        told_by.map(|endpoint| (endpoint, Witnessed { digest: word.digest, block: None })).into_iter().collect()
+    }
+
+    /// The block as two endpoints tell it; `told` is what is known of it already. One that has it not yet is waited for a
+    /// little. Who tells it otherwise than two others is put into quarantine.
+    async fn told_by_two<'p>(
+        &'p self,
+        wanted: Wanted,
+        legs: Legs,
+        mut told: Vec<Told<'p>>,
+    ) -> Result<Block, SolanaError> {
+        let read = |endpoint| -> BoxRead<'p, Witnessed> {
+            Box::pin(async move { Ok(self.reader.block(endpoint, wanted, legs).await?.into()) })
+        };
+        let begun = Instant::now();
+        let missing = loop {
+            let heard = self.pool.call_each(need(wanted.slot), told, read, witness::agree).await?;
+            let Heard { told: all, missing, is_lacking } = heard;
+            told = all;
+            if !witness::agree(&told) && told.len() > 1 && told.iter().any(|(_, one)| one.block.is_none()) {
+                // What was told before may be out of date: it is told anew before anybody is said to contradict it.
+                self.words.forget(wanted.slot);
+                told.retain(|(_, one)| one.block.is_some());
+                continue;
+            }
+            if witness::agree(&told) || !is_lacking || begun.elapsed() >= SECOND_WAIT_MAX {
+                break missing;
+            }
+            tokio::time::sleep(SECOND_LOOK).await;
+        };
+        let Agreed { block, wrong } = witness::believed(self.pool.chain(), told, &missing)?;
+        for (endpoint, error) in wrong {
+            endpoint.failed(&error);
+        }
+        self.words.forget(wanted.slot);
+        Ok(block)
     }
 
     /// The same, with the time of the block before where a node does not tell one yet.

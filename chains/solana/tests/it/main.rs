@@ -10,9 +10,13 @@
 //! - `senders`: who paid, by which rule
 //! - `fuzz`: random bytes and broken answers
 //! - `node`: a scripted node; `slots`: what holes, forks and skipped slots come to; `refusals`: what each refusal does;
+//!   `witnesses`: blocks that two endpoints must tell alike, and what they do not tell alike; `digests`: what of a block
+//!   that is; `agreeing`: what is final when endpoints lag, stall and lie
 //!   `heads`: where the chain ends, what is final, which cluster it is
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 
+mod agreeing;
+mod digests;
 mod fixtures;
 mod fuzz;
 mod generated;
@@ -26,4 +30,5 @@ mod rent;
 mod rows;
 mod senders;
 mod slots;
+mod witnesses;
 mod wrapped;
