@@ -2,15 +2,15 @@
 //! transaction for each read.
 //!
 //! What a source left out or tore apart shows in the parent links; the cursor then stays where the links hold.
-//! Where blocks are read by their logs only, one that may concern a watched address is read again in full before it is
-//! recorded: candidates are never credited.
+//! Where blocks are read by their logs only, or on one endpoint's word where two must agree, one that may concern a watched
+//! address is read again in full before it is recorded: candidates are never credited.
 
 use std::ops::RangeInclusive;
 
 use futures_util::{StreamExt, stream};
 use landfall_chain::{
-    Address, Asset, AssetTransfer, Block, BlockRef, BlockSource, Lane, Network, Proof, Read, Signers, SourceError, Tip,
-    TxId, TxLife, TxRef,
+    Address, Asset, AssetTransfer, Block, BlockRef, BlockSource, Endpoints, Lane, Network, Proof, Read, Signers,
+    SourceError, SourceErrorKind, Tip, TxId, TxLife, TxRef,
 };
 use tracing::info;
 
@@ -45,8 +45,8 @@ impl<S: BlockSource> Watcher<S> {
         now: Timestamp,
         ticked: &mut Ticked,
     ) -> Result<Connected, TickError> {
-        let Watcher { source, db, network, watch_list, read_width, settings, absent, .. } = self;
-        let mut books = Books { source, db, network, watch_list };
+        let Watcher { source, endpoints, db, network, watch_list, read_width, settings, absent, .. } = self;
+        let mut books = Books { source, endpoints, db, network, watch_list };
         let read = Read { proof: settings.proof, ..Read::FULL };
         // Where nothing was shown above `at`, the next block there is tells by its parent whether all was skipped.
         let looked = absent.take().filter(|absent| absent.above == at).map_or(at.number, |absent| absent.through);
@@ -62,7 +62,10 @@ impl<S: BlockSource> Watcher<S> {
             is_empty &= shown == 0;
             blocks.truncate(linked(&at, &blocks).len());
             is_stale = blocks.is_empty() && shown > 0;
-            at = books.record(&at, &mut blocks, tip.finalized, now, ticked).await?;
+            at = books.record(&at, &mut blocks, tip.finalized, now, ticked).await.inspect_err(|_| {
+                // What stands behind it is read again with it: less, until it can be recorded.
+                *read_width = (*read_width / 2).max(1);
+            })?;
             if blocks.len() < shown {
                 break;
             }
@@ -96,6 +99,7 @@ pub(super) struct Connected {
 /// Where blocks are recorded, and what they are matched with.
 struct Books<'w, S> {
     source: &'w S,
+    endpoints: &'w Endpoints,
     db: &'w Db,
     network: &'w Network,
     watch_list: &'w WatchList,
@@ -133,7 +137,7 @@ impl<S: BlockSource> Books<'_, S> {
         now: Timestamp,
         ticked: &mut Ticked,
     ) -> Result<Option<BlockRef>, TickError> {
-        let Books { db, network, watch_list, .. } = self;
+        let Books { endpoints, db, network, watch_list, .. } = self;
         let chain = network.chain;
         let mut tx = db.begin().await?;
         let cursor = Cursor::lock(&mut tx, chain).await?;
@@ -142,7 +146,7 @@ impl<S: BlockSource> Books<'_, S> {
         }
         if !watch_list.is_current(cursor.watch_seq) {
             watch_list.follow(&mut tx).await?;
-            if blocks.iter().any(|block| must_be_read_in_full(block, watch_list)) {
+            if blocks.iter().any(|block| must_be_read_in_full(block, watch_list, endpoints)) {
                 return Ok(None);
             }
         }
@@ -168,12 +172,20 @@ impl<S: BlockSource> Books<'_, S> {
     }
 
     /// Puts full blocks in the place of those that may concern a watched address. Where the source shows another
-    /// block by now, that one and what stands on it are left for later.
+    /// block by now, or none that is proved, that one and what stands on it are left for later.
+    ///
+    /// # Errors
+    /// Why not even the first of them can be read in full.
     async fn read_hits(&self, blocks: &mut Vec<Block>) -> Result<(), TickError> {
         for index in 0..blocks.len() {
-            if must_be_read_in_full(&blocks[index], self.watch_list) {
+            if must_be_read_in_full(&blocks[index], self.watch_list, self.endpoints) {
                 let number = blocks[index].header.block.number;
-                let full = self.source.blocks(number..=number, Read::FULL).await?.into_iter().next();
+                let full = match self.source.blocks(number..=number, Read::FULL).await {
+                    Ok(full) => full.into_iter().next(),
+                    Err(error) if index == 0 || error.kind == SourceErrorKind::Permanent => return Err(error.into()),
+                    // Those before it must not wait for it; the next tick begins with it.
+                    Err(_) => None,
+                };
                 let Some(full) = full.filter(|full| full.header == blocks[index].header) else {
                     blocks.truncate(index);
                     break;
@@ -185,10 +197,16 @@ impl<S: BlockSource> Books<'_, S> {
     }
 }
 
-/// Whether a block that was read by its logs may hold what we would record.
-fn must_be_read_in_full(block: &Block, watch_list: &WatchList) -> bool {
+/// Whether a block whose proof is too weak to credit anything may hold what we would record.
+fn must_be_read_in_full(block: &Block, watch_list: &WatchList, endpoints: &Endpoints) -> bool {
     let is_ours = |address: &Address| watch_list.contains(address);
-    block.proof == Proof::Bloom
+    let is_candidate = match block.proof {
+        Proof::Roots | Proof::TwoEndpoints => false,
+        Proof::Bloom => true,
+        // Where one suffices, there is no more to be had.
+        Proof::OneEndpoint => endpoints.agree() > 1,
+    };
+    is_candidate
         && (block.transfers.iter().any(|transfer| is_ours(&transfer.recipient) || is_ours(&transfer.sender))
             || block.fees.iter().any(|fee| is_ours(&fee.payer)))
 }

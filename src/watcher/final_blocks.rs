@@ -209,6 +209,9 @@ impl<S: BlockSource> Watcher<S> {
                 // Past blocks are traced here. One on record that is not yet stays so: `run` was asked to trace it.
                 cursors::connect(&mut tx, chain, block, true).await?;
             }
+            if is_on_record && lane == Lane::Roots && (spends || !legs.is_empty()) {
+                cursors::strengthen(&mut tx, chain, &block.header.block, block.proof).await?;
+            }
             if lane == Lane::Traces && (is_on_record || spends || !legs.is_empty()) {
                 traces::level(&mut tx, chain, &block.header.block, block.proof).await?;
             }

@@ -214,7 +214,7 @@ impl fmt::Display for Difference {
 fn by(proof: Proof) -> &'static str {
     match proof {
         Proof::Roots | Proof::Bloom => "",
-        Proof::OneEndpoint => " (says one endpoint's trace)",
-        Proof::TwoEndpoints => " (say the traces of two endpoints)",
+        Proof::OneEndpoint => " (says one endpoint)",
+        Proof::TwoEndpoints => " (say two endpoints)",
     }
 }

@@ -33,6 +33,7 @@ mod solana;
 #[path = "../../chains/solana/tests/it/node.rs"]
 #[expect(dead_code, reason = "the tests of chains/solana, which it belongs to, use all of it")]
 mod solana_node;
+mod solana_proof;
 mod store;
 mod traced_past;
 mod traces;

@@ -17,12 +17,12 @@ use crate::postgres::{Engine, TestStore};
 use crate::solana_node::{Node, State, TIME, chain, forked, hash, source};
 use crate::world::FAILED_GRACE;
 
-const OURS: Address = Address::Solana([0x21; 32]);
+pub(crate) const OURS: Address = Address::Solana([0x21; 32]);
 const PAYER: Address = Address::Solana([0x22; 32]);
 const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
 
 /// Two million lamports from the payer to us, and the fee of five thousand.
-fn payment() -> Value {
+pub(crate) fn payment() -> Value {
     let signature = TxId::Solana([7; 64]).to_string();
     let keys = [PAYER, OURS].map(|key| json!({ "pubkey": key.to_string(), "signer": false, "writable": true }));
     json!({

@@ -420,7 +420,7 @@ async fn a_rescan_tells_and_mends_what_is_missing_of_a_trace() {
             panic!("{differences:?}")
         };
         assert_eq!((block.number, *deposit, *recipient), (10, lost.id, address(ALICE)));
-        assert!(differences[0].to_string().ends_with("(says one endpoint's trace)"), "{}", differences[0]);
+        assert!(differences[0].to_string().ends_with("(says one endpoint)"), "{}", differences[0]);
         world.chain.trace_twice(true);
         let told = rescan(&world, true).await;
         assert!(matches!(told.as_slice(), [Difference::Missing { proof: Proof::TwoEndpoints, .. }]), "{told:?}");

@@ -239,7 +239,7 @@ async fn a_rescan_finds_what_was_planted_in_both_lanes_and_repairs_it() {
     let text = String::from_utf8(found.stdout).unwrap();
     assert_eq!(found.status.code(), Some(1), "{text}");
     assert_eq!(text.matches("is not on record").count(), 2, "{text}");
-    assert_eq!(text.matches("is not on record (says one endpoint's trace)").count(), 1, "{text}");
+    assert_eq!(text.matches("is not on record (says one endpoint)").count(), 1, "{text}");
     assert_eq!(rescan(&["--repair"]).status.code(), Some(1), "what was found was found");
     assert_eq!(rescan(&[]).status.code(), Some(0));
     assert_eq!(told(&stage), before, "the same ids, CONFIRMED again");
