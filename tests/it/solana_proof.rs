@@ -12,7 +12,7 @@ use landfall::registry;
 use landfall::store::cursors::Cursor;
 use landfall::store::deposits::{self, DepositFilter};
 use landfall::time::{Clock, Pulse, Timestamp};
-use landfall::watcher::{Settings, Start, Watcher};
+use landfall::watcher::{Settings, Start, TickError, Watcher};
 use landfall_chain::{Chain, EndpointState, Endpoints, ReadProof};
 use landfall_solana::{SolanaSource, network};
 use serde_json::json;
@@ -63,10 +63,9 @@ impl Scene {
     async fn ticks(&mut self, count: usize) -> Option<String> {
         let mut failure = None;
         for _ in 0..count {
-            failure = self.watcher.tick(NOW).await.err().map(|error| {
-                assert!(error.may_pass(), "{error}");
-                landfall_text(&error)
-            });
+            let error = self.watcher.tick(NOW).await.err();
+            assert!(error.as_ref().is_none_or(TickError::may_pass), "{error:?}");
+            failure = error.map(|error| text_of(&error));
         }
         failure
     }
@@ -95,8 +94,8 @@ impl Scene {
 }
 
 /// An error and what caused it.
-fn landfall_text(error: &dyn std::error::Error) -> String {
-    let cause = error.source().map(landfall_text).unwrap_or_default();
+fn text_of(error: &dyn std::error::Error) -> String {
+    let cause = error.source().map(text_of).unwrap_or_default();
     format!("{error}: {cause}")
 }
 
@@ -137,7 +136,7 @@ async fn a_payment_that_two_endpoints_tell_differently_is_not_recorded_until_a_t
     ];
     for lie in lies {
         let mut scene = Scene::of(2).await;
-        scene.nodes[1].state().blocks.get_mut(&14).map(lie);
+        lie(scene.nodes[1].state().blocks.get_mut(&14).unwrap());
         let error = scene.ticks(3).await.unwrap();
         assert!(scene.nodes.iter().all(|node| error.contains(&node.address)), "{error}");
         assert!(error.contains("differently"), "{error}");

@@ -94,7 +94,7 @@ fn whatever_changes_what_is_recorded_changes_the_digest() {
     let rules = rules(&corpus);
     let counts = [const { Cell::new(0_usize) }; 3];
     let count = |at: usize, is_one: bool| counts[at].set(counts[at].get() + usize::from(is_one));
-    proptest!(ProptestConfig::with_cases(12_000), |(
+    proptest!(ProptestConfig::with_cases(8_000), |(
         at in any::<Index>(), changes in proptest::collection::vec((any::<Index>(), any::<Index>(), 0_u8..5), 1..3),
         native in any::<bool>(),
     )| {
@@ -112,7 +112,7 @@ fn whatever_changes_what_is_recorded_changes_the_digest() {
         }
     });
     let [read_both, changed, alike] = counts.map(Cell::into_inner);
-    assert!(read_both > 4_000 && changed > 500 && alike > 500, "{read_both} read, {changed} changed, {alike} alike");
+    assert!(read_both > 2_500 && changed > 300 && alike > 300, "{read_both} read, {changed} changed, {alike} alike");
 }
 
 #[test]

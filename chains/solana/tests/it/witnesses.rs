@@ -2,6 +2,7 @@
 //! only one can tell is waited for, and who looked through a block before need not tell it again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use landfall_chain::{
     Block, BlockRef, BlockSource, EndpointState, Proof, Read, ReadProof, SourceError, SourceErrorKind, U256,
@@ -43,6 +44,11 @@ async fn nodes(count: usize) -> (Vec<Arc<Node>>, SolanaSource) {
     source.check().await.unwrap();
     leads(&source, 16).await;
     (nodes, source)
+}
+
+/// Has the node tell the block that pays otherwise.
+fn spoil(node: &Node, lie: fn(&mut Told)) {
+    lie(node.state().blocks.get_mut(&12).unwrap());
 }
 
 async fn full(source: &SolanaSource, slot: u64) -> Result<Block, SourceError> {
@@ -104,7 +110,7 @@ async fn a_block_that_two_tell_differently_is_nobodys_and_a_third_decides_whoeve
     for (what, shown, lie) in LIES {
         for liar in [0, 1] {
             let (nodes, source) = nodes(2).await;
-            nodes[liar].state().blocks.get_mut(&12).map(lie);
+            spoil(&nodes[liar], lie);
             let error = full(&source, 12).await.unwrap_err();
             assert!(error.is_disputed && error.kind == SourceErrorKind::Transient, "{what}: {error}");
             let text = error.to_string();
@@ -115,7 +121,7 @@ async fn a_block_that_two_tell_differently_is_nobodys_and_a_third_decides_whoeve
         }
         // With a third one, the first two that are asked are the liar and an honest one.
         let (nodes, source) = nodes(3).await;
-        nodes[0].state().blocks.get_mut(&12).map(lie);
+        spoil(&nodes[0], lie);
         let block = full(&source, 12).await.unwrap();
         assert_eq!((block.proof, block.header.parent, block.txs.len()), (Proof::TwoEndpoints, at(11), 2), "{what}");
         let amounts: Vec<U256> = block.transfers.iter().map(|leg| leg.amount).collect();
@@ -134,7 +140,7 @@ async fn decimals_that_are_not_the_listed_ones_are_no_second_word() {
     let decimals = |told: &mut Told| {
         told.txs[1]["meta"]["preTokenBalances"][0]["uiTokenAmount"]["decimals"] = json!(7);
     };
-    nodes[1].state().blocks.get_mut(&12).map(decimals);
+    spoil(&nodes[1], decimals);
     let error = full(&source, 12).await.unwrap_err().to_string();
     assert!(error.contains("is told by endpoint") && error.contains("7 decimals of mint"), "{error}");
 }
@@ -207,7 +213,8 @@ async fn a_second_endpoint_that_is_a_moment_behind_is_waited_for() {
         }
         nodes[1].state().blocks = paying(10..=15);
     };
-    let (block, ()) = tokio::join!(full(&source, 12), comes_later);
+    let both = async { tokio::join!(full(&source, 12), comes_later).0 };
+    let block = tokio::time::timeout(Duration::from_secs(60), both).await.unwrap();
     assert_eq!(block.unwrap().proof, Proof::TwoEndpoints);
 }
 
