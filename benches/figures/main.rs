@@ -3,7 +3,8 @@
 //! Another process of this same program shows the chain, so that processor time and memory of this one are Landfall's
 //! alone. Figures that depend on the machine are told as ratios of things measured in one run. `LANDFALL_BENCH=small`
 //! ends within half a minute and shows that everything works; `LANDFALL_BENCH=full` watches 10,000,000 addresses.
-//! Words behind `--` choose sections: `cargo bench --bench figures -- requests logs receipts memory head`.
+//! Words behind `--` choose sections: `cargo bench --bench figures -- requests logs receipts memory head
+//! solana`.
 //! It judges nothing: a missed goal is for the reader to see.
 
 mod head;
@@ -13,6 +14,7 @@ mod node;
 mod process;
 mod receipts;
 mod requests;
+mod solana;
 mod store;
 
 use anyhow::Context;
@@ -57,9 +59,12 @@ fn main() -> anyhow::Result<()> {
     if words.first().map(String::as_str) == Some(memory::LOAD) {
         return runtime.block_on(memory::load(&words[1..]));
     }
+    if words.first().map(String::as_str) == Some(solana::LOAD) {
+        return runtime.block_on(solana::load(&words[1..]));
+    }
     let size = Size::of_environment()?;
     if words.is_empty() {
-        words = ["requests", "logs", "receipts", "memory", "head"].map(str::to_owned).into();
+        words = ["requests", "logs", "receipts", "memory", "head", "solana"].map(str::to_owned).into();
     }
     let load = std::fs::read_to_string("/proc/loadavg")?;
     println!("size {size:?}, {} processors, load {}", std::thread::available_parallelism()?, load.trim());
@@ -70,6 +75,7 @@ fn main() -> anyhow::Result<()> {
             "logs" => runtime.block_on(logs::measure(size))?,
             "receipts" => runtime.block_on(receipts::measure(size))?,
             "memory" => runtime.block_on(memory::measure(size))?,
+            "solana" => runtime.block_on(solana::measure(size))?,
             "head" => runtime.block_on(head::measure(size))?,
             other => anyhow::bail!("there is no section {other:?}"),
         }

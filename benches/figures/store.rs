@@ -6,7 +6,7 @@ use landfall::registry;
 use landfall::store::{Connection, Db, Engine, StoreUrl, Tx};
 use landfall::time::Timestamp;
 use landfall::watcher::{Settings, Start, Watcher};
-use landfall_chain::{Address, Chain, Network, ReadProof};
+use landfall_chain::{Address, Chain, Family, Network, ReadProof};
 use landfall_evm::EvmSource;
 use std::path::Path;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl Store {
             id: "payee".to_owned(),
             identity_id: None,
             kind: AccountType::Omnibus,
-            addresses: [(chain, Address::Evm(PAYEE))].into(),
+            addresses: [(chain, payee(chain.family()))].into(),
         };
         registry::add_accounts(&db, &[account], Timestamp::EPOCH).await?;
         Ok(Store { db, folder })
@@ -48,16 +48,27 @@ impl Store {
     pub(crate) async fn watch(&self, chain: Chain, more: u64) -> anyhow::Result<()> {
         const ADDRESSES: &str = "WITH RECURSIVE numbers (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM numbers WHERE n <= $2) \
              INSERT INTO watched_addresses (chain, address, account_id, seq, from_number) \
-             SELECT $1, CAST(printf('%020d', n) AS BLOB), 'payee', n, 0 FROM numbers";
+             SELECT $1, randomblob($3), 'payee', n, 0 FROM numbers";
         const SEQ: &str = "UPDATE cursors SET watch_seq = $2 + 1 WHERE chain = $1";
         let more = i64::try_from(more)?;
         let mut tx = self.db.begin().await?;
-        for text in [ADDRESSES, SEQ] {
-            let query = sqlx::query(text).bind(chain.name()).bind(more);
+        let bytes = i64::try_from(payee(chain.family()).as_bytes().len())?;
+        let queries = [
+            sqlx::query(ADDRESSES).bind(chain.name()).bind(more).bind(bytes),
+            sqlx::query(SEQ).bind(chain.name()).bind(more),
+        ];
+        for query in queries {
             let touched = query.execute(sqlite(&mut tx)?).await?.rows_affected();
             anyhow::ensure!(touched > 0, "nothing was added");
         }
         Ok(tx.commit().await?)
+    }
+}
+
+fn payee(family: Family) -> Address {
+    match family {
+        Family::Evm => Address::Evm(PAYEE),
+        Family::Solana => Address::Solana([0xa1; 32]),
     }
 }
 

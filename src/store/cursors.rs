@@ -3,7 +3,7 @@
 //! The cursor moves by compare-and-set on its old block, in the transaction of its data. Its row is also the lock of
 //! the chain's watch list: who adds an address and who connects blocks both take it first.
 
-use landfall_chain::{Block, BlockHash, BlockRef, Chain, Header};
+use landfall_chain::{Block, BlockHash, BlockRef, Chain, Header, Proof};
 
 use crate::store::error::expect_one;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
@@ -39,6 +39,7 @@ statements! {
     CONNECT = "INSERT INTO blocks (chain, hash, number, parent_hash, time_us, proof, canonical, traced) \
                VALUES ($1, $2, $3, $4, $5, $6, true, $7) \
                ON CONFLICT (chain, hash) DO UPDATE SET canonical = true, proof = excluded.proof, traced = excluded.traced";
+    STRENGTHEN = "UPDATE blocks SET proof = $3 WHERE chain = $1 AND hash = $2 AND proof IN ('unread', 'bloom', 'one_endpoint')";
     // Connected again, they are tried at once.
     FORGET_FAILURES = "DELETE FROM trace_failures WHERE chain = $1 AND block_number > $2";
     DISCONNECT = "UPDATE blocks SET canonical = false WHERE chain = $1 AND canonical AND number > $2";
@@ -121,6 +122,16 @@ impl Cursor {
 /// Puts a block on the canonical chain; `traced` says that no trace of it is to be read.
 pub async fn connect(tx: &mut Tx, chain: Chain, block: &Block, traced: bool) -> Result<(), StoreError> {
     record(tx, chain, &block.header, block.proof.name(), traced).await
+}
+
+/// Records that a block on record was read again with this proof, where what stood behind it was weaker.
+pub async fn strengthen(tx: &mut Tx, chain: Chain, block: &BlockRef, proof: Proof) -> Result<(), StoreError> {
+    match proof {
+        Proof::Roots | Proof::TwoEndpoints => {
+            execute!(tx, STRENGTHEN, chain.name(), &block.hash.0[..], proof.name()).map(drop)
+        }
+        Proof::Bloom | Proof::OneEndpoint => Ok(()),
+    }
 }
 
 /// Puts the header that the cursor starts from on record, content unread.

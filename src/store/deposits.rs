@@ -50,11 +50,13 @@ pub struct Missing {
 }
 
 /// A block that a deposit was seen in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SeenIn {
     pub block: BlockRef,
     pub lane: Lane,
     pub canonical: bool,
+    /// What stands behind the block's content, by the name of its [`landfall_chain::Proof`].
+    pub proof: String,
 }
 
 statements! {
@@ -109,7 +111,7 @@ statements! {
                     AND incidents.resolved_us IS NULL))";
     OF_TX = "SELECT * FROM deposits WHERE chain = $1 AND tx_id = $2 ORDER BY id";
     // The canonical block first, if there is one.
-    SEEN_IN = "SELECT blocks.number, blocks.hash, inclusions.lane, blocks.canonical FROM inclusions \
+    SEEN_IN = "SELECT blocks.number, blocks.hash, inclusions.lane, blocks.canonical, blocks.proof FROM inclusions \
                JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
                WHERE inclusions.deposit_id = $1 ORDER BY blocks.canonical DESC, blocks.number DESC LIMIT 1";
     // Begins at the newest blocks: there are few above a fork point, and any number of CONFIRMED deposits. SQLite keeps
@@ -349,10 +351,10 @@ pub async fn of_tx(connection: &mut impl Connection, chain: Chain, tx: &TxId) ->
 
 /// The newest block on record that the deposit was seen in, by which lane; a canonical one before all others.
 pub async fn seen_in(connection: &mut impl Connection, id: DepositId) -> Result<Option<SeenIn>, StoreError> {
-    let row = fetch_optional!(connection, (i64, Vec<u8>, String, bool), SEEN_IN, id.to_string())?;
-    row.map(|(number, bytes, lane, canonical)| {
+    let row = fetch_optional!(connection, (i64, Vec<u8>, String, bool, String), SEEN_IN, id.to_string())?;
+    row.map(|(number, bytes, lane, canonical, proof)| {
         let block = BlockRef { number: uint("block number", number)?, hash: BlockHash(hash("block hash", &bytes)?) };
-        Ok(SeenIn { block, lane: self::lane(&lane)?, canonical })
+        Ok(SeenIn { block, lane: self::lane(&lane)?, canonical, proof })
     })
     .transpose()
 }

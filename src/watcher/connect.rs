@@ -2,15 +2,15 @@
 //! transaction for each read.
 //!
 //! What a source left out or tore apart shows in the parent links; the cursor then stays where the links hold.
-//! Where blocks are read with less proof than the chain allows, one that may concern a watched address is read again in
-//! full before it is recorded: candidates are never credited.
+//! Where blocks are read by their logs only, or on one endpoint's word where two must agree, one that may concern a watched
+//! address is read again in full before it is recorded: candidates are never credited.
 
 use std::ops::RangeInclusive;
 
 use futures_util::{StreamExt, stream};
 use landfall_chain::{
-    Address, Asset, AssetTransfer, Block, BlockRef, BlockSource, Header, Lane, Network, Payer, Proof, Read, ReadProof,
-    SenderRule, Signers, SourceError, Tip, TxId, TxLife, TxRef,
+    Address, Asset, AssetTransfer, Block, BlockRef, BlockSource, Endpoints, Header, Lane, Network, Payer, Proof, Read,
+    SenderRule, Signers, SourceError, SourceErrorKind, Tip, TxId, TxLife, TxRef,
 };
 use tracing::info;
 
@@ -46,8 +46,8 @@ impl<S: BlockSource> Watcher<S> {
         now: Timestamp,
         ticked: &mut Ticked,
     ) -> Result<Connected, TickError> {
-        let Watcher { source, db, network, watch_list, payers, read_width, settings, absent, .. } = self;
-        let mut books = Books { source, db, network, watch_list, payers, proof: settings.proof };
+        let Watcher { source, endpoints, db, network, watch_list, payers, read_width, settings, absent, .. } = self;
+        let mut books = Books { source, endpoints, db, network, watch_list, payers };
         let read = Read { proof: settings.proof, ..Read::FULL };
         // Where nothing was shown above `at`, the next block there is tells by its parent whether all was skipped.
         let looked = absent.take().filter(|absent| absent.above == at).map_or(at.number, |absent| absent.through);
@@ -64,7 +64,10 @@ impl<S: BlockSource> Watcher<S> {
             let first = blocks.first().map(|block| block.header);
             blocks.truncate(linked(&at, &blocks).len());
             stray = first.filter(|_| blocks.is_empty());
-            at = books.record(&at, &mut blocks, tip.finalized, now, ticked).await?;
+            at = books.record(&at, &mut blocks, tip.finalized, now, ticked).await.inspect_err(|_| {
+                // What stands behind it is read again with it: less, until it can be recorded.
+                *read_width = (*read_width / 2).max(1);
+            })?;
             if blocks.len() < shown {
                 break;
             }
@@ -98,12 +101,11 @@ pub(super) struct Connected {
 /// Where blocks are recorded, and what they are matched with.
 struct Books<'w, S> {
     source: &'w S,
+    endpoints: &'w Endpoints,
     db: &'w Db,
     network: &'w Network,
     watch_list: &'w WatchList,
     payers: &'w mut Payers,
-    /// How the blocks were read that are to be recorded.
-    proof: ReadProof,
 }
 
 impl<S: BlockSource> Books<'_, S> {
@@ -117,16 +119,14 @@ impl<S: BlockSource> Books<'_, S> {
         now: Timestamp,
         ticked: &mut Ticked,
     ) -> Result<BlockRef, TickError> {
-        // Which of them were read in full: what a source can prove no better stays as it is.
-        let mut in_full = vec![self.proof == ReadProof::Full; blocks.len()];
         // Each turn but the last was for addresses that were added meanwhile.
         loop {
-            self.read_hits(blocks, &mut in_full).await?;
+            self.read_hits(blocks).await?;
             if blocks.is_empty() {
                 return Ok(*at);
             }
             self.name_payers(blocks, now).await?;
-            if let Some(last) = self.try_record(at, blocks, &in_full, finalized, now, ticked).await? {
+            if let Some(last) = self.try_record(at, blocks, finalized, now, ticked).await? {
                 return Ok(last);
             }
         }
@@ -137,12 +137,11 @@ impl<S: BlockSource> Books<'_, S> {
         &mut self,
         at: &BlockRef,
         blocks: &[Block],
-        in_full: &[bool],
         finalized: Option<BlockRef>,
         now: Timestamp,
         ticked: &mut Ticked,
     ) -> Result<Option<BlockRef>, TickError> {
-        let Books { db, network, watch_list, .. } = self;
+        let Books { endpoints, db, network, watch_list, .. } = self;
         let chain = network.chain;
         let mut tx = db.begin().await?;
         let cursor = Cursor::lock(&mut tx, chain).await?;
@@ -156,8 +155,7 @@ impl<S: BlockSource> Books<'_, S> {
             };
             let before = unnamed();
             watch_list.follow(&mut tx).await?;
-            let mut candidates = blocks.iter().zip(in_full).filter(|(_, in_full)| !**in_full);
-            if candidates.any(|(block, _)| must_be_read_in_full(block, watch_list)) || unnamed() > before {
+            if blocks.iter().any(|block| must_be_read_in_full(block, watch_list, endpoints)) || unnamed() > before {
                 return Ok(None);
             }
         }
@@ -201,29 +199,44 @@ impl<S: BlockSource> Books<'_, S> {
     }
 
     /// Puts full blocks in the place of those that may concern a watched address. Where the source shows another
-    /// block by now, that one and what stands on it are left for later.
-    async fn read_hits(&self, blocks: &mut Vec<Block>, in_full: &mut [bool]) -> Result<(), TickError> {
+    /// block by now, or none that is proved, that one and what stands on it are left for later.
+    ///
+    /// # Errors
+    /// Why not even the first of them can be read in full.
+    async fn read_hits(&self, blocks: &mut Vec<Block>) -> Result<(), TickError> {
         for index in 0..blocks.len() {
-            if !in_full[index] && must_be_read_in_full(&blocks[index], self.watch_list) {
+            if must_be_read_in_full(&blocks[index], self.watch_list, self.endpoints) {
                 let number = blocks[index].header.block.number;
-                let full = self.source.blocks(number..=number, Read::FULL).await?.into_iter().next();
+                let full = match self.source.blocks(number..=number, Read::FULL).await {
+                    Ok(full) => full.into_iter().next(),
+                    Err(error) if index == 0 || error.kind == SourceErrorKind::Permanent => return Err(error.into()),
+                    // Those before it must not wait for it; the next tick begins with it.
+                    Err(_) => None,
+                };
                 let Some(full) = full.filter(|full| full.header == blocks[index].header) else {
                     blocks.truncate(index);
                     break;
                 };
                 blocks[index] = full;
-                in_full[index] = true;
             }
         }
         Ok(())
     }
 }
 
-/// Whether a block that more could be proved of may hold what we would record.
-fn must_be_read_in_full(block: &Block, watch_list: &WatchList) -> bool {
+/// Whether a block whose proof is too weak to credit anything may hold what we would record.
+fn must_be_read_in_full(block: &Block, watch_list: &WatchList, endpoints: &Endpoints) -> bool {
     let is_ours = |address: &Address| watch_list.contains(address);
-    matches!(block.proof, Proof::Bloom | Proof::OneEndpoint)
+    let is_candidate = match block.proof {
+        Proof::Roots | Proof::TwoEndpoints => false,
+        Proof::Bloom => true,
+        // Where one suffices, there is no more to be had.
+        Proof::OneEndpoint => endpoints.agree() > 1,
+    };
+    is_candidate
         && (block.transfers.iter().any(|transfer| is_ours(&transfer.recipient) || is_ours(&transfer.sender))
+            || block.debits().iter().any(|debit| is_ours(&debit.sender))
+            || block.unattributed.iter().any(|arrival| is_ours(&arrival.transfer.recipient))
             || block.fees.iter().any(|fee| is_ours(&fee.payer)))
 }
 

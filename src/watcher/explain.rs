@@ -120,7 +120,7 @@ struct Recorded {
 
 impl Recorded {
     fn canonical(&self) -> Option<BlockRef> {
-        self.seen_in.filter(|seen| seen.canonical).map(|seen| seen.block)
+        self.seen_in.as_ref().filter(|seen| seen.canonical).map(|seen| seen.block)
     }
 }
 

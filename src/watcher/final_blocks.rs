@@ -316,6 +316,9 @@ impl<S: BlockSource> Watcher<S> {
                 // Past blocks are traced here. One on record that is not yet stays so: `run` was asked to trace it.
                 cursors::connect(&mut tx, chain, block, true).await?;
             }
+            if is_on_record && lane == Lane::Roots && (moves || !legs.is_empty()) {
+                cursors::strengthen(&mut tx, chain, &block.header.block, block.proof).await?;
+            }
             if lane == Lane::Traces && (is_on_record || moves || !legs.is_empty()) {
                 traces::level(&mut tx, chain, &block.header.block, block.proof).await?;
             }

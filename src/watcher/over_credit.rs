@@ -86,7 +86,7 @@ impl<S: BlockSource> Watcher<S> {
             let status = deposits::by_id(&mut tx, id).await?.map(|deposit| deposit.status);
             let seen_in = deposits::seen_in(&mut tx, id).await?;
             let why = match (status, seen_in) {
-                (Some(DepositStatus::Confirmed), Some(SeenIn { block, lane: Lane::Roots, canonical: true }))
+                (Some(DepositStatus::Confirmed), Some(SeenIn { block, lane: Lane::Roots, canonical: true, .. }))
                     if block.number <= through =>
                 {
                     format!("its leg is in final block {block}")

@@ -31,6 +31,8 @@ enum State {
 pub(super) struct Reporter {
     state: State,
     status: ChainStatus,
+    /// How blocks are read.
+    read: ReadProof,
     /// While catching up.
     pace: Option<Pace>,
     /// Something has changed since it was last written.
@@ -51,11 +53,12 @@ impl State {
 
 impl Reporter {
     pub(super) fn new(chain: Chain, read: ReadProof) -> Self {
+        let proof = Proof::at_least(chain.family(), read, 1);
         let status = ChainStatus {
             chain,
             state: State::Starting.name().to_owned(),
             reason: String::new(),
-            proof: read.least(chain.family()).name().to_owned(),
+            proof: proof.name().to_owned(),
             latest: None,
             finalized: None,
             cursor: None,
@@ -65,7 +68,7 @@ impl Reporter {
             finalized_at: Timestamp::EPOCH,
             alarms: Vec::new(),
         };
-        Reporter { state: State::Starting, status, pace: None, is_news: true }
+        Reporter { state: State::Starting, status, read, pace: None, is_news: true }
     }
 
     pub(super) fn is_halted(&self) -> bool {
@@ -195,6 +198,9 @@ impl Reporter {
 
     async fn write(&mut self, db: &Db, endpoints: &Endpoints, now: Timestamp) -> Result<(), StoreError> {
         self.status.heartbeat_at = now;
+        // A person's word on how many must agree may come and go while it runs.
+        let proof = Proof::at_least(self.status.chain.family(), self.read, endpoints.agree());
+        proof.name().clone_into(&mut self.status.proof);
         let mut tx = db.begin().await?;
         status::record(&mut tx, &self.status, &endpoints.snapshot()).await?;
         tx.commit().await?;

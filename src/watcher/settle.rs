@@ -164,6 +164,8 @@ impl<S: BlockSource> Watcher<S> {
         {
             return Ok(());
         }
+        // A deposit stands on what its block was last read with.
+        cursors::strengthen(&mut tx, self.chain(), &block, evidence.proof).await?;
         // What a trace showed is listed only where a tier or an operator calls its block final.
         let sighted = match &grant {
             Some(_) => witnesses::in_block(&mut tx, self.chain(), &block.hash).await?,

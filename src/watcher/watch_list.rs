@@ -13,6 +13,8 @@ use landfall_chain::{Address, Chain};
 use crate::store::{Connection, StoreError, accounts};
 
 const PAGE_ROWS: u32 = 10_000;
+/// The more, the less is held twice while one grows; each costs some bytes when it is empty.
+const PARTS: usize = 64;
 
 /// The watched addresses of one chain.
 #[derive(Clone, Debug)]
@@ -24,10 +26,39 @@ pub(super) struct WatchList {
 #[derive(Default, Debug)]
 struct Members {
     /// Apart by family: an `Address` takes the space of the longer kind and a tag.
-    evm: HashSet<[u8; 20]>,
-    solana: HashSet<[u8; 32]>,
+    evm: Parts<20>,
+    solana: Parts<32>,
     /// The number of the newest address in it; every older one is in it, too.
     seq: u64,
+}
+
+/// Addresses in parts by their last byte, which nobody chooses: each part grows by itself. While a table grows, the old one
+/// and the new one, twice as large, are both held; of all addresses at once that would be half as much again.
+#[derive(Debug)]
+struct Parts<const BYTES: usize>(Vec<HashSet<[u8; BYTES]>>);
+
+impl<const BYTES: usize> Default for Parts<BYTES> {
+    fn default() -> Self {
+        Parts(vec![HashSet::new(); PARTS])
+    }
+}
+
+impl<const BYTES: usize> Parts<BYTES> {
+    fn part(address: &[u8; BYTES]) -> usize {
+        usize::from(address[BYTES - 1]) % PARTS
+    }
+
+    fn insert(&mut self, address: [u8; BYTES]) {
+        self.0[Self::part(&address)].insert(address);
+    }
+
+    fn contains(&self, address: &[u8; BYTES]) -> bool {
+        self.0[Self::part(address)].contains(address)
+    }
+
+    fn len(&self) -> usize {
+        self.0.iter().map(HashSet::len).sum()
+    }
 }
 
 impl WatchList {

@@ -41,6 +41,7 @@ mod solana_line;
 #[expect(dead_code, reason = "the tests of chains/solana, which it belongs to, use all of it")]
 mod solana_node;
 mod solana_past;
+mod solana_proof;
 mod solana_rescan;
 mod solana_run;
 mod solana_senders;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Address, AssetTransfer, Family, Signers, TxId, TxRef, U256, Verdict};
+use crate::{Address, AssetTransfer, Family, ReadProof, Signers, TxId, TxRef, U256, Verdict};
 
 /// A block's hash (EVM) or blockhash (Solana).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -123,6 +123,18 @@ impl Block {
 }
 
 impl Proof {
+    /// What stands at least behind a block that is recorded with a credit, on a chain of `family` whose blocks are read as
+    /// `read` says, while so many endpoints must `agree`. Where roots prove a block, one that credits is read with its
+    /// receipts even when others are read by their logs, which is what is told then.
+    pub const fn at_least(family: Family, read: ReadProof, agree: usize) -> Proof {
+        match (family, read) {
+            (Family::Evm, ReadProof::Full) => Proof::Roots,
+            (Family::Evm, ReadProof::Listed) => Proof::Bloom,
+            (Family::Solana, _) if agree > 1 => Proof::TwoEndpoints,
+            (Family::Solana, _) => Proof::OneEndpoint,
+        }
+    }
+
     /// The name that is stored and shown.
     pub const fn name(self) -> &'static str {
         match self {

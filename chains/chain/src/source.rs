@@ -201,10 +201,11 @@ pub enum Lane {
 /// How strongly a read is proved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReadProof {
-    /// Enough to say which blocks may hold a credit: [`crate::Proof::Bloom`], or one endpoint's word (a trace, a block of
-    /// Solana).
+    /// Enough to say which blocks may hold a credit: [`crate::Proof::Bloom`], one endpoint's trace, or, where no root covers
+    /// a block's content, one endpoint's word on it; of some blocks that of two.
     Listed,
-    /// All that the chain allows: [`crate::Proof::Roots`], or two endpoints' word where there are two.
+    /// All that the chain allows: [`crate::Proof::Roots`], or two endpoints' traces where there are two. Where no root covers a
+    /// block's content, the word of two endpoints, unless an operator lets one suffice.
     Full,
 }
 
@@ -215,18 +216,6 @@ pub enum Legs {
     Creditable,
     /// And everything that looks like one, see [`crate::Block::rejected`].
     Explained,
-}
-
-impl ReadProof {
-    /// What proves at least a block that is read like this, on chains of `family`. Where several endpoints tell the same
-    /// of one that no root covers, that block says so itself.
-    pub const fn least(self, family: Family) -> Proof {
-        match (family, self) {
-            (Family::Evm, ReadProof::Full) => Proof::Roots,
-            (Family::Evm, ReadProof::Listed) => Proof::Bloom,
-            (Family::Solana, ReadProof::Full | ReadProof::Listed) => Proof::OneEndpoint,
-        }
-    }
 }
 
 impl Read {

@@ -26,4 +26,4 @@ pub use limits::{Codes, Limit};
 pub use pool::Pool;
 pub use pool::endpoint::Endpoint;
 pub use pool::places::EndpointUrl;
-pub use pool::reads::Need;
+pub use pool::reads::{Heard, Need};

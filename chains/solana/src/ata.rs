@@ -4,7 +4,8 @@
 //! sends there by the rules, and who set it up may still have a hand on it.
 
 use serde::Deserialize;
-use solana_address::Address;
+use sha2::{Digest as _, Sha256};
+use solana_address::bytes_are_curve_point;
 
 /// The two programs that keep token accounts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -22,6 +23,8 @@ const ATA_PROGRAM: [u8; 32] = [
     140, 151, 37, 143, 78, 36, 137, 241, 187, 61, 16, 41, 20, 142, 13, 131, 11, 90, 19, 153, 218, 255, 16, 132, 4, 142,
     123, 216, 219, 233, 248, 89,
 ];
+/// What marks the hash of a derived address (solana-address: `PDA_MARKER`).
+const DERIVED: &[u8] = b"ProgramDerivedAddress";
 /// [`SPL_TOKEN`]
 const SPL_TOKEN_KEY: [u8; 32] = [
     6, 221, 246, 225, 215, 101, 161, 147, 217, 203, 225, 70, 206, 235, 121, 172, 28, 180, 133, 237, 95, 91, 55, 145,
@@ -43,15 +46,28 @@ impl TokenProgram {
     }
 }
 
-/// The owner's token account of `mint`; `None` if no seed leads to one, which has never been seen.
-pub(crate) fn of(owner: &[u8; 32], program: TokenProgram, mint: &[u8; 32]) -> Option<[u8; 32]> {
+/// Whether `account` is the owner's associated token account of `mint`: the first, from bump 255 down, of the hashes of these
+/// that is no point on the curve (`find_program_address`).
+///
+/// The account itself is not asked for being off the curve, which is what costs: a token account at a hash that is a point
+/// would be one whose maker knew the key of a point that he could not choose.
+pub(crate) fn is_of(account: &[u8; 32], owner: &[u8; 32], program: TokenProgram, mint: &[u8; 32]) -> bool {
     let program = match program {
         TokenProgram::SplToken => &SPL_TOKEN_KEY,
         TokenProgram::Token2022 => &TOKEN_2022_KEY,
     };
-    let seeds: [&[u8]; 3] = [owner, program, mint];
-    let (address, _) = Address::try_find_program_address(&seeds, &Address::new_from_array(ATA_PROGRAM))?;
-    Some(address.to_bytes())
+    let seeds = Sha256::new().chain_update(owner).chain_update(program).chain_update(mint);
+    for bump in (0..=u8::MAX).rev() {
+        let of_bump = seeds.clone().chain_update([bump]).chain_update(ATA_PROGRAM).chain_update(DERIVED);
+        let hash: [u8; 32] = of_bump.finalize().into();
+        if hash == *account {
+            return true;
+        }
+        if !bytes_are_curve_point(hash) {
+            return false;
+        }
+    }
+    false
 }
 
 #[cfg(test)]

@@ -14,9 +14,10 @@ use serde_json::json;
 
 use crate::client::Light;
 use crate::dialect::{Endpoint, Solana};
+use crate::digest::Digest;
 use crate::error::{SolanaError, Unusable};
 use crate::reaction::{Reaction, Refusal};
-use crate::read::{self, Asked};
+use crate::read::{self, Asked, Candidate};
 use crate::rules::Rules;
 use crate::sender;
 
@@ -47,6 +48,13 @@ impl Wanted {
     }
 }
 
+/// A block as one endpoint tells it.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    pub(crate) digest: Digest,
+    pub(crate) block: Block,
+}
+
 /// Reads whole blocks.
 #[derive(Debug)]
 pub(crate) struct Reader {
@@ -66,7 +74,7 @@ impl Reader {
     }
 
     /// The block, as this endpoint tells it; its time is 0 where the node does not tell one.
-    pub(crate) async fn block(&self, endpoint: &Endpoint, wanted: Wanted, legs: Legs) -> Result<Block, SolanaError> {
+    pub(crate) async fn block(&self, endpoint: &Endpoint, wanted: Wanted, legs: Legs) -> Result<Reading, SolanaError> {
         let (slot, version) = (wanted.slot, self.version.load(Relaxed));
         let mut answer = self.whole(endpoint, slot, version).await?;
         if let Some(version) = self.raised(&answer, version) {
@@ -75,9 +83,9 @@ impl Reader {
         let answer = self.settled(endpoint, slot, answer).await?;
         let asked = Asked { slot, time_secs: 0, legs };
         let candidate = read::block(&self.rules, answer.get().as_bytes(), &asked);
-        let block = candidate.map_err(|error| refuted(endpoint, slot, &answer, error))?.block;
+        let Candidate { block, digest } = candidate.map_err(|error| refuted(endpoint, slot, &answer, error))?;
         wanted.check(endpoint, &block.header)?;
-        Ok(block)
+        Ok(Reading { digest, block })
     }
 
     /// Who paid `transfer`, which the block in `slot` showed, by what its transaction did; `None` where the endpoint knows

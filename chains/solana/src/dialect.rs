@@ -83,10 +83,13 @@ impl Dialect for Solana {
             SolanaError::UpgradeNeeded { block, asked, .. } => {
                 Fault::TooNew { block: *block, what: format!("transactions above version {asked}") }
             }
+            SolanaError::Outvoted { .. } => Fault::Unsound,
             SolanaError::Decimals { block, mint, told, .. } => {
                 Fault::TooNew { block: *block, what: format!("{told} decimals of mint {mint}") }
             }
-            SolanaError::NoTime { .. } => Fault::Failing,
+            SolanaError::NoTime { .. } | SolanaError::Unwitnessed { .. } | SolanaError::BlocksDiffer { .. } => {
+                Fault::Failing
+            }
             SolanaError::NotSolana { .. }
             | SolanaError::Foreign { .. }
             | SolanaError::NotListed { .. }

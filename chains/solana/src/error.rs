@@ -34,6 +34,16 @@ pub enum SolanaError {
     Decimals { chain: Chain, block: BlockRef, mint: String, told: u8, listed: u8 },
     #[error("{chain}: no endpoint tells when block {block} was made, nor any of the blocks before it")]
     NoTime { chain: Chain, block: BlockRef },
+    /// `told` says by whom.
+    #[error("{chain}: {told}, and two endpoints must tell a block alike before it counts; {missing}")]
+    Unwitnessed { chain: Chain, told: String, missing: String },
+    #[error(
+        "{chain}: endpoints {endpoints} tell block {block} differently ({what}), and nothing says who is right; name a \
+         third endpoint in chains.{chain}.rpc, or leave out the one that is wrong"
+    )]
+    BlocksDiffer { chain: Chain, endpoints: String, block: BlockRef, what: &'static str },
+    #[error("{chain}: endpoint {endpoint} tells block {block} otherwise than {others} ({what})")]
+    Outvoted { chain: Chain, endpoint: String, block: BlockRef, others: String, what: &'static str },
     #[error("{chain}: {tx} is no transaction of Solana")]
     Foreign { chain: Chain, tx: TxId },
     #[error("{chain}: signatures lead to single addresses only; which ones must be said")]
@@ -57,7 +67,10 @@ impl SolanaError {
     pub fn is_permanent(&self) -> bool {
         match self {
             SolanaError::Rpc(error) => error.is_permanent(),
-            SolanaError::NoTime { .. } => false,
+            SolanaError::NoTime { .. }
+            | SolanaError::Unwitnessed { .. }
+            | SolanaError::BlocksDiffer { .. }
+            | SolanaError::Outvoted { .. } => false,
             SolanaError::NotSolana { .. }
             | SolanaError::WrongChain { .. }
             | SolanaError::UpgradeNeeded { .. }
@@ -76,6 +89,8 @@ impl From<SolanaError> for SourceError {
     fn from(error: SolanaError) -> Self {
         if matches!(error, SolanaError::UpgradeNeeded { .. }) {
             SourceError::upgrade_needed(error)
+        } else if matches!(error, SolanaError::BlocksDiffer { .. }) {
+            SourceError::disputed(error)
         } else if error.is_permanent() {
             SourceError::permanent(error)
         } else {

@@ -3,6 +3,8 @@
 //! - [`source`]: what a watcher reads; `dialect`: how endpoints are polled; `calls`: what one endpoint is asked for;
 //!   `client`: the light ones of these, by solana-client; `told`: what an endpoint said a moment ago
 //! - `search`, `signatures`: where single addresses were named
+//! - `witness`: blocks that two endpoints must tell alike; [`digest`]: what of a block that is; `words`: what one told of
+//!   blocks before; [`sample`]: which blocks are compared though nobody asks for it
 //! - `walk`: slots are read in order, and hang together by their parents
 //! - [`mod@networks`]: the facts of each network, embedded from `networks/*.toml`
 //! - [`rules`]: what is listed, and whether wrapped SOL counts as SOL; [`options`]: what an operator says beside the facts
@@ -18,6 +20,7 @@
 //! whole is no block; bad input never panics.
 #![deny(clippy::float_arithmetic)]
 
+pub mod digest;
 pub mod error;
 pub mod links;
 pub mod networks;
@@ -25,6 +28,7 @@ pub mod options;
 pub mod reaction;
 pub mod read;
 pub mod rules;
+pub mod sample;
 pub mod sender;
 pub mod source;
 
@@ -41,12 +45,16 @@ mod told;
 mod tx;
 mod walk;
 mod wire;
+mod witness;
+mod words;
 
 pub use ata::TokenProgram;
+pub use digest::Digest;
 pub use error::{SolanaError, Unusable};
 pub use landfall_rpc::EndpointUrl;
 pub use networks::{genesis, network, networks};
 pub use options::Options;
 pub use read::{Asked, Candidate, block};
 pub use rules::{Rules, WRAPPED_SOL, Wrapped};
+pub use sample::Sample;
 pub use source::SolanaSource;

@@ -10,12 +10,15 @@ use landfall_chain::{
     Block, BlockHash, BlockRef, Debits, Fee, Header, Legs, Proof, Signers, TxId, TxLife, TxRef, U256,
 };
 
+use serde::de::DeserializeSeed;
+
 use crate::base58;
 use crate::credit::{Judge, address};
+use crate::digest::{Digest, Digester};
 use crate::error::Unusable;
 use crate::rules::Rules;
 use crate::tx::Tx;
-use crate::wire::{WireBlock, WireHeader};
+use crate::wire::{WireBlock, WireHeader, WireTx};
 
 /// What was asked for; the answer does not repeat it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +33,8 @@ pub struct Asked {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Candidate {
     pub block: Block,
+    /// What another endpoint must tell alike.
+    pub digest: Digest,
 }
 
 /// The block that `answer`, the result of `getBlock`, tells.
@@ -37,27 +42,25 @@ pub struct Candidate {
 /// # Errors
 /// An answer that is not whole; see [`Unusable`]. None of them says that the slot is empty.
 pub fn block(rules: &Rules, answer: &[u8], asked: &Asked) -> Result<Candidate, Unusable> {
-    let wire: WireBlock<'_> = parse("a block", answer)?;
-    let header = header_of(wire.header(), asked.slot, asked.time_secs)?;
-    let count = wire.transactions.len();
-    let (mut txs, mut fees, mut seen) = (Vec::with_capacity(count), Vec::with_capacity(count), HashSet::new());
-    seen.reserve(count);
-    let mut judge = Judge::new(rules, asked.slot, asked.legs);
-    for (index, wire) in wire.transactions.iter().enumerate() {
-        let tx = Tx::of(index, wire)?;
-        if !seen.insert(tx.signature) {
-            return Err(Unusable::Twice { index });
+    let mut taken = Taken::new(rules, asked);
+    let mut refused = None;
+    let take = |wire: WireTx<'_>| match taken.take(&wire) {
+        Ok(()) => true,
+        Err(error) => {
+            refused = Some(error);
+            false
         }
-        let reference = reference(&tx)?;
-        txs.push(reference.id);
-        if tx.fee > 0 {
-            let payer = address(&tx, tx.keys[0])?;
-            // Nothing is covered by a root here.
-            fees.push(Fee { tx: reference, payer, amount: U256::from(tx.fee), proved: false });
-        }
-        judge.tx(&tx, reference)?;
-    }
-    let judged = judge.finish();
+    };
+    let text = text("a block", answer)?;
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let wire = WireBlock(take).deserialize(&mut deserializer).and_then(|wire| deserializer.end().map(|()| wire));
+    let wire = match (refused, wire) {
+        (Some(error), _) => return Err(error),
+        (None, wire) => wire.map_err(|error| Unusable::json("a block", &error))?,
+    };
+    let header = header_of(wire, asked.slot, asked.time_secs)?;
+    let Taken { txs, fees, judge, digester, .. } = taken;
+    let (judged, digest) = (judge.finish(), digester.finish(&header));
     let block = Block {
         header,
         txs,
@@ -69,23 +72,63 @@ pub fn block(rules: &Rules, answer: &[u8], asked: &Asked) -> Result<Candidate, U
         proof: Proof::OneEndpoint,
         signers: Signers::default(),
     };
-    Ok(Candidate { block })
+    Ok(Candidate { block, digest })
+}
+
+/// What was taken in of a block's transactions, one after the other.
+struct Taken<'r> {
+    txs: Vec<TxId>,
+    seen: HashSet<[u8; 64]>,
+    fees: Vec<Fee>,
+    judge: Judge<'r>,
+    digester: Digester<'r>,
+}
+
+impl<'r> Taken<'r> {
+    fn new(rules: &'r Rules, asked: &Asked) -> Self {
+        let (txs, seen, fees) = (Vec::new(), HashSet::new(), Vec::new());
+        Taken { txs, seen, fees, judge: Judge::new(rules, asked.slot, asked.legs), digester: Digester::new(rules) }
+    }
+
+    fn take(&mut self, wire: &WireTx<'_>) -> Result<(), Unusable> {
+        let index = self.txs.len();
+        let tx = Tx::of(index, wire)?;
+        let signature = signature(&tx)?;
+        if !self.seen.insert(signature) {
+            return Err(Unusable::Twice { index });
+        }
+        self.digester.tx(&tx, &signature);
+        let reference = reference(signature);
+        self.txs.push(reference.id);
+        if tx.fee > 0 {
+            let payer = address(&tx, tx.keys[0])?;
+            // Nothing is covered by a root here.
+            self.fees.push(Fee { tx: reference, payer, amount: U256::from(tx.fee), proved: false });
+        }
+        self.judge.tx(&tx, reference)
+    }
 }
 
 /// A text of JSON as what it should be.
 pub(crate) fn parse<'a, T: serde::Deserialize<'a>>(what: &'static str, answer: &'a [u8]) -> Result<T, Unusable> {
+    serde_json::from_str(text(what, answer)?).map_err(|error| Unusable::json(what, &error))
+}
+
+fn text<'a>(what: &'static str, answer: &'a [u8]) -> Result<&'a str, Unusable> {
     if answer.trim_ascii() == b"null" {
         return Err(Unusable::Null);
     }
-    let Ok(text) = std::str::from_utf8(answer) else { return Err(Unusable::Json { what, line: 0, column: 0 }) };
-    serde_json::from_str(text).map_err(|error| Unusable::json(what, &error))
+    std::str::from_utf8(answer).map_err(|_| Unusable::Json { what, line: 0, column: 0 })
+}
+
+pub(crate) fn signature(tx: &Tx<'_>) -> Result<[u8; 64], Unusable> {
+    base58::signature(tx.signature).ok_or(Unusable::Signature { index: tx.index })
 }
 
 /// A transaction by its first signature. It uses up nothing that balances tell: its blockhash stands in the message,
 /// which is not asked for.
-pub(crate) fn reference(tx: &Tx<'_>) -> Result<TxRef, Unusable> {
-    let signature = base58::signature(tx.signature).ok_or(Unusable::Signature { index: tx.index })?;
-    Ok(TxRef { id: TxId::Solana(signature), life: TxLife::Block })
+fn reference(signature: [u8; 64]) -> TxRef {
+    TxRef { id: TxId::Solana(signature), life: TxLife::Block }
 }
 
 /// The header of the block in `slot` by `answer`, the result of `getBlock` in mode `none`; its time is 0 where the node

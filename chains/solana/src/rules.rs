@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use landfall_chain::{Address, AssetId, Network};
 use serde::Deserialize;
 
-use crate::ata::{self, TokenProgram};
+use crate::ata::{self, SPL_TOKEN, TOKEN_2022, TokenProgram};
 use crate::base58;
 use crate::error::Unusable;
 use crate::networks;
@@ -89,6 +89,14 @@ impl Rules {
     #[must_use]
     pub fn with_wrapped(self, wrapped: Wrapped) -> Self {
         Rules { wrapped, ..self }
+    }
+
+    /// The program that a token balance of `mint` counts as being of, where a node does not tell it.
+    pub(crate) fn counts_as(&self, mint: &str) -> &'static str {
+        match self.mints.get(mint).and_then(|mint| mint.program) {
+            Some(TokenProgram::Token2022) => TOKEN_2022,
+            Some(TokenProgram::SplToken) | None => SPL_TOKEN,
+        }
     }
 
     /// The accounts through which `owner` can be credited: the owner's own, and the associated ones of each listed mint,

@@ -9,13 +9,13 @@
 //! Rules 2 and 3 need the instructions, which are asked for only of transactions that pay us. They name a sender and
 //! nothing else: no amount is ever taken from them.
 
-use landfall_chain::{Address, AssetId, AssetTransfer, Payer, SenderRule};
+use landfall_chain::{Address, AssetId, AssetTransfer, Payer, SenderRule, TxId};
 
 use crate::base58;
 use crate::credit::address;
 use crate::error::Unusable;
 use crate::instructions::{Kind, Sent, all_sent};
-use crate::read::{parse, reference};
+use crate::read::{parse, signature};
 use crate::rules::WRAPPED_SOL;
 use crate::tx::Tx;
 use crate::wire::{WireProgram, WireTx};
@@ -27,7 +27,7 @@ use crate::wire::{WireProgram, WireTx};
 pub fn by_instructions(answer: &[u8], transfer: &AssetTransfer) -> Result<Payer, Unusable> {
     let wire: WireTx<'_> = parse("a transaction", answer)?;
     let tx = Tx::of(0, &wire)?;
-    if reference(&tx)?.id != transfer.tx.id {
+    if TxId::Solana(signature(&tx)?) != transfer.tx.id {
         return Err(Unusable::OtherTransaction);
     }
     let program: WireProgram<'_> = parse("a transaction with its instructions", answer)?;

@@ -2,32 +2,37 @@
 //!
 //! Slots are listed first and read then, each at the endpoint that leads and at the others when it has not got it. A few
 //! slots up to the newest block need no list: each block names its parent.
-//! Promises: what comes back hangs together; no error, no null and no empty list is taken for an empty slot. A block is
-//! one endpoint's word, and says so. Deliberately not here: memory of what was read, but the newest block and the
-//! transaction version that nodes asked for; whether two endpoints tell the same of a block. What instructions say of a
-//! sender is asked for only where balances do not tell who paid, and decides about nothing else.
+//! Promises: what comes back hangs together; no error, no null and no empty list is taken for an empty slot. Where two
+//! endpoints must agree, a block that is read in full was told alike by two, or does not come back at all, with the reason;
+//! so is one in some that are only looked through. All others are one endpoint's word, and say so. What instructions say
+//! of a sender is asked for only where balances do not tell who paid, and decides about nothing else. Deliberately not
+//! here: when two tell a block alike (`witness`).
 
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use landfall_chain::{
     AssetTransfer, Block, BlockRef, BlockSource, Debits, Endpoints, Fate, Header, Lane, Legs, Network, Payer, Read,
-    SenderRule, SourceError, Tip, TxRef,
+    ReadProof, SenderRule, SourceError, Tip, TxRef,
 };
-use landfall_rpc::{Dialect, EndpointUrl, Fault, Need};
+use landfall_rpc::{Dialect, EndpointUrl, Fault, Heard, Need};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use url::Url;
 
-use crate::calls::{BLOCK, BLOCKS, Reader, TRANSACTION, Wanted, read_fate, read_header, read_slots, read_time};
+use crate::calls::{BLOCK, BLOCKS, Reader, Reading, TRANSACTION, Wanted, read_fate, read_header, read_slots, read_time};
 use crate::dialect::{Endpoint, Pool, Solana};
 use crate::error::SolanaError;
 use crate::networks;
 use crate::options::Options;
 use crate::rules::Rules;
+use crate::sample::Sample;
 use crate::walk::{Linked, linked};
+use crate::witness::{self, Agreed, Told, Witnessed};
+use crate::words::Words;
 
 /// How many slots one read covers at most; what is asked for beyond it does not come back. As many as fork points are
 /// looked for in.
@@ -38,6 +43,10 @@ const TRANSACTIONS_MAX: usize = 4;
 const NEAR_SLOTS_MAX: u64 = 8;
 /// How many blocks without a time are looked below for one that has it.
 const TIMELESS_MAX: usize = 32;
+/// How long a second endpoint is waited for that has not got a block yet, and how often it is asked meanwhile: nodes are
+/// some slots apart, and a slot takes 200 to 400 ms.
+const SECOND_WAIT_MAX: Duration = Duration::from_secs(1);
+const SECOND_LOOK: Duration = Duration::from_millis(100);
 
 /// One Solana network, read over JSON-RPC.
 #[derive(Debug)]
@@ -46,6 +55,8 @@ pub struct SolanaSource {
     pub(crate) pool: Pool,
     /// The newest block that a tip named.
     told: Mutex<Option<BlockRef>>,
+    words: Words,
+    sample: Sample,
 }
 
 impl SolanaSource {
@@ -68,10 +79,18 @@ impl SolanaSource {
         let pool = Pool::over(Solana::new(genesis, &network.finality, options.poll), chain, urls)?;
         let rules = Rules::of(network).with_options(options);
         let reader = Reader::new(rules, options.max_transaction_version);
-        Ok(SolanaSource { reader, pool, told: Mutex::new(None) })
+        let (words, sample) = (Words::default(), Sample::default());
+        Ok(SolanaSource { reader, pool, told: Mutex::new(None), words, sample })
     }
 
-    /// Sets how many endpoints must agree on what is final; two, or one where there is one, if this is not called.
+    /// With another choice of the blocks that are compared though they are only looked through.
+    #[must_use]
+    pub fn with_sample(self, sample: Sample) -> Self {
+        SolanaSource { sample, ..self }
+    }
+
+    /// Sets how many endpoints must agree on what is final, and whether two must tell a block alike: with 1, the word of
+    /// one counts. Two, or one where there is one, if this is not called.
     /// While the source is at work a person may override it: [`Endpoints::override_agree`].
     ///
     /// # Errors
@@ -119,7 +138,15 @@ impl BlockSource for SolanaSource {
 
     async fn blocks(&self, range: RangeInclusive<u64>, read: Read) -> Result<Vec<Block>, SourceError> {
         let range = narrow(range);
-        let blocks = self.walk(&range, |wanted| self.block(wanted, read.legs)).await?;
+        // Who looked through a slot and wants it in full knows that there is a block.
+        let is_known =
+            read.proof == ReadProof::Full && range.start() == range.end() && self.words.of(*range.start()).is_some();
+        let block = |wanted| self.block(wanted, read);
+        let blocks = if is_known {
+            linked(*range.start(), vec![Wanted { slot: *range.start(), hash: None }], block).await?
+        } else {
+            self.walk(&range, block).await?
+        };
         let mut blocks = self.timed(blocks).await?;
         if read.lane == Lane::Traces {
             // Balances have told all of it in the other lane.
@@ -256,11 +283,73 @@ impl SolanaSource {
         self.pool.call(need(wanted.slot), read).await
     }
 
-    async fn block(&self, wanted: Wanted, legs: Legs) -> Result<Block, SolanaError> {
+    async fn block(&self, wanted: Wanted, read: Read) -> Result<Block, SolanaError> {
+        let must = self.pool.must_agree();
+        if must <= 1 {
+            return Ok(self.told_by_one(wanted, read.legs).await?.1.block);
+        }
+        let told = match read.proof {
+            ReadProof::Full => self.told_before(wanted.slot).await,
+            ReadProof::Listed => {
+                let (endpoint, Reading { digest, block }) = self.told_by_one(wanted, read.legs).await?;
+                if !self.sample.picks(&block.header.block.hash) {
+                    self.words.keep(&endpoint.id, digest);
+                    return Ok(block);
+                }
+                vec![(endpoint, Witnessed { digest, block: Some(block) })]
+            }
+        };
+        self.told_by_two(wanted, read.legs, told).await
+    }
+
+    async fn told_by_one(&self, wanted: Wanted, legs: Legs) -> Result<(&Endpoint, Reading), SolanaError> {
         let read = move |endpoint| -> BoxRead<'_, _> {
-            Box::pin(async move { self.reader.block(endpoint, wanted, legs).await })
+            Box::pin(async move { Ok((endpoint, self.reader.block(endpoint, wanted, legs).await?)) })
         };
         self.pool.call(need(wanted.slot), read).await
+    }
+
+    /// What an endpoint told when the slot was only looked through; nothing when it is not believed any more.
+    async fn told_before(&self, slot: u64) -> Vec<Told<'_>> {
+        let Some(word) = self.words.of(slot) else { return Vec::new() };
+        let endpoints = self.pool.of_use(need(slot)).await;
+        let told_by = endpoints.into_iter().find(|endpoint| endpoint.id == word.endpoint);
+        told_by.map(|endpoint| (endpoint, Witnessed { digest: word.digest, block: None })).into_iter().collect()
+    }
+
+    /// The block as two endpoints tell it; `told` is what is known of it already. One that has it not yet is waited for a
+    /// little. Who tells it otherwise than two others is put into quarantine.
+    async fn told_by_two<'p>(
+        &'p self,
+        wanted: Wanted,
+        legs: Legs,
+        mut told: Vec<Told<'p>>,
+    ) -> Result<Block, SolanaError> {
+        let read = |endpoint| -> BoxRead<'p, Witnessed> {
+            Box::pin(async move { Ok(self.reader.block(endpoint, wanted, legs).await?.into()) })
+        };
+        let begun = Instant::now();
+        let missing = loop {
+            let heard = self.pool.call_each(need(wanted.slot), told, read, witness::agree).await?;
+            let Heard { told: all, missing, is_lacking } = heard;
+            told = all;
+            if !witness::agree(&told) && told.len() > 1 && told.iter().any(|(_, one)| one.block.is_none()) {
+                // What was told before may be out of date: it is told anew before anybody is said to contradict it.
+                self.words.forget(wanted.slot);
+                told.retain(|(_, one)| one.block.is_some());
+                continue;
+            }
+            if witness::agree(&told) || !is_lacking || begun.elapsed() >= SECOND_WAIT_MAX {
+                break missing;
+            }
+            tokio::time::sleep(SECOND_LOOK).await;
+        };
+        let Agreed { block, wrong } = witness::believed(self.pool.chain(), told, &missing)?;
+        for (endpoint, error) in wrong {
+            endpoint.failed(&error);
+        }
+        self.words.forget(wanted.slot);
+        Ok(block)
     }
 
     /// The same, each with a time: where a node does not tell one (yet), that which another one tells, or that of the

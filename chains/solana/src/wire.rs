@@ -6,21 +6,14 @@
 
 use std::fmt;
 
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, de};
 
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct WireBlock<'a> {
-    pub(crate) blockhash: &'a str,
-    pub(crate) previous_blockhash: &'a str,
-    pub(crate) parent_slot: u64,
-    pub(crate) block_time: Option<i64>,
-    #[serde(borrow)]
-    pub(crate) transactions: Vec<WireTx<'a>>,
-}
+/// A block whose transactions are handed over one by one, as they are read: all of them at once are megabytes of small
+/// pieces. What comes back is the rest of it.
+pub(crate) struct WireBlock<F>(pub(crate) F);
 
-/// The same without its transactions: mode `none`.
+/// A block without its transactions, which is all of it in mode `none`.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WireHeader<'a> {
@@ -154,10 +147,80 @@ pub(crate) struct WireInstruction<'a> {
     pub(crate) data: &'a str,
 }
 
-impl<'a> WireBlock<'a> {
-    pub(crate) fn header(&self) -> WireHeader<'a> {
-        let WireBlock { blockhash, previous_blockhash, parent_slot, block_time, .. } = *self;
-        WireHeader { blockhash, previous_blockhash, parent_slot, block_time }
+impl<'de, F: FnMut(WireTx<'de>) -> bool> DeserializeSeed<'de> for WireBlock<F> {
+    type Value = WireHeader<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<WireHeader<'de>, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de, F: FnMut(WireTx<'de>) -> bool> Visitor<'de> for WireBlock<F> {
+    type Value = WireHeader<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a block")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(mut self, mut map: M) -> Result<WireHeader<'de>, M::Error> {
+        let (mut blockhash, mut previous_blockhash, mut parent_slot, mut block_time) = (None, None, None, None);
+        let mut has_txs = false;
+        while let Some(name) = map.next_key::<&'de str>()? {
+            match name {
+                "blockhash" => once(&mut blockhash, "blockhash", map.next_value()?)?,
+                "previousBlockhash" => once(&mut previous_blockhash, "previousBlockhash", map.next_value()?)?,
+                "parentSlot" => once(&mut parent_slot, "parentSlot", map.next_value()?)?,
+                "blockTime" => once(&mut block_time, "blockTime", map.next_value::<Option<i64>>()?)?,
+                "transactions" if has_txs => return Err(de::Error::duplicate_field("transactions")),
+                "transactions" => {
+                    map.next_value_seed(WireTxs(&mut self.0))?;
+                    has_txs = true;
+                }
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        if !has_txs {
+            return Err(de::Error::missing_field("transactions"));
+        }
+        Ok(WireHeader {
+            blockhash: blockhash.ok_or_else(|| de::Error::missing_field("blockhash"))?,
+            previous_blockhash: previous_blockhash.ok_or_else(|| de::Error::missing_field("previousBlockhash"))?,
+            parent_slot: parent_slot.ok_or_else(|| de::Error::missing_field("parentSlot"))?,
+            block_time: block_time.flatten(),
+        })
+    }
+}
+
+/// Takes in a field that must not be told twice.
+fn once<T, E: de::Error>(field: &mut Option<T>, name: &'static str, value: T) -> Result<(), E> {
+    if field.replace(value).is_some() { Err(de::Error::duplicate_field(name)) } else { Ok(()) }
+}
+
+/// The transactions of a block, as long as they are wanted.
+struct WireTxs<'f, F>(&'f mut F);
+
+impl<'de, F: FnMut(WireTx<'de>) -> bool> DeserializeSeed<'de> for WireTxs<'_, F> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de, F: FnMut(WireTx<'de>) -> bool> Visitor<'de> for WireTxs<'_, F> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("transactions")
+    }
+
+    fn visit_seq<S: SeqAccess<'de>>(self, mut seq: S) -> Result<(), S::Error> {
+        while let Some(tx) = seq.next_element()? {
+            if !self.0(tx) {
+                return Err(de::Error::custom("a transaction that is not whole"));
+            }
+        }
+        Ok(())
     }
 }
 

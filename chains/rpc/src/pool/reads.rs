@@ -1,8 +1,8 @@
 //! Who serves a read, and who serves it when that one fails.
 //!
 //! Promises: a read that fails is tried again at once on each other endpoint that is of use, once. What one endpoint alone
-//! does not understand is its own failure (`outcome`). Who rests is asked only when there is nobody else. Decides nothing
-//! about what was read: a short list is only ever a reason to ask another.
+//! does not understand is its own failure (`outcome`). Who rests is asked only when there is nobody else, or for a second
+//! word. Decides nothing about what was read: a short list is only ever a reason to ask another.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,6 +23,17 @@ pub struct Need {
     /// to here, inclusive.
     pub last: u64,
     pub methods: &'static [&'static str],
+}
+
+/// What several endpoints told of one thing.
+#[derive(Debug)]
+pub struct Heard<'a, D: Dialect, T> {
+    /// In the order in which they were asked.
+    pub told: Vec<(&'a Endpoint<D>, T)>,
+    /// Why others told nothing.
+    pub missing: Vec<String>,
+    /// One of those has it not, or not yet, and serves all else.
+    pub is_lacking: bool,
 }
 
 impl<D: Dialect> Pool<D> {
@@ -91,6 +102,52 @@ impl<D: Dialect> Pool<D> {
                 endpoint.failed(error);
             }
         }
+    }
+
+    /// Reads from one endpoint after the other until `enough` is told, for what several must tell alike; `told` is what
+    /// some of them told before. Asks those too that failed a moment ago.
+    ///
+    /// # Errors
+    /// What no endpoint can answer; and why nobody told anything.
+    pub async fn call_each<'a, T: Send>(
+        &'a self,
+        need: Need,
+        told: Vec<(&'a Endpoint<D>, T)>,
+        read: impl Fn(&'a Endpoint<D>) -> BoxFuture<'a, Result<T, D::Error>> + Send,
+        enough: impl Fn(&[(&'a Endpoint<D>, T)]) -> bool + Send,
+    ) -> Result<Heard<'a, D, T>, D::Error> {
+        let mut outcome = Outcome::new(self);
+        let mut heard = Heard { told, missing: Vec::new(), is_lacking: false };
+        let mut unasked: BTreeSet<usize> = self.endpoints.iter().map(|endpoint| endpoint.index).collect();
+        for endpoint in self.of_use(need).await {
+            unasked.remove(&endpoint.index);
+            if heard.told.iter().any(|(other, _)| std::ptr::eq(*other, endpoint)) {
+                continue;
+            }
+            if enough(&heard.told) {
+                break;
+            }
+            let begun = Instant::now();
+            match read(endpoint).await {
+                Ok(value) => {
+                    endpoint.answered(begun, None);
+                    heard.told.push((endpoint, value));
+                }
+                Err(error) => {
+                    heard.missing.push(error.to_string());
+                    heard.is_lacking |= D::fault(&error) == Fault::Lacking;
+                    outcome.failed(endpoint, error)?;
+                }
+            }
+        }
+        if heard.told.is_empty() {
+            return Err(outcome.error());
+        }
+        outcome.one_understands();
+        let now = Instant::now();
+        let others = self.endpoints.iter().filter(|endpoint| unasked.contains(&endpoint.index));
+        heard.missing.extend(others.filter_map(|endpoint| endpoint.why_of_no_use(now)));
+        Ok(heard)
     }
 
     /// The endpoints for a read, the best first.

@@ -83,12 +83,22 @@ struct Place<'m> {
 impl Place<'_> {
     fn stray(&self, tx: &Tx<'_>, owner: &str) -> Result<u128, Unusable> {
         let key = base58::key(owner).ok_or(Unusable::Key { index: tx.index })?;
-        let associated = ata::of(&key, self.program, &self.key);
         let is_its = |holding: &&Holding<'_>| holding.mint == self.mint && holding.owner == Some(owner);
         let mut change = 0;
+        // An account is told before and after.
+        let mut judged: Vec<(usize, bool)> = Vec::with_capacity(1);
         for holding in tx.tokens.iter().filter(is_its) {
-            let account = base58::key(tx.keys[holding.account]).ok_or(Unusable::Key { index: tx.index })?;
-            if Some(account) != associated {
+            let known = judged.iter().find(|(account, _)| *account == holding.account).map(|(_, is_stray)| *is_stray);
+            let is_stray = match known {
+                Some(is_stray) => is_stray,
+                None => {
+                    let account = base58::key(tx.keys[holding.account]).ok_or(Unusable::Key { index: tx.index })?;
+                    let is_stray = !ata::is_of(&account, &key, self.program, &self.key);
+                    judged.push((holding.account, is_stray));
+                    is_stray
+                }
+            };
+            if is_stray {
                 change += holding.change();
             }
         }

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use axum::Router;
-use landfall_chain::{Address, Block, BlockHash, BlockRef, Chain, Legs, Read, SourceError};
-use landfall_solana::{SolanaSource, network};
+use landfall_chain::{Address, Block, BlockHash, BlockRef, Chain, Legs, Read, ReadProof, SourceError};
+use landfall_solana::{Sample, SolanaSource, network};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -269,10 +269,11 @@ impl State {
     }
 }
 
-/// A source over these nodes.
+/// A source over these nodes, which compares no block that is only looked through.
 pub(crate) fn source(nodes: &[&Arc<Node>]) -> SolanaSource {
     let urls: Vec<_> = nodes.iter().map(|node| format!("http://{}", node.address).parse().unwrap()).collect();
-    SolanaSource::new(&network(Chain::SolanaMainnet).unwrap(), &urls).unwrap()
+    let source = SolanaSource::new(&network(Chain::SolanaMainnet).unwrap(), &urls).unwrap();
+    source.with_sample(Sample { one_in: 0, key: 0 })
 }
 
 /// Two nodes with the same blocks, 10 to 15; the first is a block ahead, so that it leads and is asked first.
@@ -287,8 +288,9 @@ pub(crate) async fn leads(source: &SolanaSource, latest: u64) {
     assert_eq!(landfall_chain::BlockSource::tip(source).await.unwrap().latest.number, latest);
 }
 
+/// As one endpoint tells them.
 pub(crate) async fn blocks(source: &SolanaSource, first: u64, last: u64) -> Result<Vec<Block>, SourceError> {
-    let read = Read { legs: Legs::Explained, ..Read::FULL };
+    let read = Read { proof: ReadProof::Listed, legs: Legs::Explained, ..Read::FULL };
     landfall_chain::BlockSource::blocks(source, first..=last, read).await
 }
 

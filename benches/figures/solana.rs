@@ -1,0 +1,188 @@
+//! Solana at 10,000,000 owners: what they cost in memory, and what matching a block of mainnet's size costs.
+//!
+//! As in `memory`, a process of its own loads the owners. Its blocks are made in memory: 1,228 transactions, each with a payer
+//! of its own, and 488 legs between others, none of whom is watched. Told is all that connecting a block takes but reading
+//! it: every look-up, and the transaction that records it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::ops::RangeInclusive;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::Context;
+use landfall::time::Clock;
+use landfall::watcher::{Settings, Start, Watcher};
+use landfall_chain::{
+    Address, AssetId, AssetTransfer, Block, BlockHash, BlockRef, BlockSource, Chain, Endpoints, Fate, Fee, Header,
+    Proof, Read, ReadProof, Signers, SourceError, Tip, TxId, TxLife, TxRef, U256,
+};
+use std::sync::Arc;
+
+use crate::store::{self, Store};
+use crate::{Size, process, ratio};
+
+pub(crate) const LOAD: &str = "load-solana";
+const CHAIN: Chain = Chain::SolanaMainnet;
+const MIB: f64 = 1_048_576.0;
+const TXS: u64 = 1_228;
+const LEGS: u64 = 488;
+/// As many as make a second of processor time.
+const BLOCKS: u64 = 1_000;
+
+pub(crate) async fn measure(size: Size) -> anyhow::Result<()> {
+    let owners = size.pick(20_000_u32, 1_000_000, 10_000_000);
+    let store = Store::fresh(CHAIN).await?;
+    let mut child = Command::new(std::env::current_exe()?)
+        .args([LOAD, &store.path()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut told = BufReader::new(child.stdout.take().context("a pipe")?).lines();
+    let mut told = move || -> anyhow::Result<Vec<f64>> {
+        let line = told.next().context("the process has ended")??;
+        Ok(line.split(' ').map(str::parse).collect::<Result<_, _>>()?)
+    };
+    let before = told()?;
+    store.watch(CHAIN, owners.into()).await?;
+    writeln!(child.stdin.take().context("a pipe")?, "go")?;
+    let after = told()?;
+    child.wait()?;
+    let ([few_ms, resident, _], [many_ms, loaded, peak]) = (before.as_slice(), after.as_slice()) else {
+        anyhow::bail!("three figures each")
+    };
+    println!(
+        "MB of memory with {owners} owners: {:.0}, at the peak {:.0} (goal <= 600 for 10000000); bytes per owner: {:.1}",
+        loaded / MIB,
+        peak / MIB,
+        ratio(loaded - resident, owners.into())
+    );
+    println!(
+        "ms of processor time to match and record a block of {TXS} transactions: {many_ms:.2} (goal <= 1), {few_ms:.2} with \
+         one owner; ratio {:.2}",
+        ratio(*many_ms, *few_ms)
+    );
+    Ok(())
+}
+
+/// The other process.
+pub(crate) async fn load(words: &[String]) -> anyhow::Result<()> {
+    let [path] = words else { anyhow::bail!("{LOAD} takes one word") };
+    let db = store::open(path).await?;
+    let network = landfall_solana::network(CHAIN).context("it is embedded")?;
+    let source = Arc::new(Made { block: block(), latest: AtomicU64::new(1) });
+    let endpoints = Endpoints::new(["made".to_owned()]);
+    // Where two must agree, each block is looked through once more for whether to read it in full.
+    endpoints.set_agree(2);
+    let settings = Settings {
+        start: Start::Number(1),
+        proof: ReadProof::Listed,
+        poll: store::POLL,
+        failed_grace: Duration::from_secs(3_600),
+        finality_stall: None,
+    };
+    let mut watcher = Watcher::new(Arc::clone(&source), endpoints, db, network, settings);
+    let few = connect(&mut watcher, &source).await?;
+    println!("{few} {} {}", process::resident()?, process::resident_peak()?);
+    std::io::stdin().lock().read_line(&mut String::new())?;
+    // Loads the list.
+    watcher.tick(Clock::system().now()).await?;
+    let (resident, peak) = (process::resident()?, process::resident_peak()?);
+    println!("{} {resident} {peak}", connect(&mut watcher, &source).await?);
+    Ok(())
+}
+
+/// Milliseconds of processor time for each of [`BLOCKS`] more blocks, without what the source takes to show them.
+async fn connect(watcher: &mut Watcher<Arc<Made>>, source: &Made) -> anyhow::Result<f64> {
+    let clock = Clock::system();
+    watcher.tick(clock.now()).await?;
+    let first = source.latest.fetch_add(BLOCKS, Ordering::Relaxed) + 1;
+    let begun = process::cpu()?;
+    while !watcher.tick(clock.now()).await?.caught_up {}
+    let connected = process::cpu()? - begun;
+    let begun = process::cpu()?;
+    for number in first..first + BLOCKS {
+        std::hint::black_box(source.at(number));
+    }
+    let shown = process::cpu()? - begun;
+    Ok(ratio(connected.saturating_sub(shown).as_secs_f64() * 1_000.0, 1_000.0))
+}
+
+/// The same block at each number.
+#[derive(Debug)]
+struct Made {
+    block: Block,
+    latest: AtomicU64,
+}
+
+impl Made {
+    fn at(&self, number: u64) -> Block {
+        let header = Header { block: reference(number), parent: reference(number.saturating_sub(1)), time_secs: 1 };
+        Block { header, ..self.block.clone() }
+    }
+}
+
+impl BlockSource for Made {
+    async fn tip(&self) -> Result<Tip, SourceError> {
+        let latest = reference(self.latest.load(Ordering::Relaxed));
+        Ok(Tip { latest, finalized: None, tiers: Vec::new(), waiting: None })
+    }
+
+    async fn headers(&self, range: RangeInclusive<u64>) -> Result<Vec<Header>, SourceError> {
+        Ok(range.map(|number| self.at(number).header).collect())
+    }
+
+    async fn blocks(&self, range: RangeInclusive<u64>, _: Read) -> Result<Vec<Block>, SourceError> {
+        Ok(range.map(|number| self.at(number)).collect())
+    }
+
+    async fn final_at(&self, _: u64) -> Result<Option<BlockRef>, SourceError> {
+        Ok(None)
+    }
+
+    async fn fate(&self, _: &TxRef, _: &BlockRef) -> Result<Fate, SourceError> {
+        Ok(Fate::Unknown)
+    }
+}
+
+fn reference(number: u64) -> BlockRef {
+    BlockRef { number, hash: BlockHash(bytes(number)) }
+}
+
+/// Bytes that look like a key.
+fn bytes(number: u64) -> [u8; 32] {
+    let mut state = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mut bytes = [0; 32];
+    for part in bytes.chunks_exact_mut(8) {
+        state = (state ^ (state >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9).wrapping_add(number);
+        part.copy_from_slice(&state.to_be_bytes());
+    }
+    bytes
+}
+
+fn block() -> Block {
+    let tx = |number: u64| {
+        let mut signature = [0; 64];
+        signature[..32].copy_from_slice(&bytes(number));
+        TxRef { id: TxId::Solana(signature), life: TxLife::Block }
+    };
+    let owner = |number: u64| Address::Solana(bytes(1 << 40 | number));
+    let fee = |number| Fee { tx: tx(number), payer: owner(number), amount: U256::from(5_000), proved: false };
+    let leg = |number| AssetTransfer {
+        tx: tx(number),
+        asset: AssetId::Native,
+        sender: owner(TXS + number),
+        recipient: owner(2 * TXS + number),
+        amount: U256::from(1),
+        nth: 0,
+    };
+    Block {
+        header: Header { block: reference(1), parent: reference(0), time_secs: 1 },
+        txs: (0..TXS).map(|number| tx(number).id).collect(),
+        transfers: (0..LEGS).map(leg).collect(),
+        fees: (0..TXS).map(fee).collect(),
+        rejected: Vec::new(),
+        proof: Proof::OneEndpoint,
+        signers: Signers::default(),
+    }
+}

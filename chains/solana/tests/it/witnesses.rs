@@ -1,0 +1,308 @@
+//! Blocks that two endpoints must tell alike: what they tell differently is believed of nobody until a third decides, what
+//! only one can tell is waited for, and who looked through a block before need not tell it again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall_chain::{
+    Block, BlockRef, BlockSource, EndpointState, Proof, Read, ReadProof, SourceError, SourceErrorKind, U256,
+};
+use landfall_solana::{Sample, SolanaSource};
+use serde_json::{Value, json};
+
+use crate::made::{FEE, Made, RENT, SPL_TOKEN, USDC, associated, key};
+use crate::node::{Instead, Node, Told, at, chain, forked, hash, leads, source};
+
+const LISTED: Read = Read { proof: ReadProof::Listed, ..Read::FULL };
+const TOKEN_2022: &str = "TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb";
+
+/// SOL, and USDC to where it belongs.
+pub(crate) fn payments() -> Vec<Value> {
+    let sol = Made::default().account("payer", [5_000_000, 3_000_000]).account("ours", [0, 2_000_000]).tx();
+    let mut usdc = Made::default()
+        .account("payer", [5_000_000, 5_000_000])
+        .tokens("from", "payer", USDC, [RENT; 2], [Some(900), Some(200)])
+        .tokens_at(associated(&key("ours")), "ours", USDC, [RENT; 2], [Some(0), Some(700)])
+        .tx();
+    usdc["transaction"]["signatures"] = json!([bs58::encode([8; 64]).into_string()]);
+    vec![sol, usdc]
+}
+
+fn paying(slots: std::ops::RangeInclusive<u64>) -> std::collections::BTreeMap<u64, Told> {
+    let mut blocks = chain(slots);
+    blocks.get_mut(&12).unwrap().txs = payments();
+    blocks
+}
+
+/// As many nodes with the same blocks; the first is a block ahead, so that it leads and is asked first.
+async fn nodes(count: usize) -> (Vec<Arc<Node>>, SolanaSource) {
+    let mut nodes = vec![Node::start(paying(10..=16)).await];
+    for _ in 1..count {
+        nodes.push(Node::start(paying(10..=15)).await);
+    }
+    let source = source(&nodes.iter().collect::<Vec<_>>());
+    source.check().await.unwrap();
+    leads(&source, 16).await;
+    (nodes, source)
+}
+
+/// Has the node tell the block that pays otherwise.
+fn spoil(node: &Node, lie: fn(&mut Told)) {
+    lie(node.state().blocks.get_mut(&12).unwrap());
+}
+
+async fn full(source: &SolanaSource, slot: u64) -> Result<Block, SourceError> {
+    let blocks = source.blocks(slot..=slot, Read::FULL).await?;
+    Ok(blocks.into_iter().next().unwrap())
+}
+
+fn states(source: &SolanaSource) -> Vec<EndpointState> {
+    source.endpoints().snapshot().iter().map(|endpoint| endpoint.state).collect()
+}
+
+/// What an endpoint may tell otherwise of the block, each by itself, and what it is said to be.
+const LIES: [(&str, &str, fn(&mut Told)); 15] = [
+    ("one lamport more", "what its transactions came to", |told| {
+        told.txs[0]["meta"]["postBalances"][1] = json!(2_000_001);
+    }),
+    ("one lamport more before", "what its transactions came to", |told| {
+        told.txs[0]["meta"]["preBalances"][1] = json!(1);
+    }),
+    ("a transaction left out", "its transactions", |told| drop(told.txs.pop())),
+    ("a transaction twice as another", "its transactions", |told| {
+        let mut again = told.txs[0].clone();
+        again["transaction"]["signatures"] = json!([bs58::encode([9; 64]).into_string()]);
+        told.txs.push(again);
+    }),
+    ("another signature", "its transactions", |told| {
+        told.txs[0]["transaction"]["signatures"] = json!([bs58::encode([9; 64]).into_string()]);
+    }),
+    ("a failure", "what its transactions came to", |told| {
+        told.txs[1]["meta"]["err"] = json!({ "InstructionError": [0, "Custom"] });
+    }),
+    ("another owner", "what its transactions came to", |told| {
+        told.txs[1]["meta"]["postTokenBalances"][1]["owner"] = json!(key("theirs"));
+    }),
+    ("another token program", "what its transactions came to", |told| {
+        for side in ["preTokenBalances", "postTokenBalances"] {
+            told.txs[1]["meta"][side][1]["programId"] = json!(TOKEN_2022);
+        }
+    }),
+    ("another mint", "what its transactions came to", |told| {
+        told.txs[1]["meta"]["postTokenBalances"][1]["mint"] = json!(key("mint"));
+    }),
+    ("one unit more", "what its transactions came to", |told| {
+        told.txs[1]["meta"]["postTokenBalances"][1]["uiTokenAmount"]["amount"] = json!("701");
+    }),
+    ("another fee", "what its transactions came to", |told| told.txs[0]["meta"]["fee"] = json!(FEE + 1)),
+    ("another payer", "what its transactions came to", |told| {
+        told.txs[0]["transaction"]["accountKeys"][0]["pubkey"] = json!(key("somebody"));
+    }),
+    ("another token account", "what its transactions came to", |told| {
+        told.txs[1]["transaction"]["accountKeys"][2]["pubkey"] = json!(key("elsewhere"));
+    }),
+    ("another parent's hash", "its parent", |told| told.parent.hash = hash(11, 9)),
+    ("another parent's slot", "its parent", |told| told.parent = BlockRef { number: 10, ..told.parent }),
+];
+
+#[tokio::test]
+async fn a_block_that_two_tell_differently_is_nobodys_and_a_third_decides_whoever_leads() {
+    for (what, shown, lie) in LIES {
+        for liar in [0, 1] {
+            let (nodes, source) = nodes(2).await;
+            spoil(&nodes[liar], lie);
+            let error = full(&source, 12).await.unwrap_err();
+            assert!(error.is_disputed && error.kind == SourceErrorKind::Transient, "{what}: {error}");
+            let text = error.to_string();
+            assert!(nodes.iter().all(|node| text.contains(&node.address)), "{what}: {text}");
+            assert!(text.contains(&format!("tell block {} differently ({shown})", at(12))), "{what}: {text}");
+            assert_eq!(states(&source), [EndpointState::Healthy; 2], "{what}: nothing says who lies");
+            assert!(full(&source, 11).await.is_ok(), "other blocks are read all the same");
+        }
+        // With a third one, the first two that are asked are the liar and an honest one.
+        let (nodes, source) = nodes(3).await;
+        spoil(&nodes[0], lie);
+        let block = full(&source, 12).await.unwrap();
+        assert_eq!((block.proof, block.header.parent, block.txs.len()), (Proof::TwoEndpoints, at(11), 2), "{what}");
+        let amounts: Vec<U256> = block.transfers.iter().map(|leg| leg.amount).collect();
+        assert_eq!(amounts, [U256::from(2_000_000), U256::from(700)], "{what}");
+        let [liar, one, other] = [0, 1, 2].map(|index| source.endpoints().snapshot()[index].clone());
+        assert_eq!(liar.state, EndpointState::Quarantined, "{what}");
+        assert!(liar.reason.contains(&format!("tells block {} otherwise than ", at(12))), "{}", liar.reason);
+        assert!(liar.reason.ends_with(&format!("({shown})")), "{}", liar.reason);
+        assert_eq!([one.state, other.state], [EndpointState::Healthy; 2], "{what}");
+    }
+}
+
+#[tokio::test]
+async fn decimals_that_are_not_the_listed_ones_are_no_second_word() {
+    let (nodes, source) = nodes(2).await;
+    let decimals = |told: &mut Told| {
+        told.txs[1]["meta"]["preTokenBalances"][0]["uiTokenAmount"]["decimals"] = json!(7);
+    };
+    spoil(&nodes[1], decimals);
+    let error = full(&source, 12).await.unwrap_err().to_string();
+    assert!(error.contains("is told by endpoint") && error.contains("7 decimals of mint"), "{error}");
+}
+
+#[tokio::test]
+async fn who_looked_a_block_through_is_not_asked_for_it_again_and_one_more_look_asks_both() {
+    let (nodes, source) = nodes(2).await;
+    let listed = source.blocks(10..=15, LISTED).await.unwrap();
+    assert!(listed.iter().all(|block| block.proof == Proof::OneEndpoint));
+    let calls = |node: usize| (nodes[node].calls("getBlock", Some(12)), nodes[node].calls("getBlocks", None));
+    assert_eq!((calls(0), calls(1)), ((1, 1), (0, 0)));
+    let block = full(&source, 12).await.unwrap();
+    assert_eq!((block.proof, block.transfers.len(), block.fees.len()), (Proof::TwoEndpoints, 2, 2));
+    assert_eq!((calls(0), calls(1)), ((1, 1), (1, 0)), "the first is not asked again, nor where the blocks are");
+    // Who judges by it later has both tell it anew.
+    assert_eq!(full(&source, 12).await.unwrap(), block);
+    assert_eq!((calls(0), calls(1)), ((2, 2), (2, 0)));
+    assert_eq!(nodes[1].calls("getBlock", None), 2, "the second is asked for nothing else");
+}
+
+#[tokio::test]
+async fn a_word_that_is_out_of_date_convicts_nobody() {
+    let (nodes, source) = nodes(2).await;
+    nodes[0].state().blocks.get_mut(&12).unwrap().txs.pop();
+    source.blocks(10..=15, LISTED).await.unwrap();
+    // It told the block before it knew all of it.
+    nodes[0].state().blocks.get_mut(&12).unwrap().txs = payments();
+    let block = full(&source, 12).await.unwrap();
+    assert_eq!((block.proof, block.txs.len()), (Proof::TwoEndpoints, 2));
+    assert_eq!(states(&source), [EndpointState::Healthy; 2]);
+    // And so with a word on another branch.
+    nodes[0].state().blocks = forked(paying(10..=16), 12, 1);
+    source.blocks(10..=15, LISTED).await.unwrap();
+    nodes[0].state().blocks = paying(10..=16);
+    assert_eq!(full(&source, 12).await.unwrap().header.block, at(12));
+}
+
+#[tokio::test]
+async fn what_the_second_cannot_tell_is_waited_for_and_never_passed_over() {
+    let cases: [(&str, fn(&Node)); 4] = [
+        ("does not tell block 12", |node| node.lose(12..=15)),
+        ("does not tell block 12", |node| drop(node.state().instead.insert(12, Instead::Null))),
+        ("does not tell block 12", |node| node.state().blocks.get_mut(&12).unwrap().txs[0]["meta"] = Value::Null),
+        ("Internal error", |node| {
+            node.state().instead.insert(12, Instead::Error(-32_603, "Internal error"));
+        }),
+    ];
+    for (why, spoil) in cases {
+        let (nodes, source) = nodes(2).await;
+        source.blocks(10..=15, LISTED).await.unwrap();
+        spoil(&nodes[1]);
+        let error = full(&source, 12).await.unwrap_err();
+        assert_eq!((error.kind, error.is_disputed), (SourceErrorKind::Transient, false), "{error}");
+        let text = error.to_string();
+        let alone = format!("block {} is told by endpoint {} alone, and two endpoints", at(12), nodes[0].address);
+        assert!(text.contains(&alone) && text.contains(why) && text.contains(&nodes[1].address), "{text}");
+        assert_eq!(nodes[0].calls("getBlock", Some(12)), 1, "the first is not asked again for that");
+        *nodes[1].state() = crate::node::State::of(paying(10..=15));
+        assert_eq!(full(&source, 12).await.unwrap().proof, Proof::TwoEndpoints, "{why}");
+    }
+}
+
+#[tokio::test]
+async fn a_second_endpoint_that_is_a_moment_behind_is_waited_for() {
+    let (nodes, source) = nodes(2).await;
+    nodes[1].lose(12..=15);
+    let comes_later = async {
+        while nodes[1].calls("getBlock", Some(12)) == 0 {
+            tokio::task::yield_now().await;
+        }
+        nodes[1].state().blocks = paying(10..=15);
+    };
+    let both = async { tokio::join!(full(&source, 12), comes_later).0 };
+    let block = tokio::time::timeout(Duration::from_secs(60), both).await.unwrap();
+    assert_eq!(block.unwrap().proof, Proof::TwoEndpoints);
+}
+
+#[tokio::test]
+async fn another_block_in_the_slot_is_another_branch_and_neither_a_lie_nor_a_second_word() {
+    let (nodes, source) = nodes(2).await;
+    nodes[1].state().blocks = forked(paying(10..=15), 12, 1);
+    let error = full(&source, 12).await.unwrap_err();
+    assert!(!error.is_disputed, "{error}");
+    let text = error.to_string();
+    for (node, fork) in [(0, 0), (1, 1)] {
+        let shows = format!("endpoint {} shows block 12 ({})", nodes[node].address, hash(12, fork));
+        assert!(text.contains(&shows), "{text}");
+    }
+    assert_eq!(states(&source), [EndpointState::Healthy; 2]);
+    nodes[1].state().blocks = paying(10..=15);
+    assert_eq!(full(&source, 12).await.unwrap().proof, Proof::TwoEndpoints);
+}
+
+#[tokio::test]
+async fn where_one_may_suffice_its_word_counts_and_says_so() {
+    let (nodes, source) = nodes(2).await;
+    nodes[1].state().instead.insert(12, Instead::Null);
+    source.endpoints().override_agree(Some(1));
+    assert_eq!(full(&source, 12).await.unwrap().proof, Proof::OneEndpoint);
+    assert_eq!(nodes[1].calls("getBlock", None), 0);
+    source.endpoints().override_agree(None);
+    assert!(full(&source, 12).await.is_err(), "the word is taken back");
+    source.set_agree(1).unwrap();
+    assert_eq!(full(&source, 12).await.unwrap().proof, Proof::OneEndpoint);
+    // And there is only one.
+    let (nodes, source) = self::nodes(1).await;
+    assert_eq!(full(&source, 12).await.unwrap().proof, Proof::OneEndpoint);
+    assert_eq!(nodes[0].calls("getBlock", None), 1);
+}
+
+#[tokio::test]
+async fn an_endpoint_that_leaves_transactions_out_is_found_in_blocks_without_a_hit() {
+    let every = Sample { one_in: 1, key: 0 };
+    let (nodes, source) = nodes(2).await;
+    let source = source.with_sample(every);
+    assert!(source.blocks(10..=15, LISTED).await.unwrap().iter().all(|block| block.proof == Proof::TwoEndpoints));
+    nodes[0].state().blocks.get_mut(&12).unwrap().txs.clear();
+    let shown = source.blocks(10..=15, LISTED).await.unwrap();
+    assert_eq!(shown.len(), 2, "nothing moves on from where they differ");
+    assert!(source.blocks(12..=15, LISTED).await.unwrap_err().is_disputed);
+    let (nodes, source) = self::nodes(3).await;
+    let source = source.with_sample(every);
+    nodes[0].state().blocks.get_mut(&12).unwrap().txs.clear();
+    let shown = source.blocks(10..=15, LISTED).await.unwrap();
+    assert_eq!((shown.len(), shown[2].txs.len()), (6, 2));
+    assert_eq!(states(&source)[0], EndpointState::Quarantined);
+    assert!(source.endpoints().snapshot()[0].reason.contains("(its transactions)"));
+}
+
+#[tokio::test]
+async fn of_many_blocks_one_in_32_costs_the_second_endpoint_a_read() {
+    const SLOTS: u64 = 1_280;
+    let (first, second) = (Node::start(chain(10..=10 + SLOTS)).await, Node::start(chain(10..=9 + SLOTS)).await);
+    let sample = Sample::default();
+    let source = source(&[&first, &second]).with_sample(sample);
+    source.check().await.unwrap();
+    leads(&source, 10 + SLOTS).await;
+    let mut sampled = 0;
+    let mut from = 10;
+    while from < 10 + SLOTS {
+        let to = (from + 255).min(9 + SLOTS);
+        let shown = source.blocks(from..=to, LISTED).await.unwrap();
+        assert_eq!(shown.len() as u64, to + 1 - from);
+        sampled += shown.iter().filter(|block| block.proof == Proof::TwoEndpoints).count();
+        let is_picked = |block: &Block| sample.picks(&block.header.block.hash) == (block.proof == Proof::TwoEndpoints);
+        assert!(shown.iter().all(is_picked));
+        from = to + 1;
+    }
+    assert!((20..=60).contains(&sampled), "{sampled}");
+    assert_eq!((first.calls("getBlock", None), second.calls("getBlock", None)), (1_280, sampled));
+}
+
+#[tokio::test]
+async fn a_token_balance_without_its_program_is_that_of_the_listed_one() {
+    let (nodes, source) = nodes(2).await;
+    for side in ["preTokenBalances", "postTokenBalances"] {
+        let mut state = nodes[1].state();
+        let txs = &mut state.blocks.get_mut(&12).unwrap().txs;
+        for balance in txs[1]["meta"][side].as_array_mut().unwrap() {
+            assert_eq!(balance["programId"], SPL_TOKEN);
+            balance.as_object_mut().unwrap().remove("programId");
+        }
+    }
+    assert_eq!(full(&source, 12).await.unwrap().proof, Proof::TwoEndpoints);
+}

@@ -1,0 +1,234 @@
+//! The watcher on Solana with several endpoints: nothing is recorded that two do not tell alike, what stands behind a deposit
+//! is on record and in the status, and nothing is CONFIRMED that two do not call final.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use landfall::account::{AccountType, NewAccount};
+use landfall::deposit::{Deposit, DepositStatus};
+use landfall::health::Status;
+use landfall::registry;
+use landfall::store::cursors::Cursor;
+use landfall::store::deposits::{self, DepositFilter};
+use landfall::time::{Clock, Pulse, Timestamp};
+use landfall::watcher::{Settings, Start, TickError, Watcher};
+use landfall_chain::{Chain, EndpointState, Endpoints, ReadProof};
+use landfall_solana::{SolanaSource, network};
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::postgres::{Engine, TestStore};
+use crate::solana::{OURS, payment};
+use crate::solana_node::{Instead, Node, State, Told, chain, forked, source};
+use crate::world::FAILED_GRACE;
+
+const CHAIN: Chain = Chain::SolanaMainnet;
+const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
+
+/// Nodes with one chain, whose slot 14 pays us, and a watcher over them.
+struct Scene {
+    nodes: Vec<Arc<Node>>,
+    endpoints: Endpoints,
+    store: TestStore,
+    watcher: Watcher<SolanaSource>,
+}
+
+fn paying(latest: u64) -> BTreeMap<u64, Told> {
+    let mut blocks = chain((10..=latest).filter(|slot| *slot != 12));
+    blocks.get_mut(&14).unwrap().txs.push(payment());
+    blocks
+}
+
+impl Scene {
+    /// The first of the nodes is a block ahead: it leads.
+    async fn of(count: usize) -> Self {
+        let mut nodes = vec![Node::start(paying(17)).await];
+        for _ in 1..count {
+            nodes.push(Node::start(paying(16)).await);
+        }
+        let source = source(&nodes.iter().collect::<Vec<_>>());
+        source.check().await.unwrap();
+        let (store, endpoints) = (TestStore::fresh(Engine::Sqlite).await, source.endpoints());
+        let (id, addresses) = ("ours".to_owned(), [(CHAIN, OURS)].into());
+        let account = NewAccount { id, identity_id: None, kind: AccountType::Segregated, addresses };
+        registry::add_accounts(&store.db, &[account], NOW).await.unwrap();
+        let (start, proof, poll) = (Start::Number(11), ReadProof::Listed, Duration::from_millis(10));
+        let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None };
+        let watcher = Watcher::new(source, endpoints.clone(), store.db.clone(), network(CHAIN).unwrap(), settings);
+        Scene { nodes, endpoints, store, watcher }
+    }
+
+    async fn ticks(&mut self, count: usize) -> Option<String> {
+        let mut failure = None;
+        for _ in 0..count {
+            let error = self.watcher.tick(NOW).await.err();
+            assert!(error.as_ref().is_none_or(TickError::may_pass), "{error:?}");
+            failure = error.map(|error| text_of(&error));
+        }
+        failure
+    }
+
+    async fn deposit(&self) -> Option<(Deposit, String)> {
+        let mut reader = self.store.db.read().await.unwrap();
+        let found = deposits::list(&mut reader, &DepositFilter::default(), 10).await.unwrap();
+        assert!(found.len() < 2, "{found:?}");
+        let deposit = found.into_iter().next()?;
+        let seen_in = deposits::seen_in(&mut reader, deposit.id).await.unwrap().unwrap();
+        Some((deposit, seen_in.proof))
+    }
+
+    async fn status(&self) -> Option<DepositStatus> {
+        self.deposit().await.map(|(deposit, _)| deposit.status)
+    }
+
+    async fn cursor(&self) -> u64 {
+        let mut reader = self.store.db.read().await.unwrap();
+        Cursor::load(&mut reader, CHAIN).await.unwrap().at.unwrap().number
+    }
+
+    fn finalize(&self, slots: &[u64]) {
+        self.nodes.iter().zip(slots).for_each(|(node, slot)| node.state().finalized = *slot);
+    }
+}
+
+/// An error and what caused it.
+fn text_of(error: &dyn std::error::Error) -> String {
+    let cause = error.source().map(text_of).unwrap_or_default();
+    format!("{error}: {cause}")
+}
+
+#[tokio::test]
+async fn a_deposit_stands_on_two_endpoints_words_and_the_leader_is_asked_once_for_each_block() {
+    let mut scene = Scene::of(2).await;
+    assert_eq!(scene.ticks(1).await, None);
+    let (pending, proof) = scene.deposit().await.unwrap();
+    assert_eq!((pending.status, proof.as_str()), (DepositStatus::Pending, "two_endpoints"));
+    assert_eq!(scene.cursor().await, 17);
+    // Slot 10 was asked for its header, to begin above it.
+    for slot in [11, 13, 14, 15, 16, 17] {
+        assert_eq!(scene.nodes[0].calls("getBlock", Some(slot)), 1, "{slot}");
+        assert_eq!(scene.nodes[1].calls("getBlock", Some(slot)), usize::from(slot == 14), "{slot}");
+    }
+    scene.finalize(&[16, 16]);
+    assert_eq!(scene.ticks(2).await, None);
+    assert_eq!(scene.status().await, Some(DepositStatus::Confirmed));
+    assert_eq!(scene.nodes.iter().map(|node| node.calls("getBlock", Some(14))).collect::<Vec<_>>(), [2, 2]);
+}
+
+#[tokio::test]
+async fn with_one_endpoint_a_deposit_stands_on_its_word_and_says_so() {
+    let mut scene = Scene::of(1).await;
+    scene.finalize(&[16]);
+    assert_eq!(scene.ticks(2).await, None);
+    let (deposit, proof) = scene.deposit().await.unwrap();
+    assert_eq!((deposit.status, proof.as_str()), (DepositStatus::Confirmed, "one_endpoint"));
+    assert_eq!(scene.nodes[0].calls("getBlock", Some(14)), 2, "once when it came, once when it was final");
+}
+
+#[tokio::test]
+async fn a_payment_that_two_endpoints_tell_differently_is_not_recorded_until_a_third_decides() {
+    let lies: [fn(&mut Told); 3] = [
+        |told| told.txs[0]["meta"]["postBalances"][1] = json!(2_000_001),
+        |told| told.txs.clear(),
+        |told| told.txs[0]["meta"]["err"] = json!("AccountNotFound"),
+    ];
+    for lie in lies {
+        let mut scene = Scene::of(2).await;
+        lie(scene.nodes[1].state().blocks.get_mut(&14).unwrap());
+        let error = scene.ticks(3).await.unwrap();
+        assert!(scene.nodes.iter().all(|node| error.contains(&node.address)), "{error}");
+        assert!(error.contains("differently"), "{error}");
+        assert_eq!((scene.deposit().await, scene.cursor().await), (None, 13), "what is before it is on record");
+        let mut scene = Scene::of(3).await;
+        scene.nodes[0].state().blocks.get_mut(&14).unwrap().txs[0]["meta"]["postBalances"][1] = json!(2_000_001);
+        scene.finalize(&[16, 16, 16]);
+        assert_eq!(scene.ticks(3).await, None);
+        let (deposit, proof) = scene.deposit().await.unwrap();
+        assert_eq!((deposit.amount.to_string().as_str(), proof.as_str()), ("2000000", "two_endpoints"));
+        assert_eq!(deposit.status, DepositStatus::Confirmed);
+        assert_eq!(scene.endpoints.snapshot()[0].state, EndpointState::Quarantined);
+    }
+}
+
+#[tokio::test]
+async fn a_hit_waits_for_a_second_endpoint_and_a_persons_word_lets_it_go() {
+    let mut scene = Scene::of(2).await;
+    scene.nodes[1].state().instead.insert(14, Instead::Null);
+    let error = scene.ticks(2).await.unwrap();
+    assert!(error.contains("is told by endpoint") && error.contains("does not tell block 14"), "{error}");
+    assert_eq!((scene.deposit().await, scene.cursor().await), (None, 13));
+    scene.endpoints.override_agree(Some(1));
+    // The watcher hands on operators' words by its own door, which is nobody's here.
+    assert_eq!(scene.ticks(1).await, None);
+    let (deposit, proof) = scene.deposit().await.unwrap();
+    assert_eq!((deposit.status, proof.as_str()), (DepositStatus::Pending, "one_endpoint"));
+    // Taken back: what is CONFIRMED has two words behind it again, and says so.
+    scene.endpoints.override_agree(None);
+    scene.finalize(&[16, 16]);
+    assert!(scene.ticks(2).await.is_some());
+    assert_eq!(scene.status().await, Some(DepositStatus::Pending));
+    scene.nodes[1].state().instead.clear();
+    assert_eq!(scene.ticks(2).await, None);
+    let (deposit, proof) = scene.deposit().await.unwrap();
+    assert_eq!((deposit.status, proof.as_str()), (DepositStatus::Confirmed, "two_endpoints"));
+}
+
+#[tokio::test]
+async fn nothing_is_confirmed_on_one_endpoints_word_of_what_is_final() {
+    // It lags; it stalls; it calls everything final; it calls another branch final.
+    let spoils: [fn(&Scene); 4] = [
+        |scene| {
+            *scene.nodes[1].state() = State::of(paying(14));
+            scene.finalize(&[16, 13]);
+        },
+        |scene| scene.finalize(&[16, 11]),
+        |scene| scene.finalize(&[11, 16]),
+        |scene| {
+            *scene.nodes[1].state() = State::of(forked(paying(16), 15, 1));
+            scene.finalize(&[16, 16]);
+        },
+    ];
+    for (number, spoil) in spoils.into_iter().enumerate() {
+        let mut scene = Scene::of(2).await;
+        assert_eq!(scene.ticks(1).await, None);
+        spoil(&scene);
+        for _ in 0..4 {
+            scene.ticks(1).await;
+            assert_eq!(scene.status().await, Some(DepositStatus::Pending), "{number}");
+        }
+        *scene.nodes[1].state() = State::of(paying(16));
+        scene.finalize(&[16, 16]);
+        scene.ticks(3).await;
+        assert_eq!(scene.status().await, Some(DepositStatus::Confirmed), "{number}");
+    }
+}
+
+#[tokio::test]
+async fn the_status_says_what_stands_behind_deposits_now() {
+    for (count, override_agree, expected) in
+        [(1, None, "one_endpoint"), (2, None, "two_endpoints"), (2, Some(1), "one_endpoint")]
+    {
+        let Scene { nodes, endpoints, store, watcher } = Scene::of(count).await;
+        endpoints.override_agree(override_agree);
+        let (stop, clock) = (CancellationToken::new(), Clock::system());
+        let pulse = Pulse::new("solana", clock.now());
+        let mut running = JoinSet::new();
+        running.spawn(watcher.run(clock, || 7, pulse, stop.clone()));
+        let shown = async {
+            loop {
+                let status = Status::read(&store.db, NOW).await.unwrap();
+                if let Some(chain) = status.chains.first().filter(|chain| chain.state == "following") {
+                    return chain.proof.clone();
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let shown = tokio::time::timeout(Duration::from_secs(60), shown).await.unwrap();
+        assert_eq!(shown, expected, "{count} {override_agree:?}");
+        stop.cancel();
+        running.join_all().await;
+        drop(nodes);
+    }
+}
