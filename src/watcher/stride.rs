@@ -65,7 +65,9 @@ pub(super) fn legs(blocks: &[Block]) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use landfall_chain::{BlockHash, BlockRef, Debits, Header, Proof, Signers};
+    use landfall_chain::{
+        Address, BlockHash, BlockRef, Debits, Fee, Header, Proof, Signers, TxId, TxLife, TxRef, U256,
+    };
 
     use super::*;
 
@@ -103,5 +105,14 @@ mod tests {
         assert_eq!(stride.width, 8, "numbers may be skipped");
         (0..50).for_each(|_| stride.learn(&(1..=1), &Ok(vec![block(1)])));
         assert_eq!(stride.width, READ_BLOCKS_MAX);
+        let fee = Fee {
+            tx: TxRef { id: TxId::Evm([0; 32]), life: TxLife::Block },
+            payer: Address::Evm([0; 20]),
+            amount: U256::ZERO,
+            proved: true,
+        };
+        let heavy = Block { fees: vec![fee; READ_LEGS_MAX + 1], ..block(1) };
+        stride.learn(&(1..=1), &Ok(vec![heavy]));
+        assert_eq!(stride.width, READ_BLOCKS_MAX / 2, "very much is in them");
     }
 }

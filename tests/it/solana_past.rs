@@ -321,7 +321,7 @@ async fn a_block_that_endpoints_do_not_show_alike_is_not_believed() {
         }
         assert!(deposits_of(&store).await.is_empty());
     }
-    [&node, &liar].map(|node| node.show(&ledger));
+    [&node, &liar].into_iter().for_each(|node| node.show(&ledger));
     run(&[&node, &liar], &store, &by_address()).await;
     assert_all_credited(&store, &ledger).await;
 }
@@ -594,7 +594,9 @@ async fn blocks_of_three_megabytes_are_read_ahead_in_bounded_memory() {
         for of in 0..16 {
             let key = json!({ "pubkey": stranger(1_000_000 + of).to_string(), "signer": false, "writable": true });
             tx["transaction"]["accountKeys"].as_array_mut().unwrap().push(key);
-            ["preBalances", "postBalances"].map(|side| tx["meta"][side].as_array_mut().unwrap().push(json!(RENT)));
+            for side in ["preBalances", "postBalances"] {
+                tx["meta"][side].as_array_mut().unwrap().push(json!(RENT));
+            }
         }
     };
     let tx = |id: u64| Tx::paying(id, PAYER, &[payment(2 * id), payment(2 * id + 1)]).changed(crowd);
@@ -637,5 +639,5 @@ async fn blocks_of_three_megabytes_are_read_ahead_in_bounded_memory() {
     let bytes = node.counts().bytes["getBlock"];
     println!("90 blocks of {} kB, at most {peak} MiB", bytes / 90_000);
     assert!(bytes > 90 * 2_500_000, "{bytes}");
-    assert!(peak < 160, "{peak} MiB");
+    assert!(peak < 200, "{peak} MiB");
 }

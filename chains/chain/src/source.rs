@@ -9,7 +9,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use crate::{Address, AssetTransfer, Block, BlockRef, Family, Header, Payer, Proof, Tip, TxRef, U256};
+use crate::{Address, AssetTransfer, Block, BlockRef, Header, Payer, Proof, Tip, TxRef, U256};
 
 /// A chain that can be read. Every call is bounded in time and retries nothing: the caller decides.
 pub trait BlockSource: Send + Sync + 'static {

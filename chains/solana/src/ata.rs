@@ -46,20 +46,18 @@ impl TokenProgram {
     }
 }
 
-/// Whether `account` is the owner's associated token account of `mint`: the first, from bump 255 down, of the hashes of these
-/// that is no point on the curve (`find_program_address`).
+/// The owner's associated token account of `mint`: the first of the [`hashes`] that is no point on the curve
+/// (`find_program_address`); `None` when all are, which has never been seen.
+pub(crate) fn of(owner: &[u8; 32], program: TokenProgram, mint: &[u8; 32]) -> Option<[u8; 32]> {
+    hashes(owner, program, mint).find(|hash| !bytes_are_curve_point(hash))
+}
+
+/// Whether `account` is that account.
 ///
 /// The account itself is not asked for being off the curve, which is what costs: a token account at a hash that is a point
 /// would be one whose maker knew the key of a point that he could not choose.
 pub(crate) fn is_of(account: &[u8; 32], owner: &[u8; 32], program: TokenProgram, mint: &[u8; 32]) -> bool {
-    let program = match program {
-        TokenProgram::SplToken => &SPL_TOKEN_KEY,
-        TokenProgram::Token2022 => &TOKEN_2022_KEY,
-    };
-    let seeds = Sha256::new().chain_update(owner).chain_update(program).chain_update(mint);
-    for bump in (0..=u8::MAX).rev() {
-        let of_bump = seeds.clone().chain_update([bump]).chain_update(ATA_PROGRAM).chain_update(DERIVED);
-        let hash: [u8; 32] = of_bump.finalize().into();
+    for hash in hashes(owner, program, mint) {
         if hash == *account {
             return true;
         }
@@ -68,6 +66,17 @@ pub(crate) fn is_of(account: &[u8; 32], owner: &[u8; 32], program: TokenProgram,
         }
     }
     false
+}
+
+/// The hashes of these, from bump 255 down.
+fn hashes(owner: &[u8; 32], program: TokenProgram, mint: &[u8; 32]) -> impl Iterator<Item = [u8; 32]> {
+    let program = match program {
+        TokenProgram::SplToken => &SPL_TOKEN_KEY,
+        TokenProgram::Token2022 => &TOKEN_2022_KEY,
+    };
+    let seeds = Sha256::new().chain_update(owner).chain_update(program).chain_update(mint);
+    let of_bump = move |bump| seeds.clone().chain_update([bump]).chain_update(ATA_PROGRAM).chain_update(DERIVED);
+    (0..=u8::MAX).rev().map(move |bump| of_bump(bump).finalize().into())
 }
 
 #[cfg(test)]

@@ -202,9 +202,14 @@ async fn transaction(endpoint: &Endpoint, tx: &TxId, version: u8) -> Result<Answ
     answer.ok_or_else(|| endpoint.unusable(TRANSACTION, "no answer"))
 }
 
+#[derive(Deserialize)]
+struct Place {
+    slot: u64,
+}
+
 /// Who paid, by `answer`; `None` when it is of another slot: what it did there is not what the block showed.
 fn payer_in(answer: &[u8], slot: u64, transfer: &AssetTransfer) -> Result<Option<Payer>, Unusable> {
-    let place: Status = read::parse("a transaction", answer)?;
+    let place: Place = read::parse("a transaction", answer)?;
     if place.slot != slot { Ok(None) } else { sender::by_instructions(answer, transfer).map(Some) }
 }
 

@@ -77,7 +77,6 @@ impl SolanaError {
             | SolanaError::Decimals { .. }
             | SolanaError::Foreign { .. }
             | SolanaError::NotListed { .. }
-            | SolanaError::Decimals { .. }
             | SolanaError::ForeignAddress { .. }
             | SolanaError::NoHistory { .. }
             | SolanaError::NoBalances { .. } => true,
