@@ -369,7 +369,7 @@ fn tiers(network: &Network, config: &ChainConfig) -> Result<Vec<Tier>, StartErro
 fn settings(network: &Network, config: &ChainConfig) -> Settings {
     Settings {
         start: config.start,
-        proof: config.proof.unwrap_or_else(|| usual_proof(network, config)),
+        proof: config.proof.unwrap_or_else(|| usual_proof(network.chain.family())),
         poll: poll(network, config),
         failed_grace: Duration::from_secs(config.failed_grace_secs),
         finality_stall: config.finality_stall_secs.map(Duration::from_secs),
@@ -385,13 +385,11 @@ fn poll(network: &Network, config: &ChainConfig) -> Duration {
 }
 
 /// All that a chain can prove. Where no root covers a block, asking a second endpoint for each would double the cost: what
-/// credits is compared, and with one endpoint there is nobody to compare with.
-fn usual_proof(network: &Network, config: &ChainConfig) -> ReadProof {
-    let readable = config.rpc.iter().filter(|rpc| matches!(rpc.url.scheme(), "http" | "https")).count();
-    match network.chain.family() {
+/// credits is read again in full.
+fn usual_proof(family: Family) -> ReadProof {
+    match family {
         Family::Evm => ReadProof::Full,
-        Family::Solana if readable > 1 => ReadProof::Listed,
-        Family::Solana => ReadProof::Full,
+        Family::Solana => ReadProof::Listed,
     }
 }
 
@@ -543,18 +541,12 @@ mod tests {
     }
 
     #[test]
-    fn solana_is_read_by_one_endpoint_and_its_credits_by_two_where_there_are_two() {
-        let chain = Chain::SolanaMainnet;
-        let proof = |urls: &[&str]| {
-            let config = solana(urls);
-            let (source, network) = source(chain, &config).unwrap();
-            assert!(matches!(source, AnyChain::Solana(_)));
-            assert_eq!(network.assets.last().unwrap().symbol, "MINE");
-            settings(&network, &config).proof
-        };
-        assert_eq!(proof(&["http://a"]), ReadProof::Full);
-        assert_eq!(proof(&["http://a", "ws://b"]), ReadProof::Full, "ws only wakes up");
-        assert_eq!(proof(&["http://a", "https://b"]), ReadProof::Listed);
+    fn solana_is_read_by_one_endpoints_word_until_a_block_credits() {
+        let config = solana(&["http://a", "https://b"]);
+        let (source, network) = source(Chain::SolanaMainnet, &config).unwrap();
+        assert!(matches!(source, AnyChain::Solana(_)));
+        assert_eq!(network.assets.last().unwrap().symbol, "MINE");
+        assert_eq!(settings(&network, &config).proof, ReadProof::Listed);
     }
 
     #[test]

@@ -14,8 +14,8 @@ use anyhow::Context;
 use landfall::time::Clock;
 use landfall::watcher::{Settings, Start, Watcher};
 use landfall_chain::{
-    Address, AssetId, AssetTransfer, Block, BlockHash, BlockRef, BlockSource, Chain, Endpoints, Fate, Fee, Header,
-    Proof, Read, ReadProof, Signers, SourceError, Tip, TxId, TxLife, TxRef, U256,
+    Address, AssetId, AssetTransfer, Block, BlockHash, BlockRef, BlockSource, Chain, Debits, Endpoints, Fate, Fee,
+    Header, Payer, Proof, Read, ReadProof, SenderRule, Signers, SourceError, Tip, TxId, TxLife, TxRef, U256,
 };
 use std::sync::Arc;
 
@@ -143,6 +143,10 @@ impl BlockSource for Made {
     async fn fate(&self, _: &TxRef, _: &BlockRef) -> Result<Fate, SourceError> {
         Ok(Fate::Unknown)
     }
+
+    async fn payers(&self, _: &BlockRef, transfers: &[AssetTransfer]) -> Result<Vec<Payer>, SourceError> {
+        Ok(transfers.iter().map(AssetTransfer::payer).collect())
+    }
 }
 
 fn reference(number: u64) -> BlockRef {
@@ -172,6 +176,7 @@ fn block() -> Block {
         tx: tx(number),
         asset: AssetId::Native,
         sender: owner(TXS + number),
+        sender_rule: SenderRule::OnlyPayer,
         recipient: owner(2 * TXS + number),
         amount: U256::from(1),
         nth: 0,
@@ -180,6 +185,8 @@ fn block() -> Block {
         header: Header { block: reference(1), parent: reference(0), time_secs: 1 },
         txs: (0..TXS).map(|number| tx(number).id).collect(),
         transfers: (0..LEGS).map(leg).collect(),
+        debits: Debits::Net((0..LEGS).map(leg).collect()),
+        unattributed: Vec::new(),
         fees: (0..TXS).map(fee).collect(),
         rejected: Vec::new(),
         proof: Proof::OneEndpoint,

@@ -8,12 +8,14 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use landfall_chain::{
-    Address, AddressSource, AssetTransfer, Block, BlockRef, BlockSource, Chain, Endpoints, Family, Fate, Found, Header, Network, Payer, Read,
-    Search, SourceError, Tip, TxRef, U256, Watched,
+    Address, AddressSource, AssetTransfer, Block, BlockRef, BlockSource, Chain, Endpoints, Family, Fate, Found, Header,
+    Network, Payer, Read, Search, SourceError, Tip, TxRef, U256, Watched,
 };
 use landfall_evm::{EndpointUrl, EvmSource};
-use landfall_solana::{Options, SolanaSource};
+use landfall_solana::{Options, Sample, SolanaSource};
 use tokio::sync::Notify;
+
+use crate::random;
 
 /// A chain that can be read, of whatever family.
 #[derive(Debug)]
@@ -35,7 +37,10 @@ impl AnyChain {
     pub(super) fn over(network: &Network, urls: Vec<EndpointUrl>, options: &Options) -> Result<Self, SourceError> {
         Ok(match network.chain.family() {
             Family::Evm => AnyChain::Evm(EvmSource::at(network.clone(), urls)?),
-            Family::Solana => AnyChain::Solana(SolanaSource::at(network, urls, options)?),
+            Family::Solana => {
+                let sample = Sample { key: random::number(), ..Sample::default() };
+                AnyChain::Solana(SolanaSource::at(network, urls, options)?.with_sample(sample))
+            }
         })
     }
 

@@ -11,7 +11,8 @@ use std::ops::RangeInclusive;
 
 use futures_util::{StreamExt, stream};
 use landfall_chain::{
-    Address, AddressSource, AssetTransfer, Block, BlockRef, BlockSource, Found, Header, Lane, Named, Proof, Read, Search, Watched,
+    Address, AddressSource, AssetTransfer, Block, BlockRef, BlockSource, Found, Header, Lane, Named, Proof, Read,
+    Search, Watched,
 };
 
 use crate::deposit::{Deposit, DepositStatus};

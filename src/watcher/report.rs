@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use landfall_chain::{Chain, Endpoints, ReadProof};
+use landfall_chain::{Chain, Endpoints, Proof, ReadProof};
 use tracing::{error, info, warn};
 
 use crate::store::status::{self, ChainStatus};

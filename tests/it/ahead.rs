@@ -11,7 +11,8 @@ use landfall::store::cursors::Cursor;
 use landfall::time::Timestamp;
 use landfall::watcher::{Backfill, Job, Rescan, Scope, Settings, Start, Watcher};
 use landfall_chain::{
-    Address, AddressSource, AssetTransfer, Block, BlockRef, BlockSource, Endpoints, Fate, Found, Header, Lane, Network, Payer, Read, ReadProof, Search, SourceError, Tip, TxRef, U256, Watched,
+    Address, AddressSource, AssetTransfer, Block, BlockRef, BlockSource, Endpoints, Fate, Found, Header, Lane, Network,
+    Payer, Read, ReadProof, Search, SourceError, Tip, TxRef, U256, Watched,
 };
 use landfall_evm::EvmSource;
 use landfall_node::{Chain, LogLimits, Server, Tx};

@@ -7,7 +7,9 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use landfall_chain::{
-    Address, AddressSource, AssetTransfer, Block, BlockRef, BlockSource, Candidates, Endpoints, Family, Fate, Finality, FinalityRule, Found, Header, Lane, Legs, Network, Payer, Read, ReadProof, Search, SourceError, Tag, Tip, TxRef, U256, Watched,
+    Address, AddressSource, AssetTransfer, Block, BlockRef, BlockSource, Candidates, Endpoints, Family, Fate, Finality,
+    FinalityRule, Found, Header, Lane, Legs, Network, Payer, Read, ReadProof, Search, SourceError, Tag, Tip, TxRef,
+    U256, Watched,
 };
 use landfall_rpc::{EndpointUrl, Need};
 use tokio::sync::Notify;

@@ -10,7 +10,8 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use landfall_chain::{
-    Address, AddressSource, AssetTransfer, Block, BlockHash, BlockRef, BlockSource, Fate, Found, Header, Legs, Payer, Read, Search, SourceError, Tip, TxRef, U256, Watched,
+    Address, AddressSource, AssetTransfer, Block, BlockHash, BlockRef, BlockSource, Fate, Found, Header, Legs, Payer,
+    Read, Search, SourceError, Tip, TxRef, U256, Watched,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

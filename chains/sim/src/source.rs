@@ -4,7 +4,8 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use landfall_chain::{
-    Address, AddressSource, AssetId, AssetTransfer, Block, BlockRef, BlockSource, Candidates, Fate, Found, Header, Lane, Legs, Payer, Proof, Read, ReadProof, Search, Signers, SourceError, Tip, TxLife, TxRef, U256, Watched,
+    Address, AddressSource, AssetId, AssetTransfer, Block, BlockRef, BlockSource, Candidates, Fate, Found, Header,
+    Lane, Legs, Payer, Proof, Read, ReadProof, Search, Signers, SourceError, Tip, TxLife, TxRef, U256, Watched,
 };
 
 use crate::ledger::{SimBlock, SimLeg, State};

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use landfall_chain::{AssetTransfer, Block, BlockHash, BlockRef, Header, Legs, Payer, TxId};
 use landfall_rpc::{Answer, Call, Dialect, Fault, NodeError, Raw};
+use serde::Deserialize;
 use serde_json::json;
 
 use crate::client::Light;

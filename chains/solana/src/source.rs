@@ -23,7 +23,9 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use url::Url;
 
-use crate::calls::{BLOCK, BLOCKS, Reader, Reading, TRANSACTION, Wanted, read_fate, read_header, read_slots, read_time};
+use crate::calls::{
+    BLOCK, BLOCKS, Reader, Reading, TRANSACTION, Wanted, read_fate, read_header, read_slots, read_time,
+};
 use crate::dialect::{Endpoint, Pool, Solana};
 use crate::error::SolanaError;
 use crate::networks;

@@ -36,11 +36,12 @@ fn read(rules: &Rules, told: &Value) -> Option<Candidate> {
 
 /// What of a block is recorded: the order of legs within a transaction is no part of it.
 fn recorded(candidate: &Candidate) -> (Vec<String>, BTreeSet<String>, BTreeSet<String>) {
-    let leg = |leg: &AssetTransfer, rule: &dyn std::fmt::Debug| format!("{leg:?} {rule:?}");
     let header = format!("{:?} {:?}", candidate.block.header.block, candidate.block.header.parent);
-    let legs = candidate.block.transfers.iter().zip(&candidate.senders).map(|(it, rule)| leg(it, rule)).collect();
+    let legs = candidate.block.transfers.iter().map(|it| format!("{it:?}"));
+    let legs = legs.chain(candidate.block.unattributed.iter().map(|it| format!("{it:?}"))).collect();
     // Whom a debit went to is told by the first who gained: it names one of several.
-    let debits = candidate.debits.iter().map(|it| format!("{:?} {:?} {:?} {}", it.tx, it.asset, it.sender, it.amount));
+    let debits =
+        candidate.block.debits().iter().map(|it| format!("{:?} {:?} {:?} {}", it.tx, it.asset, it.sender, it.amount));
     let fees = candidate.block.fees.iter().map(|fee| format!("{fee:?}"));
     let txs = candidate.block.txs.iter().map(|tx| format!("{tx:?}"));
     (txs.chain([header]).collect(), legs, debits.chain(fees).collect())
