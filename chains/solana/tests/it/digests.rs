@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
-use landfall_chain::{AssetTransfer, Legs};
+use landfall_chain::Legs;
 use landfall_solana::{Candidate, Rules, Wrapped, block};
 use proptest::prelude::*;
 use proptest::sample::Index;
