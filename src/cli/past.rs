@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args;
-use landfall_chain::{Address, AddressSource, BlockSource, Chain, Proof, ReadProof, Retry};
+use landfall_chain::{Address, AddressSource, BlockSource, Chain, Family, Proof, ReadProof, Retry};
 use serde::Serialize;
 
 use crate::cli::bar::{Screen, Shown};
@@ -185,7 +185,10 @@ impl BackfillArgs {
         let BackfillArgs { chain, from, to, json, account, address, proof, dry_run } = self;
         let chain: Chain = chain.parse()?;
         let proof = match proof.as_deref() {
-            None if to.is_none() => ReadProof::Listed,
+            Some(_) if chain.family() == Family::Solana => {
+                bail!("{chain} has no receipts and no logs that prove anything; leave --proof out")
+            }
+            None if to.is_none() || chain.family() == Family::Solana => ReadProof::Listed,
             None | Some("receipts") => ReadProof::Full,
             Some("logs") => ReadProof::Listed,
             Some(other) => bail!("unknown proof {other:?}: expected receipts or logs"),

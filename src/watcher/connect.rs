@@ -3,7 +3,8 @@
 //!
 //! What a source left out or tore apart shows in the parent links; the cursor then stays where the links hold.
 //! Where blocks are read by their logs only, or on one endpoint's word where two must agree, one that may concern a watched
-//! address is read again in full before it is recorded: candidates are never credited.
+//! address is read again in full before it is recorded: candidates are never credited. While no second endpoint can be heard,
+//! one's word makes a deposit PENDING, and never CONFIRMED.
 
 use std::ops::RangeInclusive;
 
@@ -209,6 +210,8 @@ impl<S: BlockSource> Books<'_, S> {
                 let number = blocks[index].header.block.number;
                 let full = match self.source.blocks(number..=number, Read::FULL).await {
                     Ok(full) => full.into_iter().next(),
+                    // PENDING on one endpoint's word, which its block says; CONFIRMED waits for the second one's.
+                    Err(error) if error.is_unwitnessed => continue,
                     Err(error) if index == 0 || error.kind == SourceErrorKind::Permanent => return Err(error.into()),
                     // Those before it must not wait for it; the next tick begins with it.
                     Err(_) => None,

@@ -52,7 +52,7 @@ impl Line {
         }
         let urls: Vec<_> = started.iter().map(|node| format!("http://{}", node.address).parse().unwrap()).collect();
         let source = Arc::new(SolanaSource::new(&network, &urls).unwrap());
-        let (proof, poll) = (ReadProof::Full, Duration::from_millis(10));
+        let (proof, poll) = (ReadProof::Listed, Duration::from_millis(10));
         let start = Start::Number(first + 1);
         let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None };
         let endpoints = source.endpoints();

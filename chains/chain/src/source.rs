@@ -262,18 +262,30 @@ pub struct SourceError {
     /// Whether several endpoints told what was asked for, and no two of them the same; such a failure is transient. One
     /// alone can still be heard: a [`ReadProof::Listed`] read tells one's word, each time another one's.
     pub is_disputed: bool,
+    /// Whether one endpoint told what was asked for while no second one could be heard that must tell it alike; such a
+    /// failure is transient. The one is heard by a [`ReadProof::Listed`] read.
+    pub is_unwitnessed: bool,
     cause: Box<dyn Error + Send + Sync>,
 }
 
 impl SourceError {
     /// A failure that may pass.
     pub fn transient(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        SourceError { kind: SourceErrorKind::Transient, needs_upgrade: false, is_disputed: false, cause: cause.into() }
+        SourceError::of(SourceErrorKind::Transient, cause.into())
     }
 
     /// A failure that stays until a person acts.
     pub fn permanent(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
-        SourceError { kind: SourceErrorKind::Permanent, needs_upgrade: false, is_disputed: false, cause: cause.into() }
+        SourceError::of(SourceErrorKind::Permanent, cause.into())
+    }
+
+    fn of(kind: SourceErrorKind, cause: Box<dyn Error + Send + Sync>) -> Self {
+        SourceError { kind, needs_upgrade: false, is_disputed: false, is_unwitnessed: false, cause }
+    }
+
+    /// No second endpoint could be heard.
+    pub fn unwitnessed(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        SourceError { is_unwitnessed: true, ..SourceError::transient(cause) }
     }
 
     /// No two endpoints told the same.

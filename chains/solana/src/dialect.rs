@@ -59,6 +59,27 @@ impl Solana {
         let (chain, endpoint, served) = (endpoint.chain, endpoint.id.clone(), endpoint.clean(&served));
         Err(SolanaError::WrongChain { chain, endpoint, served, expected })
     }
+
+    /// The newest block at `commitment`: what was `told` within that time, or is told now.
+    async fn newest(
+        &self,
+        endpoint: &Endpoint,
+        commitment: &str,
+        within: Duration,
+        told: impl Fn(Duration) -> Option<BlockRef> + Send + Sync,
+    ) -> Result<Fresh, SolanaError> {
+        if let Some(block) = told(within) {
+            return Ok(Fresh { block, is_new: false });
+        }
+        let reached = told(self.told.reached_for()).map(|block| block.number);
+        match (Light::of(endpoint).newest(commitment, reached).await?, told(self.told.behind_for())) {
+            (Newest::Block(block), _) => Ok(Fresh { block, is_new: true }),
+            (Newest::Behind, Some(block)) => Ok(Fresh { block, is_new: false }),
+            (Newest::Behind, None) => {
+                Err(endpoint.unusable(LATEST, "it has not reached the slot that it told before: it lags"))
+            }
+        }
+    }
 }
 
 impl Dialect for Solana {
@@ -107,8 +128,8 @@ impl Dialect for Solana {
         let mut words = if question.which_chain { Words::default() } else { self.told.of(&endpoint.id) };
         let (confirmed_for, finalized_for) = (self.told.confirmed_for(), self.told.finalized_for());
         let (finalized, confirmed) = try_join(
-            newest(endpoint, "finalized", &words, finalized_for, Words::finalized),
-            newest(endpoint, "confirmed", &words, confirmed_for, Words::confirmed),
+            self.newest(endpoint, "finalized", finalized_for, |within| words.finalized(within)),
+            self.newest(endpoint, "confirmed", confirmed_for, |within| words.confirmed(within)),
         )
         .await?;
         if finalized.block.number == confirmed.block.number && finalized.block.hash != confirmed.block.hash {
@@ -154,26 +175,6 @@ impl Dialect for Solana {
 struct Fresh {
     block: BlockRef,
     is_new: bool,
-}
-
-/// The newest block at `commitment`: what was told `within` that time, or is told now.
-async fn newest(
-    endpoint: &Endpoint,
-    commitment: &str,
-    words: &Words,
-    within: Duration,
-    of: fn(&Words, Duration) -> Option<BlockRef>,
-) -> Result<Fresh, SolanaError> {
-    if let Some(block) = of(words, within) {
-        return Ok(Fresh { block, is_new: false });
-    }
-    match Light::of(endpoint).newest(commitment, words.reached(of)).await? {
-        Newest::Block(block) => Ok(Fresh { block, is_new: true }),
-        Newest::Behind => match words.stands(of) {
-            Some(block) => Ok(Fresh { block, is_new: false }),
-            None => Err(endpoint.unusable(LATEST, "it has not reached the slot that it told before: it lags")),
-        },
-    }
 }
 
 /// The hash of the block in `slot`; `None` where there is none or the endpoint has not got it: it has no say.

@@ -90,6 +90,8 @@ impl From<SolanaError> for SourceError {
             SourceError::upgrade_needed(error)
         } else if matches!(error, SolanaError::BlocksDiffer { .. }) {
             SourceError::disputed(error)
+        } else if matches!(error, SolanaError::Unwitnessed { .. }) {
+            SourceError::unwitnessed(error)
         } else if error.is_permanent() {
             SourceError::permanent(error)
         } else {

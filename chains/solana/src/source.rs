@@ -193,10 +193,11 @@ impl SolanaSource {
         F: Future<Output = Result<T, SolanaError>> + Send,
     {
         let first = *range.start();
-        if let Some(newest) = self.near(range)
-            && let Ok(found) = linked(first, vec![newest], &read).await
-        {
-            return Ok(found);
+        if let Some(newest) = self.near(range) {
+            match linked(first, vec![newest], &read).await {
+                Err(error) if !error.is_permanent() => {}
+                found => return found,
+            }
         }
         // What could not be had of it is looked for again by the list, which shows what there is below.
         let slots = self.slots(range).await?.into_iter().map(|slot| Wanted { slot, hash: None });
@@ -298,10 +299,15 @@ impl SolanaSource {
                     self.words.keep(&endpoint.id, digest);
                     return Ok(block);
                 }
-                vec![(endpoint, Witnessed { digest, block: Some(block) })]
+                let told = vec![(endpoint, Witnessed { digest, block: Some(block.clone()) })];
+                return match self.told_by_two(wanted, read.legs, told, Duration::ZERO).await {
+                    // A sample that nobody can be asked about says nothing.
+                    Err(SolanaError::Unwitnessed { .. }) => Ok(block),
+                    told => told,
+                };
             }
         };
-        self.told_by_two(wanted, read.legs, told).await
+        self.told_by_two(wanted, read.legs, told, SECOND_WAIT_MAX).await
     }
 
     async fn told_by_one(&self, wanted: Wanted, legs: Legs) -> Result<(&Endpoint, Reading), SolanaError> {
@@ -319,13 +325,14 @@ impl SolanaSource {
         told_by.map(|endpoint| (endpoint, Witnessed { digest: word.digest, block: None })).into_iter().collect()
     }
 
-    /// The block as two endpoints tell it; `told` is what is known of it already. One that has it not yet is waited for a
-    /// little. Who tells it otherwise than two others is put into quarantine.
+    /// The block as two endpoints tell it; `told` is what is known of it already. One that has it not yet is waited for with
+    /// `patience`. Who tells it otherwise than two others is put into quarantine.
     async fn told_by_two<'p>(
         &'p self,
         wanted: Wanted,
         legs: Legs,
         mut told: Vec<Told<'p>>,
+        patience: Duration,
     ) -> Result<Block, SolanaError> {
         let read = |endpoint| -> BoxRead<'p, Witnessed> {
             Box::pin(async move { Ok(self.reader.block(endpoint, wanted, legs).await?.into()) })
@@ -341,7 +348,7 @@ impl SolanaSource {
                 told.retain(|(_, one)| one.block.is_some());
                 continue;
             }
-            if witness::agree(&told) || !is_lacking || begun.elapsed() >= SECOND_WAIT_MAX {
+            if witness::agree(&told) || !is_lacking || begun.elapsed() >= patience {
                 break missing;
             }
             tokio::time::sleep(SECOND_LOOK).await;

@@ -16,10 +16,11 @@ use tokio::time::Instant;
 const CONFIRMED_KEPT_MAX: Duration = Duration::from_millis(800);
 /// How many polls a word on what is final is kept for: at 900 ms a poll, 1.3 light calls a second in all.
 const FINALIZED_POLLS: u32 = 5;
-/// How long a newest block stands where a node answers behind the same address that has not reached it.
-const BEHIND_MAX: Duration = Duration::from_secs(5);
-/// How long a node must not be behind what was told before it: then a cluster may have been set back.
-const REACHED_MAX: Duration = Duration::from_secs(30);
+/// How many polls a newest block stands for where a node answers behind the same address that has not reached it: some five
+/// seconds.
+const BEHIND_POLLS: u32 = 6;
+/// For how many polls a node must not be behind what was told before it: then a cluster may have been set back.
+const REACHED_POLLS: u32 = 33;
 
 /// What is kept of all endpoints of a network, by their names.
 #[derive(Debug)]
@@ -59,6 +60,16 @@ impl Told {
     pub(crate) fn finalized_for(&self) -> Duration {
         self.poll * FINALIZED_POLLS
     }
+
+    /// For how long a word stands where a node says that it has not reached it.
+    pub(crate) fn behind_for(&self) -> Duration {
+        self.poll * BEHIND_POLLS
+    }
+
+    /// For how long a node must have reached a word to be asked.
+    pub(crate) fn reached_for(&self) -> Duration {
+        self.poll * REACHED_POLLS
+    }
 }
 
 impl Words {
@@ -68,16 +79,6 @@ impl Words {
 
     pub(crate) fn finalized(&self, within: Duration) -> Option<BlockRef> {
         kept(self.finalized, within)
-    }
-
-    /// What stands where a node says that it has not reached it.
-    pub(crate) fn stands(&self, words: impl Fn(&Self, Duration) -> Option<BlockRef>) -> Option<BlockRef> {
-        words(self, BEHIND_MAX)
-    }
-
-    /// What a node must have reached to be asked.
-    pub(crate) fn reached(&self, words: impl Fn(&Self, Duration) -> Option<BlockRef>) -> Option<u64> {
-        words(self, REACHED_MAX).map(|block| block.number)
     }
 
     /// Its word on a slot, where it has given one: `Some(None)` is that it has no block there.

@@ -313,7 +313,7 @@ pub(super) fn usdc() -> Address {
 fn watcher(nodes: &[Node], store: &TestStore) -> (Watcher<Arc<SolanaSource>>, Endpoints) {
     let urls: Vec<_> = nodes.iter().map(|node| node.url().parse().unwrap()).collect();
     let source = Arc::new(SolanaSource::new(&mainnet(), &urls).unwrap());
-    let (start, proof, poll) = (Start::Number(FIRST_SLOT + 1), ReadProof::Full, Duration::from_millis(10));
+    let (start, proof, poll) = (Start::Number(FIRST_SLOT + 1), ReadProof::Listed, Duration::from_millis(10));
     let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None };
     let endpoints = source.endpoints();
     (Watcher::new(source, endpoints.clone(), store.db.clone(), mainnet(), settings), endpoints)

@@ -142,7 +142,7 @@ async fn decimals_that_are_not_the_listed_ones_are_no_second_word() {
     };
     spoil(&nodes[1], decimals);
     let error = full(&source, 12).await.unwrap_err().to_string();
-    assert!(error.contains("is told by endpoint") && error.contains("7 decimals of mint"), "{error}");
+    assert!(error.contains("is told by endpoint") && error.contains("has 7 decimals in block 12"), "{error}");
 }
 
 #[tokio::test]
