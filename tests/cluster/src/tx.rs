@@ -118,10 +118,13 @@ impl Tx {
         self
     }
 
-    /// A transaction as a node writes it in the shape `accounts`, whatever that says; it is the same in all shapes.
+    /// A transaction as a node writes it in the shape `accounts`, whatever that says; in the shape `json` it has the same
+    /// keys and balances, and no instructions.
     pub fn raw(value: &Value) -> Self {
         let keys = value["transaction"]["accountKeys"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let text: Arc<str> = value.to_string().into();
+        let pubkeys: Vec<&Value> = keys.iter().map(|key| &key["pubkey"]).collect();
+        let mut whole = value.clone();
+        whole["transaction"]["message"] = json!({ "accountKeys": pubkeys, "instructions": [] });
         Tx {
             version: value["version"].as_u64().map_or(Version::Legacy, |version| {
                 Version::Number(u8::try_from(version).expect("a version is a byte"))
@@ -130,7 +133,7 @@ impl Tx {
             signature: value["transaction"]["signatures"][0].as_str().unwrap_or_default().into(),
             keys: keys.iter().filter_map(|key| Some(key["pubkey"].as_str()?.to_owned())).collect(),
             is_failed: !value["meta"]["err"].is_null(),
-            texts: [Arc::clone(&text), text],
+            texts: [value.to_string().into(), whole.to_string().into()],
         }
     }
 

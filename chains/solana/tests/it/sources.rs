@@ -1,13 +1,14 @@
 //! Sources over the nodes of a test, and what comes back from them.
 
-use landfall_chain::{Block, BlockRef, BlockSource, Chain, Legs, Read, SourceError};
+use landfall_chain::{Block, BlockRef, BlockSource, Chain, Legs, Read, ReadProof, SourceError};
 use landfall_cluster::{Ledger, Node, hash};
-use landfall_solana::{SolanaSource, network};
+use landfall_solana::{Sample, SolanaSource, network};
 
-/// A source over these nodes.
+/// A source over these nodes, which compares no blocks but those that are read in full.
 pub(crate) fn source(nodes: &[&Node]) -> SolanaSource {
     let urls: Vec<_> = nodes.iter().map(|node| node.url().parse().unwrap()).collect();
-    SolanaSource::new(&network(Chain::SolanaMainnet).unwrap(), &urls).unwrap()
+    let source = SolanaSource::new(&network(Chain::SolanaMainnet).unwrap(), &urls).unwrap();
+    source.with_sample(Sample { one_in: 0, key: 0 })
 }
 
 /// Two nodes with the same blocks, 10 to 15; the first is a block ahead, so that it leads and is asked first.
@@ -26,7 +27,7 @@ pub(crate) async fn leads(source: &SolanaSource, latest: u64) {
 }
 
 pub(crate) async fn blocks(source: &SolanaSource, first: u64, last: u64) -> Result<Vec<Block>, SourceError> {
-    source.blocks(first..=last, Read { legs: Legs::Explained, ..Read::FULL }).await
+    source.blocks(first..=last, Read { legs: Legs::Explained, proof: ReadProof::Listed, ..Read::FULL }).await
 }
 
 /// The slots of the blocks that come back, each of which stands on the one before it.
