@@ -37,9 +37,6 @@ mod solana_calls;
 mod solana_explain;
 mod solana_ledger;
 mod solana_line;
-#[path = "../../chains/solana/tests/it/node.rs"]
-#[expect(dead_code, reason = "the tests of chains/solana, which it belongs to, use all of it")]
-mod solana_node;
 mod solana_past;
 mod solana_proof;
 mod solana_rescan;

@@ -3,7 +3,6 @@
 //! Both make a block every 50 ms and are followed by running watchers. A lag is the median of what is seen while the
 //! healthy one goes on for some blocks, so that a busy machine decides nothing.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use landfall::store::cursors::Cursor;
@@ -11,13 +10,14 @@ use landfall::store::{Db, status};
 use landfall::time::{Clock, Pulse};
 use landfall::watcher::{Settings, Start, Watcher};
 use landfall_chain::{BlockSource, Chain, Endpoints, ReadProof};
+use landfall_cluster::{Instead, Ledger, Node, Refusal};
 use landfall_sim::{Fault, SimChain};
 use landfall_solana::network;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::postgres::{Engine, TestStore};
-use crate::solana_node::{Instead, Node, chain, source};
+use crate::solana_line::source;
 use crate::world::{self, FAILED_GRACE};
 
 const SOLANA: Chain = Chain::SolanaMainnet;
@@ -29,7 +29,7 @@ const NOISE: u64 = 4;
 
 struct Pair {
     sim: SimChain,
-    node: Arc<Node>,
+    node: Node,
     store: TestStore,
     stop: CancellationToken,
     running: JoinSet<()>,
@@ -46,7 +46,7 @@ impl Pair {
         let sim = SimChain::new(7);
         sim.set_finality_depth(Some(4));
         sim.mine_empty(3);
-        let (node, store) = (Node::start(chain(10..=12)).await, TestStore::fresh(Engine::Sqlite).await);
+        let (node, store) = (Node::start(&Ledger::of(10..=12)).await, TestStore::fresh(Engine::Sqlite).await);
         let (stop, running) = (CancellationToken::new(), JoinSet::new());
         let mut pair = Pair { sim, node, store, stop, running };
         let solana = source(&[&pair.node]);
@@ -55,11 +55,11 @@ impl Pair {
         let endpoints = Endpoints::new(["sim".to_owned()]);
         let evm = Watcher::new(pair.sim.clone(), endpoints, pair.db(), world::network(), settings(1));
         pair.follow(evm, world::CHAIN);
-        let (sim, node, stop) = (pair.sim.clone(), Arc::clone(&pair.node), pair.stop.clone());
+        let (sim, ledger, stop) = (pair.sim.clone(), pair.node.ledger(), pair.stop.clone());
         pair.running.spawn(async move {
             while !stop.is_cancelled() {
                 sim.mine_empty(1);
-                node.grow(Vec::new());
+                ledger.grow(Vec::new());
                 tokio::time::sleep(BLOCK).await;
             }
         });
@@ -77,7 +77,13 @@ impl Pair {
     }
 
     fn latest(&self, chain: Chain) -> u64 {
-        if chain == SOLANA { self.node.state().latest() } else { self.sim.latest().number }
+        if chain == SOLANA { self.node.ledger().latest().number } else { self.sim.latest().number }
+    }
+
+    /// What the node of Solana answers in the place of its next blocks.
+    fn answer_from_now_on(&self, instead: Instead) {
+        let next = self.latest(SOLANA) + 1;
+        (next..next + 5_000).for_each(|slot| self.node.answer_instead(slot, instead));
     }
 
     async fn cursor(&self, chain: Chain) -> u64 {
@@ -141,23 +147,18 @@ async fn trouble_on_solana_leaves_the_lag_of_an_evm_chain_as_it_is() {
     pair.until_state(SOLANA, "following").await;
     let quiet = pair.lag(world::CHAIN).await;
 
-    pair.node.state().silent = true;
+    pair.node.set_silent(true);
     pair.hold("silence", SOLANA, world::CHAIN, quiet).await;
-    pair.node.state().silent = false;
+    pair.node.set_silent(false);
     pair.until_state(SOLANA, "following").await;
 
-    let next = pair.latest(SOLANA) + 1;
-    pair.node
-        .state()
-        .instead
-        .extend((next..next + 5_000).map(|slot| (slot, Instead::Error(-32_603, "Internal error"))));
+    pair.answer_from_now_on(Instead::Refuse(Refusal::Internal));
     pair.until_state(SOLANA, "failing").await;
     pair.hold("errors", SOLANA, world::CHAIN, quiet).await;
-    pair.node.state().instead.clear();
+    pair.node.behave();
     pair.until_state(SOLANA, "following").await;
 
-    let next = pair.latest(SOLANA) + 1;
-    pair.node.state().instead.extend((next..next + 5_000).map(|slot| (slot, Instead::NeverEnough)));
+    pair.answer_from_now_on(Instead::NeverEnough);
     pair.until_state(SOLANA, "halted").await;
     pair.hold("a halt", SOLANA, world::CHAIN, quiet).await;
     pair.stop().await;

@@ -1,6 +1,5 @@
 //! The watcher on Solana: the same pipeline over slots, from a scripted node to a deposit on record.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use landfall::account::{AccountType, NewAccount};
@@ -9,12 +8,12 @@ use landfall::registry;
 use landfall::store::deposits::{self, DepositFilter};
 use landfall::time::Timestamp;
 use landfall::watcher::{Settings, Start, Ticked, Watcher};
-use landfall_chain::{Address, AssetId, BlockRef, Chain, ReadProof, TxId, U256};
+use landfall_chain::{Address, AssetId, BlockRef, Chain, ReadProof, U256};
+use landfall_cluster::{Ledger, Node, TIME, Tx, hash};
 use landfall_solana::{SolanaSource, network};
-use serde_json::{Value, json};
 
 use crate::postgres::{Engine, TestStore};
-use crate::solana_node::{Node, State, TIME, chain, forked, hash, source};
+use crate::solana_line::source;
 use crate::world::FAILED_GRACE;
 
 pub(crate) const OURS: Address = Address::Solana([0x21; 32]);
@@ -22,28 +21,19 @@ const PAYER: Address = Address::Solana([0x22; 32]);
 const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
 
 /// Two million lamports from the payer to us, and the fee of five thousand.
-pub(crate) fn payment() -> Value {
-    let signature = TxId::Solana([7; 64]).to_string();
-    let keys = [PAYER, OURS].map(|key| json!({ "pubkey": key.to_string(), "signer": false, "writable": true }));
-    json!({
-        "transaction": { "signatures": [signature], "accountKeys": keys },
-        "meta": {
-            "err": null, "fee": 5_000, "preBalances": [9_005_000, 0], "postBalances": [7_000_000, 2_000_000],
-            "preTokenBalances": [], "postTokenBalances": [],
-        },
-        "version": 0,
-    })
+pub(crate) fn payment() -> Tx {
+    Tx::sol(7, PAYER, OURS, 2_000_000)
 }
 
-async fn watcher(node: &Arc<Node>, store: &TestStore) -> Watcher<SolanaSource> {
+async fn watcher(node: &Node, store: &TestStore) -> Watcher<SolanaSource> {
     watcher_from(11, node, store).await
 }
 
-async fn watcher_from(start: u64, node: &Arc<Node>, store: &TestStore) -> Watcher<SolanaSource> {
+async fn watcher_from(start: u64, node: &Node, store: &TestStore) -> Watcher<SolanaSource> {
     watcher_of(start, ReadProof::Listed, &[node], store).await
 }
 
-async fn watcher_of(start: u64, proof: ReadProof, nodes: &[&Arc<Node>], store: &TestStore) -> Watcher<SolanaSource> {
+async fn watcher_of(start: u64, proof: ReadProof, nodes: &[&Node], store: &TestStore) -> Watcher<SolanaSource> {
     let addresses = [(Chain::SolanaMainnet, OURS)].into();
     let id = "ours".to_owned();
     let account = NewAccount { id, identity_id: None, kind: AccountType::Segregated, addresses };
@@ -68,9 +58,9 @@ async fn deposit(store: &TestStore) -> Deposit {
 
 #[tokio::test]
 async fn sol_is_pending_when_its_slot_is_confirmed_and_confirmed_when_it_is_final() {
-    let mut blocks = chain([10, 11, 14, 15]);
-    blocks.get_mut(&14).unwrap().txs.push(payment());
-    let node = Node::start(blocks).await;
+    let ledger = Ledger::of([10, 11, 14, 15]);
+    ledger.put(14, payment());
+    let node = Node::start(&ledger).await;
     let store = TestStore::fresh(Engine::Sqlite).await;
     let mut watcher = watcher(&node, &store).await;
     let ticked = tick(&mut watcher).await;
@@ -81,9 +71,9 @@ async fn sol_is_pending_when_its_slot_is_confirmed_and_confirmed_when_it_is_fina
     assert_eq!((pending.sender, pending.recipient), (PAYER, OURS));
     assert_eq!(pending.created_at, Timestamp::from_secs(TIME + 14));
 
-    node.state().finalized = 11;
+    ledger.finalize(11);
     assert_eq!(tick(&mut watcher).await.confirmed, 0, "the block below it is final, and it is not");
-    node.state().finalized = 15;
+    ledger.finalize(15);
     assert_eq!(tick(&mut watcher).await.confirmed, 1);
     let confirmed = deposit(&store).await;
     assert_eq!((confirmed.status, confirmed.id), (DepositStatus::Confirmed, pending.id));
@@ -91,18 +81,19 @@ async fn sol_is_pending_when_its_slot_is_confirmed_and_confirmed_when_it_is_fina
 
 #[tokio::test]
 async fn sol_whose_slot_is_rolled_back_and_lands_in_another_is_credited_once() {
-    let mut blocks = chain([10, 11, 14, 15]);
-    blocks.get_mut(&14).unwrap().txs.push(payment());
-    let node = Node::start(blocks).await;
+    let ledger = Ledger::of([10, 11, 14, 15]);
+    ledger.put(14, payment());
+    let node = Node::start(&ledger).await;
     let store = TestStore::fresh(Engine::Sqlite).await;
     let mut watcher = watcher(&node, &store).await;
     tick(&mut watcher).await;
     let first = deposit(&store).await;
 
     // The same transaction in another slot of another fork.
-    let mut blocks = forked(chain([10, 11, 12, 13, 16, 17]), 13, 1);
-    blocks.get_mut(&16).unwrap().txs.push(payment());
-    *node.state() = State::of(blocks);
+    let moved = ledger.roll_back_to(11);
+    ledger.produce(12, Vec::new());
+    ledger.produce(16, moved);
+    ledger.produce(17, Vec::new());
     let mut disconnected = 0;
     for _ in 0..5 {
         let ticked = watcher.tick(NOW).await;
@@ -110,7 +101,7 @@ async fn sol_whose_slot_is_rolled_back_and_lands_in_another_is_credited_once() {
     }
     assert_eq!(disconnected, 2);
     assert_eq!((deposit(&store).await.id, deposit(&store).await.status), (first.id, DepositStatus::Pending));
-    node.state().finalized = 17;
+    ledger.finalize(17);
     assert_eq!(tick(&mut watcher).await.confirmed, 1);
     let confirmed = deposit(&store).await;
     assert_eq!((confirmed.id, confirmed.amount), (first.id, first.amount));
@@ -119,9 +110,9 @@ async fn sol_whose_slot_is_rolled_back_and_lands_in_another_is_credited_once() {
 
 #[tokio::test]
 async fn the_cursor_stays_below_what_a_ledger_lost_and_goes_on_when_it_is_there() {
-    let mut blocks = chain(10..=16);
-    blocks.get_mut(&13).unwrap().txs.push(payment());
-    let node = Node::start(blocks.clone()).await;
+    let ledger = Ledger::of(10..=16);
+    ledger.put(13, payment());
+    let node = Node::start(&ledger).await;
     let store = TestStore::fresh(Engine::Sqlite).await;
     let mut watcher = watcher(&node, &store).await;
     node.lose([13]);
@@ -130,7 +121,7 @@ async fn the_cursor_stays_below_what_a_ledger_lost_and_goes_on_when_it_is_there(
         let error = watcher.tick(NOW).await.unwrap_err();
         assert!(error.may_pass() && error.to_string().contains("does not tell block 13"), "{error}");
     }
-    node.state().blocks = blocks;
+    node.find_all();
     let ticked = tick(&mut watcher).await;
     assert_eq!((ticked.connected, ticked.pending), (4, 1));
     assert_eq!(ticked.tip.unwrap().latest, BlockRef { number: 16, hash: hash(16, 0) });
@@ -139,10 +130,10 @@ async fn the_cursor_stays_below_what_a_ledger_lost_and_goes_on_when_it_is_there(
 
 #[tokio::test]
 async fn a_chain_is_taken_up_also_where_the_slots_before_the_first_one_were_skipped() {
-    let mut blocks = chain([10, 400, 401]);
-    blocks.get_mut(&400).unwrap().txs.push(payment());
+    let ledger = Ledger::of([10, 400, 401]);
+    ledger.put(400, payment());
     for start in [11, 12, 399, 400] {
-        let node = Node::start(blocks.clone()).await;
+        let node = Node::start(&ledger).await;
         let store = TestStore::fresh(Engine::Sqlite).await;
         let mut watcher = watcher_from(start, &node, &store).await;
         let mut connected = 0;
@@ -157,7 +148,7 @@ async fn a_chain_is_taken_up_also_where_the_slots_before_the_first_one_were_skip
 
 #[tokio::test]
 async fn a_slot_that_a_ledger_lost_is_no_skipped_one_to_start_above() {
-    let node = Node::start(chain(10..=16)).await;
+    let node = Node::start(&Ledger::of(10..=16)).await;
     let store = TestStore::fresh(Engine::Sqlite).await;
     let mut watcher = watcher_from(14, &node, &store).await;
     node.lose([13]);
@@ -165,17 +156,17 @@ async fn a_slot_that_a_ledger_lost_is_no_skipped_one_to_start_above() {
         let error = watcher.tick(NOW).await.unwrap_err();
         assert!(error.may_pass(), "{error}");
     }
-    node.state().blocks = chain(10..=16);
+    node.find_all();
     assert_eq!(tick(&mut watcher).await.connected, 3);
 }
 
 #[tokio::test]
 async fn what_pays_us_is_read_again_with_all_the_proof_that_can_be_had_and_nothing_else_is() {
-    let mut blocks = chain([10, 11, 14, 15]);
-    blocks.get_mut(&14).unwrap().txs.push(payment());
+    let ledger = Ledger::of([10, 11, 14, 15]);
+    ledger.put(14, payment());
     // With one endpoint there is nothing to gain, and it must not go on for ever.
-    for others in [0, 1_usize] {
-        let (node, other) = (Node::start(blocks.clone()).await, Node::start(blocks.clone()).await);
+    for others in [0, 1_u64] {
+        let (node, other) = (Node::start(&ledger).await, Node::start(&ledger).await);
         let nodes = if others == 0 { vec![&node] } else { vec![&node, &other] };
         let store = TestStore::fresh(Engine::Sqlite).await;
         let mut watcher = watcher_of(11, ReadProof::Listed, &nodes, &store).await;

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use landfall::deposit::DepositStatus::{Confirmed, Pending};
 use landfall::store::{movements, unattributed};
 use landfall_chain::{AssetId, Chain, U256};
+use landfall_cluster::{Ledger as Cluster, TIME, Tx};
 use landfall_solana::network;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -16,7 +17,6 @@ use crate::solana_ledger::{
     Account, FEE, Ledger, Mint, OURS, OWNERS, Place, RENT, SPL_TOKEN, TOKEN_2022, asset, listing_wrapped, owner,
 };
 use crate::solana_line::{CHAIN, Line, with};
-use crate::solana_node::{chain, forked};
 
 const ASSETS: [Option<Mint>; 3] = [None, Some(Mint::Usdc), Some(Mint::Wrapped)];
 
@@ -102,10 +102,10 @@ async fn assert_books(line: &Line, before: &Ledger, after: &Ledger) -> [U256; 4]
 
 async fn random_books(engine: Engine, seed: u64) -> BTreeSet<String> {
     let mut rng = StdRng::seed_from_u64(seed);
-    let (mut ledger, mut blocks) = (Ledger::new(), chain((100..150).filter(|slot| slot % 7 != 3)));
+    let (mut ledger, mut blocks) = (Ledger::new(), Cluster::of((100..150).filter(|slot| slot % 7 != 3)));
     let before = ledger.clone();
     let fork = 120;
-    let slots: Vec<u64> = blocks.keys().copied().filter(|slot| *slot > 100).collect();
+    let slots: Vec<u64> = blocks.blocks().iter().map(|block| block.slot).filter(|slot| *slot > 100).collect();
     let mut at_fork = before.clone();
     for slot in &slots {
         let txs = random_txs(&mut ledger, &mut rng);
@@ -122,13 +122,14 @@ async fn random_books(engine: Engine, seed: u64) -> BTreeSet<String> {
     let txs = ledger.txs;
     let mut ledger = at_fork;
     ledger.txs = txs;
-    let mut other = forked(chain((100..160).filter(|slot| slot % 7 != 3)), fork, 1);
-    for (slot, told) in &mut other {
-        if *slot < fork {
-            told.txs.clone_from(&blocks[slot].txs);
+    let other = Cluster::of((100..160).filter(|slot| slot % 7 != 3)).forked_at(fork);
+    for slot in other.blocks().iter().map(|block| block.slot) {
+        let txs = if slot < fork {
+            blocks.block(slot).unwrap().txs.clone()
         } else {
-            told.txs = random_txs(&mut ledger, &mut rng);
-        }
+            random_txs(&mut ledger, &mut rng).iter().map(Tx::raw).collect()
+        };
+        other.amend(slot, |block| block.txs = txs);
     }
     line.restate(&other);
     line.catch_up().await;
@@ -175,7 +176,7 @@ async fn what_cannot_be_credited_is_in_the_inbox_once_with_its_reason_and_goes_w
             ledger.open(spam, 0x23);
             ledger.mint(spam, 1_000_000);
         });
-        let blocks = with(chain(10..=15), 12, [tx.clone()]);
+        let blocks = with(Cluster::of(10..=15), 12, [tx.clone()]);
         let network = network(Chain::SolanaMainnet).unwrap();
         let mut line = Line::of(network, TestStore::fresh(engine).await, blocks, 1).await;
         line.catch_up().await;
@@ -186,8 +187,7 @@ async fn what_cannot_be_credited_is_in_the_inbox_once_with_its_reason_and_goes_w
         assert_eq!((arrival.sender, arrival.block.number, arrival.is_final), (owner(0x23), 12, false));
 
         // The same transaction in another block, after a rollback: still once.
-        let mut blocks = forked(chain(10..=17), 12, 1);
-        blocks = with(blocks, 14, [tx]);
+        let blocks = with(Cluster::of(10..=17).forked_at(12), 14, [tx]);
         line.restate(&blocks);
         line.catch_up().await;
         assert_eq!(inbox(&line).await, expected);
@@ -214,7 +214,7 @@ async fn a_listed_mint_under_another_program_is_in_the_inbox() {
         ledger.tx(0x23, |ledger| ledger.pay((0x23, Mint::Usdc, Place::Associated), to, 8))
     }];
     let network = network(Chain::SolanaMainnet).unwrap();
-    let blocks = with(chain(10..=13), 12, txs);
+    let blocks = with(Cluster::of(10..=13), 12, txs);
     let mut line = Line::of(network, TestStore::fresh(Engine::Sqlite).await, blocks, 1).await;
     line.catch_up().await;
     assert_eq!(line.amounts().await, [(8, Pending)]);
@@ -238,7 +238,7 @@ fn wrapping(ledger: &mut Ledger) -> [Value; 3] {
 async fn s7_wrapped_sol_is_a_deposit_where_it_is_listed_and_in_the_inbox_where_it_is_not() {
     for engine in ENGINES {
         for is_listed in [true, false] {
-            let (mut ledger, mut blocks) = (Ledger::new(), chain(10..=15));
+            let (mut ledger, mut blocks) = (Ledger::new(), Cluster::of(10..=15));
             let before = ledger.clone();
             for (slot, tx) in (11..).zip(wrapping(&mut ledger)) {
                 blocks = with(blocks, slot, [tx]);
@@ -272,7 +272,7 @@ async fn s9_what_we_pay_the_fee_of_is_credited_in_full_and_the_fee_is_on_record_
         let before = ledger.clone();
         let txs = [ledger.tx(0x21, |ledger| ledger.send(0x23, 0x21, 50)), ledger.failed(0x21), ledger.failed(0x23)];
         let network = network(Chain::SolanaMainnet).unwrap();
-        let blocks = with(chain(10..=13), 12, txs);
+        let blocks = with(Cluster::of(10..=13), 12, txs);
         let mut line = Line::of(network, TestStore::fresh(engine).await, blocks, 1).await;
         line.finalize(13);
         line.catch_up().await;
@@ -291,7 +291,7 @@ async fn s9_what_we_pay_the_fee_of_is_credited_in_full_and_the_fee_is_on_record_
 async fn s13_what_is_confirmed_only_is_pending_and_what_is_finalized_is_confirmed() {
     for engine in ENGINES {
         let mut ledger = Ledger::new();
-        let mut blocks = chain(10..=60);
+        let mut blocks = Cluster::of(10..=60);
         for (slot, amount) in [(11, 1), (30, 2), (59, 3)] {
             blocks = with(blocks, slot, [ledger.tx(0x23, |ledger| ledger.send(0x23, 0x21, amount))]);
         }
@@ -316,9 +316,10 @@ async fn s15_slots_of_200_ms_and_of_400_ms_give_the_same_deposits() {
         let mut ledger = Ledger::new();
         // The same 40 seconds; payments at the same moments, and empty blocks between.
         let (first, last) = (400_000 / slot_ms, 440_000 / slot_ms);
-        let mut blocks = chain(first..=last);
-        for (slot, block) in &mut blocks {
-            block.time = Some(crate::solana_node::TIME + slot * slot_ms / 1_000);
+        let mut blocks = Cluster::of(first..=last);
+        for slot in first..=last {
+            let time = i64::try_from(TIME + slot * slot_ms / 1_000).unwrap();
+            blocks.amend(slot, |block| block.time = Some(time));
         }
         for (at_ms, amount) in [(404_000, 1), (404_400, 2), (420_000, 3), (436_800, 4)] {
             let slot = at_ms / slot_ms;

@@ -2,12 +2,12 @@
 
 use landfall::watcher::explain::{Explanation, TraceReading, explain};
 use landfall_chain::{TxId, Verdict};
+use landfall_cluster::Ledger as Cluster;
 use serde_json::{Value, json};
 
 use crate::postgres::{Engine, TestStore};
 use crate::solana_ledger::{Ledger, Mint, Place, RENT, listing_wrapped, owner};
 use crate::solana_line::{Line, with};
-use crate::solana_node::chain;
 
 const SLOT: u64 = 12;
 
@@ -99,7 +99,7 @@ async fn every_verdict_of_solana_is_told_of_scripted_blocks() {
     let mut cases = cases(&mut ledger);
     let zero = nothing(&mut ledger);
     cases.push(("of nothing", zero, vec![(0x21, 0, Verdict::ZeroValue), (0x23, 0, Verdict::ZeroValue)]));
-    let blocks = with(chain(10..=15), SLOT, cases.iter().map(|(_, tx, _)| tx.clone()));
+    let blocks = with(Cluster::of(10..=15), SLOT, cases.iter().map(|(_, tx, _)| tx.clone()));
     let mut line = Line::of(listing_wrapped(), TestStore::fresh(Engine::Sqlite).await, blocks, 1).await;
     line.catch_up().await;
     line.watch("later", owner(0x24)).await;

@@ -2,6 +2,10 @@
 //! moment what each owner has, so that books can be held against it.
 //!
 //! A transaction is what its work changed, told as a node tells it in mode `accounts`. Nothing of the product computes here.
+//!
+//! `landfall_cluster::Tx` makes a transaction of payments and lets every account hold the same before each, so that a node's
+//! tests need no history: books cannot be held against that. Here balances live on, accounts are opened, wrapped into and
+//! closed, and nothing knows of slots or nodes: blocks are made of it by `Tx::raw`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,6 +1,5 @@
 //! A watcher of Solana before scripted nodes, with its store: the harness of the tests about books, senders and verdicts.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,19 +11,19 @@ use landfall::store::unattributed::{self, Arrival};
 use landfall::time::Timestamp;
 use landfall::watcher::{Settings, Start, TickError, Ticked, Watcher};
 use landfall_chain::{Address, Chain, Network, ReadProof};
-use landfall_solana::SolanaSource;
+use landfall_cluster::{Ledger, Node, Tx};
+use landfall_solana::{Sample, SolanaSource, network};
 use serde_json::Value;
 
 use crate::postgres::TestStore;
 use crate::solana_ledger::{OURS, owner};
-use crate::solana_node::{Node, State, Told};
 use crate::world::FAILED_GRACE;
 
 pub(crate) const CHAIN: Chain = Chain::SolanaMainnet;
 const TICKS_MAX: usize = 100;
 
 pub(crate) struct Line {
-    pub(crate) nodes: Vec<Arc<Node>>,
+    pub(crate) nodes: Vec<Node>,
     pub(crate) store: TestStore,
     pub(crate) source: Arc<SolanaSource>,
     pub(crate) network: Network,
@@ -32,25 +31,28 @@ pub(crate) struct Line {
     pub(crate) now: Timestamp,
 }
 
+/// A source over these nodes, which compares no blocks but those that are read in full.
+pub(crate) fn source(nodes: &[&Node]) -> SolanaSource {
+    let urls: Vec<_> = nodes.iter().map(|node| node.url().parse().unwrap()).collect();
+    let source = SolanaSource::new(&network(CHAIN).unwrap(), &urls).unwrap();
+    source.with_sample(Sample { one_in: 0, key: 0 })
+}
+
 /// The same blocks with these transactions in `slot`.
-pub(crate) fn with(
-    mut blocks: BTreeMap<u64, Told>,
-    slot: u64,
-    txs: impl IntoIterator<Item = Value>,
-) -> BTreeMap<u64, Told> {
-    blocks.get_mut(&slot).unwrap().txs.extend(txs);
+pub(crate) fn with(blocks: Ledger, slot: u64, txs: impl IntoIterator<Item = Value>) -> Ledger {
+    txs.into_iter().for_each(|tx| blocks.put(slot, Tx::raw(&tx)));
     blocks
 }
 
 impl Line {
     /// Of our two owners, before as many nodes with these blocks, taken up behind the first block.
-    pub(crate) async fn of(network: Network, store: TestStore, blocks: BTreeMap<u64, Told>, nodes: usize) -> Line {
-        let first = *blocks.keys().next().unwrap();
+    pub(crate) async fn of(network: Network, store: TestStore, blocks: Ledger, nodes: usize) -> Line {
+        let first = blocks.blocks()[0].slot;
         let mut started = Vec::new();
         for _ in 0..nodes {
-            started.push(Node::start(blocks.clone()).await);
+            started.push(Node::start(&blocks).await);
         }
-        let urls: Vec<_> = started.iter().map(|node| format!("http://{}", node.address).parse().unwrap()).collect();
+        let urls: Vec<_> = started.iter().map(|node| node.url().parse().unwrap()).collect();
         let source = Arc::new(SolanaSource::new(&network, &urls).unwrap());
         let (proof, poll) = (ReadProof::Listed, Duration::from_millis(10));
         let start = Start::Number(first + 1);
@@ -71,15 +73,15 @@ impl Line {
     }
 
     /// Every node has other blocks now.
-    pub(crate) fn restate(&self, blocks: &BTreeMap<u64, Told>) {
+    pub(crate) fn restate(&self, blocks: &Ledger) {
         for node in &self.nodes {
-            let transactions = std::mem::take(&mut node.state().transactions);
-            *node.state() = State { transactions, ..State::of(blocks.clone()) };
+            node.show(blocks);
+            node.call_final(None);
         }
     }
 
     pub(crate) fn finalize(&self, slot: u64) {
-        self.nodes.iter().for_each(|node| node.state().finalized = slot);
+        self.nodes.iter().for_each(|node| node.call_final(slot));
     }
 
     pub(crate) async fn try_tick(&mut self) -> Result<Ticked, TickError> {

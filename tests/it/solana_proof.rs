@@ -1,8 +1,6 @@
 //! The watcher on Solana with several endpoints: nothing is recorded that two do not tell alike, what stands behind a deposit
 //! is on record and in the status, and nothing is CONFIRMED that two do not call final.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use landfall::account::{AccountType, NewAccount};
@@ -14,14 +12,15 @@ use landfall::store::deposits::{self, DepositFilter};
 use landfall::time::{Clock, Pulse, Timestamp};
 use landfall::watcher::{Settings, Start, TickError, Watcher};
 use landfall_chain::{Chain, EndpointState, Endpoints, ReadProof};
+use landfall_cluster::{Block, Instead, Ledger, Node};
 use landfall_solana::{SolanaSource, network};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::postgres::{Engine, TestStore};
 use crate::solana::{OURS, payment};
-use crate::solana_node::{Instead, Node, State, Told, chain, forked, source};
+use crate::solana_line::source;
 use crate::world::FAILED_GRACE;
 
 const CHAIN: Chain = Chain::SolanaMainnet;
@@ -29,24 +28,37 @@ const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
 
 /// Nodes with one chain, whose slot 14 pays us, and a watcher over them.
 struct Scene {
-    nodes: Vec<Arc<Node>>,
+    nodes: Vec<Node>,
     endpoints: Endpoints,
     store: TestStore,
     watcher: Watcher<SolanaSource>,
 }
 
-fn paying(latest: u64) -> BTreeMap<u64, Told> {
-    let mut blocks = chain((10..=latest).filter(|slot| *slot != 12));
-    blocks.get_mut(&14).unwrap().txs.push(payment());
-    blocks
+fn paying(latest: u64) -> Ledger {
+    let ledger = Ledger::of((10..=latest).filter(|slot| *slot != 12));
+    ledger.put(14, payment());
+    ledger
+}
+
+/// Has a block tell another payment.
+fn tell(block: &mut Block, change: impl FnOnce(&mut Value)) {
+    block.txs[0] = block.txs[0].changed(change);
+}
+
+/// We get one lamport more than we do.
+fn one_more(block: &mut Block) {
+    tell(block, |tx| {
+        let told = &mut tx["meta"]["postBalances"][1];
+        *told = json!(told.as_u64().unwrap() + 1);
+    });
 }
 
 impl Scene {
     /// The first of the nodes is a block ahead: it leads.
     async fn of(count: usize) -> Self {
-        let mut nodes = vec![Node::start(paying(17)).await];
+        let mut nodes = vec![Node::start(&paying(17)).await];
         for _ in 1..count {
-            nodes.push(Node::start(paying(16)).await);
+            nodes.push(Node::start(&paying(16)).await);
         }
         let source = source(&nodes.iter().collect::<Vec<_>>());
         source.check().await.unwrap();
@@ -89,7 +101,7 @@ impl Scene {
     }
 
     fn finalize(&self, slots: &[u64]) {
-        self.nodes.iter().zip(slots).for_each(|(node, slot)| node.state().finalized = *slot);
+        self.nodes.iter().zip(slots).for_each(|(node, slot)| node.call_final(*slot));
     }
 }
 
@@ -109,7 +121,7 @@ async fn a_deposit_stands_on_two_endpoints_words_and_the_leader_is_asked_once_fo
     // Slot 10 was asked for its header, to begin above it.
     for slot in [11, 13, 14, 15, 16, 17] {
         assert_eq!(scene.nodes[0].calls("getBlock", Some(slot)), 1, "{slot}");
-        assert_eq!(scene.nodes[1].calls("getBlock", Some(slot)), usize::from(slot == 14), "{slot}");
+        assert_eq!(scene.nodes[1].calls("getBlock", Some(slot)), u64::from(slot == 14), "{slot}");
     }
     scene.finalize(&[16, 16]);
     assert_eq!(scene.ticks(2).await, None);
@@ -129,20 +141,17 @@ async fn with_one_endpoint_a_deposit_stands_on_its_word_and_says_so() {
 
 #[tokio::test]
 async fn a_payment_that_two_endpoints_tell_differently_is_not_recorded_until_a_third_decides() {
-    let lies: [fn(&mut Told); 3] = [
-        |told| told.txs[0]["meta"]["postBalances"][1] = json!(2_000_001),
-        |told| told.txs.clear(),
-        |told| told.txs[0]["meta"]["err"] = json!("AccountNotFound"),
-    ];
+    let lies: [fn(&mut Block); 3] =
+        [one_more, |block| block.txs.clear(), |block| tell(block, |tx| tx["meta"]["err"] = json!("AccountNotFound"))];
     for lie in lies {
         let mut scene = Scene::of(2).await;
-        lie(scene.nodes[1].state().blocks.get_mut(&14).unwrap());
+        scene.nodes[1].ledger().amend(14, lie);
         let error = scene.ticks(3).await.unwrap();
-        assert!(scene.nodes.iter().all(|node| error.contains(&node.address)), "{error}");
+        assert!(scene.nodes.iter().all(|node| error.contains(node.id())), "{error}");
         assert!(error.contains("differently"), "{error}");
         assert_eq!((scene.deposit().await, scene.cursor().await), (None, 13), "what is before it is on record");
         let mut scene = Scene::of(3).await;
-        scene.nodes[0].state().blocks.get_mut(&14).unwrap().txs[0]["meta"]["postBalances"][1] = json!(2_000_001);
+        scene.nodes[0].ledger().amend(14, one_more);
         scene.finalize(&[16, 16, 16]);
         assert_eq!(scene.ticks(3).await, None);
         let (deposit, proof) = scene.deposit().await.unwrap();
@@ -156,7 +165,7 @@ async fn a_payment_that_two_endpoints_tell_differently_is_not_recorded_until_a_t
 async fn one_endpoints_word_makes_a_deposit_pending_and_never_confirmed_unless_a_person_says_so() {
     for is_allowed in [false, true] {
         let mut scene = Scene::of(2).await;
-        scene.nodes[1].state().instead.insert(14, Instead::Null);
+        scene.nodes[1].answer_instead(14, Instead::Null);
         // A chain does not stand still because one of two endpoints does not tell a block.
         assert_eq!(scene.ticks(2).await, None);
         assert_eq!(scene.cursor().await, 17);
@@ -170,7 +179,7 @@ async fn one_endpoints_word_makes_a_deposit_pending_and_never_confirmed_unless_a
             // The watcher hands on operators' words by its own door, which is nobody's here.
             scene.endpoints.override_agree(Some(1));
         } else {
-            scene.nodes[1].state().instead.clear();
+            scene.nodes[1].behave();
         }
         assert_eq!(scene.ticks(2).await, None);
         let (deposit, proof) = scene.deposit().await.unwrap();
@@ -184,13 +193,13 @@ async fn nothing_is_confirmed_on_one_endpoints_word_of_what_is_final() {
     // It lags; it stalls; it calls everything final; it calls another branch final.
     let spoils: [fn(&Scene); 4] = [
         |scene| {
-            *scene.nodes[1].state() = State::of(paying(14));
+            scene.nodes[1].show(&paying(14));
             scene.finalize(&[16, 13]);
         },
         |scene| scene.finalize(&[16, 11]),
         |scene| scene.finalize(&[11, 16]),
         |scene| {
-            *scene.nodes[1].state() = State::of(forked(paying(16), 15, 1));
+            scene.nodes[1].show(&paying(16).forked_at(15));
             scene.finalize(&[16, 16]);
         },
     ];
@@ -202,7 +211,7 @@ async fn nothing_is_confirmed_on_one_endpoints_word_of_what_is_final() {
             scene.ticks(1).await;
             assert_eq!(scene.status().await, Some(DepositStatus::Pending), "{number}");
         }
-        *scene.nodes[1].state() = State::of(paying(16));
+        scene.nodes[1].show(&paying(16));
         scene.finalize(&[16, 16]);
         scene.ticks(3).await;
         assert_eq!(scene.status().await, Some(DepositStatus::Confirmed), "{number}");

@@ -2,22 +2,21 @@
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use landfall_chain::{Address, TxId};
+use landfall_chain::Address;
+use landfall_cluster::{GENESIS, Ledger, Node};
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::solana::{OURS, payment};
-use crate::solana_node::{GENESIS, Node, chain};
 
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// A folder with a configuration, and the node that it names.
 struct Desk {
     folder: TempDir,
-    node: Arc<Node>,
+    node: Node,
 }
 
 /// `landfall run`, killed when it is dropped.
@@ -25,9 +24,9 @@ struct Running(Child);
 
 impl Desk {
     async fn new(keys: &str) -> Self {
-        let mut blocks = chain([10, 11, 14, 15]);
-        blocks.get_mut(&14).unwrap().txs.push(payment());
-        let desk = Desk { folder: crate::postgres::folder(), node: Node::start(blocks).await };
+        let ledger = Ledger::of([10, 11, 14, 15]);
+        ledger.put(14, payment());
+        let desk = Desk { folder: crate::postgres::folder(), node: Node::start(&ledger).await };
         desk.configure(keys);
         desk
     }
@@ -36,7 +35,7 @@ impl Desk {
         let text = format!(
             "[api]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[chains.SOLANA_MAINNET]\n\
              rpc = [\"http://{}/canary\"]\nstart = 11\npoll_ms = 50\n{keys}\n",
-            self.node.address
+            self.node.id()
         );
         std::fs::write(self.folder.path().join("landfall.toml"), text).unwrap();
     }
@@ -108,10 +107,10 @@ async fn sol_goes_through_the_program_from_its_slot_to_confirmed() {
     let running = desk.start();
     let pending = desk.deposit("PENDING").await;
     assert_eq!((&pending["amount"], &pending["currency_symbol"]), (&"0.002".into(), &"SOL".into()), "{pending}");
-    desk.node.state().finalized = 15;
+    desk.node.call_final(15);
     let confirmed = desk.deposit("CONFIRMED").await;
     assert_eq!(confirmed["id"], pending["id"]);
-    assert_eq!(confirmed["transaction_hash"], TxId::Solana([7; 64]).to_string());
+    assert_eq!(confirmed["transaction_hash"], payment().signature());
 
     let status: Value = serde_json::from_str(&desk.ok(&["status", "--json"]).await).unwrap();
     let chain = &status["chains"][0];
@@ -128,14 +127,14 @@ async fn sol_goes_through_the_program_from_its_slot_to_confirmed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_of_another_cluster_ends_the_start_with_one_line() {
     let desk = Desk::new("").await;
-    desk.node.state().genesis = Address::Solana([7; 32]).to_string();
+    desk.node.set_genesis(&Address::Solana([7; 32]).to_string());
     let refused = desk.run(&["run"]).await;
     assert_eq!(refused.status.code(), Some(2));
     let lines = text(&refused.stderr);
     let expected = format!(
         "landfall: endpoint {} serves the cluster with genesis hash {}, but SOLANA_MAINNET is {GENESIS}; check \
          chains.SOLANA_MAINNET.rpc",
-        desk.node.address,
+        desk.node.id(),
         Address::Solana([7; 32])
     );
     assert_eq!(lines.lines().last(), Some(expected.as_str()), "{lines}");

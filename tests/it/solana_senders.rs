@@ -1,18 +1,17 @@
 //! Who paid a deposit on Solana: by balances, by instructions where those do not tell, asked for our own deposits only; and
 //! the rule that spoke is on record. No deposit waits long for a name, and none is missed for one.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use landfall::deposit::DepositStatus::Confirmed;
 use landfall_chain::{Chain, SenderRule};
+use landfall_cluster::{Ledger as Cluster, Node};
 use landfall_solana::network;
 use serde_json::{Value, json};
 
 use crate::postgres::{ENGINES, Engine, TestStore};
 use crate::solana_ledger::{Ledger, owner};
 use crate::solana_line::{Line, with};
-use crate::solana_node::{Node, chain, forked};
 
 const ASKED: &str = "getTransaction";
 const SYSTEM: &str = "11111111111111111111111111111111";
@@ -62,17 +61,18 @@ fn base58(bytes: &[u8]) -> String {
     String::from_utf8(text).unwrap()
 }
 
-fn answer(node: &Arc<Node>, tx: &Value, answer: Result<Value, (i64, &str)>) {
+fn answer(node: &Node, tx: &Value, answer: Result<Value, (i64, &str)>) {
     let answer = answer.map_err(|(code, message)| (code, message.to_owned()));
-    node.state().transactions.insert(signature(tx), answer);
+    node.answer_transaction(&signature(tx), answer);
 }
 
-/// A line before two nodes, whose block 12 holds a payment of two.
+/// A line before two nodes, whose block 12 holds a payment of two that neither of them can tell by itself.
 async fn line(engine: Engine) -> (Line, Value) {
     let tx = two_pay(&mut Ledger::new());
     let network = network(Chain::SolanaMainnet).unwrap();
-    let blocks = with(chain(10..=14), 12, [tx.clone()]);
+    let blocks = with(Cluster::of(10..=14), 12, [tx.clone()]);
     let line = Line::of(network, TestStore::fresh(engine).await, blocks, 2).await;
+    line.nodes.iter().for_each(|node| answer(node, &tx, Ok(Value::Null)));
     (line, tx)
 }
 
@@ -83,7 +83,7 @@ async fn payer(line: &Line) -> (landfall_chain::Address, SenderRule) {
     (deposit.sender, deposit.sender_rule)
 }
 
-fn asked(line: &Line) -> usize {
+fn asked(line: &Line) -> u64 {
     line.nodes.iter().map(|node| node.calls(ASKED, None)).sum()
 }
 
@@ -101,7 +101,7 @@ async fn a_sender_that_balances_tell_is_asked_of_nobody() {
             }),
         ];
         let network = network(Chain::SolanaMainnet).unwrap();
-        let blocks = with(chain(10..=14), 12, txs);
+        let blocks = with(Cluster::of(10..=14), 12, txs);
         let mut line = Line::of(network, TestStore::fresh(engine).await, blocks, 1).await;
         line.catch_up().await;
         let deposits = line.deposits().await;
@@ -124,7 +124,7 @@ async fn a_sender_that_balances_do_not_tell_is_the_one_whose_instruction_paid_an
         assert_eq!(payer(&line).await, (owner(0x23), SenderRule::Instruction));
         assert_eq!(asked(&line), 2, "once for each of the two deposits");
         // It is final: the block is read again, and who paid is not.
-        line.nodes.iter().for_each(|node| node.state().transactions.clear());
+        line.nodes.iter().for_each(|node| answer(node, &tx, Ok(Value::Null)));
         line.finalize(14);
         line.catch_up().await;
         assert!(line.amounts().await.iter().all(|(_, status)| *status == Confirmed));
@@ -225,7 +225,7 @@ async fn after_a_rollback_a_stand_in_takes_no_name_back() {
     }
     line.catch_up().await;
     // The same transaction in another slot, of which nobody tells anything.
-    let blocks = with(forked(chain(10..=16), 12, 1), 14, [tx]);
+    let blocks = with(Cluster::of(10..=16).forked_at(12), 14, [tx]);
     line.restate(&blocks);
     line.finalize(16);
     line.catch_up().await;

@@ -74,6 +74,11 @@ impl Ledger {
         reference
     }
 
+    /// A block in the next slot.
+    pub fn grow(&self, txs: Vec<Tx>) -> BlockRef {
+        self.produce(self.latest().number + 1, txs)
+    }
+
     /// Every block above `slot` is gone, and what comes instead has other hashes; the transactions that were in them.
     pub fn roll_back_to(&self, slot: u64) -> Vec<Tx> {
         let mut state = self.lock();

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use crate::answer::{Answer, Call, answer};
+use crate::answer::{Answer, Call, Refused, answer};
 use crate::block::{Block, hash};
 use crate::fault::Fault;
 use crate::ledger::{self, Ledger};
@@ -79,6 +79,9 @@ pub enum Instead {
     NeverEnough,
 }
 
+/// What a node answers to `getTransaction` of one signature: a result, or a refusal's code and words.
+pub type OwnAnswer = Result<Value, (i64, String)>;
+
 /// What a node was asked.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Counts {
@@ -108,9 +111,12 @@ struct State {
     lost: BTreeSet<u64>,
     unlisted: BTreeSet<u64>,
     instead: BTreeMap<u64, Instead>,
+    /// By signature.
+    transactions: BTreeMap<String, OwnAnswer>,
     lists: Lists,
     compresses: bool,
     latency: Duration,
+    is_silent: bool,
     bait: Vec<Tx>,
     strikes: Strikes<Fault>,
     counts: Counts,
@@ -190,6 +196,11 @@ impl Node {
         self.lock().instead.insert(slot, instead);
     }
 
+    /// What it answers to `getTransaction` of this signature, whatever its ledger holds.
+    pub fn answer_transaction(&self, signature: &str, answer: OwnAnswer) {
+        self.lock().transactions.insert(signature.to_owned(), answer);
+    }
+
     pub fn set_order(&self, order: SlotOrder) {
         self.lock().lists.order = order;
     }
@@ -207,6 +218,11 @@ impl Node {
     /// Every answer takes so long to begin.
     pub fn set_latency(&self, latency: Duration) {
         self.lock().latency = latency;
+    }
+
+    /// Whether it answers nothing, and closes nothing.
+    pub fn set_silent(&self, is_silent: bool) {
+        self.lock().is_silent = is_silent;
     }
 
     /// What the blocks of [`Fault::AnotherFork`] hold, to be believed by nobody.
@@ -245,6 +261,11 @@ impl Node {
         self.lock().counts.clone()
     }
 
+    /// Counts from nothing again.
+    pub fn forget_counts(&self) {
+        self.lock().counts = Counts::default();
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
@@ -267,9 +288,11 @@ impl State {
             lost: BTreeSet::new(),
             unlisted: BTreeSet::new(),
             instead: BTreeMap::new(),
+            transactions: BTreeMap::new(),
             lists: Lists::default(),
             compresses: true,
             latency: Duration::ZERO,
+            is_silent: false,
             bait: Vec::new(),
             strikes: Strikes::default(),
             counts: Counts::default(),
@@ -291,7 +314,7 @@ impl State {
             is_gzip: false,
             body: Vec::new(),
             manner: Manner::Whole,
-            latency: self.latency,
+            latency: if self.is_silent { Duration::MAX } else { self.latency },
         };
         let faults = self.struck_by(&call.method);
         if !refuses(&faults, &mut reply) {
@@ -389,9 +412,14 @@ impl State {
         told
     }
 
-    /// What was told to be answered in the place of one block.
+    /// What was told to be answered in the place of one block or of one transaction.
     fn instead(&self, call: &Call) -> Option<Answer> {
         let asked = &call.params[0];
+        if call.method == "getTransaction" {
+            let own = self.transactions.get(asked.as_str()?)?.clone();
+            let refused = |(code, message)| Refused { code, message, data: None };
+            return Some(own.map(|told| told.to_string()).map_err(refused));
+        }
         let instead = self.instead.get(&asked.as_u64()?).filter(|_| call.method == "getBlock")?;
         let is_header = call.params[1]["transactionDetails"] == "none";
         match instead {

@@ -1,9 +1,10 @@
 //! What is final: two endpoints must show it, however one of them lags, stalls or lies.
 
 use landfall_chain::{BlockSource, EndpointState, Tip};
+use landfall_cluster::{Ledger, Node};
 use landfall_solana::SolanaSource;
 
-use crate::node::{Node, at, chain, forked, source};
+use crate::sources::{at, source};
 
 /// The tip after enough polls for all to have been heard.
 async fn settled(source: &SolanaSource) -> Tip {
@@ -15,25 +16,27 @@ async fn settled(source: &SolanaSource) -> Tip {
 
 #[tokio::test]
 async fn a_second_endpoint_that_lags_holds_up_what_is_final_and_nothing_else() {
-    let (one, behind) = (Node::start(chain(10..=30)).await, Node::start(chain(10..=18)).await);
-    (one.state().finalized, behind.state().finalized) = (24, 12);
+    let (one, behind) = (Node::start(&Ledger::of(10..=30)).await, Node::start(&Ledger::of(10..=18)).await);
+    one.call_final(24);
+    behind.call_final(12);
     let source = source(&[&one, &behind]);
     let tip = settled(&source).await;
     assert_eq!((tip.latest, tip.finalized), (at(30), Some(at(12))));
     assert_eq!(source.final_at(13).await.unwrap(), None, "one alone calls it final");
-    *behind.state() = crate::node::State::of(chain(10..=29));
-    behind.state().finalized = 22;
+    behind.show(&Ledger::of(10..=29));
+    behind.call_final(22);
     assert_eq!(settled(&source).await.finalized, Some(at(22)));
 }
 
 #[tokio::test]
 async fn finality_that_stalls_at_one_endpoint_stalls_and_is_not_taken_from_the_other() {
-    let (one, stalls) = (Node::start(chain(10..=30)).await, Node::start(chain(10..=30)).await);
-    (one.state().finalized, stalls.state().finalized) = (12, 12);
+    let (one, stalls) = (Node::start(&Ledger::of(10..=30)).await, Node::start(&Ledger::of(10..=30)).await);
+    one.call_final(12);
+    stalls.call_final(12);
     let source = source(&[&one, &stalls]);
     assert_eq!(settled(&source).await.finalized, Some(at(12)));
     for finalized in [20, 25, 30] {
-        one.state().finalized = finalized;
+        one.call_final(finalized);
         assert_eq!(settled(&source).await.finalized, Some(at(12)));
     }
     source.endpoints().override_agree(Some(1));
@@ -42,13 +45,15 @@ async fn finality_that_stalls_at_one_endpoint_stalls_and_is_not_taken_from_the_o
 
 #[tokio::test]
 async fn one_endpoint_that_calls_too_much_final_or_another_branch_is_not_followed() {
-    let (honest, liar) = (Node::start(chain(10..=30)).await, Node::start(chain(10..=30)).await);
-    (honest.state().finalized, liar.state().finalized) = (12, 30);
+    let (honest, liar) = (Node::start(&Ledger::of(10..=30)).await, Node::start(&Ledger::of(10..=30)).await);
+    honest.call_final(12);
+    liar.call_final(30);
     let source = source(&[&honest, &liar]);
     assert_eq!(settled(&source).await.finalized, Some(at(12)));
     // Its final blocks are of another branch now, and higher than all others.
-    *liar.state() = crate::node::State::of(forked(chain(10..=40), 20, 1));
-    (honest.state().finalized, liar.state().finalized) = (24, 40);
+    liar.show(&Ledger::of(10..=40).forked_at(20));
+    honest.call_final(24);
+    liar.call_final(40);
     let tip = settled(&source).await;
     assert!(tip.finalized.is_some_and(|finalized| finalized.number < 20), "{tip:?}");
     assert_eq!(source.final_at(24).await.unwrap(), None, "they differ on it");
@@ -58,11 +63,11 @@ async fn one_endpoint_that_calls_too_much_final_or_another_branch_is_not_followe
 async fn two_that_agree_put_a_third_out_that_calls_another_branch_final() {
     let mut nodes = Vec::new();
     for _ in 0..2 {
-        nodes.push(Node::start(chain(10..=30)).await);
+        nodes.push(Node::start(&Ledger::of(10..=30)).await);
     }
-    nodes.push(Node::start(forked(chain(10..=40), 20, 1)).await);
+    nodes.push(Node::start(&Ledger::of(10..=40).forked_at(20)).await);
     for (node, finalized) in nodes.iter().zip([24, 24, 38]) {
-        node.state().finalized = finalized;
+        node.call_final(finalized);
     }
     let source = source(&nodes.iter().collect::<Vec<_>>());
     source.check().await.unwrap();

@@ -9,7 +9,7 @@
 //! - `refused`: answers that are not whole
 //! - `senders`: who paid, by which rule; `payers`: who is asked for it, and what refusals come to
 //! - `fuzz`: random bytes and broken answers
-//! - `node`: a scripted node; `sources`: sources over the nodes of landfall-cluster; `slots`: what holes, forks and skipped
+//! - `sources`: sources over the nodes of landfall-cluster; `slots`: what holes, forks and skipped
 //!   slots come to; `refusals`: what each refusal does; `heads`: where the chain ends, what is final, which cluster it is;
 //!   `polls`: what is kept of that, and what it costs
 //! - `witnesses`: blocks that two endpoints must tell alike, and what they do not tell alike; `digests`: what of a block
@@ -23,7 +23,6 @@ mod fuzz;
 mod generated;
 mod heads;
 mod made;
-mod node;
 mod payers;
 mod polls;
 mod recorded;

@@ -4,10 +4,11 @@ use landfall_chain::{
     Address, AssetId, AssetTransfer, BlockSource, Payer, SenderRule, SourceError, SourceErrorKind, TxId, TxLife, TxRef,
     U256,
 };
+use landfall_cluster::{Ledger, Node, OwnAnswer};
 use serde_json::{Value, json};
 
 use crate::made::{Made, key};
-use crate::node::{Answer, Node, at, chain, source};
+use crate::sources::{at, source};
 
 const SLOT: u64 = 12;
 const ASKED: &str = "getTransaction";
@@ -45,20 +46,26 @@ fn told(slot: u64) -> Value {
     json!({ "slot": slot, "transaction": transaction, "meta": meta, "version": 0 })
 }
 
-async fn ask(answers: &[Answer], rule: SenderRule) -> (Result<Vec<Payer>, SourceError>, usize) {
+async fn ask(answers: &[OwnAnswer], rule: SenderRule) -> (Result<Vec<Payer>, SourceError>, u64) {
     let mut nodes = Vec::new();
     for answer in answers {
-        let node = Node::start(chain(10..=14)).await;
-        node.state().transactions.insert(TxId::Solana([7; 64]).to_string(), answer.clone());
+        let node = Node::start(&Ledger::of(10..=14)).await;
+        node.answer_transaction(&TxId::Solana([7; 64]).to_string(), answer.clone());
         nodes.push(node);
     }
     let source = source(&nodes.iter().collect::<Vec<_>>());
     source.tip().await.unwrap();
     let payers = source.payers(&at(SLOT), &[leg(rule)]).await;
+    for node in &nodes {
+        let counts = node.counts();
+        let Some(how) = counts.last.get(ASKED).map(|params| &params[1]) else { continue };
+        assert_eq!((&how["commitment"], &how["encoding"]), (&json!("confirmed"), &json!("json")));
+        assert!(how["maxSupportedTransactionVersion"].as_u64() >= Some(1));
+    }
     (payers, nodes.iter().map(|node| node.calls(ASKED, None)).sum())
 }
 
-fn refusal(code: i64, message: &str) -> Answer {
+fn refusal(code: i64, message: &str) -> OwnAnswer {
     Err((code, message.to_owned()))
 }
 

@@ -1,26 +1,26 @@
 //! What polls cost, what is kept between them, and nodes that lag behind one address.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_chain::{BlockSource, Chain, EndpointState, Read};
+use landfall_cluster::{Ledger, Node};
 use landfall_solana::{EndpointUrl, Options, SolanaSource, network};
 
-use crate::node::{Node, at, chain, slots};
+use crate::sources::{at, slots};
 
-fn polled(nodes: &[&Arc<Node>], poll: Duration) -> SolanaSource {
-    let url = |node: &&Arc<Node>| EndpointUrl::from(format!("http://{}", node.address).parse::<url::Url>().unwrap());
+fn polled(nodes: &[&Node], poll: Duration) -> SolanaSource {
+    let url = |node: &&Node| EndpointUrl::from(node.url().parse::<url::Url>().unwrap());
     let options = Options { poll, ..Options::default() };
     SolanaSource::at(&network(Chain::SolanaMainnet).unwrap(), nodes.iter().map(url).collect(), &options).unwrap()
 }
 
-fn latest_calls(node: &Node) -> usize {
+fn latest_calls(node: &Node) -> u64 {
     node.calls("getLatestBlockhash", None)
 }
 
 #[tokio::test]
 async fn what_was_told_a_moment_ago_is_not_asked_again() {
-    let node = Node::start(chain(10..=16)).await;
+    let node = Node::start(&Ledger::of(10..=16)).await;
     // So long that nothing is forgotten while this test runs.
     let source = polled(&[&node], Duration::from_secs(3_600));
     assert_eq!(source.tip().await.unwrap().latest, at(16));
@@ -30,29 +30,31 @@ async fn what_was_told_a_moment_ago_is_not_asked_again() {
     let asked = latest_calls(&node);
     assert!(asked < 20, "looked at twenty times at once, it was asked {asked} times");
     // The word on what is final is an hour old at most; the newest block is asked for again after 0.8 s.
-    node.grow(Vec::new());
-    node.state().finalized = 15;
+    node.ledger().grow(Vec::new());
+    node.call_final(15);
     until(|| async { source.tip().await.unwrap().latest == at(17) }).await;
     assert_eq!(source.tip().await.unwrap().finalized, Some(at(10)));
 }
 
 #[tokio::test]
 async fn what_is_final_is_asked_again_after_five_polls() {
-    let (one, other) = (Node::start(chain(10..=16)).await, Node::start(chain(10..=16)).await);
+    let (one, other) = (Node::start(&Ledger::of(10..=16)).await, Node::start(&Ledger::of(10..=16)).await);
     let source = polled(&[&one, &other], Duration::from_millis(40));
     source.tip().await.unwrap();
-    (one.state().finalized, other.state().finalized) = (15, 14);
+    one.call_final(15);
+    other.call_final(14);
     until(|| async { source.tip().await.unwrap().finalized == Some(at(14)) }).await;
-    other.state().finalized = 16;
+    other.call_final(16);
     until(|| async { source.tip().await.unwrap().finalized == Some(at(15)) }).await;
 }
 
 #[tokio::test]
 async fn a_hash_that_two_must_agree_on_is_asked_once_for_a_while() {
-    let (one, other) = (Node::start(chain(10..=16)).await, Node::start(chain(10..=16)).await);
-    (one.state().finalized, other.state().finalized) = (15, 14);
+    let (one, other) = (Node::start(&Ledger::of(10..=16)).await, Node::start(&Ledger::of(10..=16)).await);
+    one.call_final(15);
+    other.call_final(14);
     // They differ about slot 14, so it is wanted for as long as they do.
-    other.state().blocks.get_mut(&14).unwrap().fork = 1;
+    other.ledger().amend(14, |block| block.branch = 1);
     let source = polled(&[&one, &other], Duration::from_secs(3_600));
     for _ in 0..20 {
         assert_eq!(source.tip().await.unwrap().finalized, None);
@@ -62,7 +64,7 @@ async fn a_hash_that_two_must_agree_on_is_asked_once_for_a_while() {
 
 #[tokio::test]
 async fn a_few_slots_up_to_the_newest_block_are_read_without_a_list() {
-    let node = Node::start(chain([10, 11, 12, 15, 16])).await;
+    let node = Node::start(&Ledger::of([10, 11, 12, 15, 16])).await;
     let source = polled(&[&node], Duration::ZERO);
     source.tip().await.unwrap();
     assert_eq!(slots(&source, 11, 16).await, [11, 12, 15, 16]);
@@ -74,7 +76,7 @@ async fn a_few_slots_up_to_the_newest_block_are_read_without_a_list() {
 
 #[tokio::test]
 async fn what_is_missing_below_the_newest_block_ends_the_range_with_and_without_a_list() {
-    let node = Node::start(chain(10..=16)).await;
+    let node = Node::start(&Ledger::of(10..=16)).await;
     let source = polled(&[&node], Duration::ZERO);
     source.tip().await.unwrap();
     node.lose([13]);
@@ -85,17 +87,20 @@ async fn what_is_missing_below_the_newest_block_ends_the_range_with_and_without_
 
 #[tokio::test]
 async fn a_node_that_lags_behind_the_same_address_takes_nothing_back() {
-    let node = Node::start(chain(10..=16)).await;
-    let source = polled(&[&node], Duration::ZERO);
+    let node = Node::start(&Ledger::of(10..=16)).await;
+    let source = polled(&[&node], Duration::from_secs(5));
     assert_eq!(source.tip().await.unwrap().latest, at(16));
-    node.state().lagging = Some(12);
-    for _ in 0..5 {
+    node.lag(4);
+    let asked = node.calls("getLatestBlockhash", None);
+    until(|| async {
         assert_eq!(source.tip().await.unwrap().latest, at(16), "its word of a moment ago stands");
-    }
+        node.calls("getLatestBlockhash", None) > asked
+    })
+    .await;
     assert_eq!(source.endpoints().snapshot()[0].state, EndpointState::Healthy);
-    node.state().lagging = None;
-    node.grow(Vec::new());
-    assert_eq!(source.tip().await.unwrap().latest, at(17));
+    node.lag(0);
+    node.ledger().grow(Vec::new());
+    until(|| async { source.tip().await.unwrap().latest == at(17) }).await;
 }
 
 async fn until<F: Future<Output = bool>>(done: impl Fn() -> F) {

@@ -3,6 +3,7 @@
 
 use landfall_chain::{AssetId, BlockSource, EndpointState, Lane, Proof, Read, SourceErrorKind, U256};
 use landfall_cluster::{Instead, Ledger, Node, TIME, Tx, hash};
+use serde_json::json;
 
 use crate::fixtures::address;
 use crate::made::{Made, key};
@@ -14,6 +15,12 @@ async fn skipped_slots_are_passed_over_by_parent_links_and_each_block_is_read_on
     let source = source(&[&node]);
     assert_eq!(slots(&source, 10, 15).await, [10, 11, 14, 15]);
     assert_eq!((node.calls("getBlock", None), node.calls("getBlocks", None)), (4, 1));
+    // More would cost more: rewards, and blocks that are not decided.
+    let asked = node.counts().last;
+    assert_eq!(asked["getBlocks"][2]["commitment"], "confirmed");
+    let how = &asked["getBlock"][1];
+    assert_eq!((&how["commitment"], &how["rewards"]), (&json!("confirmed"), &json!(false)));
+    assert_eq!(how["transactionDetails"], "accounts");
     let headers = source.headers(11..=14).await.unwrap();
     assert_eq!(headers[1].parent, headers[0].block);
     assert_eq!(headers.iter().map(|header| header.time_secs - TIME).collect::<Vec<_>>(), [11, 14]);

@@ -1,17 +1,20 @@
 //! Blocks that two endpoints must tell alike: what they tell differently is believed of nobody until a third decides, what
 //! only one can tell is waited for, and who looked through a block before need not tell it again.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_chain::{
     Block, BlockRef, BlockSource, EndpointState, Proof, Read, ReadProof, SourceError, SourceErrorKind, U256,
 };
+use landfall_cluster::{Instead, Ledger, Node, Refusal, Tx, Version, hash};
 use landfall_solana::{Sample, SolanaSource};
 use serde_json::{Value, json};
 
 use crate::made::{FEE, Made, RENT, SPL_TOKEN, USDC, associated, key};
-use crate::node::{Instead, Node, Told, at, chain, forked, hash, leads, source};
+use crate::sources::{at, leads, source};
+
+/// A block as a node tells it.
+type Told = landfall_cluster::Block;
 
 const LISTED: Read = Read { proof: ReadProof::Listed, ..Read::FULL };
 const TOKEN_2022: &str = "TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb";
@@ -28,17 +31,19 @@ pub(crate) fn payments() -> Vec<Value> {
     vec![sol, usdc]
 }
 
-fn paying(slots: std::ops::RangeInclusive<u64>) -> std::collections::BTreeMap<u64, Told> {
-    let mut blocks = chain(slots);
-    blocks.get_mut(&12).unwrap().txs = payments();
-    blocks
+fn paying(slots: std::ops::RangeInclusive<u64>) -> Ledger {
+    let ledger = Ledger::of(slots);
+    // Of a version that is asked for at once: otherwise the first look at the block costs one more call.
+    payments().iter().for_each(|tx| ledger.put(12, Tx::raw(tx).with_version(Version::Number(0))));
+    ledger
 }
 
-/// As many nodes with the same blocks; the first is a block ahead, so that it leads and is asked first.
-async fn nodes(count: usize) -> (Vec<Arc<Node>>, SolanaSource) {
-    let mut nodes = vec![Node::start(paying(10..=16)).await];
+/// As many nodes with the same blocks, each with a ledger of its own; the first is a block ahead, so that it leads and is
+/// asked first.
+async fn nodes(count: usize) -> (Vec<Node>, SolanaSource) {
+    let mut nodes = vec![Node::start(&paying(10..=16)).await];
     for _ in 1..count {
-        nodes.push(Node::start(paying(10..=15)).await);
+        nodes.push(Node::start(&paying(10..=15)).await);
     }
     let source = source(&nodes.iter().collect::<Vec<_>>());
     source.check().await.unwrap();
@@ -48,7 +53,12 @@ async fn nodes(count: usize) -> (Vec<Arc<Node>>, SolanaSource) {
 
 /// Has the node tell the block that pays otherwise.
 fn spoil(node: &Node, lie: fn(&mut Told)) {
-    lie(node.state().blocks.get_mut(&12).unwrap());
+    node.ledger().amend(12, lie);
+}
+
+/// Changes what is told of the transaction at this place.
+fn tell(told: &mut Told, at: usize, change: impl FnOnce(&mut Value)) {
+    told.txs[at] = told.txs[at].changed(change);
 }
 
 async fn full(source: &SolanaSource, slot: u64) -> Result<Block, SourceError> {
@@ -60,46 +70,49 @@ fn states(source: &SolanaSource) -> Vec<EndpointState> {
     source.endpoints().snapshot().iter().map(|endpoint| endpoint.state).collect()
 }
 
+fn other_signature() -> String {
+    bs58::encode([9; 64]).into_string()
+}
+
 /// What an endpoint may tell otherwise of the block, each by itself, and what it is said to be.
 const LIES: [(&str, &str, fn(&mut Told)); 15] = [
     ("one lamport more", "what its transactions came to", |told| {
-        told.txs[0]["meta"]["postBalances"][1] = json!(2_000_001);
+        tell(told, 0, |tx| tx["meta"]["postBalances"][1] = json!(2_000_001));
     }),
     ("one lamport more before", "what its transactions came to", |told| {
-        told.txs[0]["meta"]["preBalances"][1] = json!(1);
+        tell(told, 0, |tx| tx["meta"]["preBalances"][1] = json!(1));
     }),
     ("a transaction left out", "its transactions", |told| drop(told.txs.pop())),
     ("a transaction twice as another", "its transactions", |told| {
-        let mut again = told.txs[0].clone();
-        again["transaction"]["signatures"] = json!([bs58::encode([9; 64]).into_string()]);
+        let again = told.txs[0].changed(|tx| tx["transaction"]["signatures"] = json!([other_signature()]));
         told.txs.push(again);
     }),
     ("another signature", "its transactions", |told| {
-        told.txs[0]["transaction"]["signatures"] = json!([bs58::encode([9; 64]).into_string()]);
+        tell(told, 0, |tx| tx["transaction"]["signatures"] = json!([other_signature()]));
     }),
     ("a failure", "what its transactions came to", |told| {
-        told.txs[1]["meta"]["err"] = json!({ "InstructionError": [0, "Custom"] });
+        tell(told, 1, |tx| tx["meta"]["err"] = json!({ "InstructionError": [0, "Custom"] }));
     }),
     ("another owner", "what its transactions came to", |told| {
-        told.txs[1]["meta"]["postTokenBalances"][1]["owner"] = json!(key("theirs"));
+        tell(told, 1, |tx| tx["meta"]["postTokenBalances"][1]["owner"] = json!(key("theirs")));
     }),
     ("another token program", "what its transactions came to", |told| {
         for side in ["preTokenBalances", "postTokenBalances"] {
-            told.txs[1]["meta"][side][1]["programId"] = json!(TOKEN_2022);
+            tell(told, 1, |tx| tx["meta"][side][1]["programId"] = json!(TOKEN_2022));
         }
     }),
     ("another mint", "what its transactions came to", |told| {
-        told.txs[1]["meta"]["postTokenBalances"][1]["mint"] = json!(key("mint"));
+        tell(told, 1, |tx| tx["meta"]["postTokenBalances"][1]["mint"] = json!(key("mint")));
     }),
     ("one unit more", "what its transactions came to", |told| {
-        told.txs[1]["meta"]["postTokenBalances"][1]["uiTokenAmount"]["amount"] = json!("701");
+        tell(told, 1, |tx| tx["meta"]["postTokenBalances"][1]["uiTokenAmount"]["amount"] = json!("701"));
     }),
-    ("another fee", "what its transactions came to", |told| told.txs[0]["meta"]["fee"] = json!(FEE + 1)),
+    ("another fee", "what its transactions came to", |told| tell(told, 0, |tx| tx["meta"]["fee"] = json!(FEE + 1))),
     ("another payer", "what its transactions came to", |told| {
-        told.txs[0]["transaction"]["accountKeys"][0]["pubkey"] = json!(key("somebody"));
+        tell(told, 0, |tx| tx["transaction"]["accountKeys"][0]["pubkey"] = json!(key("somebody")));
     }),
     ("another token account", "what its transactions came to", |told| {
-        told.txs[1]["transaction"]["accountKeys"][2]["pubkey"] = json!(key("elsewhere"));
+        tell(told, 1, |tx| tx["transaction"]["accountKeys"][2]["pubkey"] = json!(key("elsewhere")));
     }),
     ("another parent's hash", "its parent", |told| told.parent.hash = hash(11, 9)),
     ("another parent's slot", "its parent", |told| told.parent = BlockRef { number: 10, ..told.parent }),
@@ -114,7 +127,7 @@ async fn a_block_that_two_tell_differently_is_nobodys_and_a_third_decides_whoeve
             let error = full(&source, 12).await.unwrap_err();
             assert!(error.is_disputed && error.kind == SourceErrorKind::Transient, "{what}: {error}");
             let text = error.to_string();
-            assert!(nodes.iter().all(|node| text.contains(&node.address)), "{what}: {text}");
+            assert!(nodes.iter().all(|node| text.contains(node.id())), "{what}: {text}");
             assert!(text.contains(&format!("tell block {} differently ({shown})", at(12))), "{what}: {text}");
             assert_eq!(states(&source), [EndpointState::Healthy; 2], "{what}: nothing says who lies");
             assert!(full(&source, 11).await.is_ok(), "other blocks are read all the same");
@@ -138,7 +151,7 @@ async fn a_block_that_two_tell_differently_is_nobodys_and_a_third_decides_whoeve
 async fn decimals_that_are_not_the_listed_ones_are_no_second_word() {
     let (nodes, source) = nodes(2).await;
     let decimals = |told: &mut Told| {
-        told.txs[1]["meta"]["preTokenBalances"][0]["uiTokenAmount"]["decimals"] = json!(7);
+        tell(told, 1, |tx| tx["meta"]["preTokenBalances"][0]["uiTokenAmount"]["decimals"] = json!(7));
     };
     spoil(&nodes[1], decimals);
     let error = full(&source, 12).await.unwrap_err().to_string();
@@ -164,29 +177,27 @@ async fn who_looked_a_block_through_is_not_asked_for_it_again_and_one_more_look_
 #[tokio::test]
 async fn a_word_that_is_out_of_date_convicts_nobody() {
     let (nodes, source) = nodes(2).await;
-    nodes[0].state().blocks.get_mut(&12).unwrap().txs.pop();
+    spoil(&nodes[0], |told| drop(told.txs.pop()));
     source.blocks(10..=15, LISTED).await.unwrap();
     // It told the block before it knew all of it.
-    nodes[0].state().blocks.get_mut(&12).unwrap().txs = payments();
+    nodes[0].show(&paying(10..=16));
     let block = full(&source, 12).await.unwrap();
     assert_eq!((block.proof, block.txs.len()), (Proof::TwoEndpoints, 2));
     assert_eq!(states(&source), [EndpointState::Healthy; 2]);
     // And so with a word on another branch.
-    nodes[0].state().blocks = forked(paying(10..=16), 12, 1);
+    nodes[0].show(&paying(10..=16).forked_at(12));
     source.blocks(10..=15, LISTED).await.unwrap();
-    nodes[0].state().blocks = paying(10..=16);
+    nodes[0].show(&paying(10..=16));
     assert_eq!(full(&source, 12).await.unwrap().header.block, at(12));
 }
 
 #[tokio::test]
 async fn what_the_second_cannot_tell_is_waited_for_and_never_passed_over() {
     let cases: [(&str, fn(&Node)); 4] = [
-        ("does not tell block 12", |node| node.lose(12..=15)),
-        ("does not tell block 12", |node| drop(node.state().instead.insert(12, Instead::Null))),
-        ("does not tell block 12", |node| node.state().blocks.get_mut(&12).unwrap().txs[0]["meta"] = Value::Null),
-        ("Internal error", |node| {
-            node.state().instead.insert(12, Instead::Error(-32_603, "Internal error"));
-        }),
+        ("does not tell block 12", |node| node.lag(4)),
+        ("does not tell block 12", |node| node.answer_instead(12, Instead::Null)),
+        ("does not tell block 12", |node| spoil(node, |told| tell(told, 0, |tx| tx["meta"] = Value::Null))),
+        ("Internal error", |node| node.answer_instead(12, Instead::Refuse(Refusal::Internal))),
     ];
     for (why, spoil) in cases {
         let (nodes, source) = nodes(2).await;
@@ -195,10 +206,12 @@ async fn what_the_second_cannot_tell_is_waited_for_and_never_passed_over() {
         let error = full(&source, 12).await.unwrap_err();
         assert_eq!((error.kind, error.is_disputed), (SourceErrorKind::Transient, false), "{error}");
         let text = error.to_string();
-        let alone = format!("block {} is told by endpoint {} alone, and two endpoints", at(12), nodes[0].address);
-        assert!(text.contains(&alone) && text.contains(why) && text.contains(&nodes[1].address), "{text}");
+        let alone = format!("block {} is told by endpoint {} alone, and two endpoints", at(12), nodes[0].id());
+        assert!(text.contains(&alone) && text.contains(why) && text.contains(nodes[1].id()), "{text}");
         assert_eq!(nodes[0].calls("getBlock", Some(12)), 1, "the first is not asked again for that");
-        *nodes[1].state() = crate::node::State::of(paying(10..=15));
+        nodes[1].behave();
+        nodes[1].lag(0);
+        nodes[1].show(&paying(10..=15));
         assert_eq!(full(&source, 12).await.unwrap().proof, Proof::TwoEndpoints, "{why}");
     }
 }
@@ -206,12 +219,12 @@ async fn what_the_second_cannot_tell_is_waited_for_and_never_passed_over() {
 #[tokio::test]
 async fn a_second_endpoint_that_is_a_moment_behind_is_waited_for() {
     let (nodes, source) = nodes(2).await;
-    nodes[1].lose(12..=15);
+    nodes[1].lag(4);
     let comes_later = async {
         while nodes[1].calls("getBlock", Some(12)) == 0 {
             tokio::task::yield_now().await;
         }
-        nodes[1].state().blocks = paying(10..=15);
+        nodes[1].lag(0);
     };
     let both = async { tokio::join!(full(&source, 12), comes_later).0 };
     let block = tokio::time::timeout(Duration::from_secs(60), both).await.unwrap();
@@ -221,23 +234,23 @@ async fn a_second_endpoint_that_is_a_moment_behind_is_waited_for() {
 #[tokio::test]
 async fn another_block_in_the_slot_is_another_branch_and_neither_a_lie_nor_a_second_word() {
     let (nodes, source) = nodes(2).await;
-    nodes[1].state().blocks = forked(paying(10..=15), 12, 1);
+    nodes[1].show(&paying(10..=15).forked_at(12));
     let error = full(&source, 12).await.unwrap_err();
     assert!(!error.is_disputed, "{error}");
     let text = error.to_string();
     for (node, fork) in [(0, 0), (1, 1)] {
-        let shows = format!("endpoint {} shows block 12 ({})", nodes[node].address, hash(12, fork));
+        let shows = format!("endpoint {} shows block 12 ({})", nodes[node].id(), hash(12, fork));
         assert!(text.contains(&shows), "{text}");
     }
     assert_eq!(states(&source), [EndpointState::Healthy; 2]);
-    nodes[1].state().blocks = paying(10..=15);
+    nodes[1].show(&paying(10..=15));
     assert_eq!(full(&source, 12).await.unwrap().proof, Proof::TwoEndpoints);
 }
 
 #[tokio::test]
 async fn where_one_may_suffice_its_word_counts_and_says_so() {
     let (nodes, source) = nodes(2).await;
-    nodes[1].state().instead.insert(12, Instead::Null);
+    nodes[1].answer_instead(12, Instead::Null);
     source.endpoints().override_agree(Some(1));
     assert_eq!(full(&source, 12).await.unwrap().proof, Proof::OneEndpoint);
     assert_eq!(nodes[1].calls("getBlock", None), 0);
@@ -257,13 +270,13 @@ async fn an_endpoint_that_leaves_transactions_out_is_found_in_blocks_without_a_h
     let (nodes, source) = nodes(2).await;
     let source = source.with_sample(every);
     assert!(source.blocks(10..=15, LISTED).await.unwrap().iter().all(|block| block.proof == Proof::TwoEndpoints));
-    nodes[0].state().blocks.get_mut(&12).unwrap().txs.clear();
+    spoil(&nodes[0], |told| told.txs.clear());
     let shown = source.blocks(10..=15, LISTED).await.unwrap();
     assert_eq!(shown.len(), 2, "nothing moves on from where they differ");
     assert!(source.blocks(12..=15, LISTED).await.unwrap_err().is_disputed);
     let (nodes, source) = self::nodes(3).await;
     let source = source.with_sample(every);
-    nodes[0].state().blocks.get_mut(&12).unwrap().txs.clear();
+    spoil(&nodes[0], |told| told.txs.clear());
     let shown = source.blocks(10..=15, LISTED).await.unwrap();
     assert_eq!((shown.len(), shown[2].txs.len()), (6, 2));
     assert_eq!(states(&source)[0], EndpointState::Quarantined);
@@ -273,7 +286,8 @@ async fn an_endpoint_that_leaves_transactions_out_is_found_in_blocks_without_a_h
 #[tokio::test]
 async fn of_many_blocks_one_in_32_costs_the_second_endpoint_a_read() {
     const SLOTS: u64 = 1_280;
-    let (first, second) = (Node::start(chain(10..=10 + SLOTS)).await, Node::start(chain(10..=9 + SLOTS)).await);
+    let (first, second) =
+        (Node::start(&Ledger::of(10..=10 + SLOTS)).await, Node::start(&Ledger::of(10..=9 + SLOTS)).await);
     let sample = Sample::default();
     let source = source(&[&first, &second]).with_sample(sample);
     source.check().await.unwrap();
@@ -284,7 +298,7 @@ async fn of_many_blocks_one_in_32_costs_the_second_endpoint_a_read() {
         let to = (from + 255).min(9 + SLOTS);
         let shown = source.blocks(from..=to, LISTED).await.unwrap();
         assert_eq!(shown.len() as u64, to + 1 - from);
-        sampled += shown.iter().filter(|block| block.proof == Proof::TwoEndpoints).count();
+        sampled += shown.iter().filter(|block| block.proof == Proof::TwoEndpoints).count() as u64;
         let is_picked = |block: &Block| sample.picks(&block.header.block.hash) == (block.proof == Proof::TwoEndpoints);
         assert!(shown.iter().all(is_picked));
         from = to + 1;
@@ -296,13 +310,15 @@ async fn of_many_blocks_one_in_32_costs_the_second_endpoint_a_read() {
 #[tokio::test]
 async fn a_token_balance_without_its_program_is_that_of_the_listed_one() {
     let (nodes, source) = nodes(2).await;
+    spoil(&nodes[1], |told| tell(told, 1, without_programs));
+    assert_eq!(full(&source, 12).await.unwrap().proof, Proof::TwoEndpoints);
+}
+
+fn without_programs(tx: &mut Value) {
     for side in ["preTokenBalances", "postTokenBalances"] {
-        let mut state = nodes[1].state();
-        let txs = &mut state.blocks.get_mut(&12).unwrap().txs;
-        for balance in txs[1]["meta"][side].as_array_mut().unwrap() {
+        for balance in tx["meta"][side].as_array_mut().unwrap() {
             assert_eq!(balance["programId"], SPL_TOKEN);
             balance.as_object_mut().unwrap().remove("programId");
         }
     }
-    assert_eq!(full(&source, 12).await.unwrap().proof, Proof::TwoEndpoints);
 }
