@@ -42,6 +42,7 @@ pub(super) struct Follower {
     watcher: Watcher<Arc<SolanaSource>>,
     endpoints: Endpoints,
     watched: BTreeSet<Address>,
+    proof: ReadProof,
     now: Timestamp,
     /// What is final pays, by slot; through the slot that it was last asked for.
     truth: BTreeMap<LegHash, u64>,
@@ -90,7 +91,7 @@ impl Follower {
         for _ in 0..nodes {
             started.push(Node::start(&ledger).await);
         }
-        let (watcher, endpoints) = watcher(&started, &store);
+        let (watcher, endpoints) = watcher(&started, &store, ReadProof::Full);
         Follower {
             ledger,
             nodes: started,
@@ -99,6 +100,7 @@ impl Follower {
             watcher,
             endpoints,
             watched: watched.iter().copied().collect(),
+            proof: ReadProof::Full,
             now,
             truth: BTreeMap::new(),
             known_through: 0,
@@ -127,7 +129,7 @@ impl Follower {
     /// A tick of each of two processes on one store, at the same time; they may hinder each other, but not for good.
     pub(super) async fn tick_beside_another(&mut self) {
         self.now = self.now.plus(TICK);
-        let (mut rival, _) = watcher(&self.nodes, &self.store);
+        let (mut rival, _) = watcher(&self.nodes, &self.store, self.proof);
         let (ours, theirs) = tokio::join!(self.watcher.tick(self.now), rival.tick(self.now));
         for outcome in [ours, theirs] {
             outcome.inspect_err(|error| assert!(error.may_pass(), "{error}")).ok();
@@ -144,11 +146,24 @@ impl Follower {
 
     /// A new process: all it knows is what is on record.
     pub(super) fn restart(&mut self) {
-        (self.watcher, self.endpoints) = watcher(&self.nodes, &self.store);
+        (self.watcher, self.endpoints) = watcher(&self.nodes, &self.store, self.proof);
     }
 
     pub(super) fn pass(&mut self, time: Duration) {
         self.now = self.now.plus(time);
+    }
+
+    /// The same, reading as the program does: what may concern nobody is looked through at one endpoint.
+    pub(super) fn looking_through(mut self) -> Self {
+        self.proof = ReadProof::Listed;
+        self.restart();
+        self
+    }
+
+    /// The slots whose blocks two endpoints told.
+    pub(super) async fn told_by_two(&self) -> Vec<u64> {
+        let text = "SELECT number FROM blocks WHERE proof = 'two_endpoints' AND number > $1 ORDER BY number";
+        self.rows::<(i64,)>(text, 0).await.into_iter().map(|(number,)| u64::try_from(number).unwrap()).collect()
     }
 
     /// The newest connected slot.
@@ -310,10 +325,10 @@ pub(super) fn usdc() -> Address {
     token.expect("mainnet lists USDC")
 }
 
-fn watcher(nodes: &[Node], store: &TestStore) -> (Watcher<Arc<SolanaSource>>, Endpoints) {
+fn watcher(nodes: &[Node], store: &TestStore, proof: ReadProof) -> (Watcher<Arc<SolanaSource>>, Endpoints) {
     let urls: Vec<_> = nodes.iter().map(|node| node.url().parse().unwrap()).collect();
     let source = Arc::new(SolanaSource::new(&mainnet(), &urls).unwrap());
-    let (start, proof, poll) = (Start::Number(FIRST_SLOT + 1), ReadProof::Full, Duration::from_millis(10));
+    let (start, poll) = (Start::Number(FIRST_SLOT + 1), Duration::from_millis(10));
     let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None };
     let endpoints = source.endpoints();
     (Watcher::new(source, endpoints.clone(), store.db.clone(), mainnet(), settings), endpoints)
