@@ -216,7 +216,9 @@ impl<S: BlockSource> Books<'_, S> {
                     // Those before it must not wait for it; the next tick begins with it.
                     Err(_) => None,
                 };
-                let Some(full) = full.filter(|full| full.header == blocks[index].header) else {
+                // Honest endpoints may tell other times of one block: a time is no part of what it is.
+                let place = |block: &Block| (block.header.block, block.header.parent);
+                let Some(full) = full.filter(|full| place(full) == place(&blocks[index])) else {
                     blocks.truncate(index);
                     break;
                 };

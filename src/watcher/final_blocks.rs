@@ -105,8 +105,12 @@ impl<S: BlockSource> Watcher<S> {
         for _ in 0..EMPTY_STEPS_MAX {
             let last = from.saturating_add(TICK_BLOCKS_MAX - 1);
             if let Some(next) = self.source.headers(from..=last).await?.first() {
-                let stands_below = next.parent.number < first;
-                self.tie(first, stands_below.then_some(next.block)).await?;
+                // A list of headers is one endpoint's word, also on what a block stands on.
+                let number = next.block.number;
+                let told = self.source.blocks(number..=number, Read::FULL).await?;
+                let header = told.first().map(|block| block.header);
+                let below = header.filter(|header| header.block == next.block && header.parent.number < first);
+                self.tie(first, below.map(|header| header.block)).await?;
                 return Ok(());
             }
             from = last.saturating_add(1);

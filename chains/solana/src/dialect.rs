@@ -137,7 +137,11 @@ impl Dialect for Solana {
             return Err(endpoint.unusable(LATEST, &reason));
         }
         let now = Instant::now();
-        finalized.is_new.then(|| words.say_finalized(finalized.block, now));
+        if finalized.is_new {
+            words.say_finalized(finalized.block, now);
+            // What stood in a slot that has become final since may be told otherwise now.
+            words.forget_hashes();
+        }
         confirmed.is_new.then(|| words.say_confirmed(confirmed.block, now));
         let (finalized, confirmed) = (finalized.block, confirmed.block);
         // Two nodes behind one address may answer, and what is final is confirmed too.

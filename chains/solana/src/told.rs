@@ -98,6 +98,10 @@ impl Words {
         self.hashes.insert(slot, (hash, now));
     }
 
+    pub(crate) fn forget_hashes(&mut self) {
+        self.hashes.clear();
+    }
+
     /// Forgets the slots that were told longer ago.
     pub(crate) fn forget(&mut self, within: Duration) {
         self.hashes.retain(|_, (_, at)| at.elapsed() < within);

@@ -151,6 +151,12 @@ impl Follower {
         self.now = self.now.plus(time);
     }
 
+    /// The slots whose blocks two endpoints told.
+    pub(super) async fn told_by_two(&self) -> Vec<u64> {
+        let text = "SELECT number FROM blocks WHERE proof = 'two_endpoints' AND number > $1 ORDER BY number";
+        self.rows::<(i64,)>(text, 0).await.into_iter().map(|(number,)| u64::try_from(number).unwrap()).collect()
+    }
+
     /// The newest connected slot.
     pub(super) async fn cursor(&self) -> Option<u64> {
         let cursor = Cursor::load(&mut self.store.db.read().await.unwrap(), CHAIN).await.unwrap();
@@ -313,7 +319,9 @@ pub(super) fn usdc() -> Address {
 fn watcher(nodes: &[Node], store: &TestStore) -> (Watcher<Arc<SolanaSource>>, Endpoints) {
     let urls: Vec<_> = nodes.iter().map(|node| node.url().parse().unwrap()).collect();
     let source = Arc::new(SolanaSource::new(&mainnet(), &urls).unwrap());
-    let (start, proof, poll) = (Start::Number(FIRST_SLOT + 1), ReadProof::Listed, Duration::from_millis(10));
+    let (start, poll) = (Start::Number(FIRST_SLOT + 1), Duration::from_millis(10));
+    // As the product follows Solana.
+    let proof = ReadProof::Listed;
     let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None };
     let endpoints = source.endpoints();
     (Watcher::new(source, endpoints.clone(), store.db.clone(), mainnet(), settings), endpoints)

@@ -3,8 +3,8 @@
 //! Each mistake is set up as it was met, and the books must be right all the same; the index is `tests/it/rows.rs`. P4, the
 //! order of signatures, is for whoever asks for them: no watcher does.
 
-use landfall_chain::Address;
-use landfall_cluster::{Fault, Finality, Instead, Ledger, Node, Refusal, TIME, Tx, Version, When};
+use landfall_chain::{Address, AssetId};
+use landfall_cluster::{Fault, Finality, Instead, Ledger, Node, Payment, Refusal, TIME, Tx, Version, When};
 
 use super::follower::{FIRST_SLOT, Follower, usdc};
 use super::soak::WATCHED;
@@ -97,6 +97,43 @@ async fn p5_a_version_that_is_asked_for_is_raised_and_one_that_is_never_enough_s
     assert!(error.to_string().contains("an upgrade is needed"), "{error}");
     assert_eq!(follower.cursor().await, Some(next + 1), "it is never skipped");
     is_right(follower).await;
+}
+
+#[tokio::test]
+async fn endpoints_that_tell_other_times_of_the_same_blocks_hold_nothing_up() {
+    let mut follower = paid(2).await;
+    let newest = follower.ledger.latest().number;
+    let other = follower.ledger.branch_at(newest);
+    for slot in (FIRST_SLOT + 1..=newest).filter(|slot| slot % 5 != 0) {
+        other.amend(slot, |block| block.time = block.time.map(|secs| secs + 1));
+    }
+    follower.nodes[1].show(&other);
+    let reasons = tick_in_vain(&mut follower, 4).await;
+    assert_eq!((follower.cursor().await, reasons), (Some(newest), Vec::new()));
+    is_right(follower).await;
+}
+
+#[tokio::test]
+async fn what_an_owner_lost_or_got_without_credit_is_told_by_two_before_it_is_recorded() {
+    let [other, nobody] = [Address::Solana([7; 32]), Address::Solana([8; 32])];
+    let ledger = Ledger::starting_at(FIRST_SLOT);
+    for slot in FIRST_SLOT + 1..=FIRST_SLOT + 9 {
+        ledger.produce(slot, vec![Tx::sol(slot, PAYER, nobody, slot)]);
+    }
+    // Two pay at once and a third pays the fee: that one of the two is ours stands among the debits alone.
+    let pays = |sender| Payment { asset: AssetId::Native, sender, recipient: nobody, amount: 5 };
+    ledger.put(FIRST_SLOT + 3, Tx::paying(100, PAYER, &[pays(WATCHED[0]), pays(other)]));
+    let astray = Tx::token(101, usdc(), PAYER, WATCHED[1], 5).changed(|tx| {
+        let held = tx["meta"]["postTokenBalances"].as_array().unwrap();
+        let ours = held.iter().find(|held| held["owner"] == WATCHED[1].to_string()).unwrap()["accountIndex"].as_u64();
+        let at = usize::try_from(ours.unwrap()).unwrap();
+        tx["transaction"]["accountKeys"][at]["pubkey"] = nobody.to_string().into();
+    });
+    ledger.put(FIRST_SLOT + 6, astray);
+    let mut follower = Follower::new(ledger, 2, &WATCHED).await;
+    tick_in_vain(&mut follower, 3).await;
+    assert_eq!(follower.cursor().await, Some(FIRST_SLOT + 9));
+    assert_eq!(follower.told_by_two().await, [FIRST_SLOT + 3, FIRST_SLOT + 6]);
 }
 
 #[tokio::test]
