@@ -89,6 +89,9 @@ fn change(block: &mut Value, at: Index, other: Index, how: u8) {
     };
 }
 
+/// What is done to a block as it is told.
+type Change = fn(&mut Value);
+
 #[test]
 fn whatever_changes_what_is_recorded_changes_the_digest() {
     let corpus = corpus();
@@ -121,7 +124,7 @@ fn what_honest_nodes_tell_differently_changes_nothing() {
     let corpus = corpus();
     let rules = &rules(&corpus)[1];
     let as_told = |told: &Value| (read(rules, told).unwrap().digest, recorded(&read(rules, told).unwrap()));
-    let ways: [(&str, fn(&mut Value)); 7] = [
+    let ways: [(&str, Change); 7] = [
         ("token balances in another order", |block| {
             each(block, |tx| {
                 for side in ["preTokenBalances", "postTokenBalances"] {

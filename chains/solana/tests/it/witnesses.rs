@@ -15,6 +15,10 @@ use crate::sources::{at, leads, source};
 
 /// A block as a node tells it.
 type Told = landfall_cluster::Block;
+/// What an endpoint says is not so.
+type Lie = fn(&mut Told);
+/// Has a node not tell its blocks.
+type Spoil = fn(&Node);
 
 const LISTED: Read = Read { proof: ReadProof::Listed, ..Read::FULL };
 const TOKEN_2022: &str = "TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb";
@@ -52,7 +56,7 @@ async fn nodes(count: usize) -> (Vec<Node>, SolanaSource) {
 }
 
 /// Has the node tell the block that pays otherwise.
-fn spoil(node: &Node, lie: fn(&mut Told)) {
+fn spoil(node: &Node, lie: Lie) {
     node.ledger().amend(12, lie);
 }
 
@@ -75,7 +79,7 @@ fn other_signature() -> String {
 }
 
 /// What an endpoint may tell otherwise of the block, each by itself, and what it is said to be.
-const LIES: [(&str, &str, fn(&mut Told)); 15] = [
+const LIES: [(&str, &str, Lie); 15] = [
     ("one lamport more", "what its transactions came to", |told| {
         tell(told, 0, |tx| tx["meta"]["postBalances"][1] = json!(2_000_001));
     }),
@@ -193,7 +197,7 @@ async fn a_word_that_is_out_of_date_convicts_nobody() {
 
 #[tokio::test]
 async fn what_the_second_cannot_tell_is_waited_for_and_never_passed_over() {
-    let cases: [(&str, fn(&Node)); 4] = [
+    let cases: [(&str, Spoil); 4] = [
         ("does not tell block 12", |node| node.lag(4)),
         ("does not tell block 12", |node| node.answer_instead(12, Instead::Null)),
         ("does not tell block 12", |node| spoil(node, |told| tell(told, 0, |tx| tx["meta"] = Value::Null))),
