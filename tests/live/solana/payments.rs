@@ -392,7 +392,8 @@ impl Play {
     /// What the source explains of a transaction.
     async fn verdicts(&self, landed: &Landed) -> Vec<String> {
         let block = self.block(None, landed.slot).await;
-        let rejected = block.rejected.iter().filter(|rejected| rejected.transfer.tx.id == landed.tx);
+        let rejected =
+            block.rejected.iter().chain(&block.unattributed).filter(|rejected| rejected.transfer.tx.id == landed.tx);
         let verdict = |rejected: &Rejected| {
             let transfer = &rejected.transfer;
             let (who, asset) = (self.who(&transfer.recipient), self.symbol(&transfer.asset));

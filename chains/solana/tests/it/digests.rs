@@ -69,7 +69,12 @@ fn change(block: &mut Value, at: Index, other: Index, how: u8) {
     if how == 0 {
         match block.pointer_mut(holder) {
             Some(Value::Object(fields)) => drop(fields.remove(name)),
-            Some(Value::Array(items)) if !items.is_empty() => drop(items.remove(name.parse().unwrap())),
+            Some(Value::Array(items)) => {
+                // The block itself has no name, also where another value of it stands in its place.
+                if let Some(at) = name.parse().ok().filter(|at: &usize| *at < items.len()) {
+                    drop(items.remove(at));
+                }
+            }
             _ => {}
         }
         return;
