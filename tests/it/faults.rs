@@ -11,13 +11,13 @@ mod huge;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use futures_util::{StreamExt, stream};
 use landfall_chain::Address;
 use landfall_node::{Chain, Fault, Tx, When};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::follower::{Follower, Kinds, Mode, full, network};
+use crate::lanes::on_every_processor;
 use history::{Case, FINALITY_DEPTH, Outcome, WATCHED, is_consistent};
 
 const PAIRS: usize = 40;
@@ -25,19 +25,18 @@ const PAIRS: usize = 40;
 const BEHIND_MAX: u64 = 2;
 /// More answers of this size would only take time.
 const HUGE_IN_PAIRS: usize = 5_000_000;
-const THREADS: usize = 2;
-/// Histories that one thread runs at once: most of their time they wait.
+/// Histories at once on a processor: most of their time they wait.
 const AT_ONCE: usize = 8;
 
-#[tokio::test]
-async fn no_single_fault_loses_or_invents_a_deposit() {
+#[test]
+fn no_single_fault_loses_or_invents_a_deposit() {
     let mut cases = Vec::new();
     for mode in Mode::ALL {
         for fault in Fault::ALL.into_iter().filter(|fault| matters(fault, mode)) {
             cases.extend(with_and_without(vec![fault], mode, 100 + 20 * u64::try_from(cases.len()).unwrap()));
         }
     }
-    let matrix = check(cases, "every single fault").await;
+    let matrix = check(cases, "every single fault");
     for fault in Fault::ALL {
         for mode in Mode::ALL.into_iter().filter(|mode| matters(&fault, *mode)) {
             let strikes = matrix.strikes.get(&(fault.name(), mode)).copied().unwrap_or_default();
@@ -50,8 +49,8 @@ async fn no_single_fault_loses_or_invents_a_deposit() {
     assert!([tokens, native, withdrawals, inner].iter().all(|count| *count > 100), "{:?}", matrix.kinds);
 }
 
-#[tokio::test]
-async fn no_pair_of_faults_loses_or_invents_a_deposit() {
+#[test]
+fn no_pair_of_faults_loses_or_invents_a_deposit() {
     let smaller = |fault| if let Fault::Huge(_) = fault { Fault::Huge(HUGE_IN_PAIRS) } else { fault };
     let faults = Fault::ALL.map(smaller);
     let mut pairs: Vec<Vec<Fault>> = Vec::new();
@@ -76,7 +75,7 @@ async fn no_pair_of_faults_loses_or_invents_a_deposit() {
             cases.extend(with_and_without(pair.clone(), mode, seed));
         }
     }
-    check(cases, &counts).await;
+    check(cases, &counts);
 }
 
 #[tokio::test]
@@ -156,21 +155,11 @@ struct Matrix {
     waited: usize,
 }
 
-/// Runs the cases on two threads, some of them at once; every broken promise is told.
-async fn check(cases: Vec<Case>, what: &str) -> Matrix {
+/// Runs the cases, some of them at once; every broken promise is told.
+fn check(cases: Vec<Case>, what: &str) -> Matrix {
     let begun = Instant::now();
-    let shares = (0..THREADS).map(|thread| {
-        let cases: Vec<Case> = cases.iter().skip(thread).step_by(THREADS).cloned().collect();
-        tokio::task::spawn_blocking(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            let each = async |case: Case| (case.run().await, case);
-            runtime.block_on(stream::iter(cases).map(each).buffer_unordered(AT_ONCE).collect::<Vec<_>>())
-        })
-    });
-    let mut told = Vec::with_capacity(cases.len());
-    for share in shares.collect::<Vec<_>>() {
-        told.extend(share.await.unwrap());
-    }
+    let each = async |case: Case| (case.run().await, case);
+    let mut told = on_every_processor(cases, AT_ONCE, each);
     told.sort_by_key(|(_, case)| case.seed);
     let (mut matrix, mut broken) = (Matrix::default(), Vec::new());
     for (outcome, case) in &told {

@@ -18,6 +18,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::books::{assert_settled, events};
+use crate::lanes::on_every_processor;
 use crate::postgres::{Engine, TestStore};
 use crate::world::{CHAIN, FAILED_GRACE, TOKEN, World, address};
 
@@ -76,26 +77,24 @@ impl Shelf {
     }
 }
 
-/// How many run side by side. More than there are processors: each waits half of its time for its store's own thread.
+/// How many run side by side, each with stores of its own.
 const LANES: usize = 4;
+const LANES_OF_PROCESSOR: usize = 2;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn random_histories_end_with_the_legs_of_the_final_chain_each_once() {
+#[test]
+fn random_histories_end_with_the_legs_of_the_final_chain_each_once() {
     let (count, mode) = if full() { (100_000, "full") } else { (10_000, "bounded") };
     let begun = Instant::now();
-    let lanes = (0..LANES).map(|lane| {
-        tokio::task::spawn_blocking(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            let mut tally = Tally::default();
-            let shelf = runtime.block_on(Shelf::new(Engine::Sqlite));
-            for seed in (lane..count).step_by(LANES) {
-                runtime.block_on(history(&shelf, seed as u64, &mut tally));
-            }
-            tally
-        })
+    let tallies = on_every_processor((0..LANES).collect(), LANES_OF_PROCESSOR, async |lane| {
+        let mut tally = Tally::default();
+        let shelf = Shelf::new(Engine::Sqlite).await;
+        for seed in (lane..count).step_by(LANES) {
+            history(&shelf, seed as u64, &mut tally).await;
+        }
+        tally
     });
-    for lane in lanes.collect::<Vec<_>>() {
-        println!("{:?}", lane.await.unwrap());
+    for tally in tallies {
+        println!("{tally:?}");
     }
     println!("{mode}: {count} histories in {} s", begun.elapsed().as_secs());
 }

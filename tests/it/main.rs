@@ -23,6 +23,7 @@ mod forgetful;
 mod forms;
 mod histories;
 mod integrity;
+mod lanes;
 mod layers;
 mod nodes;
 mod postgres;

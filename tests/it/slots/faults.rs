@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use futures_util::{StreamExt, stream};
 use landfall_chain::Address;
 use landfall_cluster::{Fault, Finality, Ledger, Node, Refusal, Tx, When};
 use rand::rngs::StdRng;
@@ -16,6 +15,7 @@ use super::follower::{Audit, FIRST_SLOT, Follower, usdc};
 use super::soak::WATCHED;
 use crate::faults::given_seed;
 use crate::follower::full;
+use crate::lanes::on_every_processor;
 
 const STEPS: u64 = 24;
 const ROLL_BACK_AT: [u64; 2] = [9, 17];
@@ -26,7 +26,6 @@ const PAIRS: usize = 24;
 /// one with a rollback brings up to eight.
 const BEHIND_MAX: usize = 8;
 const TICKS_MAX: u32 = 8;
-const THREADS: usize = 2;
 const AT_ONCE: usize = 8;
 
 #[derive(Clone, Debug)]
@@ -49,14 +48,14 @@ struct Outcome {
     stuck: Option<String>,
 }
 
-#[tokio::test]
-async fn no_single_fault_of_a_solana_node_loses_or_invents_a_deposit() {
+#[test]
+fn no_single_fault_of_a_solana_node_loses_or_invents_a_deposit() {
     let faults: Vec<Fault> = faults();
     let mut cases = Vec::new();
     for fault in &faults {
         cases.extend(with_and_without(&[*fault], 20_000 + 10 * u64::try_from(cases.len()).unwrap()));
     }
-    let strikes = check(cases, "every single fault").await;
+    let strikes = check(cases, "every single fault");
     for fault in faults {
         let struck = strikes.get(fault.name()).copied().unwrap_or_default();
         println!("{:30} {struck:5} strikes", fault.name());
@@ -64,8 +63,8 @@ async fn no_single_fault_of_a_solana_node_loses_or_invents_a_deposit() {
     }
 }
 
-#[tokio::test]
-async fn no_pair_of_faults_of_a_solana_node_loses_or_invents_a_deposit() {
+#[test]
+fn no_pair_of_faults_of_a_solana_node_loses_or_invents_a_deposit() {
     let faults = faults();
     let mut pairs: Vec<[Fault; 2]> = Vec::new();
     for (index, first) in faults.iter().enumerate() {
@@ -81,7 +80,7 @@ async fn no_pair_of_faults_of_a_solana_node_loses_or_invents_a_deposit() {
     for pair in pairs {
         cases.extend(with_and_without(&pair, 40_000 + base + 10 * u64::try_from(cases.len()).unwrap()));
     }
-    check(cases, &format!("{count} of {all} pairs of faults ({kind}) with LANDFALL_SEED={base}")).await;
+    check(cases, &format!("{count} of {all} pairs of faults ({kind}) with LANDFALL_SEED={base}"));
 }
 
 /// Those that a watcher can meet: it asks for no signatures of addresses.
@@ -97,21 +96,11 @@ fn with_and_without(faults: &[Fault], seed: u64) -> Vec<Case> {
     asked.map(|(with_healthy, seed)| Case { faults: faults.to_vec(), with_healthy, seed }).collect()
 }
 
-/// Runs the cases on two threads, some of them at once; every broken promise is told. How often each fault struck.
-async fn check(cases: Vec<Case>, what: &str) -> BTreeMap<&'static str, u64> {
+/// Runs the cases, some of them at once; every broken promise is told. How often each fault struck.
+fn check(cases: Vec<Case>, what: &str) -> BTreeMap<&'static str, u64> {
     let begun = Instant::now();
-    let shares = (0..THREADS).map(|thread| {
-        let cases: Vec<Case> = cases.iter().skip(thread).step_by(THREADS).cloned().collect();
-        tokio::task::spawn_blocking(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            let each = async |case: Case| (case.run().await, case);
-            runtime.block_on(stream::iter(cases).map(each).buffer_unordered(AT_ONCE).collect::<Vec<_>>())
-        })
-    });
-    let mut told = Vec::new();
-    for share in shares.collect::<Vec<_>>() {
-        told.extend(share.await.unwrap());
-    }
+    let each = async |case: Case| (case.run().await, case);
+    let mut told = on_every_processor(cases, AT_ONCE, each);
     told.sort_by_key(|(_, case)| case.seed);
     let (mut strikes, mut broken, mut legs) = (BTreeMap::new(), Vec::new(), 0);
     for (outcome, case) in &told {

@@ -8,7 +8,6 @@
 
 use std::time::Instant;
 
-use futures_util::{StreamExt, stream};
 use landfall_chain::{Address, AssetId};
 use landfall_cluster::{Fault, Finality, Ledger, Payment, Refusal, Tx, Version, When};
 use rand::rngs::StdRng;
@@ -17,11 +16,11 @@ use rand::{RngExt, SeedableRng};
 use super::follower::{Audit, FIRST_SLOT, Follower, usdc};
 use crate::faults::given_seed;
 use crate::follower::full;
+use crate::lanes::on_every_processor;
 
 const SLOTS: u64 = 100_000;
 const SLOTS_FULL: u64 = 1_000_000;
 const SLOTS_OF_LANE: u64 = 2_500;
-const THREADS: usize = 2;
 const AT_ONCE: usize = 6;
 const SKIP_PERCENT: u32 = 5;
 const PAYERS: u8 = 5;
@@ -90,25 +89,17 @@ struct Lane {
     tally: Tally,
 }
 
-#[tokio::test]
-async fn random_slots_end_with_what_the_ledger_paid_each_once_and_nothing_early() {
+#[test]
+fn random_slots_end_with_what_the_ledger_paid_each_once_and_nothing_early() {
     let begun = Instant::now();
     #[expect(clippy::disallowed_methods, reason = "the test's own environment")]
     let one = std::env::var("LANDFALL_LANE").ok().map(|seed| seed.parse::<u64>().unwrap());
     let slots = if full() { SLOTS_FULL } else { SLOTS };
     let base = 500_000 + given_seed();
     let lanes: Vec<u64> = one.map_or_else(|| (base..base + slots / SLOTS_OF_LANE).collect(), |seed| vec![seed]);
-    let shares = (0..THREADS).map(|thread| {
-        let seeds: Vec<u64> = lanes.iter().skip(thread).step_by(THREADS).copied().collect();
-        tokio::task::spawn_blocking(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            let run = async |seed| Lane::run(seed).await;
-            runtime.block_on(stream::iter(seeds).map(run).buffer_unordered(AT_ONCE).collect::<Vec<Tally>>())
-        })
-    });
     let mut all = Tally::default();
-    for share in shares.collect::<Vec<_>>() {
-        share.await.unwrap().into_iter().for_each(|tally| all.add(tally));
+    for tally in on_every_processor(lanes.clone(), AT_ONCE, async |seed| Lane::run(seed).await) {
+        all.add(tally);
     }
     let kind = if full() { "full" } else { "bounded" };
     let Tally { slots, skipped, forks, taken_back, storms, strikes, lags, holes, restarts, crashes, .. } = all;
