@@ -9,6 +9,7 @@ mod api;
 mod backfill;
 mod books;
 mod by_logs;
+mod changed;
 mod cli;
 mod corners;
 mod crashes;

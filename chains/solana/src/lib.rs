@@ -11,7 +11,7 @@
 //! - [`read`]: from the bytes of a `getBlock` answer to a block
 //! - [`sender`]: who paid, when balances alone do not tell: from a `getTransaction` answer
 //! - [`links`], [`reaction`]: how slots hang together; what follows from a node's refusal
-//! - `wire`, `tx`: the answers as borrowed structs; one transaction's balances, checked
+//! - `wire`, `tx`: the answers as borrowed structs, `scan`: the same of plain blocks, faster; one transaction's balances, checked
 //! - `credit`: what each owner gained and lost, and which of it is a credit (`native`, `tokens`)
 //! - `instructions`: the few instructions that move value, for naming a sender and nothing else
 //! - `ata`, `base58`: where an owner's tokens belong; keys as text
@@ -39,6 +39,7 @@ mod client;
 mod credit;
 mod dialect;
 mod instructions;
+mod scan;
 mod search;
 mod signatures;
 mod told;
