@@ -35,6 +35,8 @@ struct Context {
 struct Account {
     owner: String,
     data: (String, String),
+    /// How many bytes it has; old nodes do not tell.
+    space: Option<usize>,
 }
 
 impl AssetSource for SolanaSource {
@@ -64,11 +66,14 @@ impl SolanaSource {
         mint: &str,
         reached: Option<u64>,
     ) -> Result<AssetFacts, SolanaError> {
-        let Account { owner, data } = read_account(endpoint, mint, reached).await?;
+        let Account { owner, data, space } = read_account(endpoint, mint, reached).await?;
         let unusable = |reason: &str| endpoint.unusable(ACCOUNT, &format!("mint {mint}: {reason}"));
         let (text, encoding) = data;
         let account = STANDARD.decode(&text).ok().filter(|_| encoding == "base64");
         let account = account.ok_or_else(|| unusable("its data is not told as base64"))?;
+        if space.is_some_and(|space| space != account.len()) {
+            return Err(unusable("its data is not all there"));
+        }
         let keeper = TokenProgram::of(&owner);
         let terms = keeper.map(|program| terms(program, &account)).transpose();
         let program = match keeper {

@@ -108,6 +108,7 @@ struct State {
     lost: BTreeSet<u64>,
     unlisted: BTreeSet<u64>,
     instead: BTreeMap<u64, Instead>,
+    accounts: BTreeMap<String, Value>,
     lists: Lists,
     compresses: bool,
     latency: Duration,
@@ -190,6 +191,11 @@ impl Node {
         self.lock().instead.insert(slot, instead);
     }
 
+    /// What it answers to `getAccountInfo` of this account from now on; null is an account that is not there.
+    pub fn tell_account(&self, key: &str, account: Value) {
+        self.lock().accounts.insert(key.to_owned(), account);
+    }
+
     pub fn set_order(&self, order: SlotOrder) {
         self.lock().lists.order = order;
     }
@@ -267,6 +273,7 @@ impl State {
             lost: BTreeSet::new(),
             unlisted: BTreeSet::new(),
             instead: BTreeMap::new(),
+            accounts: BTreeMap::new(),
             lists: Lists::default(),
             compresses: true,
             latency: Duration::ZERO,
@@ -346,7 +353,7 @@ impl State {
             return instead;
         }
         let asked = self.counts.calls.get(&(call.method.clone(), 0)).copied().unwrap_or_default();
-        let State { ledger, genesis, strikes, rng, unlisted, lists, bait, .. } = self;
+        let State { ledger, genesis, strikes, rng, unlisted, lists, bait, accounts, .. } = self;
         let mut lists = *lists;
         if lists.order == SlotOrder::Turning && asked.is_multiple_of(2) {
             lists.order = SlotOrder::BySignature;
@@ -377,7 +384,16 @@ impl State {
             }
         }
         let finalized = below(finalized);
-        let view = View { ledger: shown, confirmed, finalized, first, lost: &lost, unlisted: &*unlisted, lists };
+        let view = View {
+            ledger: shown,
+            confirmed,
+            finalized,
+            first,
+            lost: &lost,
+            unlisted: &*unlisted,
+            lists,
+            accounts: &*accounts,
+        };
         let mut told = answer(&view, genesis, call);
         for fault in strikes.active() {
             if let Some(spoilt) = spoil(fault, &view, call, &told)

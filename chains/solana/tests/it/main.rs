@@ -8,7 +8,7 @@
 //! - `wrapped`, `rent`: own SOL that changes its form is no deposit, and what comes with it is one
 //! - `refused`: answers that are not whole
 //! - `senders`: who paid, by which rule; `payers`: who is asked for it, and what refusals come to
-//! - `mints`: what a listed mint says of itself
+//! - `mints`: what the account of a mint says; `assets`: what nodes tell of listed mints
 //! - `fuzz`: random bytes and broken answers
 //! - `node`: a scripted node; `sources`: sources over the nodes of landfall-cluster; `slots`: what holes, forks and skipped
 //!   slots come to; `refusals`: what each refusal does; `heads`: where the chain ends, what is final, which cluster it is;
@@ -18,6 +18,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 
 mod agreeing;
+mod assets;
 mod digests;
 mod fixtures;
 mod fuzz;
