@@ -79,7 +79,10 @@ pub(crate) fn answer(view: &View<'_>, genesis: &str, call: &Call) -> Answer {
         "getSignatureStatuses" => statuses(view, params)?,
         "getSignaturesForAddress" => history::signatures(view, params)?,
         "getBalance" => with_context(view, &params[1], |slot| json!(history::balance(view, &params[0], slot)))?,
-        "getAccountInfo" => with_context(view, &params[1], |slot| account(history::balance(view, &params[0], slot)))?,
+        "getAccountInfo" => with_context(view, &params[1], |slot| {
+            let told = params[0].as_str().and_then(|key| view.accounts.get(key)).cloned();
+            told.unwrap_or_else(|| account(history::balance(view, &params[0], slot)))
+        })?,
         _ => return Err(Refusal::MethodNotFound.to_call(&Value::Null)),
     };
     Ok(told.to_string())
