@@ -2,7 +2,7 @@
 //!
 //! Invariant: it is one endpoint's word, and is put before people. No credit is decided by it, and none waits for it.
 
-use crate::{AssetId, SourceError};
+use crate::{Address, AssetId, SourceError};
 
 /// What a chain says of an asset.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,12 +20,25 @@ pub struct AssetFacts {
 pub struct Terms {
     /// How many decimals the major unit has.
     pub decimals: u8,
-    /// Whether somebody may freeze single holdings.
-    pub is_freezable: bool,
+    /// Who may freeze single holdings.
+    pub freeze_authority: Option<Address>,
+    /// Who may take from any holding.
+    pub permanent_delegate: Option<Address>,
+    /// What is kept of each transfer, as it was last set: it may come into force later.
+    pub transfer_fee: Option<TransferFee>,
     /// What else it can do, by name, in the order of the chain.
     pub extensions: Vec<String>,
     /// Those of them by which others than its owner may move, stop, hide or shrink a holding, and those that are not known.
     pub risks: Vec<String>,
+}
+
+/// What an asset keeps of each transfer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TransferFee {
+    /// Hundredths of a percent.
+    pub basis_points: u16,
+    /// At most so many base units.
+    pub maximum: u64,
 }
 
 /// A chain that can be asked what its assets are.

@@ -32,7 +32,7 @@ pub use address::Address;
 pub use asset::{AssetId, AssetTransfer, number_equal_legs};
 pub use block::{Block, BlockHash, BlockRef, Debits, Fee, Header, Proof, Rejected, Tip};
 pub use endpoint::{EndpointState, EndpointStatus, Endpoints};
-pub use facts::{AssetFacts, AssetSource, Terms};
+pub use facts::{AssetFacts, AssetSource, Terms, TransferFee};
 pub use finality::{Finality, FinalityRule, RuleError, RuleName, Tag, Tier};
 pub use network::{Asset, Chain, Family, Native, NativeSource, Network};
 pub use retry::Retry;

@@ -1,12 +1,13 @@
-//! What a mint's account says: decimals, whether somebody may freeze, and the extensions of Token-2022.
+//! What a mint's account says: decimals, who may freeze or take, what a transfer costs, and the extensions of Token-2022.
 //!
 //! The first 82 bytes are the same under both token programs. A mint with extensions is filled up with zeros to the 165
 //! bytes of a token account, then come the kind of the account and the extensions, each as type, length and value. Offsets
 //! and numbers are those of spl-token-2022-interface 3.1.2 (`extension/mod.rs`, `state.rs`).
-//! Promises: an account that is not whole, or whose extensions reach into each other, is an error, never a part of the list; a type that is not known is told by its
-//! number and counts as a risk. Of values only that of the default state is read.
+//! Promises: an account that is not whole, or whose extensions reach into each other, is an error, never a part of the
+//! list; a type that is not known is told by its number and counts as a risk. Of values only those are read that say who
+//! may take, what is kept of a transfer, and in which state accounts begin.
 
-use landfall_chain::Terms;
+use landfall_chain::{Address, Terms, TransferFee};
 
 use crate::ata::TokenProgram;
 
@@ -15,6 +16,7 @@ const MINT_BYTES: usize = 82;
 const DECIMALS: usize = 44;
 const INITIALIZED: usize = 45;
 const FREEZE_AUTHORITY: usize = 46;
+const FREEZE_AUTHORITY_KEY: usize = 50;
 /// How long a token account is without extensions: so far a mint with extensions is filled up, and its kind follows.
 const TOKEN_ACCOUNT_BYTES: usize = 165;
 const KIND_MINT: u8 = 1;
@@ -22,6 +24,11 @@ const KIND_MINT: u8 = 1;
 const MULTISIG_BYTES: usize = 355;
 /// Nothing is written behind it.
 const END: u16 = 0;
+const TRANSFER_FEE: u16 = 1;
+/// Where the fee that was set last stands in its extension: behind two authorities, what is withheld and the fee before.
+const NEWER_FEE_MAXIMUM: usize = 98;
+const NEWER_FEE_POINTS: usize = 106;
+const PERMANENT_DELEGATE: u16 = 12;
 const DEFAULT_ACCOUNT_STATE: u16 = 6;
 const STATE_FROZEN: u8 = 2;
 const FROZEN_BY_DEFAULT: &str = "default_account_state_frozen";
@@ -29,13 +36,13 @@ const FROZEN_BY_DEFAULT: &str = "default_account_state_frozen";
 /// The extensions that a mint may have: number, name, whether by it others than its owner may move, stop, hide or shrink
 /// a holding, and how many bytes it has where that is always the same. The numbers between belong to token accounts.
 const EXTENSIONS: [(u16, &str, bool, Option<usize>); 19] = [
-    (1, "transfer_fee_config", true, Some(108)),
+    (TRANSFER_FEE, "transfer_fee_config", true, Some(108)),
     (3, "mint_close_authority", true, Some(32)),
     (4, "confidential_transfer_mint", true, Some(65)),
     (DEFAULT_ACCOUNT_STATE, "default_account_state", false, Some(1)),
     (9, "non_transferable", true, Some(0)),
     (10, "interest_bearing_config", false, Some(52)),
-    (12, "permanent_delegate", true, Some(32)),
+    (PERMANENT_DELEGATE, "permanent_delegate", true, Some(32)),
     (14, "transfer_hook", true, Some(64)),
     (16, "confidential_transfer_fee_config", true, Some(129)),
     (18, "metadata_pointer", false, Some(64)),
@@ -81,18 +88,30 @@ pub fn terms(program: TokenProgram, account: &[u8]) -> Result<Terms, MintError> 
         1 => {}
         _ => return Err(MintError::Field(INITIALIZED)),
     }
-    let is_freezable = match mint[FREEZE_AUTHORITY..FREEZE_AUTHORITY + 4] {
-        [0, 0, 0, 0] => false,
-        [1, 0, 0, 0] => true,
+    let freeze_authority = match mint[FREEZE_AUTHORITY..FREEZE_AUTHORITY_KEY] {
+        [0, 0, 0, 0] => None,
+        [1, 0, 0, 0] => Some(Address::Solana(bytes_at(mint, FREEZE_AUTHORITY_KEY))),
         _ => return Err(MintError::Field(FREEZE_AUTHORITY)),
     };
-    let mut terms = Terms { decimals: mint[DECIMALS], is_freezable, extensions: Vec::new(), risks: Vec::new() };
+    let mut terms = Terms {
+        decimals: mint[DECIMALS],
+        freeze_authority,
+        permanent_delegate: None,
+        transfer_fee: None,
+        extensions: Vec::new(),
+        risks: Vec::new(),
+    };
     match program {
         _ if behind.is_empty() => {}
         TokenProgram::SplToken => return Err(MintError::Length(account.len())),
         TokenProgram::Token2022 => {
             for (number, value) in entries(account)? {
                 let (name, is_risk) = name(number, value)?;
+                match number {
+                    TRANSFER_FEE => terms.transfer_fee = Some(newer_fee(value)),
+                    PERMANENT_DELEGATE => terms.permanent_delegate = somebody(value),
+                    _ => {}
+                }
                 if is_risk {
                     terms.risks.push(name.clone());
                 }
@@ -115,6 +134,24 @@ fn name(number: u16, value: &[u8]) -> Result<(String, bool), MintError> {
         return Ok((FROZEN_BY_DEFAULT.to_owned(), true));
     }
     Ok(((*name).to_owned(), *is_risk))
+}
+
+/// The fee that was set last.
+fn newer_fee(value: &[u8]) -> TransferFee {
+    TransferFee {
+        basis_points: u16::from_le_bytes(bytes_at(value, NEWER_FEE_POINTS)),
+        maximum: u64::from_le_bytes(bytes_at(value, NEWER_FEE_MAXIMUM)),
+    }
+}
+
+/// An account that may be nobody's: 32 zeros.
+fn somebody(value: &[u8]) -> Option<Address> {
+    Some(bytes_at(value, 0)).filter(|key| *key != [0; 32]).map(Address::Solana)
+}
+
+/// `N` bytes of what was found to be long enough; `name` compares the lengths of values.
+fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    bytes.get(at..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; N])
 }
 
 /// The extensions of an account that is longer than a mint: numbers and values, in their order.

@@ -193,7 +193,11 @@ fn statuses(view: &View<'_>, params: &Value) -> Result<Value, Refused> {
     Ok(json!({ "context": { "apiVersion": "4.2.2", "slot": view.confirmed }, "value": told }))
 }
 
+/// An account without lamports is none.
 fn account(lamports: u64) -> Value {
+    if lamports == 0 {
+        return Value::Null;
+    }
     let owner = Address::Solana([0; 32]).to_string();
     json!({
         "data": ["", "base64"], "executable": false, "lamports": lamports, "owner": owner, "rentEpoch": u64::MAX,

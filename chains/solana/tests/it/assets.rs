@@ -49,7 +49,14 @@ async fn told(source: &SolanaSource) -> Result<AssetFacts, SourceErrorKind> {
 
 fn facts(program: &str, extensions: &[&str]) -> AssetFacts {
     let names: Vec<String> = extensions.iter().map(|name| (*name).to_owned()).collect();
-    let terms = Terms { decimals: 6, is_freezable: true, extensions: names.clone(), risks: names };
+    let terms = Terms {
+        decimals: 6,
+        freeze_authority: Some(Address::Solana([0; 32])),
+        permanent_delegate: None,
+        transfer_fee: None,
+        extensions: names.clone(),
+        risks: names,
+    };
     AssetFacts { program: program.to_owned(), listed_programs: vec!["spl_token".to_owned()], terms: Some(terms) }
 }
 

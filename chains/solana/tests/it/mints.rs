@@ -1,6 +1,6 @@
 //! What a mint's account says: made accounts, accounts that spl-token-2022-interface wrote itself, and bytes that are none.
 
-use landfall_chain::Terms;
+use landfall_chain::{Address, Terms, TransferFee};
 use landfall_solana::TokenProgram::{SplToken, Token2022};
 use landfall_solana::mint::{MintError, terms};
 use proptest::prelude::*;
@@ -20,10 +20,11 @@ use spl_token_2022_interface::extension::{
 };
 use spl_token_2022_interface::state::Mint;
 
-/// 82 bytes: six decimals, initialized, and whether somebody may freeze.
+/// 82 bytes: six decimals, initialized, and somebody who may freeze, or nobody.
 fn bare(is_freezable: bool) -> Vec<u8> {
     let mut account = vec![0; 82];
     (account[44], account[45], account[46]) = (6, 1, u8::from(is_freezable));
+    account[50..].fill(3);
     account
 }
 
@@ -43,16 +44,31 @@ fn made(extensions: &[(u16, &[u8])], behind: &[u8]) -> Vec<u8> {
 
 fn told(extensions: &[&str], risks: &[&str]) -> Terms {
     let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    Terms { decimals: 6, is_freezable: false, extensions: owned(extensions), risks: owned(risks) }
+    Terms {
+        decimals: 6,
+        freeze_authority: None,
+        permanent_delegate: None,
+        transfer_fee: None,
+        extensions: owned(extensions),
+        risks: owned(risks),
+    }
 }
 
 #[test]
 fn s12_extensions_are_told_in_their_order_and_the_risks_among_them() {
     let two = [(12, [7; 32].as_slice()), (18, &[0; 64])];
-    let cases: [(Vec<u8>, Terms); 9] = [
+    let cases: [(Vec<u8>, Terms); 10] = [
         (bare(false), told(&[], &[])),
         (made(&[], &[]), told(&[], &[])),
-        (made(&two, &[]), told(&["permanent_delegate", "metadata_pointer"], &["permanent_delegate"])),
+        (
+            made(&two, &[]),
+            Terms {
+                permanent_delegate: Some(Address::Solana([7; 32])),
+                ..told(&["permanent_delegate", "metadata_pointer"], &["permanent_delegate"])
+            },
+        ),
+        // Nobody is one, and it stays a risk: who may set it is not looked at.
+        (made(&[(12, &[0; 32])], &[]), told(&["permanent_delegate"], &["permanent_delegate"])),
         (made(&[(6, &[1])], &[]), told(&["default_account_state"], &[])),
         (made(&[(6, &[2])], &[]), told(&["default_account_state_frozen"], &["default_account_state_frozen"])),
         (made(&[(9, &[])], &[]), told(&["non_transferable"], &["non_transferable"])),
@@ -69,7 +85,10 @@ fn s12_extensions_are_told_in_their_order_and_the_risks_among_them() {
         assert_eq!(terms(Token2022, &account), Ok(expected), "{account:?}");
     }
     for program in [SplToken, Token2022] {
-        assert_eq!(terms(program, &bare(true)), Ok(Terms { is_freezable: true, ..told(&[], &[]) }));
+        assert_eq!(
+            terms(program, &bare(true)),
+            Ok(Terms { freeze_authority: Some(Address::Solana([3; 32])), ..told(&[], &[]) })
+        );
     }
 }
 
@@ -171,7 +190,8 @@ fn mints_that_the_programs_own_interface_wrote_are_read_as_it_wrote_them() {
         MetadataPointer
     );
     let told = terms(Token2022, &account).unwrap();
-    assert_eq!((told.decimals, told.is_freezable), (6, true));
+    assert_eq!((told.decimals, told.freeze_authority), (6, Some(Address::Solana([3; 32]))));
+    assert_eq!((told.permanent_delegate, told.transfer_fee), (None, Some(TransferFee { basis_points: 0, maximum: 0 })));
     assert_eq!(told.extensions, like_a_dollar);
     assert_eq!(told.risks, like_a_dollar[..5]);
     let (others, account) =
@@ -179,6 +199,25 @@ fn mints_that_the_programs_own_interface_wrote_are_read_as_it_wrote_them() {
     let told = terms(Token2022, &account).unwrap();
     assert_eq!(told.extensions, others);
     assert_eq!(told.risks, ["non_transferable", "pausable"]);
+}
+
+#[test]
+fn s12_of_a_fee_the_one_that_was_set_last_is_told_and_of_a_delegate_who_it_is() {
+    let types = [ExtensionType::TransferFeeConfig, ExtensionType::PermanentDelegate];
+    let mut account = vec![0; ExtensionType::try_calculate_account_len::<Mint>(&types).unwrap()];
+    let mut state = StateWithExtensionsMut::<Mint>::unpack_uninitialized(&mut account).unwrap();
+    let fee = state.init_extension::<TransferFeeConfig>(true).unwrap();
+    (fee.older_transfer_fee.transfer_fee_basis_points, fee.older_transfer_fee.maximum_fee) = (1.into(), 2.into());
+    (fee.newer_transfer_fee.transfer_fee_basis_points, fee.newer_transfer_fee.maximum_fee) =
+        (300.into(), 70_000.into());
+    (fee.newer_transfer_fee.epoch, fee.withheld_amount) = (u64::MAX.into(), u64::MAX.into());
+    state.init_extension::<PermanentDelegate>(true).unwrap().delegate = Some([8; 32].into()).try_into().unwrap();
+    state.base = Mint { decimals: 6, is_initialized: true, ..Mint::default() };
+    state.pack_base();
+    state.init_account_type().unwrap();
+    let told = terms(Token2022, &account).unwrap();
+    assert_eq!(told.transfer_fee, Some(TransferFee { basis_points: 300, maximum: 70_000 }));
+    assert_eq!(told.permanent_delegate, Some(Address::Solana([8; 32])));
 }
 
 proptest! {
