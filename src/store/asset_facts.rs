@@ -90,8 +90,8 @@ pub async fn tell(
         terms.and_then(|terms| terms.permanent_delegate).map(|who| who.to_string()),
         fee.map(|fee| int(fee.basis_points)),
         fee.map(|fee| fee.maximum.to_string()),
-        names(terms.map_or(&[], |terms| &terms.extensions)),
-        names(terms.map_or(&[], |terms| &terms.risks)),
+        names(terms.map_or(&[][..], |terms| &terms.extensions[..])),
+        names(terms.map_or(&[][..], |terms| &terms.risks[..])),
         differs,
     )?;
     expect_one("record what a chain says of an asset", told)
@@ -141,7 +141,7 @@ fn terms(chain: Chain, decimals: i64, row: &Row) -> Result<Terms, StoreError> {
     };
     let names = |text: &str| serde_json::from_str(text).map_err(|error| StoreError::inconsistent("extensions", error));
     let fee = row.fee_basis_points.zip(row.fee_maximum.as_ref()).map(|(points, maximum)| {
-        Ok(TransferFee { basis_points: uint("fee", points)?, maximum: parsed("fee", maximum)? })
+        Ok::<_, StoreError>(TransferFee { basis_points: uint("fee", points)?, maximum: parsed("fee", maximum)? })
     });
     Ok(Terms {
         decimals: uint("decimals", decimals)?,

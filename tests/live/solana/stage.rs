@@ -99,7 +99,7 @@ impl Stage {
 
     /// `status --json`, of the only chain; null before it was ever watched.
     pub(crate) fn status(&self) -> Value {
-        self.json(&["status"])["chains"][0].take()
+        self.json(&["status"])["chains"][0].clone()
     }
 
     /// Asks until the answer is as wanted.
@@ -135,6 +135,15 @@ impl Stage {
             reached("finalized") && reached("cursor")
         };
         self.until(&format!("slot {slot} is final"), || self.status(), is_there).await;
+    }
+
+    /// Waits until all that has landed so far is final.
+    pub(crate) async fn until_all_is_final(&self) {
+        let (newest, begun) = (self.cluster.slot("confirmed").await, Instant::now());
+        while self.cluster.slot("finalized").await < newest {
+            assert!(begun.elapsed() < PATIENCE, "slot {newest} does not become final");
+            tokio::time::sleep(POLL).await;
+        }
     }
 
     /// Waits until the receiver has each status of each deposit, in this order.

@@ -4,6 +4,7 @@ use landfall_chain::{Address, Terms, TransferFee};
 use landfall_solana::TokenProgram::{SplToken, Token2022};
 use landfall_solana::mint::{MintError, terms};
 use proptest::prelude::*;
+use solana_sdk::pubkey::Pubkey;
 use spl_token_2022_interface::extension::confidential_transfer::ConfidentialTransferMint;
 use spl_token_2022_interface::extension::default_account_state::DefaultAccountState;
 use spl_token_2022_interface::extension::interest_bearing_mint::InterestBearingConfig;
@@ -207,11 +208,11 @@ fn s12_of_a_fee_the_one_that_was_set_last_is_told_and_of_a_delegate_who_it_is() 
     let mut account = vec![0; ExtensionType::try_calculate_account_len::<Mint>(&types).unwrap()];
     let mut state = StateWithExtensionsMut::<Mint>::unpack_uninitialized(&mut account).unwrap();
     let fee = state.init_extension::<TransferFeeConfig>(true).unwrap();
-    (fee.older_transfer_fee.transfer_fee_basis_points, fee.older_transfer_fee.maximum_fee) = (1.into(), 2.into());
+    (fee.older_transfer_fee.transfer_fee_basis_points, fee.older_transfer_fee.maximum_fee) = (1_u16.into(), 2_u64.into());
     (fee.newer_transfer_fee.transfer_fee_basis_points, fee.newer_transfer_fee.maximum_fee) =
-        (300.into(), 70_000.into());
+        (300_u16.into(), 70_000_u64.into());
     (fee.newer_transfer_fee.epoch, fee.withheld_amount) = (u64::MAX.into(), u64::MAX.into());
-    state.init_extension::<PermanentDelegate>(true).unwrap().delegate = Some([8; 32].into()).try_into().unwrap();
+    state.init_extension::<PermanentDelegate>(true).unwrap().delegate = Pubkey::from([8; 32]).into();
     state.base = Mint { decimals: 6, is_initialized: true, ..Mint::default() };
     state.pack_base();
     state.init_account_type().unwrap();
