@@ -208,7 +208,8 @@ fn s12_of_a_fee_the_one_that_was_set_last_is_told_and_of_a_delegate_who_it_is() 
     let mut account = vec![0; ExtensionType::try_calculate_account_len::<Mint>(&types).unwrap()];
     let mut state = StateWithExtensionsMut::<Mint>::unpack_uninitialized(&mut account).unwrap();
     let fee = state.init_extension::<TransferFeeConfig>(true).unwrap();
-    (fee.older_transfer_fee.transfer_fee_basis_points, fee.older_transfer_fee.maximum_fee) = (1_u16.into(), 2_u64.into());
+    (fee.older_transfer_fee.transfer_fee_basis_points, fee.older_transfer_fee.maximum_fee) =
+        (1_u16.into(), 2_u64.into());
     (fee.newer_transfer_fee.transfer_fee_basis_points, fee.newer_transfer_fee.maximum_fee) =
         (300_u16.into(), 70_000_u64.into());
     (fee.newer_transfer_fee.epoch, fee.withheld_amount) = (u64::MAX.into(), u64::MAX.into());
