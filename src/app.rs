@@ -30,7 +30,7 @@ use crate::delivery::Delivery;
 use crate::health::Started;
 use crate::store::{Db, OpenError, StoreUrl};
 use crate::time::{Clock, Pulse};
-use crate::watcher::{Settings, Watcher, not_traced};
+use crate::watcher::{AssetWatch, Settings, Watcher, not_traced};
 use crate::{api, health, random};
 
 pub use any_chain::AnyChain;
@@ -123,6 +123,12 @@ impl App {
             let pulse = Pulse::new(chain, clock.now());
             let (endpoints, door) = (source.endpoints(), source.endpoints());
             let (listen, wake_up) = (source.listen(), source.wake_up());
+            if source.tells_assets() {
+                let pulse = Pulse::new(format!("{chain} assets"), clock.now());
+                let watch = AssetWatch::new(Arc::clone(&source), db.clone(), &network);
+                workers.spawn(pulse.name(), watch.run(clock.clone(), pulse.clone(), stop.clone()));
+                pulses.push(pulse);
+            }
             let watcher = Watcher::new(source, endpoints, db.clone(), network.clone(), settings(&network, config));
             let watcher = watcher
                 .woken_by(wake_up)
@@ -252,6 +258,14 @@ pub async fn watcher(config: &Config, chain: Chain, db: Db) -> Result<Watcher<Ar
     check(&source, chain).await?;
     let (endpoints, settings) = (source.endpoints(), settings(&network, settings_of));
     Ok(Watcher::new(Arc::new(source), endpoints, db, network, settings))
+}
+
+/// What an operator should know of an asset that is not listed on `chain`; nothing of most.
+pub fn note_on(chain: Chain, asset: &AssetId) -> Option<String> {
+    let is_wrapped_sol = matches!(asset, AssetId::Token(mint @ Address::Solana(_)) if mint.to_string() == WRAPPED_SOL);
+    is_wrapped_sol.then(|| {
+        format!("wrapped SOL: list its mint in chains.{chain}.assets, or set chains.{chain}.wrapped = \"native\"")
+    })
 }
 
 /// A chain to read and its facts. Touches no network.

@@ -4,6 +4,7 @@
 //! repeats the old state in its WHERE and its caller is told how many rows it touched. No rule lives here.
 
 pub mod accounts;
+pub mod asset_facts;
 pub mod audit;
 pub mod backfills;
 pub mod cursors;
@@ -35,6 +36,7 @@ pub const ORGANIZATION: &str = "default";
 pub fn statements() -> impl Iterator<Item = Sql> {
     [
         accounts::STATEMENTS,
+        asset_facts::STATEMENTS,
         audit::STATEMENTS,
         backfills::STATEMENTS,
         cursors::STATEMENTS,

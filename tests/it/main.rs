@@ -34,6 +34,7 @@ mod rows;
 mod side_by_side;
 mod slots;
 mod solana;
+mod solana_assets;
 mod solana_books;
 mod solana_calls;
 mod solana_explain;

@@ -2,6 +2,7 @@
 //!
 //! - [`source`]: what a watcher reads; `dialect`: how endpoints are polled; `calls`: what one endpoint is asked for;
 //!   `client`: the light ones of these, by solana-client; `told`: what an endpoint said a moment ago
+//! - `assets`: what a listed mint is, as the chain has it; [`mint`]: what its account says
 //! - `search`, `signatures`: where single addresses were named
 //! - `witness`: blocks that two endpoints must tell alike; [`digest`]: what of a block that is; `words`: what one told of
 //!   blocks before; [`sample`]: which blocks are compared though nobody asks for it
@@ -23,6 +24,7 @@
 pub mod digest;
 pub mod error;
 pub mod links;
+pub mod mint;
 pub mod networks;
 pub mod options;
 pub mod reaction;
@@ -32,6 +34,7 @@ pub mod sample;
 pub mod sender;
 pub mod source;
 
+mod assets;
 mod ata;
 mod base58;
 mod calls;
