@@ -132,7 +132,8 @@ async fn a_slot_subscription_wakes_up_long_before_the_next_poll_and_is_never_rea
     let begun = Instant::now();
     for number in 1..=3_u64 {
         stage.pay_sol(&alice, number * 1_000_000_000).await;
-        let seen = |deposits: &Vec<Value>| deposits.iter().any(|deposit| deposit["amount"] == number.to_string());
+        let amount = json!(number.to_string());
+        let seen = |deposits: &Vec<Value>| deposits.iter().any(|deposit| deposit["amount"] == amount);
         stage.until("the payment is seen", || stage.deposits(), seen).await;
     }
     let took = begun.elapsed();

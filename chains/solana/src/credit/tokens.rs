@@ -72,8 +72,8 @@ pub(super) fn all_owned(tx: &Tx<'_>, mint: &str) -> Result<(), Unusable> {
 /// # Errors
 /// One that does not, wherever it stands: what it adds to a sum would be a thousandfold.
 fn all_listed(rules: &Rules, tx: &Tx<'_>, mint: &str, slot: u64) -> Result<(), Unusable> {
-    let its = tx.tokens.iter().filter(|holding| holding.mint == mint);
-    its.map(|holding| rules.listed(holding, tx.index, slot).map(drop)).collect()
+    let mut its = tx.tokens.iter().filter(|holding| holding.mint == mint);
+    its.try_for_each(|holding| rules.listed(holding, tx.index, slot).map(drop))
 }
 
 /// What of wrapped SOL came into accounts of the owner's that are not the associated one.
