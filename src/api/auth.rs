@@ -86,8 +86,8 @@ async fn on_record(state: &AppState, key: &ApiKey) -> Result<KnownKey, Problem> 
     let mut reader = state.db.read().await.map_err(Problem::internal)?;
     let found = keys::known(&mut reader, key.id()).await.map_err(Problem::internal)?;
     // No secret has this hash: an unknown key costs the same comparison as a wrong secret.
-    let stored = found.as_ref().map_or(&[0; 32][..], |known| &known.key.secret_hash);
-    let is_right = key.verify(stored);
+    let stored = found.as_ref().map_or_else(|| vec![0; 32], |known| known.key.secret_hash.clone());
+    let is_right = key.verify(&stored);
     match found.filter(|_| is_right) {
         Some(known) if known.is_revoked => Err(Problem::unauthorized("the API key is revoked".to_owned())),
         Some(known) => Ok(known),

@@ -9,7 +9,9 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tracing::error;
-use utoipa::ToSchema;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::Schema;
+use utoipa::{PartialSchema, ToSchema};
 
 use crate::api::openapi;
 use crate::key::Scope;
@@ -36,15 +38,20 @@ pub(super) enum Code {
     Timeout,
 }
 
-/// Why a request was refused (RFC 9457).
-#[derive(Clone, Debug, Serialize, ToSchema)]
+/// Why a request is refused.
+#[derive(Clone, Debug)]
 pub(super) struct Problem {
-    #[serde(skip)]
     kind: Code,
-    #[serde(skip)]
+    detail: String,
+    errors: Vec<ParameterError>,
     retry_after_secs: Option<u64>,
+}
+
+/// Why a request was refused (RFC 9457).
+#[derive(Debug, Serialize, ToSchema)]
+struct Shown<'a> {
     /// `urn:landfall:problem:` and the code.
-    #[schema(format = "uri", examples("urn:landfall:problem:INVALID_ARGUMENT"))]
+    #[schema(value_type = String, format = "uri", examples("urn:landfall:problem:INVALID_ARGUMENT"))]
     r#type: String,
     /// The code in words.
     #[schema(value_type = String, examples("Invalid argument"))]
@@ -53,16 +60,17 @@ pub(super) struct Problem {
     #[schema(examples(400))]
     status: u16,
     /// What is wrong with this request, for people.
-    #[schema(examples("limit must be an integer from 1 to 25"))]
-    detail: String,
+    #[schema(value_type = String, examples("limit must be an integer from 1 to 25"))]
+    detail: &'a str,
     #[schema(schema_with = openapi::code)]
     code: &'static str,
     /// Names this request in our logs; also in the header `X-Request-Id` of every answer.
-    #[schema(examples("req_00064f2b91d3a6c0_1f"))]
-    request_id: String,
+    #[schema(value_type = String, examples("req_00064f2b91d3a6c0_1f"))]
+    request_id: &'a str,
     /// What is wrong with which parameter; with `INVALID_ARGUMENT` only.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    errors: Vec<ParameterError>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    #[schema(value_type = Vec<ParameterError>)]
+    errors: &'a [ParameterError],
 }
 
 /// What is wrong with a parameter.
@@ -232,26 +240,37 @@ impl Problem {
     }
 
     /// Makes this the body of `response`, with the id of its request; its headers stay.
-    pub(super) fn write_to(mut self, response: &mut Response, request_id: &str) {
-        request_id.clone_into(&mut self.request_id);
-        let body = serde_json::to_vec(&self).expect("a problem holds strings and numbers, which always serialise");
+    pub(super) fn write_to(&self, response: &mut Response, request_id: &str) {
+        let shown = Shown {
+            r#type: format!("urn:landfall:problem:{}", self.kind.name()),
+            title: self.kind.title(),
+            status: self.kind.status().as_u16(),
+            detail: &self.detail,
+            code: self.kind.name(),
+            request_id,
+            errors: &self.errors,
+        };
+        let body = serde_json::to_vec(&shown).expect("a problem holds strings and numbers, which always serialise");
         // Without a length the server tells the one of the new body.
         response.headers_mut().remove(header::CONTENT_LENGTH);
         *response.body_mut() = Body::from(body);
     }
 
     fn new(kind: Code, detail: String) -> Self {
-        Problem {
-            kind,
-            retry_after_secs: None,
-            r#type: format!("urn:landfall:problem:{}", kind.name()),
-            title: kind.title(),
-            status: kind.status().as_u16(),
-            detail,
-            code: kind.name(),
-            request_id: String::new(),
-            errors: Vec::new(),
-        }
+        Problem { kind, detail, errors: Vec::new(), retry_after_secs: None }
+    }
+}
+
+/// In the document a problem is what is shown of it.
+impl PartialSchema for Problem {
+    fn schema() -> RefOr<Schema> {
+        Shown::schema()
+    }
+}
+
+impl ToSchema for Problem {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push((ParameterError::name().into(), ParameterError::schema()));
     }
 }
 

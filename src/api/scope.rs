@@ -1,4 +1,4 @@
-//! Which scope a route needs, and how long it may take: stated where the route is, for each of its methods.
+//! Which scope a route needs: stated where the route is, for each of its methods. And how long it may take.
 //!
 //! `needs(Scope::Read, get(list)).merge(needs(Scope::Write, post(create)))`. Promises: refusals come after 404 and 405 and
 //! before anything is read of the request; a handler is cut off when its time is over. A test compares each operation
@@ -19,26 +19,20 @@ use crate::key::{Scope, Scopes};
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     pub scopes: Scopes,
-    /// How long a route may take that does not say so itself.
+    /// How long the answer may take.
     pub patience: Duration,
 }
 
 /// These methods of a route, for keys with this scope only.
 pub(super) fn needs(scope: Scope, route: MethodRouter<AppState>) -> MethodRouter<AppState> {
-    route.route_layer(from_fn(move |request, next| check(scope, None, request, next)))
+    route.route_layer(from_fn(move |request: Request, next: Next| check(scope, request, next)))
 }
 
-async fn check(
-    scope: Scope,
-    patience: Option<Duration>,
-    request: Request,
-    next: Next,
-) -> Result<Response, Problem> {
+async fn check(scope: Scope, request: Request, next: Next) -> Result<Response, Problem> {
     // No caller: the request came past the check of its key, which must not be.
     let caller = request.extensions().get::<Caller>().ok_or_else(Problem::failed)?;
     if !caller.scopes.give(scope) {
         return Err(Problem::forbidden(scope));
     }
-    let patience = patience.unwrap_or(caller.patience);
-    tokio::time::timeout(patience, next.run(request)).await.map_err(|_| Problem::timeout())
+    tokio::time::timeout(caller.patience, next.run(request)).await.map_err(|_| Problem::timeout())
 }

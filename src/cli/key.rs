@@ -10,8 +10,8 @@ use serde::Serialize;
 use crate::app::Migrate;
 use crate::cli::{duration, json_line, load, open_existing};
 use crate::key::{PublicKey, Scope, Scopes};
-use crate::store::keys::{self, ListedKey};
 use crate::store::Db;
+use crate::store::keys::{self, ListedKey};
 use crate::time::Clock;
 use crate::{app, random, registry};
 

@@ -48,7 +48,9 @@ pub struct Nonce {
 pub enum SignatureError {
     #[error("is not a JWT: expected three parts of base64url without padding")]
     Malformed,
-    #[error("has a header that is not accepted: expected alg, and at most typ \"JWT\" and kid with the id of the API key")]
+    #[error(
+        "has a header that is not accepted: expected alg, and at most typ \"JWT\" and kid with the id of the API key"
+    )]
     Header,
     #[error("is signed by another algorithm than that of the paired public key")]
     Algorithm,

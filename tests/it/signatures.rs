@@ -76,7 +76,10 @@ fn every_algorithm_signs_and_any_order_of_members_will_do() {
         let signer = Signer::of(algorithm);
         let good = [
             signer.usual(&claims()),
-            signer.token(&format!(r#"{{ "typ":"jwt", "kid":"IYT0XLWR", "alg":"{}" }}"#, algorithm.name()), &claims().to_string()),
+            signer.token(
+                &format!(r#"{{ "typ":"jwt", "kid":"IYT0XLWR", "alg":"{}" }}"#, algorithm.name()),
+                &claims().to_string(),
+            ),
             signer.token(&format!(r#"{{"alg":"{}"}}"#, algorithm.name()), &format!("{:#}", claims())),
         ];
         for token in good {
@@ -149,7 +152,8 @@ fn a_token_that_is_not_signed_by_the_paired_key_is_refused() {
     // ECDSA as DER, as OpenSSL prints it, is another form than JWT's.
     let es256 = Signer::of(Algorithm::Es256).usual(&serde_json::from_str(&claims).unwrap());
     let (message, _) = es256.rsplit_once('.').unwrap();
-    let der = BASE64_URL_SAFE_NO_PAD.encode([&[0x30, 0x44, 0x02, 0x20][..], &[1; 32], &[0x02, 0x20], &[1; 32]].concat());
+    let der =
+        BASE64_URL_SAFE_NO_PAD.encode([&[0x30, 0x44, 0x02, 0x20][..], &[1; 32], &[0x02, 0x20], &[1; 32]].concat());
     let refused = verify(&format!("{message}.{der}"), &[public_key(Algorithm::Es256)], &request());
     assert_eq!(refused, Err(SignatureError::Signature));
 }
@@ -194,7 +198,9 @@ fn a_text_that_is_no_token_is_refused() {
 #[test]
 fn claims_that_are_missing_repeated_unknown_or_of_another_type_are_refused() {
     let signer = Signer::of(Algorithm::EdDsa);
-    let refused = |claims: &str| assert_eq!(check(&signer.token(r#"{"alg":"EdDSA"}"#, claims)), Err(SignatureError::Claims), "{claims}");
+    let refused = |claims: &str| {
+        assert_eq!(check(&signer.token(r#"{"alg":"EdDSA"}"#, claims)), Err(SignatureError::Claims), "{claims}")
+    };
     for name in ["sub", "aud", "method", "uri", "bodyHash", "nonce", "iat", "exp"] {
         refused(&without(name).to_string());
         refused(&with(name, Value::Null).to_string());
@@ -203,7 +209,9 @@ fn claims_that_are_missing_repeated_unknown_or_of_another_type_are_refused() {
         refused(&twice);
     }
     for name in ["iat", "exp"] {
-        for value in [json!(1_750_000_000.5), json!(1_750_000_000.0), json!(-1), json!("1750000000"), json!(true), json!(1e300)] {
+        for value in
+            [json!(1_750_000_000.5), json!(1_750_000_000.0), json!(-1), json!("1750000000"), json!(true), json!(1e300)]
+        {
             refused(&with(name, value).to_string());
         }
         for text in ["1750000000e0", "1.75e9", "18446744073709551616", "01750000000", "+1750000000", "NaN"] {
@@ -258,14 +266,25 @@ fn a_token_is_for_one_request_of_one_key_at_one_host() {
         ("bodyHash", json!("")),
     ];
     for (name, value) in cases {
-        assert_eq!(check(&signer.usual(&with(name, value.clone()))), Err(SignatureError::Other(name)), "{name} {value}");
+        assert_eq!(
+            check(&signer.usual(&with(name, value.clone()))),
+            Err(SignatureError::Other(name)),
+            "{name} {value}"
+        );
     }
 }
 
 #[test]
 fn a_nonce_has_16_to_128_visible_characters_and_is_told_apart_by_key() {
     let signer = Signer::of(Algorithm::EdDsa);
-    for nonce in ["", "0123456789abcde", "0123456789 abcdef", "0123456789\u{e4}\u{e4}\u{e4}abcdef", "0123456789abcdef\n", &"a".repeat(129)] {
+    for nonce in [
+        "",
+        "0123456789abcde",
+        "0123456789 abcdef",
+        "0123456789\u{e4}\u{e4}\u{e4}abcdef",
+        "0123456789abcdef\n",
+        &"a".repeat(129),
+    ] {
         assert_eq!(check(&signer.usual(&with("nonce", json!(nonce)))), Err(SignatureError::Nonce), "{nonce:?}");
     }
     let keys = [public_key(Algorithm::EdDsa)];
@@ -329,7 +348,10 @@ fn a_public_key_is_read_whole_or_refused() {
     let fingerprints = KEYS.map(|(algorithm, ..)| public_key(algorithm).fingerprint());
     // openssl pkey -pubin -outform DER | sha256sum
     assert_eq!(fingerprints, FINGERPRINTS);
-    assert_eq!(PublicKey::from_pem(include_str!("../vectors/keys/rsa1024.pub.pem")), Err(PublicKeyError::RsaBits(1024)));
+    assert_eq!(
+        PublicKey::from_pem(include_str!("../vectors/keys/rsa1024.pub.pem")),
+        Err(PublicKeyError::RsaBits(1024))
+    );
     assert_eq!(PublicKey::from_pem(include_str!("../vectors/keys/p384.pub.pem")), Err(PublicKeyError::Unknown));
     assert_eq!(PublicKey::from_pem(""), Err(PublicKeyError::Pem));
     let mut off_curve = public_key(Algorithm::Es256).spki().to_vec();

@@ -14,11 +14,7 @@ use sha2::{Digest, Sha256};
 
 /// A key pair of each algorithm: PEM of the private and of the public key.
 pub(crate) const KEYS: [(Algorithm, &str, &str); 3] = [
-    (
-        Algorithm::EdDsa,
-        include_str!("../vectors/keys/ed25519.pem"),
-        include_str!("../vectors/keys/ed25519.pub.pem"),
-    ),
+    (Algorithm::EdDsa, include_str!("../vectors/keys/ed25519.pem"), include_str!("../vectors/keys/ed25519.pub.pem")),
     (Algorithm::Es256, include_str!("../vectors/keys/p256.pem"), include_str!("../vectors/keys/p256.pub.pem")),
     (Algorithm::Rs256, include_str!("../vectors/keys/rsa2048.pem"), include_str!("../vectors/keys/rsa2048.pub.pem")),
 ];

@@ -1,9 +1,9 @@
 //! Keys, watchers' words about their chains, and the length of the queue.
 
+use landfall::key::Scope;
 use landfall::store::StoreError;
 use landfall::store::cursors::Cursor;
 use landfall::store::deliveries;
-use landfall::key::Scope;
 use landfall::store::keys::{self, KeyRow};
 use landfall::store::status::{self, ChainStatus, QueueStatus};
 use landfall::time::Timestamp;
@@ -19,8 +19,14 @@ on_both_engines!(
 );
 
 async fn keys_are_found_by_id_and_no_more_than_the_most_are_taken(store: TestStore) {
-    let key = KeyRow { id: "k1".to_owned(), name: "it's \"one\"".to_owned(), secret_hash: vec![0, 1, 0xff], scopes: Scope::Read.into() };
-    let other = KeyRow { id: "k2".to_owned(), name: String::new(), secret_hash: vec![2; 32], scopes: Scope::Admin.into() };
+    let key = KeyRow {
+        id: "k1".to_owned(),
+        name: "it's \"one\"".to_owned(),
+        secret_hash: vec![0, 1, 0xff],
+        scopes: Scope::Read.into(),
+    };
+    let other =
+        KeyRow { id: "k2".to_owned(), name: String::new(), secret_hash: vec![2; 32], scopes: Scope::Admin.into() };
     for key in [&key, &other] {
         write(&store, async |tx| assert!(keys::insert(tx, key, 2, NOW).await.unwrap())).await;
     }
