@@ -189,7 +189,7 @@ fn only(tag: u8, bytes: &[u8]) -> Option<&[u8]> {
 fn element(tag: u8, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (&[found, first], rest) = bytes.split_first_chunk::<2>()?;
     let (length, rest) = match first {
-        0..0x80 => (usize::from(first), rest),
+        0..=0x7f => (usize::from(first), rest),
         0x81 => {
             let (&length, rest) = rest.split_first()?;
             (usize::from(length).ge(&0x80).then_some(length.into())?, rest)
