@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
@@ -52,7 +52,8 @@ pub(super) async fn answer(State(state): State<AppState>, request: Request, next
             Ok(_place) => run(request, next).await,
             Err(problem) => problem.into_response(),
         };
-        if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+        // An answer to HEAD has no body.
+        if let Some(problem) = response.extensions_mut().remove::<Problem>().filter(|_| method != Method::HEAD) {
             problem.write_to(&mut response, &id);
         }
         debug!(%method, path, status = response.status().as_u16(), "answered");

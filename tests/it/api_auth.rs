@@ -442,7 +442,9 @@ async fn what_is_too_large_is_refused_at_its_limit() {
 
 #[tokio::test]
 async fn a_body_that_drips_is_cut_off_and_more_than_there_are_places_for_is_shed() {
-    let limits = Limits { concurrent_requests: 1, request_timeout: Duration::from_secs(2), ..Limits::default() };
+    let (concurrent_requests, request_timeout) = (1, Duration::from_secs(2));
+    let unlimited = Limits { key_requests_per_sec: 0, ip_requests_per_sec: 0, ..Limits::default() };
+    let limits = Limits { concurrent_requests, request_timeout, ..unlimited };
     let mut door = Door::new(limits).await;
     let key = door.key(Scope::Read).await;
     let mut slow = request(&Method::POST, LIST, &key);
