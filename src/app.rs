@@ -25,13 +25,14 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
+use crate::api::Api;
 use crate::config::{AssetConfig, ChainConfig, Config, ProgramName, TierConfig, WrappedName};
 use crate::delivery::Delivery;
 use crate::health::Started;
 use crate::store::{Db, OpenError, StoreUrl};
 use crate::time::{Clock, Pulse};
 use crate::watcher::{AssetWatch, Settings, Watcher, not_traced};
-use crate::{api, health, random};
+use crate::{health, random};
 
 pub use any_chain::AnyChain;
 
@@ -113,7 +114,10 @@ impl App {
         let db = open(&config.store, migrate).await?;
         let listener = listen(config.api_listen, "api.listen").await?;
         let api = listener.local_addr().unwrap_or(config.api_listen);
-        workers.serve("api", listener, api::router(db.clone(), config.environment), &stop);
+        let served = Api::new(db.clone(), config.api_settings(api), clock.clone());
+        workers.serve("api", listener, served.router(), &stop);
+
+        workers.spawn("api upkeep", served.run(stop.clone()));
 
         let mut pulses = vec![Pulse::new("delivery", clock.now())];
         let delivery = Delivery::new(db.clone(), clock.clone(), random::number)?;
@@ -204,6 +208,7 @@ impl Workers {
     fn serve(&mut self, name: &str, listener: TcpListener, router: axum::Router, stop: &CancellationToken) {
         let stop = stop.clone();
         self.spawn(name, async move {
+            let router = router.into_make_service_with_connect_info::<SocketAddr>();
             let served = axum::serve(listener, router).with_graceful_shutdown(async move { stop.cancelled().await });
             if let Err(error) = served.into_future().await {
                 error!("serving failed: {error}");

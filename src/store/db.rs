@@ -38,6 +38,7 @@ pub const MIGRATIONS: &[(i64, &str, &str)] = &[
     (9, "native_settings", include_str!("../../migrations/0009_native_settings.sql")),
     (10, "solana_books", include_str!("../../migrations/0010_solana_books.sql")),
     (11, "asset_facts", include_str!("../../migrations/0011_asset_facts.sql")),
+    (12, "auth", include_str!("../../migrations/0012_auth.sql")),
 ];
 
 /// Where the data is.

@@ -17,6 +17,7 @@ pub mod incidents;
 pub mod keys;
 pub mod movements;
 pub mod native_settings;
+pub mod nonces;
 pub mod overrides;
 mod sql;
 pub mod status;
@@ -48,6 +49,7 @@ pub fn statements() -> impl Iterator<Item = Sql> {
         keys::STATEMENTS,
         movements::STATEMENTS,
         native_settings::STATEMENTS,
+        nonces::STATEMENTS,
         overrides::STATEMENTS,
         status::STATEMENTS,
         traces::STATEMENTS,

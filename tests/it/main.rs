@@ -6,6 +6,7 @@
 
 mod ahead;
 mod api;
+mod api_auth;
 mod backfill;
 mod books;
 mod by_logs;
@@ -32,6 +33,8 @@ mod reorgs;
 mod rescan;
 mod rows;
 mod side_by_side;
+mod signatures;
+mod signers;
 mod slots;
 mod solana;
 mod solana_assets;
