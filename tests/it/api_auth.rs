@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use axum::body::{Body, Bytes, to_bytes};
@@ -17,6 +18,7 @@ use landfall::registry::{self, ChangeKeyError, CreateKeyError};
 use landfall::store::{Db, keys};
 use landfall::time::{Clock, Timestamp};
 use serde_json::Value;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tower::ServiceExt as _;
 
@@ -447,20 +449,21 @@ async fn a_body_that_drips_is_cut_off_and_more_than_there_are_places_for_is_shed
     let limits = Limits { concurrent_requests, request_timeout, ..unlimited };
     let mut door = Door::new(limits).await;
     let key = door.key(Scope::Read).await;
+    let (tell, is_read) = oneshot::channel();
+    let mut tell = Some(tell);
+    let drips = stream::poll_fn(move |_| {
+        if let Some(tell) = tell.take() {
+            tell.send(()).unwrap();
+        }
+        Poll::<Option<Result<Bytes, std::io::Error>>>::Pending
+    });
     let mut slow = request(&Method::POST, LIST, &key);
-    *slow.body_mut() = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
+    *slow.body_mut() = Body::from_stream(drips);
     let mut waiting = JoinSet::new();
     let api = door.api.clone();
     waiting.spawn(async move { send(&api, slow).await });
-    let begun = Instant::now();
-    let shed = loop {
-        let answer = door.get(&key, LIST).await;
-        if answer.status != 200 {
-            break answer;
-        }
-        assert!(begun.elapsed() < PATIENCE, "never shed");
-        tokio::task::yield_now().await;
-    };
+    tokio::time::timeout(PATIENCE, is_read).await.expect("its body is read").unwrap();
+    let shed = door.get(&key, LIST).await;
     shed.assert(503, "OVERLOADED");
     assert_eq!(shed.retry_after(), 1);
     waiting.join_next().await.unwrap().unwrap().assert(408, "REQUEST_TIMEOUT");

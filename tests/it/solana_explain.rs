@@ -3,7 +3,7 @@
 use landfall::watcher::explain::{Explanation, TraceReading, explain};
 use landfall_chain::{AssetId, Chain, TxId, Verdict};
 use landfall_cluster::Ledger as Cluster;
-use landfall_solana::{Options, SolanaSource, Wrapped};
+use landfall_solana::{EndpointUrl, Options, SolanaSource, Wrapped};
 use serde_json::{Value, json};
 
 use crate::postgres::{Engine, TestStore};
@@ -166,7 +166,8 @@ async fn tokens_that_are_not_listed_are_fake_and_wrapped_sol_among_them_unless_i
 
     // Where wrapped SOL is SOL, the same is a payment of SOL.
     let options = Options { wrapped: Some(Wrapped::Native), ..Options::default() };
-    let native = SolanaSource::at(&line.network, vec![line.nodes[0].url().parse().unwrap()], &options).unwrap();
+    let url = EndpointUrl::from(line.nodes[0].url().parse::<url::Url>().unwrap());
+    let native = SolanaSource::at(&line.network, vec![url], &options).unwrap();
     let (asset, verdict, _) = of(&native, &line, &wrapped, 0x21).await;
     assert_eq!((asset, verdict), (AssetId::Native, Verdict::Pending));
 }

@@ -140,7 +140,7 @@ async fn a_slot_subscription_wakes_up_long_before_the_next_poll_and_is_never_rea
     assert!(took < Duration::from_millis(RARE_POLL_MS), "{took:?}");
     println!("three payments, one behind the other, were seen after {} ms", took.as_millis());
     let status = stage.status();
-    let id = ws.split_once("//").unwrap().1.trim_end_matches('/');
+    let id = format!("{} (wake-ups)", ws.split_once("//").unwrap().1.trim_end_matches('/'));
     let endpoints = status["endpoints"].as_array().unwrap();
     let of_wakes = endpoints.iter().find(|endpoint| endpoint["id"] == id);
     let of_wakes = of_wakes.unwrap_or_else(|| panic!("{id} is shown: {status}"));
