@@ -66,7 +66,6 @@ pub(super) struct WebhookList {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewWebhook, example = json!({ "url": "https://example.com/hooks", "label": "ledger" }))]
-#[expect(dead_code, reason = "the shape of a request, for the document: bodies are read field by field")]
 pub(super) struct NewWebhookBody {
     /// https, on port 443 or one from 1024 on, and reachable from the internet.
     #[schema(format = "uri", max_length = 2048)]
@@ -82,7 +81,6 @@ pub(super) struct NewWebhookBody {
 /// How a signing key is rotated.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "the shape of a request, for the document: bodies are read field by field")]
 pub(super) struct KeyRotation {
     /// How long the key in use until now signs too; 0 when others know it.
     #[schema(minimum = 0, maximum = 604_800, default = 86_400, nullable = false)]

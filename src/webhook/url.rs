@@ -12,11 +12,12 @@ use crate::webhook::address::{AllowedNetworks, is_public};
 
 const URL_CHARS_MAX: usize = 2_048;
 const NAME_CHARS_MAX: usize = 253;
+const LABEL_CHARS_MAX: usize = 63;
 /// Below it are the doors of mail, shells and the like, which a POST could say something to.
 const PORT_MIN: u16 = 1_024;
 /// Names that only a network's own resolver knows (RFC 6761, RFC 6762, RFC 8375, ICANN's reserved ones), by their end.
-const INSIDE: [&str; 17] = [
-    "localhost", "local", "localdomain", "internal", "intranet", "private", "corp", "home", "lan", "domain", "host",
+const INSIDE: [&str; 15] = [
+    "localhost", "local", "localdomain", "internal", "intranet", "private", "corp", "home", "lan",
     "home.arpa", "in-addr.arpa", "ip6.arpa", "onion", "test", "invalid",
 ];
 
@@ -81,7 +82,8 @@ pub fn check_url(text: &str, allowed: &AllowedNetworks) -> Result<Url, WebhookUr
         "http" if !allowed.is_empty() => {}
         other => return Err(WebhookUrlError::Scheme(other.to_owned())),
     }
-    let authority = text.split_once("://").map(|(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
+    let rest = text.split_once(':').and_then(|(_, rest)| rest.strip_prefix("//"));
+    let authority = rest.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());
     let authority = authority.filter(|authority| !authority.is_empty()).ok_or_else(|| malformed("no host"))?;
     if authority.contains('@') || !url.username().is_empty() || url.password().is_some() || url.fragment().is_some() {
         return Err(WebhookUrlError::Extras);
@@ -96,7 +98,7 @@ pub fn check_url(text: &str, allowed: &AllowedNetworks) -> Result<Url, WebhookUr
     match target(&url)? {
         Target::Address(address) => vet_address(&url, address, allowed)?,
         Target::Name(name) if allowed.is_empty() && is_inside(&name) => return Err(WebhookUrlError::Private(name)),
-        Target::Name(name) if name.len() > NAME_CHARS_MAX => return Err(malformed("the host's name is too long")),
+        Target::Name(name) if !is_name(&name) => return Err(malformed("the host is no name of the DNS")),
         Target::Name(_) => {}
     }
     // What is sent to later is what was looked at now.
@@ -149,6 +151,12 @@ pub fn vet_address(url: &Url, address: IpAddr, allowed: &AllowedNetworks) -> Res
     } else {
         Err(WebhookUrlError::Private(url.host_str().unwrap_or_default().to_owned()))
     }
+}
+
+/// RFC 1035, 2.3.4.
+fn is_name(name: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    name.len() <= NAME_CHARS_MAX && name.split('.').all(|label| (1..=LABEL_CHARS_MAX).contains(&label.len()))
 }
 
 fn is_inside(name: &str) -> bool {

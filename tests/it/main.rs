@@ -6,6 +6,7 @@
 
 mod ahead;
 mod api;
+mod api_webhooks;
 mod backfill;
 mod books;
 mod by_logs;
@@ -13,6 +14,7 @@ mod cli;
 mod corners;
 mod crashes;
 mod delivery;
+mod delivery_guard;
 mod early_witness;
 mod endpoints;
 mod explain;
@@ -49,5 +51,6 @@ mod traces;
 mod untraced;
 mod vectors;
 mod watching;
+mod webhook_urls;
 mod witnessed_early;
 mod world;

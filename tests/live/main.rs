@@ -23,3 +23,4 @@ mod sandbox;
 mod solana;
 mod stage;
 mod traces;
+mod verifiers;
