@@ -185,12 +185,7 @@ pub async fn remove_webhook(db: &Db, id: &str) -> Result<(), WebhookError> {
 ///
 /// # Errors
 /// A webhook that is not there.
-pub async fn test_webhook(
-    db: &Db,
-    id: &str,
-    random: &[u8; 32],
-    now: Timestamp,
-) -> Result<TestEvent, WebhookError> {
+pub async fn test_webhook(db: &Db, id: &str, random: &[u8; 32], now: Timestamp) -> Result<TestEvent, WebhookError> {
     let event = TestEvent::new(id, random, now);
     let mut tx = db.begin().await?;
     if webhooks::by_id(&mut tx, id).await?.is_none() {
@@ -213,6 +208,7 @@ fn new_keys(random: &[u8; 72], ed25519: bool) -> (String, String) {
 }
 
 fn checked_label(label: &str) -> Result<String, WebhookError> {
-    let odd = label.chars().count() > LABEL_CHARS_MAX || label.chars().any(|c| c.is_control() || c == char::REPLACEMENT_CHARACTER);
+    let odd = label.chars().count() > LABEL_CHARS_MAX
+        || label.chars().any(|c| c.is_control() || c == char::REPLACEMENT_CHARACTER);
     if odd { Err(WebhookError::Label) } else { Ok(label.to_owned()) }
 }

@@ -11,7 +11,6 @@ use axum::extract::rejection::{BytesRejection, PathRejection};
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use serde::Serialize;
-use serde_json::json;
 use utoipa::ToSchema;
 
 use crate::api::AppState;
@@ -22,7 +21,9 @@ use crate::random;
 use crate::registry::{self, NewWebhook, WebhookError};
 use crate::store::webhooks::{self, Webhook};
 use crate::time::Timestamp;
-use crate::webhook::{AllowedNetworks, PREVIOUS_KEY_TIME_DEFAULT, PREVIOUS_KEY_TIME_MAX, symmetric_key, verification_key};
+use crate::webhook::{
+    AllowedNetworks, PREVIOUS_KEY_TIME_DEFAULT, PREVIOUS_KEY_TIME_MAX, symmetric_key, verification_key,
+};
 
 /// A receiver of events.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
@@ -154,7 +155,8 @@ pub(super) async fn create(
     let inside = AllowedNetworks::default();
     let webhook = NewWebhook { url: &url, label: &label, allowed_networks: &inside, ed25519 };
     let now = state.clock.now();
-    let added = registry::add_webhook(&state.db, &state.resolver, &webhook, &random::bytes(), now).await.map_err(refused)?;
+    let added =
+        registry::add_webhook(&state.db, &state.resolver, &webhook, &random::bytes(), now).await.map_err(refused)?;
     let mut reader = state.db.read().await.map_err(Problem::internal)?;
     let added = webhooks::by_id(&mut reader, &added.id).await.map_err(Problem::internal)?.ok_or_else(unknown)?;
     Ok((StatusCode::CREATED, Json(WebhookResource::with_key(&added, now))))
@@ -326,7 +328,9 @@ fn refused(error: WebhookError) -> Problem {
     };
     match error {
         WebhookError::Url(error) => invalid("url", error.to_string().replace("webhook url: ", "is not taken: ")),
-        WebhookError::Label => invalid("label", "must have at most 256 characters and no control characters".to_owned()),
+        WebhookError::Label => {
+            invalid("label", "must have at most 256 characters and no control characters".to_owned())
+        }
         error @ WebhookError::TooMany => invalid("url", format!("is not taken: {error}")),
         WebhookError::Unknown => unknown(),
         WebhookError::Store(error) => Problem::internal(error),

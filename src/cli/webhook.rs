@@ -198,7 +198,10 @@ async fn test(db: &Db, id: &str, json: bool) -> anyhow::Result<bool> {
         }
     };
     let Ok(attempted) = tokio::time::timeout(TEST_TIME_MAX, attempted).await else {
-        bail!("event {event_id} is queued and nobody sent it within {} s: is `landfall run` running?", TEST_TIME_MAX.as_secs());
+        bail!(
+            "event {event_id} is queued and nobody sent it within {} s: is `landfall run` running?",
+            TEST_TIME_MAX.as_secs()
+        );
     };
     let (attempt, log) = attempted?;
     let (arrived, milliseconds) = (log.error.is_empty(), log.duration.as_millis());

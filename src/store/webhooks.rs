@@ -83,19 +83,8 @@ statements! {
 pub async fn insert(tx: &mut Tx, webhook: &WebhookRow, now: Timestamp) -> Result<(), StoreError> {
     let WebhookRow { id, url, label, allowed_networks, signing_key_id, signing_key } = webhook;
     let (inside, networks) = (!allowed_networks.is_empty(), allowed_networks.to_string());
-    let inserted = execute!(
-        tx,
-        INSERT,
-        id,
-        ORGANIZATION,
-        url,
-        label,
-        inside,
-        networks,
-        signing_key_id,
-        signing_key,
-        now.0
-    )?;
+    let inserted =
+        execute!(tx, INSERT, id, ORGANIZATION, url, label, inside, networks, signing_key_id, signing_key, now.0)?;
     expect_one("insert webhook", inserted)
 }
 

@@ -62,7 +62,8 @@ impl Cidr {
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, plain(address)) {
             (IpAddr::V4(network), IpAddr::V4(address)) => {
-                leading(u32::from(network).into(), self.prefix, 32) == leading(u32::from(address).into(), self.prefix, 32)
+                leading(u32::from(network).into(), self.prefix, 32)
+                    == leading(u32::from(address).into(), self.prefix, 32)
             }
             (IpAddr::V6(network), IpAddr::V6(address)) => {
                 leading(network.into(), self.prefix, 128) == leading(address.into(), self.prefix, 128)
@@ -244,7 +245,8 @@ mod tests {
         let networks: AllowedNetworks = "fd00::/8,127.0.0.1/32,10.0.0.0/8,10.0.0.0/8".parse().unwrap();
         assert_eq!(networks.to_string(), text);
         assert_eq!("".parse(), Ok(AllowedNetworks::default()));
-        let malformed = ["10.0.0.0", "10.0.0.0/33", "10.0.0.0/-1", "10.0.0.0/+8", "10/8", "fd00::/129", "a/8", "10.0.0.0/"];
+        let malformed =
+            ["10.0.0.0", "10.0.0.0/33", "10.0.0.0/-1", "10.0.0.0/+8", "10/8", "fd00::/129", "a/8", "10.0.0.0/"];
         for text in malformed {
             assert_eq!(text.parse::<Cidr>(), Err(CidrError::Malformed(text.to_owned())));
         }

@@ -60,7 +60,9 @@ pub fn is_signed(key: &str, id: &str, timestamp_secs: i64, body: &str, header: &
     let signed = signed(id, timestamp_secs, body);
     let by_key = |given: &str| match (key.strip_prefix(PUBLIC), given.split_once(',')) {
         (Some(public), Some(("v1a", signature))) => {
-            let (Ok(public), Ok(signature)) = (STANDARD.decode(public), STANDARD.decode(signature)) else { return false };
+            let (Ok(public), Ok(signature)) = (STANDARD.decode(public), STANDARD.decode(signature)) else {
+                return false;
+            };
             UnparsedPublicKey::new(&ED25519, public).verify(signed.as_bytes(), &signature).is_ok()
         }
         (None, Some(("v1", signature))) => {

@@ -17,8 +17,21 @@ const LABEL_CHARS_MAX: usize = 63;
 const PORT_MIN: u16 = 1_024;
 /// Names that only a network's own resolver knows (RFC 6761, RFC 6762, RFC 8375, ICANN's reserved ones), by their end.
 const INSIDE: [&str; 15] = [
-    "localhost", "local", "localdomain", "internal", "intranet", "private", "corp", "home", "lan",
-    "home.arpa", "in-addr.arpa", "ip6.arpa", "onion", "test", "invalid",
+    "localhost",
+    "local",
+    "localdomain",
+    "internal",
+    "intranet",
+    "private",
+    "corp",
+    "home",
+    "lan",
+    "home.arpa",
+    "in-addr.arpa",
+    "ip6.arpa",
+    "onion",
+    "test",
+    "invalid",
 ];
 
 /// Why a URL is not taken.

@@ -181,7 +181,10 @@ async fn ed25519_is_signed_beside_when_it_is_asked_for_and_rotates_too() {
     let header = sign(&api.signing(NOON).await, "id", 7, "body").unwrap();
     let kinds: Vec<&str> = header.split(' ').map(|signature| signature.split(',').next().unwrap()).collect();
     assert_eq!(kinds, ["v1", "v1a", "v1", "v1a"]);
-    for key in [&created, &rotated].into_iter().flat_map(|webhook| ["signing_key", "verification_key"].map(|name| text(webhook, name))) {
+    for key in [&created, &rotated]
+        .into_iter()
+        .flat_map(|webhook| ["signing_key", "verification_key"].map(|name| text(webhook, name)))
+    {
         assert!(is_signed(key, "id", 7, "body", &header), "{key}");
     }
     let (_, shown) = api.send(Method::GET, &path, None).await;
@@ -225,7 +228,11 @@ async fn what_a_registration_must_not_say_is_refused_by_its_name() {
     assert_eq!((status, text(&problem, "detail")), (400, "body must be sent as Content-Type: application/json"));
     let created = api.create(&json!({ "url": "https://a.com/" })).await;
     let path = format!("/v2/webhooks/{}/rotate-key", text(&created, "id"));
-    for body in [r#"{"previous_key_valid_secs":-1}"#, r#"{"previous_key_valid_secs":604801}"#, r#"{"previous_key_valid_secs":1.0}"#] {
+    for body in [
+        r#"{"previous_key_valid_secs":-1}"#,
+        r#"{"previous_key_valid_secs":604801}"#,
+        r#"{"previous_key_valid_secs":1.0}"#,
+    ] {
         assert_eq!(api.send(Method::POST, &path, Some(body)).await.0, 400, "{body}");
     }
     assert_eq!(api.send(Method::GET, "/v2/webhooks?limit=1", None).await.0, 400);
@@ -256,7 +263,11 @@ async fn statuses_that_an_organization_does_not_want_are_not_sent_and_keep_their
         world.chain.mine(vec![landfall_sim::SimTx::new(crate::world::address(1), 0, vec![leg])]);
         world.catch_up().await;
         assert_eq!(count(world.db(), "SELECT COUNT(*) FROM deliveries").await, 0, "PENDING is not sent");
-        assert_eq!(count(world.db(), "SELECT COUNT(*) FROM events WHERE status = 'PENDING'").await, 1, "and there all the same");
+        assert_eq!(
+            count(world.db(), "SELECT COUNT(*) FROM events WHERE status = 'PENDING'").await,
+            1,
+            "and there all the same"
+        );
         world.chain.mine_empty(crate::world::FINALITY_DEPTH);
         world.catch_up().await;
         let events = crate::books::events(world.db()).await;
@@ -266,7 +277,11 @@ async fn statuses_that_an_organization_does_not_want_are_not_sent_and_keep_their
         let mut tx = world.db().begin().await.unwrap();
         let claimed = deliveries::claim(&mut tx, world.now(), world.now(), 9).await.unwrap();
         drop(tx);
-        assert_eq!(claimed.iter().map(|claimed| &claimed.event_id).collect::<Vec<_>>(), [&confirmed.id], "nor waited for");
+        assert_eq!(
+            claimed.iter().map(|claimed| &claimed.event_id).collect::<Vec<_>>(),
+            [&confirmed.id],
+            "nor waited for"
+        );
         world.close().await;
     }
 }

@@ -43,7 +43,8 @@ impl Listener {
                 let length = connection.read(&mut said).await.unwrap_or(0);
                 said.truncate(length);
                 log.lock().unwrap().push(said);
-                let _ = connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").await;
+                let _ =
+                    connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").await;
             }
         });
         Listener { address, heard, _server: server }
@@ -148,7 +149,11 @@ async fn the_vetted_address_is_connected_to_under_the_name_of_the_url() {
     let inside = Listener::start().await;
     let port = inside.address.port();
     // The system knows no such name: only our answer leads there.
-    let resolver = || Resolver::new(|name| if name == "ledger.inside" { Ok(vec!["127.0.0.1".parse().unwrap()]) } else { Ok(Vec::new()) });
+    let resolver = || {
+        Resolver::new(
+            |name| if name == "ledger.inside" { Ok(vec!["127.0.0.1".parse().unwrap()]) } else { Ok(Vec::new()) },
+        )
+    };
     let plain = Scene::new(resolver(), &format!("http://ledger.inside:{port}/in"), "127.0.0.0/8").await;
     assert_eq!(plain.delivery.tick().await.unwrap(), Delivered { delivered: 1, to_be_retried: 0 });
     let heard = String::from_utf8(inside.heard().remove(0)).unwrap();

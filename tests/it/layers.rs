@@ -38,7 +38,10 @@ const ROOMS: [(&str, &str); 24] = [
     // Between 4 and 5: reads into the settings of the rooms below, opens nothing.
     ("config", "amount time deposit event account key webhook store registry watcher delivery api health"),
     // 5: the composition root.
-    ("app", "amount time random deposit event account key webhook store resolver registry watcher delivery api health config"),
+    (
+        "app",
+        "amount time random deposit event account key webhook store resolver registry watcher delivery api health config",
+    ),
     // 6: the program.
     ("telemetry", ""),
     (

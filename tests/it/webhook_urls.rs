@@ -49,7 +49,8 @@ fn as_numbers(octets: [u8; 4]) -> Vec<String> {
     let whole = u32::from_be_bytes(octets);
     let (last_two, last_three) = (whole & 0xffff, whole & 0x00ff_ffff);
     let dotted = format!("{a}.{b}.{c}.{d}");
-    let wide = |text: &str| text.chars().map(|digit| if digit.is_ascii_digit() { wide_digit(digit) } else { digit }).collect();
+    let wide =
+        |text: &str| text.chars().map(|digit| if digit.is_ascii_digit() { wide_digit(digit) } else { digit }).collect();
     vec![
         dotted.clone(),
         format!("{dotted}."),
@@ -98,32 +99,114 @@ fn in_six(octets: [u8; 4]) -> Vec<String> {
 /// What is refused for what it says, each for a reason of its own.
 fn others() -> Vec<String> {
     let six = [
-        "::", "::1", "0:0:0:0:0:0:0:1", "fe80::1", "fec0::1", "fc00::1", "fd00:ec2::254", "ff02::1", "100::1", "2001:db8::1",
-        "3fff::1", "5f00::1", "2001::1", "2001:10::1", "2001:20::1", "2001:2::1", "4000::1", "fd20:ce::254",
+        "::",
+        "::1",
+        "0:0:0:0:0:0:0:1",
+        "fe80::1",
+        "fec0::1",
+        "fc00::1",
+        "fd00:ec2::254",
+        "ff02::1",
+        "100::1",
+        "2001:db8::1",
+        "3fff::1",
+        "5f00::1",
+        "2001::1",
+        "2001:10::1",
+        "2001:20::1",
+        "2001:2::1",
+        "4000::1",
+        "fd20:ce::254",
     ];
     let names = [
-        "localhost", "LOCALHOST", "localhost.", "api.localhost", "localhost.localdomain", "intranet", "router", "db.local",
-        "printer.local.", "metadata.google.internal", "METADATA.GOOGLE.INTERNAL", "vault.service.internal",
-        "kubernetes.default.svc.cluster.local", "a.lan", "nas.home", "hub.home.arpa", "files.corp", "x.intranet", "x.private",
-        "1.0.0.127.in-addr.arpa", "secret.onion", "host.docker.internal", "a.test", "a.invalid",
-        "\u{24db}\u{24de}\u{24d2}\u{24d0}\u{24db}\u{24d7}\u{24de}\u{24e2}\u{24e3}", "loc\u{ad}alhost", "\u{ff4c}ocalhost",
-        "localhost\u{3002}", "\u{2460}\u{2461}\u{2466}.\u{24ea}.\u{24ea}.\u{2460}", "metadata",
+        "localhost",
+        "LOCALHOST",
+        "localhost.",
+        "api.localhost",
+        "localhost.localdomain",
+        "intranet",
+        "router",
+        "db.local",
+        "printer.local.",
+        "metadata.google.internal",
+        "METADATA.GOOGLE.INTERNAL",
+        "vault.service.internal",
+        "kubernetes.default.svc.cluster.local",
+        "a.lan",
+        "nas.home",
+        "hub.home.arpa",
+        "files.corp",
+        "x.intranet",
+        "x.private",
+        "1.0.0.127.in-addr.arpa",
+        "secret.onion",
+        "host.docker.internal",
+        "a.test",
+        "a.invalid",
+        "\u{24db}\u{24de}\u{24d2}\u{24d0}\u{24db}\u{24d7}\u{24de}\u{24e2}\u{24e3}",
+        "loc\u{ad}alhost",
+        "\u{ff4c}ocalhost",
+        "localhost\u{3002}",
+        "\u{2460}\u{2461}\u{2466}.\u{24ea}.\u{24ea}.\u{2460}",
+        "metadata",
     ];
-    let ports = [1, 7, 20, 21, 22, 23, 25, 53, 69, 79, 80, 110, 111, 119, 135, 139, 143, 389, 445, 465, 512, 587, 631, 873, 993, 1023];
+    let ports = [
+        1, 7, 20, 21, 22, 23, 25, 53, 69, 79, 80, 110, 111, 119, 135, 139, 143, 389, 445, 465, 512, 587, 631, 873, 993,
+        1023,
+    ];
     let schemes = ["http", "ftp", "file", "gopher", "ws", "wss", "ldap", "dict", "data", "javascript", "ssh", "unix"];
     let odd = [
-        "", "https://", "https:///", "https:example.com", "https:/example.com", "//example.com/", "example.com/hook",
-        "https:\\\\example.com\\", "https://example.com\\@127.0.0.1/", "https://127.0.0.1\\@example.com/",
-        "https://user@example.com/", "https://user:pass@example.com/", "https://:pass@example.com/", "https://@example.com/",
-        "https://:@example.com/", "https://example.com@127.0.0.1/", "https://127.0.0.1@example.com/",
-        "https://example.com:443@127.0.0.1/", "https://example.com/#", "https://example.com/#@127.0.0.1/",
-        "https://exa mple.com/", " https://example.com/", "https://example.com/\n", "https://exam\tple.com/",
-        "https://example.com/\r\nHost:127.0.0.1", "https://example.com/\0", "https://127.0.0.%31/", "https://%6cocalhost/",
-        "https://example%2ecom/", "https://%31%32%37.0.0.1/", "https://example.com%00.internal/", "https://example.com:99999/",
-        "https://example.com:-1/", "https://example.com:0/", "https://example.com:http/", "https://256.256.256.256/",
-        "https://1.2.3.4.5/", "https://0x100000000/", "https://127.0.0.0x/x", "https://[::1/", "https://[::1%25eth0]/",
-        "https://[fe80::1%eth0]/", "https://[v1.x]/", "https://::1/", "https://a..b/", "https://xn--/", "https://exa<mple.com/",
-        "https://*/", "https://./", "https://../", "https://\u{202e}example.com/",
+        "",
+        "https://",
+        "https:///",
+        "https:example.com",
+        "https:/example.com",
+        "//example.com/",
+        "example.com/hook",
+        "https:\\\\example.com\\",
+        "https://example.com\\@127.0.0.1/",
+        "https://127.0.0.1\\@example.com/",
+        "https://user@example.com/",
+        "https://user:pass@example.com/",
+        "https://:pass@example.com/",
+        "https://@example.com/",
+        "https://:@example.com/",
+        "https://example.com@127.0.0.1/",
+        "https://127.0.0.1@example.com/",
+        "https://example.com:443@127.0.0.1/",
+        "https://example.com/#",
+        "https://example.com/#@127.0.0.1/",
+        "https://exa mple.com/",
+        " https://example.com/",
+        "https://example.com/\n",
+        "https://exam\tple.com/",
+        "https://example.com/\r\nHost:127.0.0.1",
+        "https://example.com/\0",
+        "https://127.0.0.%31/",
+        "https://%6cocalhost/",
+        "https://example%2ecom/",
+        "https://%31%32%37.0.0.1/",
+        "https://example.com%00.internal/",
+        "https://example.com:99999/",
+        "https://example.com:-1/",
+        "https://example.com:0/",
+        "https://example.com:http/",
+        "https://256.256.256.256/",
+        "https://1.2.3.4.5/",
+        "https://0x100000000/",
+        "https://127.0.0.0x/x",
+        "https://[::1/",
+        "https://[::1%25eth0]/",
+        "https://[fe80::1%eth0]/",
+        "https://[v1.x]/",
+        "https://::1/",
+        "https://a..b/",
+        "https://xn--/",
+        "https://exa<mple.com/",
+        "https://*/",
+        "https://./",
+        "https://../",
+        "https://\u{202e}example.com/",
     ];
     let mut urls: Vec<String> = six.iter().map(|host| format!("https://[{host}]/")).collect();
     urls.extend(names.iter().map(|name| format!("https://{name}/hook")));
@@ -212,9 +295,13 @@ async fn benign_urls_are_taken_as_they_are() {
 async fn an_operator_lets_a_webhook_reach_the_networks_that_are_named_and_no_others() {
     let allowed: AllowedNetworks = "10.1.0.0/16,::1/128".parse().unwrap();
     let inside: IpAddr = "10.1.2.3".parse().unwrap();
-    let resolver = Resolver::new(move |name| Ok(if name == "ledger" { vec![inside] } else { vec!["93.184.216.34".parse().unwrap()] }));
+    let resolver = Resolver::new(move |name| {
+        Ok(if name == "ledger" { vec![inside] } else { vec!["93.184.216.34".parse().unwrap()] })
+    });
     let vet = async |text: &str| resolver.vet(&check_url(text, &allowed)?, &allowed).await;
-    for url in ["https://10.1.2.3/", "http://10.1.2.3:80/", "http://[::1]:9000/", "http://ledger/", "https://ledger:22/"] {
+    for url in
+        ["https://10.1.2.3/", "http://10.1.2.3:80/", "http://[::1]:9000/", "http://ledger/", "https://ledger:22/"]
+    {
         assert_eq!(vet(url).await, Ok(()), "{url}");
     }
     assert_eq!(vet("https://example.com/").await, Ok(()));

@@ -74,7 +74,8 @@ async fn delivered() -> ([Request; 2], [String; 2]) {
     server.spawn(async move { axum::serve(listener, Router::new().route("/", post(receive))).await.unwrap() });
 
     let folder = tempfile::tempdir().unwrap();
-    let db = Db::open(&format!("sqlite:{}", folder.path().join("landfall.db").display()).parse().unwrap()).await.unwrap();
+    let db =
+        Db::open(&format!("sqlite:{}", folder.path().join("landfall.db").display()).parse().unwrap()).await.unwrap();
     db.migrate().await.unwrap();
     let (clock, inside) = (Clock::system(), "127.0.0.0/8".parse::<AllowedNetworks>().unwrap());
     let webhook = NewWebhook { url: &url, label: "b\u{fc}cher", allowed_networks: &inside, ed25519: true };

@@ -4,8 +4,8 @@ use anyhow::Context;
 use serde::Serialize;
 
 use crate::cli::json_line;
-use crate::store::webhooks::{self, Webhook};
 use crate::store::Db;
+use crate::store::webhooks::{self, Webhook};
 use crate::time::{Clock, Timestamp};
 use crate::webhook::verification_key;
 
