@@ -70,7 +70,7 @@ statements! {
     LIST = "SELECT * FROM webhooks WHERE organization_id = $1 AND status <> 'DELETED' ORDER BY created_us, id";
     BY_ID = "SELECT * FROM webhooks WHERE organization_id = $1 AND id = $2 AND status <> 'DELETED'";
     // The keys before the previous ones stop here; a key that no longer signs is not kept.
-    ROTATE = "UPDATE webhooks SET previous_signing_key = CASE WHEN $5 > $4 THEN signing_key ELSE '' END, \
+    ROTATE = "UPDATE webhooks SET previous_signing_key = CASE WHEN CAST($5 AS BIGINT) > CAST($4 AS BIGINT) THEN signing_key ELSE '' END, \
               previous_key_expires_us = $5, signing_key_id = $2, signing_key = $3, signing_key_created_us = $4 \
               WHERE organization_id = $6 AND id = $1 AND status <> 'DELETED'";
     DELETE = "UPDATE webhooks SET status = 'DELETED' WHERE organization_id = $1 AND id = $2 AND status <> 'DELETED'";

@@ -11,6 +11,7 @@ mod backfill;
 mod books;
 mod by_logs;
 mod cli;
+mod cli_webhooks;
 mod corners;
 mod crashes;
 mod delivery;
