@@ -107,12 +107,10 @@ type Sent = Result<Bytes, BytesRejection>;
 /// List webhooks
 #[utoipa::path(
     get, path = "/v2/webhooks", operation_id = "list_webhooks", tag = "Webhooks",
+    security(("bearer" = ["webhooks"])),
     responses(
         (status = 200, description = "Every webhook.", body = WebhookList),
         (status = 400, description = "The request takes no parameters.", body = Problem, content_type = "application/problem+json"),
-        (status = 401, description = "The API key is missing or not valid.", body = Problem,
-            content_type = "application/problem+json", headers(("WWW-Authenticate" = String, description = "`Bearer`"))),
-        (status = 500, description = "Internal failure; try again later.", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(super) async fn list(
@@ -129,15 +127,13 @@ pub(super) async fn list(
 /// Register a webhook
 #[utoipa::path(
     post, path = "/v2/webhooks", operation_id = "create_webhook", tag = "Webhooks",
+    security(("bearer" = ["webhooks"])),
     extensions(("x-landfall-extension" = json!(true))),
     request_body = NewWebhookBody,
     responses(
         (status = 201, description = "The webhook, with its signing key, this once.", body = WebhookResource),
         (status = 400, description = "A field is missing, unknown or malformed, or the URL is not taken.", body = Problem,
             content_type = "application/problem+json"),
-        (status = 401, description = "The API key is missing or not valid.", body = Problem,
-            content_type = "application/problem+json", headers(("WWW-Authenticate" = String, description = "`Bearer`"))),
-        (status = 500, description = "Internal failure; try again later.", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(super) async fn create(
@@ -165,15 +161,13 @@ pub(super) async fn create(
 /// Get a webhook
 #[utoipa::path(
     get, path = "/v2/webhooks/{webhook_id}", operation_id = "get_webhook", tag = "Webhooks",
+    security(("bearer" = ["webhooks"])),
     extensions(("x-landfall-extension" = json!(true))),
     params(("webhook_id" = String, Path, description = "The `id` of the webhook.")),
     responses(
         (status = 200, description = "The webhook.", body = WebhookResource),
         (status = 400, description = "The request takes no parameters.", body = Problem, content_type = "application/problem+json"),
-        (status = 401, description = "The API key is missing or not valid.", body = Problem,
-            content_type = "application/problem+json", headers(("WWW-Authenticate" = String, description = "`Bearer`"))),
         (status = 404, description = "No webhook has this id.", body = Problem, content_type = "application/problem+json"),
-        (status = 500, description = "Internal failure; try again later.", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(super) async fn by_id(
@@ -193,14 +187,12 @@ pub(super) async fn by_id(
 /// Nothing more is sent to it. What was not delivered yet is held, and never dropped.
 #[utoipa::path(
     delete, path = "/v2/webhooks/{webhook_id}", operation_id = "delete_webhook", tag = "Webhooks",
+    security(("bearer" = ["webhooks"])),
     params(("webhook_id" = String, Path, description = "The `id` of the webhook.")),
     responses(
         (status = 200, description = "It is deleted.", body = Empty),
         (status = 400, description = "The request takes no parameters.", body = Problem, content_type = "application/problem+json"),
-        (status = 401, description = "The API key is missing or not valid.", body = Problem,
-            content_type = "application/problem+json", headers(("WWW-Authenticate" = String, description = "`Bearer`"))),
         (status = 404, description = "No webhook has this id.", body = Problem, content_type = "application/problem+json"),
-        (status = 500, description = "Internal failure; try again later.", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(super) async fn delete(
@@ -219,16 +211,14 @@ pub(super) async fn delete(
 /// Until `previous_key_expires_at` both keys sign; the key before those no longer does.
 #[utoipa::path(
     post, path = "/v2/webhooks/{webhook_id}/rotate-key", operation_id = "rotate_webhook_key", tag = "Webhooks",
+    security(("bearer" = ["webhooks"])),
     extensions(("x-landfall-extension" = json!(true))),
     params(("webhook_id" = String, Path, description = "The `id` of the webhook.")),
     request_body = Option<KeyRotation>,
     responses(
         (status = 200, description = "The webhook, with its new signing key, this once.", body = WebhookResource),
         (status = 400, description = "A field is unknown or malformed.", body = Problem, content_type = "application/problem+json"),
-        (status = 401, description = "The API key is missing or not valid.", body = Problem,
-            content_type = "application/problem+json", headers(("WWW-Authenticate" = String, description = "`Bearer`"))),
         (status = 404, description = "No webhook has this id.", body = Problem, content_type = "application/problem+json"),
-        (status = 500, description = "Internal failure; try again later.", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(super) async fn rotate_key(
@@ -255,16 +245,14 @@ pub(super) async fn rotate_key(
 /// Its type is `webhook_test`. It is queued, signed, sent and retried like any other.
 #[utoipa::path(
     post, path = "/v2/webhooks/{webhook_id}/test", operation_id = "test_webhook", tag = "Webhooks",
+    security(("bearer" = ["webhooks"])),
     extensions(("x-landfall-extension" = json!(true))),
     params(("webhook_id" = String, Path, description = "The `id` of the webhook.")),
     responses(
         (status = 202, description = "The event is queued.", body = WebhookTest),
         (status = 400, description = "The request takes no parameters and no fields.", body = Problem,
             content_type = "application/problem+json"),
-        (status = 401, description = "The API key is missing or not valid.", body = Problem,
-            content_type = "application/problem+json", headers(("WWW-Authenticate" = String, description = "`Bearer`"))),
         (status = 404, description = "No webhook has this id.", body = Problem, content_type = "application/problem+json"),
-        (status = 500, description = "Internal failure; try again later.", body = Problem, content_type = "application/problem+json"),
     ),
 )]
 pub(super) async fn test(

@@ -29,6 +29,7 @@ use landfall_chain::{Asset, Chain, Network};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::{self, App, Migrate};
+use crate::key::Scope;
 use crate::random;
 use crate::registry::{self, NewWebhook};
 use crate::resolver::Resolver;
@@ -141,13 +142,13 @@ async fn with_nodes(
     let db = app.db().clone();
     let now = Clock::system().now();
     let this_machine = "127.0.0.0/8".parse().context("a network")?;
-    let webhook =
-        NewWebhook { url: receiver.url(), label: "sandbox", allowed_networks: &this_machine, ed25519: false };
+    let webhook = NewWebhook { url: receiver.url(), label: "sandbox", allowed_networks: &this_machine, ed25519: false };
     let added = registry::add_webhook(&db, &Resolver::system(), &webhook, &random::bytes(), now).await?;
     receiver.set_key(&added.signing_key);
     let api = Api {
         url: format!("http://{}/v2/crypto/deposits", app.api_address()),
-        key: registry::create_key(&db, config.environment, "sandbox", &random::bytes(), now).await?,
+        key: registry::create_key(&db, config.environment, ("sandbox", &Scope::Admin.into()), &random::bytes(), now)
+            .await?,
         client: node::client()?,
     };
     let house = House { anvil, surfpool: surfpool.as_ref(), receiver: &receiver, db: &db, api: &api };

@@ -4,6 +4,7 @@
 //! repeats the old state in its WHERE and its caller is told how many rows it touched. No rule lives here.
 
 pub mod accounts;
+pub mod asset_facts;
 pub mod audit;
 pub mod backfills;
 pub mod cursors;
@@ -16,6 +17,7 @@ pub mod incidents;
 pub mod keys;
 pub mod movements;
 pub mod native_settings;
+pub mod nonces;
 pub mod overrides;
 mod sql;
 pub mod status;
@@ -35,6 +37,7 @@ pub const ORGANIZATION: &str = "default";
 pub fn statements() -> impl Iterator<Item = Sql> {
     [
         accounts::STATEMENTS,
+        asset_facts::STATEMENTS,
         audit::STATEMENTS,
         backfills::STATEMENTS,
         cursors::STATEMENTS,
@@ -46,6 +49,7 @@ pub fn statements() -> impl Iterator<Item = Sql> {
         keys::STATEMENTS,
         movements::STATEMENTS,
         native_settings::STATEMENTS,
+        nonces::STATEMENTS,
         overrides::STATEMENTS,
         status::STATEMENTS,
         traces::STATEMENTS,

@@ -8,11 +8,11 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request, header};
-use landfall::api::router_with;
+use landfall::api::Settings;
 use landfall::deposit::DepositStatus;
-use landfall::key::{ApiKey, Environment};
+use landfall::key::{ApiKey, Environment, Scope};
+use landfall::registry;
 use landfall::resolver::Resolver;
-use landfall::store::keys::{self, KeyRow};
 use landfall::store::{Connection, Db, Engine as Connected, deliveries, webhooks};
 use landfall::time::{Clock, Timestamp};
 use landfall::webhook::{is_signed, sign};
@@ -34,17 +34,15 @@ struct Api {
 impl Api {
     async fn on(engine: Engine) -> Self {
         let store = TestStore::fresh(engine).await;
-        let key = ApiKey::generate(Environment::Test, &[1; ApiKey::RANDOM_BYTES]);
-        let row = KeyRow { id: key.id().into(), name: "test".into(), secret_hash: key.secret_hash().to_vec() };
-        let mut tx = store.db.begin().await.unwrap();
-        assert!(keys::insert(&mut tx, &row, landfall::key::KEYS_MAX, Timestamp(0)).await.unwrap());
-        tx.commit().await.unwrap();
+        let what = ("test", &Scope::Webhooks.into());
+        let random = [1; ApiKey::RANDOM_BYTES];
+        let key = registry::create_key(&store.db, Environment::Test, what, &random, Timestamp(0)).await.unwrap();
         let resolver = Resolver::new(|name| {
             let address = if name.starts_with("inside") { "10.0.0.1" } else { "93.184.216.34" };
             Ok(vec![address.parse::<IpAddr>().unwrap()])
         });
-        let router = router_with(store.db.clone(), Environment::Test, Clock::new(|| NOON), resolver);
-        Api { store, router, key }
+        let api = landfall::api::Api::new(store.db.clone(), Settings::of(Environment::Test), Clock::new(|| NOON));
+        Api { store, router: api.with_resolver(resolver).router(), key }
     }
 
     /// A request with the key; what is sent is sent as JSON.

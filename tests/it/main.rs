@@ -6,10 +6,12 @@
 
 mod ahead;
 mod api;
+mod api_auth;
 mod api_webhooks;
 mod backfill;
 mod books;
 mod by_logs;
+mod changed;
 mod cli;
 mod cli_webhooks;
 mod corners;
@@ -34,8 +36,11 @@ mod reorgs;
 mod rescan;
 mod rows;
 mod side_by_side;
+mod signatures;
+mod signers;
 mod slots;
 mod solana;
+mod solana_assets;
 mod solana_books;
 mod solana_calls;
 mod solana_explain;
