@@ -74,6 +74,27 @@ need_surfpool() {
     find_surfpool || fail "install solana-test-validator (Agave) and put it on the PATH"
 }
 
+# Exports LANDFALL_PYTHON: a Python with the official verifier of Standard Webhooks, in nodes/venv, installed as
+# tests/live/verifiers/requirements.txt says unless it is there already from this very file. One that is set already is taken as it is.
+need_python_verifier() {
+    local hint="install Python 3.9 or newer with venv (Debian, Ubuntu: apt-get install python3 python3-venv)"
+    local wanted="$ROOT/tests/live/verifiers/requirements.txt" venv="$ROOT/nodes/venv"
+    if [ -z "${LANDFALL_PYTHON:-}" ]; then
+        need_command python3 "$hint"
+        if ! cmp -s "$wanted" "$venv/.landfall-requirements"; then
+            say "installing nodes/venv"
+            rm -rf "$venv"
+            python3 -m venv "$venv" >&2 || fail "python3 -m venv failed: $hint"
+            "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$wanted" >&2 || fail "pip install failed in nodes/venv"
+            cp "$wanted" "$venv/.landfall-requirements"
+        fi
+        LANDFALL_PYTHON=$venv/bin/python
+    fi
+    "$LANDFALL_PYTHON" -c 'import standardwebhooks' 2>/dev/null ||
+        fail "$LANDFALL_PYTHON has no standardwebhooks: pip install -r tests/live/verifiers/requirements.txt"
+    export LANDFALL_PYTHON
+}
+
 STEP_PID=""
 STEP_NAMES=()
 STEP_SECS=()

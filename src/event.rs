@@ -15,6 +15,8 @@ use crate::time::Timestamp;
 
 /// The `type` of every deposit event.
 pub const DEPOSIT_EVENT: &str = "deposit_v2";
+/// The `type` of an event that only shows that a webhook works.
+pub const TEST_EVENT: &str = "webhook_test";
 
 /// The envelope's `id`; that of a deposit's first event is its `dedup_key`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -29,6 +31,15 @@ pub struct Event {
     pub status: DepositStatus,
     /// How often the deposit had entered this status before.
     pub nth_entry: u32,
+    /// The envelope, byte for byte as it is signed and sent.
+    pub payload: String,
+}
+
+/// What a webhook is sent to show that it works. Of no deposit, and its id is random: each is another.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TestEvent {
+    pub id: EventId,
+    pub webhook_id: String,
     /// The envelope, byte for byte as it is signed and sent.
     pub payload: String,
 }
@@ -52,10 +63,16 @@ pub struct DepositData<'a> {
 }
 
 #[derive(Serialize)]
-struct Envelope<'a> {
+struct Envelope<D> {
     id: String,
     r#type: &'static str,
-    data: DepositData<'a>,
+    data: D,
+}
+
+#[derive(Serialize)]
+struct TestData<'a> {
+    webhook_id: &'a str,
+    created_at: String,
 }
 
 impl EventId {
@@ -88,6 +105,16 @@ impl Event {
             nth_entry,
             payload: serde_json::to_string(&envelope).expect("strings always serialise"),
         }
+    }
+}
+
+impl TestEvent {
+    pub fn new(webhook_id: &str, random: &[u8; 32], now: Timestamp) -> Self {
+        let id = EventId(uuid_of(random));
+        let data = TestData { webhook_id, created_at: now.to_string() };
+        let envelope = Envelope { id: id.to_string(), r#type: TEST_EVENT, data };
+        let payload = serde_json::to_string(&envelope).expect("strings always serialise");
+        TestEvent { id, webhook_id: webhook_id.to_owned(), payload }
     }
 }
 

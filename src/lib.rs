@@ -12,6 +12,7 @@
 //! - [`amount`], [`time`], [`random`], [`deposit`], [`event`], [`account`], [`key`], [`webhook`],
 //!   [`incident`], [`decision`]: the domain, pure
 //! - [`store`]: all SQL, and nothing but SQL
+//! - [`resolver`]: what names of webhooks stand for, vetted
 //! - [`registry`]: accounts, keys and webhooks, as operators and clients register them
 //! - [`operator`]: what operators decide about chains
 //! - [`watcher`]: follows a chain, credits, settles
@@ -37,6 +38,7 @@ pub mod key;
 pub mod operator;
 pub mod random;
 pub mod registry;
+pub mod resolver;
 pub mod sandbox;
 pub mod store;
 pub mod telemetry;

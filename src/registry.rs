@@ -9,13 +9,15 @@ use std::time::Duration;
 use landfall_chain::Chain;
 
 use crate::account::NewAccount;
+use crate::event::TestEvent;
 use crate::key::{ApiKey, Environment, KEYS_MAX, PublicKey, Scopes};
+use crate::resolver::Resolver;
 use crate::store::accounts::{AddAccountError, WatchLists};
 use crate::store::keys::{self, KeyRow};
-use crate::store::webhooks::{self, WebhookRow};
-use crate::store::{Db, StoreError};
+use crate::store::webhooks::{self, Rotation, Webhook, WebhookRow};
+use crate::store::{Db, StoreError, events};
 use crate::time::Timestamp;
-use crate::webhook::{self, WebhookUrlError};
+use crate::webhook::{self, AllowedNetworks, LABEL_CHARS_MAX, PREVIOUS_KEY_TIME_MAX, WEBHOOKS_MAX, WebhookUrlError};
 
 /// Why nothing of a list of accounts was added.
 #[derive(Debug, thiserror::Error)]
@@ -50,9 +52,15 @@ pub enum ChangeKeyError {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum AddWebhookError {
+pub enum WebhookError {
     #[error(transparent)]
     Url(#[from] WebhookUrlError),
+    #[error("a label has at most {LABEL_CHARS_MAX} characters, none of them a control character")]
+    Label,
+    #[error("there are {WEBHOOKS_MAX} webhooks already, the most that are allowed")]
+    TooMany,
+    #[error("no webhook has this id")]
+    Unknown,
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -62,8 +70,10 @@ pub enum AddWebhookError {
 pub struct NewWebhook<'a> {
     pub url: &'a str,
     pub label: &'a str,
-    /// Take plain http and addresses of private networks.
-    pub allow_private: bool,
+    /// Those inside that it may reach; operators alone may name any.
+    pub allowed_networks: &'a AllowedNetworks,
+    /// Sign with Ed25519 too.
+    pub ed25519: bool,
 }
 
 /// Adds all accounts, or addresses to existing ones, or nothing. The next block of each chain is matched against them.
@@ -149,29 +159,108 @@ pub async fn pair_key(
     Ok(tx.commit().await?)
 }
 
-/// Registers a webhook with a signing key from random bytes; it gets the events that come from now on.
+/// Registers a webhook with signing keys from random bytes; it gets the events that come from now on.
 ///
 /// # Errors
-/// A URL that is not taken.
+/// A URL that is not taken, and more webhooks than are allowed.
 pub async fn add_webhook(
     db: &Db,
+    resolver: &Resolver,
     webhook: &NewWebhook<'_>,
-    random: &[u8; 52],
+    random: &[u8; 84],
     now: Timestamp,
-) -> Result<WebhookRow, AddWebhookError> {
-    let url = webhook::check_url(webhook.url, webhook.allow_private)?;
-    let (secret, rest) = random.split_first_chunk::<32>().expect("52 is more than 32");
-    let (id, key_id) = rest.split_at(12);
+) -> Result<WebhookRow, WebhookError> {
+    let NewWebhook { url, label, allowed_networks, ed25519 } = webhook;
+    let url = webhook::check_url(url, allowed_networks)?;
+    resolver.vet(&url, allowed_networks).await?;
+    let (id, random) = random.split_first_chunk::<12>().expect("84 is more than 12");
+    let (signing_key_id, signing_key) = new_keys(random.first_chunk().expect("84 is 12 and 72"), *ed25519);
     let row = WebhookRow {
         id: format!("wh_{}", hex::encode(id)),
         url: url.into(),
-        label: webhook.label.to_owned(),
-        allow_private: webhook.allow_private,
-        signing_key_id: format!("sk_{}", hex::encode(key_id)),
-        signing_key: webhook::signing_key(*secret),
+        label: checked_label(label)?,
+        allowed_networks: (*allowed_networks).clone(),
+        signing_key_id,
+        signing_key,
     };
     let mut tx = db.begin().await?;
+    if webhooks::count(&mut tx).await? >= WEBHOOKS_MAX {
+        return Err(WebhookError::TooMany);
+    }
     webhooks::insert(&mut tx, &row, now).await?;
     tx.commit().await?;
     Ok(row)
+}
+
+/// Gives a webhook other keys, of the same kinds. Those in use until now sign too for `previous_for`; those before them
+/// no longer do.
+///
+/// # Errors
+/// A webhook that is not there.
+pub async fn rotate_webhook_key(
+    db: &Db,
+    id: &str,
+    previous_for: Duration,
+    random: &[u8; 72],
+    now: Timestamp,
+) -> Result<Webhook, WebhookError> {
+    let mut tx = db.begin().await?;
+    let webhook = webhooks::by_id(&mut tx, id).await?.ok_or(WebhookError::Unknown)?;
+    let (key_id, keys) = new_keys(random, webhook::verification_key(&webhook.signing_key).is_some());
+    let rotation = Rotation {
+        id,
+        signing_key_id: &key_id,
+        signing_key: &keys,
+        previous_expires_at: now.plus(previous_for.min(PREVIOUS_KEY_TIME_MAX)),
+    };
+    if !webhooks::rotate(&mut tx, &rotation, now).await? {
+        return Err(WebhookError::Unknown);
+    }
+    let rotated = webhooks::by_id(&mut tx, id).await?.ok_or(WebhookError::Unknown)?;
+    tx.commit().await?;
+    Ok(rotated)
+}
+
+/// Sends nothing more to a webhook. What was not delivered to it is held: a person decides what becomes of it.
+///
+/// # Errors
+/// A webhook that is not there.
+pub async fn remove_webhook(db: &Db, id: &str) -> Result<(), WebhookError> {
+    let mut tx = db.begin().await?;
+    if !webhooks::delete(&mut tx, id).await? {
+        return Err(WebhookError::Unknown);
+    }
+    Ok(tx.commit().await?)
+}
+
+/// Queues an event that only shows that the webhook works.
+///
+/// # Errors
+/// A webhook that is not there.
+pub async fn test_webhook(db: &Db, id: &str, random: &[u8; 32], now: Timestamp) -> Result<TestEvent, WebhookError> {
+    let event = TestEvent::new(id, random, now);
+    let mut tx = db.begin().await?;
+    if webhooks::by_id(&mut tx, id).await?.is_none() {
+        return Err(WebhookError::Unknown);
+    }
+    events::append_test(&mut tx, &event, now).await?;
+    tx.commit().await?;
+    Ok(event)
+}
+
+/// The id and the text of new keys.
+fn new_keys(random: &[u8; 72], ed25519: bool) -> (String, String) {
+    let (symmetric, rest) = random.split_first_chunk().expect("72 is more than 32");
+    let (private, id) = rest.split_first_chunk().expect("40 is more than 32");
+    let mut keys = webhook::signing_key(*symmetric);
+    if ed25519 {
+        keys = format!("{keys} {}", webhook::ed25519_key(*private));
+    }
+    (format!("sk_{}", hex::encode(id)), keys)
+}
+
+fn checked_label(label: &str) -> Result<String, WebhookError> {
+    let odd = label.chars().count() > LABEL_CHARS_MAX
+        || label.chars().any(|c| c.is_control() || c == char::REPLACEMENT_CHARACTER);
+    if odd { Err(WebhookError::Label) } else { Ok(label.to_owned()) }
 }

@@ -5,10 +5,11 @@
 //! ignored. No business rule lives here.
 //!
 //! The map: `edge` admits a request and names it, `auth` checks key and signature, `scope` what the key may do, `gate`
-//! counts, `upkeep` writes what was noted; `deposits` is the one resource so far, `query` and `time_bound` read
-//! parameters, `cursor` finds the next page, `problem` is every refusal, `openapi` describes it all.
+//! counts, `upkeep` writes what was noted; `deposits` and `webhooks` are the resources, `query`, `time_bound` and
+//! `body` read what is asked, `cursor` finds the next page, `problem` is every refusal, `openapi` describes it all.
 
 mod auth;
+mod body;
 mod cursor;
 mod deposits;
 mod edge;
@@ -21,15 +22,17 @@ mod scope;
 mod settings;
 mod time_bound;
 mod upkeep;
+mod webhooks;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
-use axum::routing::get;
+use axum::routing::{get, post};
 use tokio_util::sync::CancellationToken;
 
 use crate::key::{Environment, Scope};
+use crate::resolver::Resolver;
 use crate::store::{Db, StoreError};
 use crate::time::Clock;
 
@@ -57,6 +60,7 @@ struct AppState {
     gate: Arc<Gate>,
     nonces: Arc<Nonces>,
     last_used: Arc<LastUsed>,
+    resolver: Resolver,
 }
 
 impl Api {
@@ -69,15 +73,27 @@ impl Api {
             clock,
             nonces: Arc::default(),
             last_used: Arc::default(),
+            resolver: Resolver::system(),
         })
+    }
+
+    /// With a resolver of one's own for the names of webhooks.
+    #[must_use]
+    pub fn with_resolver(self, resolver: Resolver) -> Self {
+        Api(AppState { resolver, ..self.0 })
     }
 
     /// The whole interface.
     pub fn router(&self) -> Router {
         let state = self.0.clone();
+        let hooks = |route| needs(Scope::Webhooks, route);
         let routes = Router::new()
             .route("/v2/crypto/deposits", needs(Scope::Read, get(deposits::list)))
             .route("/v2/crypto/deposits/{deposit_id}", needs(Scope::Read, get(deposits::by_id)))
+            .route("/v2/webhooks", hooks(get(webhooks::list).post(webhooks::create)))
+            .route("/v2/webhooks/{webhook_id}", hooks(get(webhooks::by_id).delete(webhooks::delete)))
+            .route("/v2/webhooks/{webhook_id}/rotate-key", hooks(post(webhooks::rotate_key)))
+            .route("/v2/webhooks/{webhook_id}/test", hooks(post(webhooks::test)))
             .method_not_allowed_fallback(async || Problem::method_not_allowed())
             .fallback(async || Problem::not_found("there is nothing at this path"))
             .with_state(state.clone());

@@ -20,8 +20,10 @@ use crate::deposit::DepositStatus;
 #[openapi(
     info(title = "Landfall", version = "2", description = "Deposits of a custody service's accounts.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")),
-    paths(super::deposits::list, super::deposits::by_id),
-    tags((name = "Deposits", description = "Money that arrived on a chain at an account's address.")),
+    paths(super::deposits::list, super::deposits::by_id, super::webhooks::list, super::webhooks::create,
+        super::webhooks::by_id, super::webhooks::delete, super::webhooks::rotate_key, super::webhooks::test),
+    tags((name = "Deposits", description = "Money that arrived on a chain at an account's address."),
+        (name = "Webhooks", description = "Receivers of events. What `x-landfall-extension` marks is beyond the interface.")),
     security(("bearer" = [])),
     modifiers(&Bearer, &Everywhere),
 )]

@@ -108,7 +108,9 @@ impl Cli {
             Verb::Status(show) => show.run(&existing(&config).await?).await?,
             Verb::Account(account) => account.run(&config).await?,
             Verb::Key(key) => key.run(&config).await?,
-            Verb::Webhook(webhook) => webhook.run(&open(&config).await?).await?,
+            Verb::Webhook(webhook) => {
+                return Ok(if webhook.run(&config).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+            }
             Verb::Deposit(deposit) => return deposit.run(&config).await,
             Verb::Backfill(backfill) => return backfill.run(&config).await,
             Verb::Rescan(rescan) => return rescan.run(&config).await,

@@ -1,50 +1,240 @@
-//! `landfall webhook add`.
+//! `landfall webhook`: the receivers of events, as operators see them. Only here may one be let into networks inside.
 
+mod listen;
+mod show;
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::bail;
 use clap::Subcommand;
 use serde::Serialize;
 
-use crate::cli::json_line;
+use crate::cli::{duration, existing, json_line, open};
+use crate::deposit::DepositStatus;
 use crate::random;
-use crate::registry::{self, NewWebhook};
-use crate::store::Db;
+use crate::registry::{self, NewWebhook, WebhookError};
+use crate::resolver::Resolver;
+use crate::store::{Db, deliveries, webhooks};
 use crate::time::Clock;
+use crate::webhook::{AllowedNetworks, Cidr, PREVIOUS_KEY_TIME_MAX, symmetric_key, verification_key};
+
+/// What `--allow-private` without a network allows.
+const ANYWHERE: &str = "0.0.0.0/0,::/0";
+/// How long a test event is waited for.
+const TEST_TIME_MAX: Duration = Duration::from_secs(30);
+const TEST_POLL: Duration = Duration::from_millis(100);
 
 #[derive(Subcommand, Debug)]
 pub(super) enum Webhook {
     /// Register a receiver; it gets the events that come from now on. Its signing key is shown this once.
-    Add {
-        /// Where events are sent.
+    Add(Add),
+    /// Every receiver.
+    List {
+        /// A JSON object per line.
         #[arg(long)]
-        url: String,
-        /// What it is called.
-        #[arg(long, default_value = "")]
-        label: String,
-        /// Take plain http and addresses of private networks.
+        json: bool,
+    },
+    /// One receiver.
+    Show {
+        id: String,
         #[arg(long)]
-        allow_private: bool,
+        json: bool,
+    },
+    /// Have `landfall run` send it an event of type webhook_test, and tell what came of it: exit 0 it arrived, 1 it did not.
+    Test {
+        id: String,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Give it another signing key, shown this once. The one before signs too for a while.
+    Rotate {
+        id: String,
+        /// How long the key before signs too; 0s when others know it.
+        #[arg(long, default_value = "24h", value_parser = duration, value_name = "TIME")]
+        previous_for: Duration,
         /// A JSON object with id and secret.
         #[arg(long)]
         json: bool,
     },
+    /// Send it nothing more. What was not delivered to it is held.
+    Remove { id: String },
+    /// Which statuses of deposits are sent, to every receiver alike; shows them when none are named.
+    Statuses {
+        /// PENDING, CONFIRMED, FAILED, or `all`.
+        statuses: Vec<String>,
+    },
+    /// Receive on this machine, verify and print.
+    Listen(listen::Listen),
+}
+
+#[derive(clap::Args, Debug)]
+pub(super) struct Add {
+    /// Where events are sent.
+    #[arg(long)]
+    url: String,
+    /// What it is called.
+    #[arg(long, default_value = "")]
+    label: String,
+    /// Let it reach this network inside, by plain http too; repeats. Without a network: any.
+    #[arg(long, value_name = "CIDR", num_args = 0..=1, default_missing_value = ANYWHERE)]
+    allow_private: Vec<String>,
+    /// Sign with Ed25519 (v1a) too, for receivers that hold a public key.
+    #[arg(long)]
+    ed25519: bool,
+    /// A JSON object with id and secret.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is told once of new keys.
+#[derive(Serialize)]
+struct Keys<'a> {
+    id: &'a str,
+    secret: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verification_key: Option<String>,
 }
 
 #[derive(Serialize)]
-struct Added<'a> {
-    id: &'a str,
-    secret: &'a str,
+struct Tested<'a> {
+    event_id: &'a str,
+    arrived: bool,
+    attempt: u32,
+    status: Option<u16>,
+    error: &'a str,
+    milliseconds: u128,
 }
 
 impl Webhook {
-    pub(super) async fn run(self, db: &Db) -> anyhow::Result<()> {
-        let Webhook::Add { url, label, allow_private, json } = self;
-        let webhook = NewWebhook { url: &url, label: &label, allow_private };
-        let added = registry::add_webhook(db, &webhook, &random::bytes(), Clock::system().now()).await?;
-        if json {
-            println!("{}", json_line(&Added { id: &added.id, secret: &added.signing_key })?);
-        } else {
-            println!("webhook {} sends to {}", added.id, added.url);
-            println!("signing key, shown this once: {}", added.signing_key);
+    /// Whether all was well.
+    pub(super) async fn run(self, config: &Path) -> anyhow::Result<bool> {
+        match self {
+            Webhook::Add(webhook) => webhook.run(&open(config).await?).await?,
+            Webhook::List { json } => show::list(&existing(config).await?, json).await?,
+            Webhook::Show { id, json } => show::one(&existing(config).await?, &id, json).await?,
+            Webhook::Test { id, json } => return test(&existing(config).await?, &id, json).await,
+            Webhook::Rotate { id, previous_for, json } => {
+                rotate(&existing(config).await?, &id, previous_for, json).await?;
+            }
+            Webhook::Remove { id } => {
+                registry::remove_webhook(&existing(config).await?, &id).await?;
+                println!("webhook {id} is removed; what was not delivered to it is held");
+            }
+            Webhook::Statuses { statuses } => sent(&open(config).await?, &statuses).await?,
+            Webhook::Listen(listen) => listen.run().await?,
         }
-        Ok(())
+        Ok(true)
     }
+}
+
+impl Add {
+    async fn run(self, db: &Db) -> anyhow::Result<()> {
+        let allowed_networks = allowed_networks(&self.allow_private)?;
+        let Add { url, label, ed25519, .. } = &self;
+        let webhook = NewWebhook { url, label, allowed_networks: &allowed_networks, ed25519: *ed25519 };
+        let (random, now) = (random::bytes(), Clock::system().now());
+        let added = registry::add_webhook(db, &Resolver::system(), &webhook, &random, now).await;
+        let added = added.map_err(|error| match error {
+            WebhookError::Url(error) if error.needs_allowance() => {
+                anyhow::anyhow!("{error}; --allow-private takes it all the same")
+            }
+            error => error.into(),
+        })?;
+        if !self.json {
+            println!("webhook {} sends to {}", added.id, added.url);
+        }
+        tell_keys(&added.id, &added.signing_key, self.json)
+    }
+}
+
+fn allowed_networks(texts: &[String]) -> anyhow::Result<AllowedNetworks> {
+    let networks = texts.iter().flat_map(|text| text.split(','));
+    Ok(AllowedNetworks::new(networks.map(str::parse::<Cidr>).collect::<Result<_, _>>()?)?)
+}
+
+fn tell_keys(id: &str, keys: &str, json: bool) -> anyhow::Result<()> {
+    let keys = Keys { id, secret: symmetric_key(keys), verification_key: verification_key(keys) };
+    if json {
+        println!("{}", json_line(&keys)?);
+        return Ok(());
+    }
+    println!("signing key, shown this once: {}", keys.secret);
+    if let Some(key) = keys.verification_key {
+        println!("verification key (Ed25519, public): {key}");
+    }
+    Ok(())
+}
+
+async fn rotate(db: &Db, id: &str, previous_for: Duration, json: bool) -> anyhow::Result<()> {
+    if previous_for > PREVIOUS_KEY_TIME_MAX {
+        bail!("--previous-for: at most 7 days");
+    }
+    let now = Clock::system().now();
+    let rotated = registry::rotate_webhook_key(db, id, previous_for, &random::bytes(), now).await?;
+    if !json {
+        println!("webhook {id} signs with key {}", rotated.signing_key_id);
+        if previous_for.is_zero() {
+            println!("the key before no longer signs");
+        } else {
+            println!("the key before signs too until {}", rotated.previous_key_expires_at);
+        }
+    }
+    tell_keys(id, &rotated.signing_key, json)
+}
+
+/// Queues a test event and waits until `landfall run` has attempted it.
+async fn test(db: &Db, id: &str, json: bool) -> anyhow::Result<bool> {
+    let event = registry::test_webhook(db, id, &random::bytes(), Clock::system().now()).await?;
+    let event_id = event.id.to_string();
+    let attempted = async {
+        loop {
+            let mut reader = db.read().await?;
+            if let Some(attempt) = deliveries::last_attempt(&mut reader, &event_id, id).await? {
+                return anyhow::Ok(attempt);
+            }
+            drop(reader);
+            tokio::time::sleep(TEST_POLL).await;
+        }
+    };
+    let Ok(attempted) = tokio::time::timeout(TEST_TIME_MAX, attempted).await else {
+        bail!(
+            "event {event_id} is queued and nobody sent it within {} s: is `landfall run` running?",
+            TEST_TIME_MAX.as_secs()
+        );
+    };
+    let (attempt, log) = attempted?;
+    let (arrived, milliseconds) = (log.error.is_empty(), log.duration.as_millis());
+    let tested = Tested { event_id: &event_id, arrived, attempt, status: log.status, error: &log.error, milliseconds };
+    if json {
+        println!("{}", json_line(&tested)?);
+    } else if arrived {
+        println!("event {event_id} arrived in {milliseconds} ms");
+    } else {
+        println!("event {event_id} did not arrive and is sent again later: {}", log.error);
+        if !log.response_head.is_empty() {
+            println!("the receiver said: {}", log.response_head);
+        }
+    }
+    Ok(arrived)
+}
+
+/// Shows which statuses are sent, or changes it.
+async fn sent(db: &Db, statuses: &[String]) -> anyhow::Result<()> {
+    const ALL: [DepositStatus; 3] = [DepositStatus::Pending, DepositStatus::Confirmed, DepositStatus::Failed];
+    if !statuses.is_empty() {
+        let sent = if statuses == ["all"] {
+            ALL.to_vec()
+        } else {
+            statuses.iter().map(|text| text.parse()).collect::<Result<Vec<_>, String>>().map_err(anyhow::Error::msg)?
+        };
+        let muted: Vec<_> = ALL.into_iter().filter(|status| !sent.contains(status)).collect();
+        let mut tx = db.begin().await?;
+        webhooks::mute(&mut tx, &muted).await?;
+        tx.commit().await?;
+    }
+    let muted = webhooks::muted(&mut db.read().await?).await?;
+    let sent = ALL.into_iter().filter(|status| !muted.contains(status)).map(DepositStatus::name);
+    println!("sent: {}", sent.collect::<Vec<_>>().join(" "));
+    Ok(())
 }

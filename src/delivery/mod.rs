@@ -5,10 +5,11 @@
 //!
 //! It does not know chains or deposits: only rows with bytes to send.
 
+mod client;
 mod schedule;
 mod send;
-mod signature;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -17,11 +18,11 @@ use landfall_chain::retry::jitter;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use crate::delivery::client::Clients;
+use crate::resolver::Resolver;
 use crate::store::deliveries::{self, AttemptLog, Claimed};
 use crate::store::{Db, StoreError};
 use crate::time::{Clock, Pulse, Timestamp};
-
-pub use signature::sign;
 
 /// How many attempts are under way at once.
 const IN_FLIGHT_MAX: usize = 32;
@@ -35,7 +36,7 @@ const POLL_AFTER_ERROR: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Delivery {
     db: Db,
-    client: reqwest::Client,
+    clients: Arc<Clients>,
     clock: Clock,
     random: fn() -> u64,
 }
@@ -51,7 +52,15 @@ impl Delivery {
     /// # Errors
     /// When the HTTP client cannot be built, for example without any root certificates.
     pub fn new(db: Db, clock: Clock, random: fn() -> u64) -> Result<Self, reqwest::Error> {
-        Ok(Delivery { db, client: send::client()?, clock, random })
+        Ok(Delivery { db, clients: Arc::new(Clients::new(Resolver::system())?), clock, random })
+    }
+
+    /// Looks names up with `resolver`.
+    ///
+    /// # Errors
+    /// As [`Delivery::new`].
+    pub fn resolving_by(self, resolver: Resolver) -> Result<Self, reqwest::Error> {
+        Ok(Delivery { clients: Arc::new(Clients::new(resolver)?), ..self })
     }
 
     /// One bounded step: claims what is due, attempts all of it, acknowledges all of it.
@@ -113,7 +122,7 @@ impl Delivery {
     }
 
     async fn attempt(&self, claimed: Claimed) -> (Claimed, AttemptLog) {
-        let log = send::attempt(&self.client, &claimed, &self.clock).await;
+        let log = send::attempt(&self.clients, &claimed, &self.clock).await;
         (claimed, log)
     }
 

@@ -172,7 +172,7 @@ mod tests {
             "id": deposit, "dedup_key": format!("key-{deposit}"), "status": status, "amount": amount,
             "account_address": ALICE.to_string(), "currency_symbol": "USDC",
         });
-        Received { id: id.to_owned(), data }
+        Received { id: id.to_owned(), r#type: "deposit_v2".to_owned(), data }
     }
 
     /// Two deposits of 5 and 1.5 USDC, both CONFIRMED.

@@ -32,6 +32,7 @@ use crate::app::{self, App, Migrate};
 use crate::key::Scope;
 use crate::random;
 use crate::registry::{self, NewWebhook};
+use crate::resolver::Resolver;
 use crate::sandbox::anvil::{Anvil, AnvilOptions};
 use crate::sandbox::books::Books;
 use crate::sandbox::client::Api;
@@ -140,8 +141,10 @@ async fn with_nodes(
     let app = App::start(&config, Migrate::Always, clock).await?;
     let db = app.db().clone();
     let now = Clock::system().now();
-    let webhook = NewWebhook { url: receiver.url(), label: "sandbox", allow_private: true };
-    receiver.set_key(&registry::add_webhook(&db, &webhook, &random::bytes(), now).await?.signing_key);
+    let this_machine = "127.0.0.0/8".parse().context("a network")?;
+    let webhook = NewWebhook { url: receiver.url(), label: "sandbox", allowed_networks: &this_machine, ed25519: false };
+    let added = registry::add_webhook(&db, &Resolver::system(), &webhook, &random::bytes(), now).await?;
+    receiver.set_key(&added.signing_key);
     let api = Api {
         url: format!("http://{}/v2/crypto/deposits", app.api_address()),
         key: registry::create_key(&db, config.environment, ("sandbox", &Scope::Admin.into()), &random::bytes(), now)

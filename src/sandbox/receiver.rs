@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::future::IntoFuture;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::delivery::sign;
-use crate::event::DEPOSIT_EVENT;
+use crate::event::{DEPOSIT_EVENT, TEST_EVENT};
 use crate::time::{Clock, Timestamp};
+use crate::webhook;
 
 /// What a signature's time may differ from ours, as Standard Webhooks recommends.
 const TOLERANCE: Duration = Duration::from_secs(5 * 60);
@@ -41,7 +41,15 @@ pub struct Receiver {
 pub struct Received {
     /// The envelope's.
     pub id: String,
+    pub r#type: String,
     pub data: Value,
+}
+
+/// How much of what came somebody has seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Seen {
+    pub received: usize,
+    pub refused: u64,
 }
 
 #[derive(Debug)]
@@ -71,7 +79,15 @@ impl Receiver {
     /// # Errors
     /// When it cannot listen.
     pub async fn start(clock: Clock) -> std::io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        Receiver::start_at((Ipv4Addr::LOCALHOST, 0).into(), clock).await
+    }
+
+    /// As [`Receiver::start`], at an address of one's choice.
+    ///
+    /// # Errors
+    /// When it cannot listen.
+    pub async fn start_at(address: SocketAddr, clock: Clock) -> std::io::Result<Self> {
+        let listener = TcpListener::bind(address).await?;
         let url = format!("http://{}/", listener.local_addr()?);
         let shared = Arc::new(Shared { clock, log: watch::Sender::new(Log::default()) });
         let router = Router::new().route("/", post(receive)).with_state(Arc::clone(&shared));
@@ -98,6 +114,17 @@ impl Receiver {
     /// What arrived after the first `count`.
     pub fn log_after(&self, count: usize) -> Vec<Received> {
         self.shared.log.borrow().received.get(count..).unwrap_or_default().to_vec()
+    }
+
+    /// What has come since `seen` says how much was seen; waits for it. What was refused only raises the count.
+    pub async fn next(&self, seen: &mut Seen) -> Vec<Received> {
+        let mut log = self.shared.log.subscribe();
+        let changed = log.wait_for(|log| log.received.len() > seen.received || log.refused > seen.refused).await;
+        // It ends with the receiver, which is here.
+        let Ok(log) = changed else { return Vec::new() };
+        let new = log.received.get(seen.received..).unwrap_or_default().to_vec();
+        *seen = Seen { received: log.received.len(), refused: log.refused };
+        new
     }
 
     /// How often something was refused: a wrong signature, or no envelope.
@@ -136,10 +163,10 @@ impl Log {
         }
         let envelope: Envelope = serde_json::from_str(body).map_err(|_| StatusCode::BAD_REQUEST)?;
         let Envelope { id, r#type, data } = envelope;
-        if id != header(headers, "webhook-id") || r#type != DEPOSIT_EVENT {
+        if id != header(headers, "webhook-id") || ![DEPOSIT_EVENT, TEST_EVENT].contains(&r#type.as_str()) {
             return Err(StatusCode::BAD_REQUEST);
         }
-        Ok(Received { id, data })
+        Ok(Received { id, r#type, data })
     }
 }
 
@@ -157,8 +184,7 @@ fn is_signed(key: &str, headers: &HeaderMap, body: &str, now: Timestamp) -> bool
     if key.is_empty() || now.since(sent) > TOLERANCE || sent.since(now) > TOLERANCE {
         return false;
     }
-    let expected = sign(key, header(headers, "webhook-id"), secs, body);
-    expected.is_ok_and(|expected| header(headers, "webhook-signature").split(' ').any(|given| given == expected))
+    webhook::is_signed(key, header(headers, "webhook-id"), secs, body, header(headers, "webhook-signature"))
 }
 
 fn header<'h>(headers: &'h HeaderMap, name: &str) -> &'h str {
@@ -168,6 +194,7 @@ fn header<'h>(headers: &'h HeaderMap, name: &str) -> &'h str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::webhook::sign;
 
     const NOW: Timestamp = Timestamp(1_750_000_000_000_000);
     const BODY: &str = r#"{"id":"e1","type":"deposit_v2","data":{"status":"PENDING"}}"#;

@@ -39,6 +39,7 @@ pub const MIGRATIONS: &[(i64, &str, &str)] = &[
     (10, "solana_books", include_str!("../../migrations/0010_solana_books.sql")),
     (11, "asset_facts", include_str!("../../migrations/0011_asset_facts.sql")),
     (12, "auth", include_str!("../../migrations/0012_auth.sql")),
+    (13, "webhooks", include_str!("../../migrations/0013_webhooks.sql")),
 ];
 
 /// Where the data is.

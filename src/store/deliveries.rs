@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use sqlx::FromRow;
 
-use crate::store::sql::{execute, fetch_all, statements};
-use crate::store::{StoreError, Tx, int, uint};
+use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
+use crate::store::{Connection, StoreError, Tx, int, uint};
 use crate::time::Timestamp;
 
 /// A delivery that is ours to attempt until its lease ends.
@@ -20,7 +20,9 @@ pub struct Claimed {
     pub attempt: u32,
     pub payload: String,
     pub url: String,
-    /// A secret.
+    /// Those inside that the webhook may reach, separated by commas.
+    pub allowed_networks: String,
+    /// Secrets, separated by spaces: each signs.
     pub signing_key: String,
 }
 
@@ -41,19 +43,24 @@ statements! {
               WHERE due.state = 'PENDING' AND due.next_us <= $2 AND due.lease_until_us <= $2 AND NOT EXISTS \
                 (SELECT 1 FROM deliveries AS earlier WHERE earlier.webhook_id = due.webhook_id \
                  AND earlier.aggregateid = due.aggregateid AND earlier.position < due.position AND earlier.state = 'PENDING') \
+              AND EXISTS (SELECT 1 FROM webhooks WHERE webhooks.id = due.webhook_id AND webhooks.status = 'ACTIVE') \
               ORDER BY due.next_us, due.event_id, due.webhook_id LIMIT $3" [" FOR UPDATE SKIP LOCKED"] ") \
              UPDATE deliveries SET attempt = attempt + 1, lease_until_us = $1 \
              WHERE (event_id, webhook_id) IN (SELECT event_id, webhook_id FROM claimable) \
              RETURNING event_id, webhook_id, attempt, \
                (SELECT payload FROM events WHERE events.id = deliveries.event_id) AS payload, \
                (SELECT url FROM webhooks WHERE webhooks.id = deliveries.webhook_id) AS url, \
-               (SELECT signing_key FROM webhooks WHERE webhooks.id = deliveries.webhook_id) AS signing_key";
+               (SELECT allowed_networks FROM webhooks WHERE webhooks.id = deliveries.webhook_id) AS allowed_networks, \
+               (SELECT signing_key || CASE WHEN previous_key_expires_us > $2 THEN ' ' || previous_signing_key ELSE '' END \
+                FROM webhooks WHERE webhooks.id = deliveries.webhook_id) AS signing_key";
     DELIVERED = "UPDATE deliveries SET state = 'DELIVERED', lease_until_us = 0 \
                  WHERE event_id = $1 AND webhook_id = $2 AND attempt = $3 AND state = 'PENDING'";
     RETRY = "UPDATE deliveries SET next_us = $4, lease_until_us = 0 \
              WHERE event_id = $1 AND webhook_id = $2 AND attempt = $3 AND state = 'PENDING'";
     LOG = "INSERT INTO attempts (event_id, webhook_id, attempt, started_us, duration_us, status, error, response_head) \
            VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (event_id, webhook_id, attempt) DO NOTHING";
+    LAST_ATTEMPT = "SELECT attempt, started_us, duration_us, status, error, response_head FROM attempts \
+                    WHERE event_id = $1 AND webhook_id = $2 ORDER BY attempt DESC LIMIT 1";
 }
 
 #[derive(FromRow)]
@@ -63,6 +70,7 @@ struct ClaimedRow {
     attempt: i64,
     payload: String,
     url: String,
+    allowed_networks: String,
     signing_key: String,
 }
 
@@ -75,8 +83,9 @@ pub async fn claim(
 ) -> Result<Vec<Claimed>, StoreError> {
     let rows = fetch_all!(tx, ClaimedRow, CLAIM, lease_until.0, now.0, i64::from(limit))?;
     let claimed = rows.into_iter().map(|row| {
-        let ClaimedRow { event_id, webhook_id, attempt, payload, url, signing_key } = row;
-        Ok(Claimed { event_id, webhook_id, attempt: uint("attempt", attempt)?, payload, url, signing_key })
+        let ClaimedRow { event_id, webhook_id, attempt, payload, url, allowed_networks, signing_key } = row;
+        let attempt = uint("attempt", attempt)?;
+        Ok(Claimed { event_id, webhook_id, attempt, payload, url, allowed_networks, signing_key })
     });
     claimed.collect()
 }
@@ -101,6 +110,27 @@ pub async fn log(tx: &mut Tx, claimed: &Claimed, log: &AttemptLog) -> Result<(),
     let (started, duration) = (log.started_at.0, int(log.duration.as_micros()));
     execute!(tx, LOG, event_id, webhook_id, attempt, started, duration, status, &log.error, &log.response_head)
         .map(drop)
+}
+
+/// How the last attempt went, and its number; `None` while there was none.
+pub async fn last_attempt(
+    connection: &mut impl Connection,
+    event_id: &str,
+    webhook_id: &str,
+) -> Result<Option<(u32, AttemptLog)>, StoreError> {
+    type Row = (i64, i64, i64, Option<i64>, String, String);
+    let row = fetch_optional!(connection, Row, LAST_ATTEMPT, event_id, webhook_id)?;
+    let read = |(attempt, started, duration, status, error, response_head): Row| {
+        let log = AttemptLog {
+            started_at: Timestamp(started),
+            duration: Duration::from_micros(uint("duration", duration)?),
+            status: status.map(|status| uint("status", status)).transpose()?,
+            error,
+            response_head,
+        };
+        Ok((uint("attempt", attempt)?, log))
+    };
+    row.map(read).transpose()
 }
 
 impl std::fmt::Debug for Claimed {

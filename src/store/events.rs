@@ -1,7 +1,7 @@
 //! The outbox: events are written in the transaction of the change, with one delivery for each active webhook.
 
 use crate::deposit::{DepositId, DepositStatus};
-use crate::event::{DEPOSIT_EVENT, Event};
+use crate::event::{DEPOSIT_EVENT, Event, TEST_EVENT, TestEvent};
 use crate::store::error::expect_one;
 use crate::store::sql::{execute, fetch_all, statements};
 use crate::store::{ORGANIZATION, StoreError, Tx, int};
@@ -14,7 +14,12 @@ statements! {
     ENQUEUE = "INSERT INTO deliveries (event_id, webhook_id, aggregateid, position, state, attempt, next_us, lease_until_us) \
                SELECT events.id, webhooks.id, events.aggregateid, events.position, 'PENDING', 0, events.created_us, 0 \
                FROM events JOIN webhooks ON webhooks.organization_id = events.organization_id \
-               WHERE events.id = $1 AND webhooks.status = 'ACTIVE'";
+               WHERE events.id = $1 AND webhooks.status = 'ACTIVE' AND NOT EXISTS (SELECT 1 FROM muted_statuses \
+               WHERE muted_statuses.organization_id = events.organization_id AND muted_statuses.status = events.status)";
+    INSERT_TEST = "INSERT INTO events (id, aggregatetype, aggregateid, type, payload, organization_id, account_id, status, \
+                   nth_entry, position, created_us) VALUES ($1, 'webhook', $1, $2, $3, $4, '', 'TEST', 0, 0, $5)";
+    ENQUEUE_TEST = "INSERT INTO deliveries (event_id, webhook_id, aggregateid, position, state, attempt, next_us, lease_until_us) \
+                    VALUES ($1, $2, $1, 0, 'PENDING', 0, $3, 0)";
 }
 
 /// What the deposit has gone through, as its events tell.
@@ -54,4 +59,13 @@ pub async fn append(tx: &mut Tx, event: &Event, history: &History, now: Timestam
     )?;
     expect_one("insert event", inserted)?;
     execute!(tx, ENQUEUE, &id).map(drop)
+}
+
+/// Writes a test event, and its one delivery.
+pub async fn append_test(tx: &mut Tx, event: &TestEvent, now: Timestamp) -> Result<(), StoreError> {
+    let id = event.id.to_string();
+    let inserted = execute!(tx, INSERT_TEST, &id, TEST_EVENT, &event.payload, ORGANIZATION, now.0)?;
+    expect_one("insert test event", inserted)?;
+    let queued = execute!(tx, ENQUEUE_TEST, &id, &event.webhook_id, now.0)?;
+    expect_one("insert delivery of a test event", queued)
 }

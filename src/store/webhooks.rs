@@ -1,39 +1,168 @@
-//! Registered webhooks.
+//! Registered webhooks: their keys, and which statuses an organization does not want to be sent.
+//!
+//! A deleted one keeps its row, because what was not delivered to it is held and never dropped.
 
 use sqlx::FromRow;
 
+use crate::deposit::DepositStatus;
 use crate::store::error::expect_one;
-use crate::store::sql::{execute, statements};
-use crate::store::{ORGANIZATION, StoreError, Tx};
+use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
+use crate::store::{Connection, ORGANIZATION, StoreError, Tx, parsed, uint};
 use crate::time::Timestamp;
+use crate::webhook::AllowedNetworks;
 
-/// A webhook as it is stored.
-#[derive(Clone, FromRow)]
+/// A webhook to be registered.
+#[derive(Clone)]
 pub struct WebhookRow {
     pub id: String,
     pub url: String,
     pub label: String,
-    pub allow_private: bool,
+    pub allowed_networks: AllowedNetworks,
     pub signing_key_id: String,
-    /// `whsec_` and base64: a secret.
+    /// Secrets, separated by spaces.
     pub signing_key: String,
 }
 
+/// A webhook as it is stored.
+#[derive(Clone)]
+pub struct Webhook {
+    pub id: String,
+    pub url: String,
+    pub label: String,
+    pub status: String,
+    pub allowed_networks: AllowedNetworks,
+    pub created_at: Timestamp,
+    pub signing_key_id: String,
+    /// Secrets, separated by spaces.
+    pub signing_key: String,
+    pub signing_key_created_at: Timestamp,
+    /// When the keys before stop to sign; in the past when there are none.
+    pub previous_key_expires_at: Timestamp,
+}
+
+/// The keys that sign from now on, and until when those before sign too.
+#[derive(Clone, Copy)]
+pub struct Rotation<'a> {
+    pub id: &'a str,
+    pub signing_key_id: &'a str,
+    pub signing_key: &'a str,
+    pub previous_expires_at: Timestamp,
+}
+
+#[derive(FromRow)]
+struct Row {
+    id: String,
+    url: String,
+    label: String,
+    status: String,
+    allowed_networks: String,
+    created_us: i64,
+    signing_key_id: String,
+    signing_key: String,
+    signing_key_created_us: i64,
+    previous_key_expires_us: i64,
+}
+
 statements! {
-    INSERT = "INSERT INTO webhooks (id, organization_id, url, label, status, allow_private, signing_key_id, signing_key, \
-              signing_key_created_us, created_us) VALUES ($1, $2, $3, $4, 'ACTIVE', $5, $6, $7, $8, $8)";
+    INSERT = "INSERT INTO webhooks (id, organization_id, url, label, status, allow_private, allowed_networks, signing_key_id, \
+              signing_key, signing_key_created_us, created_us) VALUES ($1, $2, $3, $4, 'ACTIVE', $5, $6, $7, $8, $9, $9)";
+    COUNT = "SELECT COUNT(*) FROM webhooks WHERE organization_id = $1 AND status <> 'DELETED'";
+    LIST = "SELECT * FROM webhooks WHERE organization_id = $1 AND status <> 'DELETED' ORDER BY created_us, id";
+    BY_ID = "SELECT * FROM webhooks WHERE organization_id = $1 AND id = $2 AND status <> 'DELETED'";
+    // The keys before the previous ones stop here; a key that no longer signs is not kept.
+    ROTATE = "UPDATE webhooks SET previous_signing_key = CASE WHEN CAST($5 AS BIGINT) > CAST($4 AS BIGINT) THEN signing_key ELSE '' END, \
+              previous_key_expires_us = $5, signing_key_id = $2, signing_key = $3, signing_key_created_us = $4 \
+              WHERE organization_id = $6 AND id = $1 AND status <> 'DELETED'";
+    DELETE = "UPDATE webhooks SET status = 'DELETED' WHERE organization_id = $1 AND id = $2 AND status <> 'DELETED'";
+    MUTED = "SELECT status FROM muted_statuses WHERE organization_id = $1 ORDER BY status";
+    UNMUTE = "DELETE FROM muted_statuses WHERE organization_id = $1";
+    MUTE = "INSERT INTO muted_statuses (organization_id, status) VALUES ($1, $2) ON CONFLICT DO NOTHING";
 }
 
 /// Registers a webhook; it gets the events that come from now on.
 pub async fn insert(tx: &mut Tx, webhook: &WebhookRow, now: Timestamp) -> Result<(), StoreError> {
-    let WebhookRow { id, url, label, allow_private, signing_key_id, signing_key } = webhook;
+    let WebhookRow { id, url, label, allowed_networks, signing_key_id, signing_key } = webhook;
+    let (inside, networks) = (!allowed_networks.is_empty(), allowed_networks.to_string());
     let inserted =
-        execute!(tx, INSERT, id, ORGANIZATION, url, label, *allow_private, signing_key_id, signing_key, now.0)?;
+        execute!(tx, INSERT, id, ORGANIZATION, url, label, inside, networks, signing_key_id, signing_key, now.0)?;
     expect_one("insert webhook", inserted)
+}
+
+/// How many webhooks there are.
+pub async fn count(connection: &mut impl Connection) -> Result<u64, StoreError> {
+    let row = fetch_optional!(connection, (i64,), COUNT, ORGANIZATION)?;
+    row.map_or(Ok(0), |(count,)| uint("count of webhooks", count))
+}
+
+/// Every webhook that is not deleted, the oldest first.
+pub async fn list(connection: &mut impl Connection) -> Result<Vec<Webhook>, StoreError> {
+    let rows = fetch_all!(connection, Row, LIST, ORGANIZATION)?;
+    rows.into_iter().map(Row::read).collect()
+}
+
+/// A webhook that is not deleted.
+pub async fn by_id(connection: &mut impl Connection, id: &str) -> Result<Option<Webhook>, StoreError> {
+    fetch_optional!(connection, Row, BY_ID, ORGANIZATION, id)?.map(Row::read).transpose()
+}
+
+/// Takes other keys. False when there is no such webhook.
+pub async fn rotate(tx: &mut Tx, rotation: &Rotation<'_>, now: Timestamp) -> Result<bool, StoreError> {
+    let Rotation { id, signing_key_id, signing_key, previous_expires_at } = rotation;
+    let expires = previous_expires_at.0;
+    Ok(execute!(tx, ROTATE, *id, *signing_key_id, *signing_key, now.0, expires, ORGANIZATION)? == 1)
+}
+
+/// Sends nothing more to a webhook; what is undelivered stays held. False when there is no such webhook.
+pub async fn delete(tx: &mut Tx, id: &str) -> Result<bool, StoreError> {
+    Ok(execute!(tx, DELETE, ORGANIZATION, id)? == 1)
+}
+
+/// The statuses whose events are not sent.
+pub async fn muted(connection: &mut impl Connection) -> Result<Vec<DepositStatus>, StoreError> {
+    let rows = fetch_all!(connection, (String,), MUTED, ORGANIZATION)?;
+    rows.into_iter().map(|(status,)| parsed("status", &status)).collect()
+}
+
+/// Sends no events of these statuses from now on, and those of all others.
+pub async fn mute(tx: &mut Tx, statuses: &[DepositStatus]) -> Result<(), StoreError> {
+    execute!(tx, UNMUTE, ORGANIZATION)?;
+    for status in statuses {
+        execute!(tx, MUTE, ORGANIZATION, status.name())?;
+    }
+    Ok(())
+}
+
+impl Row {
+    fn read(self) -> Result<Webhook, StoreError> {
+        Ok(Webhook {
+            id: self.id,
+            url: self.url,
+            label: self.label,
+            status: self.status,
+            allowed_networks: parsed("allowed networks", &self.allowed_networks)?,
+            created_at: Timestamp(self.created_us),
+            signing_key_id: self.signing_key_id,
+            signing_key: self.signing_key,
+            signing_key_created_at: Timestamp(self.signing_key_created_us),
+            previous_key_expires_at: Timestamp(self.previous_key_expires_us),
+        })
+    }
 }
 
 impl std::fmt::Debug for WebhookRow {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("WebhookRow").field("id", &self.id).field("label", &self.label).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Webhook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Webhook").field("id", &self.id).field("label", &self.label).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Rotation<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Rotation").field("id", &self.id).finish_non_exhaustive()
     }
 }

@@ -595,7 +595,7 @@ fn webhook(id: &str, url: &str) -> WebhookRow {
         id: id.to_owned(),
         url: url.to_owned(),
         label: String::new(),
-        allow_private: true,
+        allowed_networks: "127.0.0.0/8".parse().unwrap(),
         signing_key_id: "key-1".to_owned(),
         signing_key: format!("whsec_{}", STANDARD.encode(KEY)),
     }

@@ -24,3 +24,4 @@ mod sandbox;
 mod solana;
 mod stage;
 mod traces;
+mod verifiers;

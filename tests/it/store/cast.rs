@@ -142,7 +142,7 @@ pub(super) async fn register(store: &TestStore, id: &str) {
         id: id.to_owned(),
         url: format!("https://{id}.example/"),
         label: String::new(),
-        allow_private: false,
+        allowed_networks: landfall::webhook::AllowedNetworks::default(),
         signing_key_id: format!("key-of-{id}"),
         signing_key: "whsec_AAAA".to_owned(),
     };

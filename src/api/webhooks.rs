@@ -1,0 +1,341 @@
+//! `/v2/webhooks`: receivers of events as their owner registers them.
+//!
+//! A signing key is in the answer that made it and in none after. Nothing here lets a webhook reach a network inside, and
+//! no answer tells what a name stands for: both are for operators. What is registered is `registry`'s to decide.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::rejection::{BytesRejection, PathRejection};
+use axum::extract::{Path, RawQuery, State};
+use axum::http::{HeaderMap, StatusCode};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::api::AppState;
+use crate::api::body::Body;
+use crate::api::problem::{ParameterError, Problem};
+use crate::api::query::Query;
+use crate::random;
+use crate::registry::{self, NewWebhook, WebhookError};
+use crate::store::webhooks::{self, Webhook};
+use crate::time::Timestamp;
+use crate::webhook::{
+    AllowedNetworks, PREVIOUS_KEY_TIME_DEFAULT, PREVIOUS_KEY_TIME_MAX, symmetric_key, verification_key,
+};
+
+/// A receiver of events.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Webhook, examples(example))]
+pub(super) struct WebhookResource {
+    id: String,
+    /// Where events are sent.
+    url: String,
+    label: String,
+    #[schema(format = DateTime)]
+    created_at: String,
+    /// `ACTIVE` gets events.
+    status: String,
+    /// Names the signing key in use; it is no secret.
+    signing_key_id: String,
+    #[schema(format = DateTime)]
+    signing_key_created_at: String,
+    /// Until when the signing key before this one signs too. Omitted when there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = DateTime, nullable = false)]
+    previous_key_expires_at: Option<String>,
+    /// The secret that signs as Standard Webhooks' `v1`. Only in the answer that made it, this once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, pattern = "^whsec_", extensions(("x-landfall-extension" = json!(true))))]
+    signing_key: Option<String>,
+    /// The public key to Standard Webhooks' `v1a` signatures. Omitted when they were not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, pattern = "^whpk_", extensions(("x-landfall-extension" = json!(true))))]
+    verification_key: Option<String>,
+}
+
+/// Every webhook, the oldest first.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WebhookList {
+    webhooks: Vec<WebhookResource>,
+}
+
+/// A webhook to be registered.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewWebhook, example = json!({ "url": "https://example.com/hooks", "label": "ledger" }))]
+pub(super) struct NewWebhookBody {
+    /// https, on port 443 or one from 1024 on, and reachable from the internet.
+    #[schema(format = "uri", max_length = 2048)]
+    url: String,
+    /// What it is called.
+    #[schema(max_length = 256, nullable = false)]
+    label: Option<String>,
+    /// Sign with Ed25519 (`v1a`) too.
+    #[schema(nullable = false, extensions(("x-landfall-extension" = json!(true))))]
+    ed25519: Option<bool>,
+}
+
+/// How a signing key is rotated.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct KeyRotation {
+    /// How long the key in use until now signs too; 0 when others know it.
+    #[schema(minimum = 0, maximum = 604_800, default = 86_400, nullable = false)]
+    previous_key_valid_secs: Option<u32>,
+}
+
+/// Nothing.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Empty {}
+
+/// A test event that was queued.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WebhookTest {
+    /// The `id` of the event's envelope.
+    #[schema(format = "uuid")]
+    event_id: String,
+}
+
+type Sent = Result<Bytes, BytesRejection>;
+
+/// List webhooks
+#[utoipa::path(
+    get, path = "/v2/webhooks", operation_id = "list_webhooks", tag = "Webhooks",
+    security(("bearer" = ["webhooks"])),
+    responses(
+        (status = 200, description = "Every webhook.", body = WebhookList),
+        (status = 400, description = "The request takes no parameters.", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn list(
+    State(state): State<AppState>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<WebhookList>, Problem> {
+    Query::parse(query.as_deref(), &[]).check()?;
+    let mut reader = state.db.read().await.map_err(Problem::internal)?;
+    let webhooks = webhooks::list(&mut reader).await.map_err(Problem::internal)?;
+    let now = state.clock.now();
+    Ok(Json(WebhookList { webhooks: webhooks.iter().map(|webhook| WebhookResource::of(webhook, now)).collect() }))
+}
+
+/// Register a webhook
+#[utoipa::path(
+    post, path = "/v2/webhooks", operation_id = "create_webhook", tag = "Webhooks",
+    security(("bearer" = ["webhooks"])),
+    extensions(("x-landfall-extension" = json!(true))),
+    request_body = NewWebhookBody,
+    responses(
+        (status = 201, description = "The webhook, with its signing key, this once.", body = WebhookResource),
+        (status = 400, description = "A field is missing, unknown or malformed, or the URL is not taken.", body = Problem,
+            content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn create(
+    State(state): State<AppState>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+    body: Sent,
+) -> Result<(StatusCode, Json<WebhookResource>), Problem> {
+    Query::parse(query.as_deref(), &[]).check()?;
+    let mut body = Body::parse(&headers, body, &["url", "label", "ed25519"])?;
+    let url = body.required_text("url");
+    let label = body.optional_text("label").unwrap_or_default();
+    let ed25519 = body.optional_bool("ed25519").unwrap_or_default();
+    body.check()?;
+    let inside = AllowedNetworks::default();
+    let webhook = NewWebhook { url: &url, label: &label, allowed_networks: &inside, ed25519 };
+    let now = state.clock.now();
+    let added =
+        registry::add_webhook(&state.db, &state.resolver, &webhook, &random::bytes(), now).await.map_err(refused)?;
+    let mut reader = state.db.read().await.map_err(Problem::internal)?;
+    let added = webhooks::by_id(&mut reader, &added.id).await.map_err(Problem::internal)?.ok_or_else(unknown)?;
+    Ok((StatusCode::CREATED, Json(WebhookResource::with_key(&added, now))))
+}
+
+/// Get a webhook
+#[utoipa::path(
+    get, path = "/v2/webhooks/{webhook_id}", operation_id = "get_webhook", tag = "Webhooks",
+    security(("bearer" = ["webhooks"])),
+    extensions(("x-landfall-extension" = json!(true))),
+    params(("webhook_id" = String, Path, description = "The `id` of the webhook.")),
+    responses(
+        (status = 200, description = "The webhook.", body = WebhookResource),
+        (status = 400, description = "The request takes no parameters.", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "No webhook has this id.", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn by_id(
+    State(state): State<AppState>,
+    id: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<WebhookResource>, Problem> {
+    let id = existing(&state, id).await?;
+    Query::parse(query.as_deref(), &[]).check()?;
+    let mut reader = state.db.read().await.map_err(Problem::internal)?;
+    let webhook = webhooks::by_id(&mut reader, &id).await.map_err(Problem::internal)?.ok_or_else(unknown)?;
+    Ok(Json(WebhookResource::of(&webhook, state.clock.now())))
+}
+
+/// Delete a webhook
+///
+/// Nothing more is sent to it. What was not delivered yet is held, and never dropped.
+#[utoipa::path(
+    delete, path = "/v2/webhooks/{webhook_id}", operation_id = "delete_webhook", tag = "Webhooks",
+    security(("bearer" = ["webhooks"])),
+    params(("webhook_id" = String, Path, description = "The `id` of the webhook.")),
+    responses(
+        (status = 200, description = "It is deleted.", body = Empty),
+        (status = 400, description = "The request takes no parameters.", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "No webhook has this id.", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn delete(
+    State(state): State<AppState>,
+    id: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Empty>, Problem> {
+    let id = existing(&state, id).await?;
+    Query::parse(query.as_deref(), &[]).check()?;
+    registry::remove_webhook(&state.db, &id).await.map_err(refused)?;
+    Ok(Json(Empty {}))
+}
+
+/// Rotate a webhook's signing key
+///
+/// Until `previous_key_expires_at` both keys sign; the key before those no longer does.
+#[utoipa::path(
+    post, path = "/v2/webhooks/{webhook_id}/rotate-key", operation_id = "rotate_webhook_key", tag = "Webhooks",
+    security(("bearer" = ["webhooks"])),
+    extensions(("x-landfall-extension" = json!(true))),
+    params(("webhook_id" = String, Path, description = "The `id` of the webhook.")),
+    request_body = Option<KeyRotation>,
+    responses(
+        (status = 200, description = "The webhook, with its new signing key, this once.", body = WebhookResource),
+        (status = 400, description = "A field is unknown or malformed.", body = Problem, content_type = "application/problem+json"),
+        (status = 404, description = "No webhook has this id.", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn rotate_key(
+    State(state): State<AppState>,
+    id: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+    body: Sent,
+) -> Result<Json<WebhookResource>, Problem> {
+    const FIELD: &str = "previous_key_valid_secs";
+    let id = existing(&state, id).await?;
+    Query::parse(query.as_deref(), &[]).check()?;
+    let mut body = Body::parse(&headers, body, &[FIELD])?;
+    let secs = body.optional_integer(FIELD, PREVIOUS_KEY_TIME_MAX.as_secs());
+    body.check()?;
+    let previous_for = secs.map_or(PREVIOUS_KEY_TIME_DEFAULT, Duration::from_secs);
+    let now = state.clock.now();
+    let rotated = registry::rotate_webhook_key(&state.db, &id, previous_for, &random::bytes(), now).await;
+    Ok(Json(WebhookResource::with_key(&rotated.map_err(refused)?, now)))
+}
+
+/// Send a test event to a webhook
+///
+/// Its type is `webhook_test`. It is queued, signed, sent and retried like any other.
+#[utoipa::path(
+    post, path = "/v2/webhooks/{webhook_id}/test", operation_id = "test_webhook", tag = "Webhooks",
+    security(("bearer" = ["webhooks"])),
+    extensions(("x-landfall-extension" = json!(true))),
+    params(("webhook_id" = String, Path, description = "The `id` of the webhook.")),
+    responses(
+        (status = 202, description = "The event is queued.", body = WebhookTest),
+        (status = 400, description = "The request takes no parameters and no fields.", body = Problem,
+            content_type = "application/problem+json"),
+        (status = 404, description = "No webhook has this id.", body = Problem, content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn test(
+    State(state): State<AppState>,
+    id: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+    body: Sent,
+) -> Result<(StatusCode, Json<WebhookTest>), Problem> {
+    let id = existing(&state, id).await?;
+    Query::parse(query.as_deref(), &[]).check()?;
+    Body::parse(&headers, body, &[])?.check()?;
+    let now = state.clock.now();
+    let event = registry::test_webhook(&state.db, &id, &random::bytes(), now).await.map_err(refused)?;
+    Ok((StatusCode::ACCEPTED, Json(WebhookTest { event_id: event.id.to_string() })))
+}
+
+impl WebhookResource {
+    fn of(webhook: &Webhook, now: Timestamp) -> Self {
+        let previous = webhook.previous_key_expires_at;
+        WebhookResource {
+            id: webhook.id.clone(),
+            url: webhook.url.clone(),
+            label: webhook.label.clone(),
+            created_at: webhook.created_at.to_string(),
+            status: webhook.status.clone(),
+            signing_key_id: webhook.signing_key_id.clone(),
+            signing_key_created_at: webhook.signing_key_created_at.to_string(),
+            previous_key_expires_at: (previous > now).then(|| previous.to_string()),
+            signing_key: None,
+            verification_key: verification_key(&webhook.signing_key),
+        }
+    }
+
+    /// With the key, for the answer that made it.
+    fn with_key(webhook: &Webhook, now: Timestamp) -> Self {
+        let signing_key = Some(symmetric_key(&webhook.signing_key).to_owned());
+        WebhookResource { signing_key, ..WebhookResource::of(webhook, now) }
+    }
+}
+
+/// A path's webhook is looked for before the request is judged: 404 comes before 400.
+async fn existing(state: &AppState, id: Result<Path<String>, PathRejection>) -> Result<String, Problem> {
+    let Path(id) = id.map_err(|_| unknown())?;
+    // PostgreSQL refuses a NUL, and no id has one.
+    if id.contains('\0') {
+        return Err(unknown());
+    }
+    let mut reader = state.db.read().await.map_err(Problem::internal)?;
+    let webhook = webhooks::by_id(&mut reader, &id).await.map_err(Problem::internal)?;
+    webhook.map(|webhook| webhook.id).ok_or_else(unknown)
+}
+
+fn unknown() -> Problem {
+    Problem::not_found("no webhook has this id")
+}
+
+fn refused(error: WebhookError) -> Problem {
+    let invalid = |parameter: &str, detail: String| {
+        Problem::invalid(vec![ParameterError { parameter: parameter.to_owned(), detail }])
+    };
+    match error {
+        WebhookError::Url(error) => invalid("url", error.to_string().replace("webhook url: ", "is not taken: ")),
+        WebhookError::Label => {
+            invalid("label", "must have at most 256 characters and no control characters".to_owned())
+        }
+        error @ WebhookError::TooMany => invalid("url", format!("is not taken: {error}")),
+        WebhookError::Unknown => unknown(),
+        WebhookError::Store(error) => Problem::internal(error),
+    }
+}
+
+fn example() -> WebhookResource {
+    WebhookResource {
+        id: "wh_5f1d7a0c93b24e86a1c0d2e4".to_owned(),
+        url: "https://example.com/hooks".to_owned(),
+        label: "ledger".to_owned(),
+        created_at: "2026-01-31T11:59:47Z".to_owned(),
+        status: "ACTIVE".to_owned(),
+        signing_key_id: "sk_9b1e4c7a2d5f8063".to_owned(),
+        signing_key_created_at: "2026-03-01T08:00:00Z".to_owned(),
+        previous_key_expires_at: Some("2026-03-02T08:00:00Z".to_owned()),
+        signing_key: None,
+        verification_key: None,
+    }
+}

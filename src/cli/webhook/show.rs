@@ -1,0 +1,81 @@
+//! `landfall webhook list|show`: what is on record of receivers. Signing keys are never shown again.
+
+use anyhow::Context;
+use serde::Serialize;
+
+use crate::cli::json_line;
+use crate::store::Db;
+use crate::store::webhooks::{self, Webhook};
+use crate::time::{Clock, Timestamp};
+use crate::webhook::verification_key;
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    id: &'a str,
+    url: &'a str,
+    label: &'a str,
+    status: &'a str,
+    created_at: String,
+    signing_key_id: &'a str,
+    signing_key_created_at: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    previous_key_expires_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verification_key: Option<String>,
+    allowed_networks: String,
+}
+
+pub(super) async fn list(db: &Db, json: bool) -> anyhow::Result<()> {
+    let now = Clock::system().now();
+    for webhook in &webhooks::list(&mut db.read().await?).await? {
+        let shown = Shown::of(webhook, now);
+        if json {
+            println!("{}", json_line(&shown)?);
+        } else {
+            println!("{}  {:<8} {}  {}", shown.id, shown.status, shown.url, shown.label);
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn one(db: &Db, id: &str, json: bool) -> anyhow::Result<()> {
+    let webhook = webhooks::by_id(&mut db.read().await?, id).await?.context("no webhook has this id")?;
+    let shown = Shown::of(&webhook, Clock::system().now());
+    if json {
+        println!("{}", json_line(&shown)?);
+        return Ok(());
+    }
+    println!("{}  {}", shown.id, shown.status);
+    println!("url          {}", shown.url);
+    println!("label        {}", shown.label);
+    println!("created      {}", shown.created_at);
+    println!("signing key  {}, made {}", shown.signing_key_id, shown.signing_key_created_at);
+    if let Some(until) = &shown.previous_key_expires_at {
+        println!("key before   signs too until {until}");
+    }
+    if let Some(key) = &shown.verification_key {
+        println!("Ed25519      {key}");
+    }
+    if !shown.allowed_networks.is_empty() {
+        println!("may reach    {}", shown.allowed_networks);
+    }
+    Ok(())
+}
+
+impl<'a> Shown<'a> {
+    fn of(webhook: &'a Webhook, now: Timestamp) -> Self {
+        let previous = webhook.previous_key_expires_at;
+        Shown {
+            id: &webhook.id,
+            url: &webhook.url,
+            label: &webhook.label,
+            status: &webhook.status,
+            created_at: webhook.created_at.to_string(),
+            signing_key_id: &webhook.signing_key_id,
+            signing_key_created_at: webhook.signing_key_created_at.to_string(),
+            previous_key_expires_at: (previous > now).then(|| previous.to_string()),
+            verification_key: verification_key(&webhook.signing_key),
+            allowed_networks: webhook.allowed_networks.to_string(),
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Webhooks: where they may lead, the keys that sign for one, and how.
+//!
+//! Pure: names are looked up by `resolver`, connections are made by `delivery`, randomness is an argument.
+//! The map: `url` and `address` guard our inside, `signature` has keys, signs and verifies.
+
+mod address;
+mod signature;
+mod url;
+
+use std::time::Duration;
+
+pub use address::{AllowedNetworks, Cidr, CidrError, is_public};
+pub use signature::{KeyError, ed25519_key, is_signed, sign, signing_key, symmetric_key, verification_key};
+pub use url::{Scheme, Target, WebhookUrlError, check_url, target, vet_address};
+
+/// How many webhooks an organization may have.
+pub const WEBHOOKS_MAX: u64 = 1_000;
+/// How many characters a label may have.
+pub const LABEL_CHARS_MAX: usize = 256;
+/// How long the key before signs too after a rotation, unless another time is asked for, and at most.
+pub const PREVIOUS_KEY_TIME_DEFAULT: Duration = Duration::from_secs(24 * 60 * 60);
+pub const PREVIOUS_KEY_TIME_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);

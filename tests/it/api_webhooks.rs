@@ -1,0 +1,296 @@
+//! `/v2/webhooks` through the router: what is answered, what is refused, and what the receivers then hear.
+//!
+//! Names are looked up by the test's own resolver: every name is public but those that begin with `inside`.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{Method, Request, header};
+use landfall::api::Settings;
+use landfall::deposit::DepositStatus;
+use landfall::key::{ApiKey, Environment, Scope};
+use landfall::registry;
+use landfall::resolver::Resolver;
+use landfall::store::{Connection, Db, Engine as Connected, deliveries, webhooks};
+use landfall::time::{Clock, Timestamp};
+use landfall::webhook::{is_signed, sign};
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+use crate::postgres::{ENGINES, Engine, TestStore};
+
+/// 2025-06-15T15:06:40Z.
+const NOON: Timestamp = Timestamp(1_750_000_000_000_000);
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+struct Api {
+    store: TestStore,
+    router: Router,
+    key: ApiKey,
+}
+
+impl Api {
+    async fn on(engine: Engine) -> Self {
+        let store = TestStore::fresh(engine).await;
+        let what = ("test", &Scope::Webhooks.into());
+        let random = [1; ApiKey::RANDOM_BYTES];
+        let key = registry::create_key(&store.db, Environment::Test, what, &random, Timestamp(0)).await.unwrap();
+        let resolver = Resolver::new(|name| {
+            let address = if name.starts_with("inside") { "10.0.0.1" } else { "93.184.216.34" };
+            Ok(vec![address.parse::<IpAddr>().unwrap()])
+        });
+        let api = landfall::api::Api::new(store.db.clone(), Settings::of(Environment::Test), Clock::new(|| NOON));
+        Api { store, router: api.with_resolver(resolver).router(), key }
+    }
+
+    /// A request with the key; what is sent is sent as JSON.
+    async fn send(&self, method: Method, path: &str, body: Option<&str>) -> (u16, Value) {
+        let mut request = Request::builder().method(method).uri(path);
+        request = request.header(header::AUTHORIZATION, format!("Bearer {}", self.key.reveal()));
+        if body.is_some() {
+            request = request.header(header::CONTENT_TYPE, "application/json; charset=utf-8");
+        }
+        self.answer(request.body(Body::from(body.unwrap_or_default().to_owned())).unwrap()).await
+    }
+
+    async fn answer(&self, request: Request<Body>) -> (u16, Value) {
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let status = response.status().as_u16();
+        let bytes = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+    }
+
+    async fn create(&self, body: &Value) -> Value {
+        let (status, webhook) = self.send(Method::POST, "/v2/webhooks", Some(&body.to_string())).await;
+        assert_eq!(status, 201, "{webhook}");
+        webhook
+    }
+
+    /// The keys that sign for the only delivery that is due at `now`.
+    async fn signing(&self, now: Timestamp) -> String {
+        let mut tx = self.store.db.begin().await.unwrap();
+        // Leased until long ago: it may be claimed again at once.
+        let claimed = deliveries::claim(&mut tx, now, Timestamp(0), 9).await.unwrap();
+        tx.commit().await.unwrap();
+        let [claimed] = &claimed[..] else { panic!("one is due: {claimed:?}") };
+        claimed.signing_key.clone()
+    }
+}
+
+fn text<'a>(value: &'a Value, name: &str) -> &'a str {
+    value[name].as_str().unwrap_or_else(|| panic!("{name} in {value}"))
+}
+
+#[tokio::test]
+async fn a_webhook_is_registered_shown_and_deleted_and_its_key_is_told_once() {
+    for engine in ENGINES {
+        let api = Api::on(engine).await;
+        assert_eq!(api.send(Method::GET, "/v2/webhooks", None).await, (200, json!({ "webhooks": [] })));
+        let created = api.create(&json!({ "url": "https://Example.com/hooks", "label": "ledger" })).await;
+        let id = text(&created, "id");
+        let expected = json!({
+            "id": id,
+            "url": "https://example.com/hooks",
+            "label": "ledger",
+            "status": "ACTIVE",
+            "created_at": "2025-06-15T15:06:40Z",
+            "signing_key_id": text(&created, "signing_key_id"),
+            "signing_key_created_at": "2025-06-15T15:06:40Z",
+        });
+        assert!(text(&created, "signing_key").starts_with("whsec_"));
+        let mut shown = created.clone();
+        shown.as_object_mut().unwrap().remove("signing_key");
+        assert_eq!(shown, expected, "the interface's fields and no others");
+        let path = format!("/v2/webhooks/{id}");
+        assert_eq!(api.send(Method::GET, &path, None).await, (200, expected.clone()));
+        assert_eq!(api.send(Method::GET, "/v2/webhooks", None).await, (200, json!({ "webhooks": [expected] })));
+
+        assert_eq!(api.send(Method::DELETE, &path, None).await, (200, json!({})));
+        for (method, path) in [
+            (Method::GET, path.clone()),
+            (Method::DELETE, path.clone()),
+            (Method::POST, format!("{path}/rotate-key")),
+            (Method::POST, format!("{path}/test")),
+            (Method::GET, "/v2/webhooks/%00".to_owned()),
+            (Method::GET, "/v2/webhooks/%ff".to_owned()),
+        ] {
+            let (status, problem) = api.send(method.clone(), &path, None).await;
+            assert_eq!((status, text(&problem, "code")), (404, "NOT_FOUND"), "{method} {path}");
+        }
+        assert_eq!(api.send(Method::GET, "/v2/webhooks", None).await, (200, json!({ "webhooks": [] })));
+    }
+}
+
+#[tokio::test]
+async fn what_is_undelivered_to_a_deleted_webhook_is_held() {
+    for engine in ENGINES {
+        let api = Api::on(engine).await;
+        let created = api.create(&json!({ "url": "https://example.com/" })).await;
+        let path = format!("/v2/webhooks/{}", text(&created, "id"));
+        assert_eq!(api.send(Method::POST, &format!("{path}/test"), None).await.0, 202);
+        api.send(Method::DELETE, &path, None).await;
+        let mut tx = api.store.db.begin().await.unwrap();
+        assert_eq!(deliveries::claim(&mut tx, NOON, NOON, 9).await.unwrap(), [], "it is not sent");
+        drop(tx);
+        let pending = "SELECT COUNT(*) FROM deliveries WHERE state = 'PENDING'";
+        assert_eq!(count(&api.store.db, pending).await, 1, "nor dropped");
+    }
+}
+
+#[tokio::test]
+async fn after_a_rotation_both_keys_sign_until_the_time_that_is_told() {
+    for engine in ENGINES {
+        let api = Api::on(engine).await;
+        let created = api.create(&json!({ "url": "https://example.com/" })).await;
+        let path = format!("/v2/webhooks/{}", text(&created, "id"));
+        assert_eq!(api.send(Method::POST, &format!("{path}/test"), None).await.0, 202);
+        let old = text(&created, "signing_key");
+        assert_eq!(api.signing(NOON).await, old);
+
+        let (status, rotated) = api.send(Method::POST, &format!("{path}/rotate-key"), None).await;
+        assert_eq!((status, text(&rotated, "previous_key_expires_at")), (200, "2025-06-16T15:06:40Z"));
+        assert_ne!(rotated["signing_key_id"], created["signing_key_id"]);
+        let new = text(&rotated, "signing_key");
+        let header = sign(&api.signing(NOON).await, "id", 7, "body").unwrap();
+        assert!(is_signed(new, "id", 7, "body", &header) && is_signed(old, "id", 7, "body", &header), "{header}");
+        assert_eq!(api.signing(Timestamp(NOON.plus(DAY).0 - 1)).await, format!("{new} {old}"));
+        assert_eq!(api.signing(NOON.plus(DAY)).await, new, "then the new one alone");
+        let (_, shown) = api.send(Method::GET, &path, None).await;
+        assert_eq!(shown["previous_key_expires_at"], "2025-06-16T15:06:40Z");
+        assert!(shown.get("signing_key").is_none());
+
+        let compromised = Some(r#"{"previous_key_valid_secs":0}"#);
+        let (_, last) = api.send(Method::POST, &format!("{path}/rotate-key"), compromised).await;
+        assert!(last.get("previous_key_expires_at").is_none(), "{last}");
+        assert_eq!(api.signing(NOON).await, text(&last, "signing_key"), "neither of the two before signs");
+        let kept = "SELECT COUNT(*) FROM webhooks WHERE previous_signing_key <> ''";
+        assert_eq!(count(&api.store.db, kept).await, 0, "a key that others know is not kept");
+    }
+}
+
+#[tokio::test]
+async fn ed25519_is_signed_beside_when_it_is_asked_for_and_rotates_too() {
+    let api = Api::on(Engine::Sqlite).await;
+    let created = api.create(&json!({ "url": "https://example.com/", "ed25519": true })).await;
+    let path = format!("/v2/webhooks/{}", text(&created, "id"));
+    api.send(Method::POST, &format!("{path}/test"), None).await;
+    let (_, rotated) = api.send(Method::POST, &format!("{path}/rotate-key"), Some("{}")).await;
+    assert_ne!(created["verification_key"], rotated["verification_key"]);
+    let header = sign(&api.signing(NOON).await, "id", 7, "body").unwrap();
+    let kinds: Vec<&str> = header.split(' ').map(|signature| signature.split(',').next().unwrap()).collect();
+    assert_eq!(kinds, ["v1", "v1a", "v1", "v1a"]);
+    for key in [&created, &rotated]
+        .into_iter()
+        .flat_map(|webhook| ["signing_key", "verification_key"].map(|name| text(webhook, name)))
+    {
+        assert!(is_signed(key, "id", 7, "body", &header), "{key}");
+    }
+    let (_, shown) = api.send(Method::GET, &path, None).await;
+    assert_eq!(shown["verification_key"], rotated["verification_key"], "a public key may be asked for again");
+    assert!(!shown.to_string().contains("whsk_") && !rotated.to_string().contains("whsk_"));
+}
+
+#[tokio::test]
+async fn what_a_registration_must_not_say_is_refused_by_its_name() {
+    let api = Api::on(Engine::Sqlite).await;
+    let long = format!(r#"{{"url":"https://example.com/","label":"{}"}}"#, "x".repeat(257));
+    let fields = "is unknown: the fields are url, label, ed25519";
+    let inside = |host: &str| format!("is not taken: {host} is not reachable from the internet");
+    let cases = [
+        ("", "url", "is required".to_owned()),
+        ("{}", "url", "is required".to_owned()),
+        ("[]", "body", "must be a JSON object".to_owned()),
+        ("{", "body", "must be a JSON object".to_owned()),
+        (r#"{"url":7}"#, "url", "must be a string".to_owned()),
+        (r#"{"url":""}"#, "url", "must not be empty".to_owned()),
+        (r#"{"url":"https://a.com/","url":"https://b.com/"}"#, "url", "must not be repeated".to_owned()),
+        (r#"{"url":"https://a.com/","allow_private":["10.0.0.0/8"]}"#, "allow_private", fields.to_owned()),
+        (r#"{"url":"https://a.com/","allowed_networks":"10.0.0.0/8"}"#, "allowed_networks", fields.to_owned()),
+        (r#"{"url":"https://a.com/","Label":"x"}"#, "Label", fields.to_owned()),
+        (r#"{"url":"https://a.com/","label":null}"#, "label", "must be a string".to_owned()),
+        (r#"{"url":"https://a.com/","ed25519":"yes"}"#, "ed25519", "must be true or false".to_owned()),
+        (&long, "label", "must have at most 256 characters and no control characters".to_owned()),
+        (r#"{"url":"http://a.com/"}"#, "url", "is not taken: scheme \"http\"; expected https".to_owned()),
+        (r#"{"url":"https://127.1/"}"#, "url", inside("127.0.0.1")),
+        (r#"{"url":"https://inside.example.com/"}"#, "url", inside("inside.example.com")),
+        (r#"{"url":"https://a.com:22/"}"#, "url", "is not taken: port 22; expected 443 or one from 1024 on".to_owned()),
+    ];
+    for (body, parameter, detail) in cases {
+        let (status, problem) = api.send(Method::POST, "/v2/webhooks", Some(body)).await;
+        assert_eq!((status, text(&problem, "code")), (400, "INVALID_ARGUMENT"), "{body}");
+        assert_eq!(problem["errors"], json!([{ "parameter": parameter, "detail": detail }]), "{body}");
+        assert!(!problem.to_string().contains("10.0.0.1"), "{problem}");
+    }
+    let request = Request::post("/v2/webhooks").header(header::AUTHORIZATION, format!("Bearer {}", api.key.reveal()));
+    let (status, problem) = api.answer(request.body(Body::from(r#"{"url":"https://a.com/"}"#)).unwrap()).await;
+    assert_eq!((status, text(&problem, "detail")), (400, "body must be sent as Content-Type: application/json"));
+    let created = api.create(&json!({ "url": "https://a.com/" })).await;
+    let path = format!("/v2/webhooks/{}/rotate-key", text(&created, "id"));
+    for body in [
+        r#"{"previous_key_valid_secs":-1}"#,
+        r#"{"previous_key_valid_secs":604801}"#,
+        r#"{"previous_key_valid_secs":1.0}"#,
+    ] {
+        assert_eq!(api.send(Method::POST, &path, Some(body)).await.0, 400, "{body}");
+    }
+    assert_eq!(api.send(Method::GET, "/v2/webhooks?limit=1", None).await.0, 400);
+    assert_eq!(api.send(Method::PUT, "/v2/webhooks", None).await.0, 405);
+    assert_eq!(count(&api.store.db, "SELECT COUNT(*) FROM webhooks").await, 1, "what is refused leaves nothing behind");
+}
+
+#[tokio::test]
+async fn statuses_that_an_organization_does_not_want_are_not_sent_and_keep_their_ids() {
+    for engine in ENGINES {
+        let mut world = crate::world::World::on(engine, 11).await;
+        let alice = crate::world::address(0xa1);
+        world.watch("alice", alice).await;
+        world.chain.mine_empty(1);
+        let mut tx = world.db().begin().await.unwrap();
+        let row = webhooks::WebhookRow {
+            id: "hook".into(),
+            url: "https://example.com/".into(),
+            label: String::new(),
+            allowed_networks: landfall::webhook::AllowedNetworks::default(),
+            signing_key_id: "key".into(),
+            signing_key: landfall::webhook::signing_key([1; 32]),
+        };
+        webhooks::insert(&mut tx, &row, world.now()).await.unwrap();
+        webhooks::mute(&mut tx, &[DepositStatus::Pending]).await.unwrap();
+        tx.commit().await.unwrap();
+        let leg = landfall_sim::SimLeg::native(crate::world::address(1), alice, 5);
+        world.chain.mine(vec![landfall_sim::SimTx::new(crate::world::address(1), 0, vec![leg])]);
+        world.catch_up().await;
+        assert_eq!(count(world.db(), "SELECT COUNT(*) FROM deliveries").await, 0, "PENDING is not sent");
+        assert_eq!(
+            count(world.db(), "SELECT COUNT(*) FROM events WHERE status = 'PENDING'").await,
+            1,
+            "and there all the same"
+        );
+        world.chain.mine_empty(crate::world::FINALITY_DEPTH);
+        world.catch_up().await;
+        let events = crate::books::events(world.db()).await;
+        let [pending, confirmed] = &events[..] else { panic!("two events") };
+        let envelope: Value = serde_json::from_str(&confirmed.payload).unwrap();
+        assert_eq!(envelope["data"]["dedup_key"], pending.id.as_str(), "the id of PENDING/0, sent or not");
+        let mut tx = world.db().begin().await.unwrap();
+        let claimed = deliveries::claim(&mut tx, world.now(), world.now(), 9).await.unwrap();
+        drop(tx);
+        assert_eq!(
+            claimed.iter().map(|claimed| &claimed.event_id).collect::<Vec<_>>(),
+            [&confirmed.id],
+            "nor waited for"
+        );
+        world.close().await;
+    }
+}
+
+/// What a count of the test's own tells.
+async fn count(db: &Db, text: &'static str) -> i64 {
+    let (count,): (i64,) = match db.read().await.unwrap().engine() {
+        Connected::Postgres(connection) => sqlx::query_as(text).fetch_one(connection).await.unwrap(),
+        Connected::Sqlite(connection) => sqlx::query_as(text).fetch_one(connection).await.unwrap(),
+    };
+    count
+}
