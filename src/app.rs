@@ -113,7 +113,9 @@ impl App {
         let db = open(&config.store, migrate).await?;
         let listener = listen(config.api_listen, "api.listen").await?;
         let api = listener.local_addr().unwrap_or(config.api_listen);
-        workers.serve("api", listener, api::router(db.clone(), config.environment), &stop);
+        let networks = sources.iter().map(|(_, network, _)| network.clone()).collect();
+        let interface = api::Settings { environment: config.environment, clock: clock.clone(), networks };
+        workers.serve("api", listener, api::router(db.clone(), interface), &stop);
 
         let mut pulses = vec![Pulse::new("delivery", clock.now())];
         let delivery = Delivery::new(db.clone(), clock.clone(), random::number)?;

@@ -1,7 +1,10 @@
-//! What operators and clients register: accounts with their addresses, API keys, webhooks. Each in one transaction, with
+//! What operators and clients register: identities, accounts with their addresses, API keys, webhooks. Each in one transaction, with
 //! the same rules whichever door it comes through.
 //!
 //! Time and randomness are arguments; ids are made here.
+
+mod accounts;
+mod identities;
 
 use std::collections::BTreeSet;
 
@@ -15,6 +18,18 @@ use crate::store::webhooks::{self, WebhookRow};
 use crate::store::{Db, StoreError};
 use crate::time::Timestamp;
 use crate::webhook::{self, WebhookUrlError};
+
+pub use accounts::{OpenAccountError, open_account};
+pub use identities::{AddIdentityError, add_identity, open_identity};
+
+/// Why a request made nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    #[error("another request had this id")]
+    Mismatch,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
 
 /// Why nothing of a list of accounts was added.
 #[derive(Debug, thiserror::Error)]

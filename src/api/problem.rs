@@ -21,6 +21,7 @@ pub(super) enum Code {
     InvalidArgument,
     NotFound,
     MethodNotAllowed,
+    IdempotencyMismatch,
     Internal,
 }
 
@@ -58,8 +59,14 @@ pub(super) struct ParameterError {
 }
 
 impl Code {
-    pub(super) const ALL: [Code; 5] =
-        [Code::Unauthorized, Code::InvalidArgument, Code::NotFound, Code::MethodNotAllowed, Code::Internal];
+    pub(super) const ALL: [Code; 6] = [
+        Code::Unauthorized,
+        Code::InvalidArgument,
+        Code::NotFound,
+        Code::MethodNotAllowed,
+        Code::IdempotencyMismatch,
+        Code::Internal,
+    ];
 
     pub(super) const fn name(self) -> &'static str {
         match self {
@@ -67,6 +74,7 @@ impl Code {
             Code::InvalidArgument => "INVALID_ARGUMENT",
             Code::NotFound => "NOT_FOUND",
             Code::MethodNotAllowed => "METHOD_NOT_ALLOWED",
+            Code::IdempotencyMismatch => "IDEMPOTENCY_MISMATCH",
             Code::Internal => "INTERNAL",
         }
     }
@@ -77,6 +85,7 @@ impl Code {
             Code::InvalidArgument => "Invalid argument",
             Code::NotFound => "Not found",
             Code::MethodNotAllowed => "Method not allowed",
+            Code::IdempotencyMismatch => "Idempotency mismatch",
             Code::Internal => "Internal error",
         }
     }
@@ -87,6 +96,7 @@ impl Code {
             Code::InvalidArgument => StatusCode::BAD_REQUEST,
             Code::NotFound => StatusCode::NOT_FOUND,
             Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Code::IdempotencyMismatch => StatusCode::CONFLICT,
             Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -108,6 +118,11 @@ impl Problem {
 
     pub(super) fn method_not_allowed() -> Self {
         Problem::new(Code::MethodNotAllowed, "this path does not take this method; `Allow` tells which".to_owned())
+    }
+
+    pub(super) fn idempotency_mismatch() -> Self {
+        let detail = "another request had this request_id: send the same body, or another request_id";
+        Problem::new(Code::IdempotencyMismatch, detail.to_owned())
     }
 
     /// Logs the cause, which the client is not told.

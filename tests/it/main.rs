@@ -6,6 +6,7 @@
 
 mod ahead;
 mod api;
+mod api_accounts;
 mod backfill;
 mod books;
 mod by_logs;
@@ -22,6 +23,7 @@ mod follower;
 mod forgetful;
 mod forms;
 mod histories;
+mod identities;
 mod integrity;
 mod lanes;
 mod layers;
