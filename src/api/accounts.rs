@@ -248,9 +248,7 @@ fn refusal(error: OpenAccountError) -> Problem {
         AddAccountError::OtherType { .. } => "type",
         AddAccountError::OtherOwner { .. } => "addresses",
     };
-    let mut faults = Faults::default();
-    faults.refuse(field, format!("is refused: {refused}"));
-    faults.check::<()>(None).err().unwrap_or_else(unknown)
+    body::refusal(field, format!("is refused: {refused}"))
 }
 
 /// What a list request asks for.

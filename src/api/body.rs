@@ -43,6 +43,7 @@ impl Faults {
     }
 }
 
-fn refusal(field: &str, detail: String) -> Problem {
+/// The refusal of one field.
+pub(super) fn refusal(field: &str, detail: String) -> Problem {
     Problem::invalid(vec![ParameterError { parameter: field.to_owned(), detail }])
 }

@@ -7,7 +7,6 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use landfall_chain::Chain;
 use serde::Serialize;
-use serde_json::json;
 use utoipa::ToSchema;
 
 use crate::api::accounts::{account_id, unknown};

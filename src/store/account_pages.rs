@@ -88,7 +88,7 @@ pub async fn list(
     filter: &AccountFilter,
     limit: u32,
 ) -> Result<Vec<Account>, StoreError> {
-    let (at, id) = filter.after.as_ref().map_or((i64::MAX, ""), |(at, id)| (at.0, id));
+    let (at, id) = filter.after.as_ref().map_or((i64::MAX, ""), |(at, id)| (at.0, id.as_str()));
     let limit_rows = i64::from(limit);
     if filter.identity_ids.is_empty() {
         return accounts(fetch_all!(connection, Row, NEWEST, ORGANIZATION, at, id, limit_rows)?);
