@@ -4,7 +4,7 @@
 //   node surfpool.mjs --check          only whether it runs here
 //
 // Prints {"url"} in one line of JSON when it listens: JSON-RPC by way of `surfpool/mended.mjs`, which says what it mends, with the
-// two methods of `surfpool/bank.mjs` beside it. It ends when its standard input does, so with whoever started it, unless it is
+// two methods of `surfpool/bank.mjs` beside it, and `landfall_ws`, which tells where surfpool takes subscriptions. It ends when its standard input does, so with whoever started it, unless it is
 // to be kept, and listens on this machine only.
 // surfpool comes as a native module for Linux on x86-64 with glibc; elsewhere this ends with exit code 3 and says so.
 import { createRequire } from "node:module";
@@ -44,5 +44,6 @@ const mended = await Mended.before(node.rpcUrl, slotTimeMs);
 const bank = new Bank(node, (method, params) => mended.ask(method, params));
 mended.methods.landfall_mint = (_, params) => bank.mint(...params);
 mended.methods.landfall_pay = (_, params) => bank.pay(...params);
+mended.methods.landfall_ws = () => node.wsUrl;
 const url = await mended.listen();
 console.log(JSON.stringify({ url }));

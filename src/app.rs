@@ -25,13 +25,14 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
+use crate::api::Api;
 use crate::config::{AssetConfig, ChainConfig, Config, ProgramName, TierConfig, WrappedName};
 use crate::delivery::Delivery;
 use crate::health::Started;
 use crate::store::{Db, OpenError, StoreUrl};
 use crate::time::{Clock, Pulse};
-use crate::watcher::{Settings, Watcher, not_traced};
-use crate::{api, health, random};
+use crate::watcher::{AssetWatch, Settings, Watcher, not_traced};
+use crate::{health, random};
 
 pub use any_chain::AnyChain;
 
@@ -114,8 +115,9 @@ impl App {
         let listener = listen(config.api_listen, "api.listen").await?;
         let api = listener.local_addr().unwrap_or(config.api_listen);
         let networks = sources.iter().map(|(_, network, _)| network.clone()).collect();
-        let interface = api::Settings { environment: config.environment, clock: clock.clone(), networks };
-        workers.serve("api", listener, api::router(db.clone(), interface), &stop);
+        let served = Api::new(db.clone(), config.api_settings(api, networks), clock.clone());
+        workers.serve("api", listener, served.router(), &stop);
+        workers.spawn("api upkeep", served.run(stop.clone()));
 
         let mut pulses = vec![Pulse::new("delivery", clock.now())];
         let delivery = Delivery::new(db.clone(), clock.clone(), random::number)?;
@@ -125,6 +127,12 @@ impl App {
             let pulse = Pulse::new(chain, clock.now());
             let (endpoints, door) = (source.endpoints(), source.endpoints());
             let (listen, wake_up) = (source.listen(), source.wake_up());
+            if source.tells_assets() {
+                let pulse = Pulse::new(format!("{chain} assets"), clock.now());
+                let watch = AssetWatch::new(Arc::clone(&source), db.clone(), &network);
+                workers.spawn(pulse.name(), watch.run(clock.clone(), pulse.clone(), stop.clone()));
+                pulses.push(pulse);
+            }
             let watcher = Watcher::new(source, endpoints, db.clone(), network.clone(), settings(&network, config));
             let watcher = watcher
                 .woken_by(wake_up)
@@ -200,6 +208,7 @@ impl Workers {
     fn serve(&mut self, name: &str, listener: TcpListener, router: axum::Router, stop: &CancellationToken) {
         let stop = stop.clone();
         self.spawn(name, async move {
+            let router = router.into_make_service_with_connect_info::<SocketAddr>();
             let served = axum::serve(listener, router).with_graceful_shutdown(async move { stop.cancelled().await });
             if let Err(error) = served.into_future().await {
                 error!("serving failed: {error}");
@@ -254,6 +263,14 @@ pub async fn watcher(config: &Config, chain: Chain, db: Db) -> Result<Watcher<Ar
     check(&source, chain).await?;
     let (endpoints, settings) = (source.endpoints(), settings(&network, settings_of));
     Ok(Watcher::new(Arc::new(source), endpoints, db, network, settings))
+}
+
+/// What an operator should know of an asset that is not listed on `chain`; nothing of most.
+pub fn note_on(chain: Chain, asset: &AssetId) -> Option<String> {
+    let is_wrapped_sol = matches!(asset, AssetId::Token(mint @ Address::Solana(_)) if mint.to_string() == WRAPPED_SOL);
+    is_wrapped_sol.then(|| {
+        format!("wrapped SOL: list its mint in chains.{chain}.assets, or set chains.{chain}.wrapped = \"native\"")
+    })
 }
 
 /// A chain to read and its facts. Touches no network.

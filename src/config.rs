@@ -9,12 +9,14 @@ mod family;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
+use std::time::Duration;
 
-use landfall_chain::{BlockHash, Chain, FinalityRule, NativeSource, ReadProof, RuleName, U256};
+use landfall_chain::{BlockHash, Chain, FinalityRule, NativeSource, Network, ReadProof, RuleName, U256};
 use reqwest::header::{HeaderName, HeaderValue};
 use serde::{Deserialize, Deserializer};
 use url::Url;
 
+use crate::api::{Limits, Settings};
 use crate::key::Environment;
 use crate::store::StoreUrl;
 use crate::watcher::Start;
@@ -30,6 +32,9 @@ pub struct Config {
     pub store: StoreUrl,
     pub api_listen: SocketAddr,
     pub environment: Environment,
+    /// What signed requests name as their audience; `None` leaves it to where the API listens.
+    pub api_host: Option<String>,
+    pub api_limits: Limits,
     pub admin_listen: SocketAddr,
     pub chains: BTreeMap<Chain, ChainConfig>,
 }
@@ -145,6 +150,13 @@ struct StoreSection {
 struct ApiSection {
     listen: SocketAddr,
     environment: Environment,
+    host: Option<String>,
+    ip_requests_per_sec: u32,
+    key_requests_per_sec: u32,
+    concurrent_requests: u32,
+    request_timeout_secs: u64,
+    body_bytes: usize,
+    header_bytes: usize,
 }
 
 #[derive(Deserialize)]
@@ -254,7 +266,18 @@ impl Default for StoreSection {
 
 impl Default for ApiSection {
     fn default() -> Self {
-        ApiSection { listen: (Ipv4Addr::LOCALHOST, 8080).into(), environment: Environment::Live }
+        let limits = Limits::default();
+        ApiSection {
+            listen: (Ipv4Addr::LOCALHOST, 8080).into(),
+            environment: Environment::Live,
+            host: None,
+            ip_requests_per_sec: limits.ip_requests_per_sec,
+            key_requests_per_sec: limits.key_requests_per_sec,
+            concurrent_requests: limits.concurrent_requests,
+            request_timeout_secs: limits.request_timeout.as_secs(),
+            body_bytes: limits.body_bytes,
+            header_bytes: limits.header_bytes,
+        }
     }
 }
 
@@ -293,6 +316,14 @@ impl Config {
     }
 }
 
+impl Config {
+    /// What the API is told, when it listens at `listening`.
+    pub fn api_settings(&self, listening: SocketAddr, networks: Vec<Network>) -> Settings {
+        let host = self.api_host.clone().unwrap_or_else(|| listening.to_string());
+        Settings { environment: self.environment, host, limits: self.api_limits.clone(), networks }
+    }
+}
+
 impl File {
     fn check(self) -> Result<Config, ConfigError> {
         let mut chains = BTreeMap::new();
@@ -303,6 +334,9 @@ impl File {
         if chains.is_empty() {
             return Err(key("chains", "no chain is configured; add a section such as [chains.BASE_MAINNET]"));
         }
+        if self.api.host.as_deref().is_some_and(|host| host.is_empty() || !host.bytes().all(is_of_host)) {
+            return Err(key("api.host", "expected a host name, with a port where it is not the usual one"));
+        }
         Ok(Config {
             store: self
                 .store
@@ -311,10 +345,39 @@ impl File {
                 .map_err(|_| key("store.url", "expected sqlite:PATH or postgres://USER@HOST/DATABASE"))?,
             api_listen: self.api.listen,
             environment: self.api.environment,
+            api_limits: self.api.limits()?,
+            api_host: self.api.host,
             admin_listen: self.admin.listen,
             chains,
         })
     }
+}
+
+impl ApiSection {
+    fn limits(&self) -> Result<Limits, ConfigError> {
+        let bounds = [
+            ("concurrent_requests", u64::from(self.concurrent_requests), 1, 65_536),
+            ("request_timeout_secs", self.request_timeout_secs, 1, 300),
+            ("body_bytes", u64::try_from(self.body_bytes).unwrap_or(u64::MAX), 1_024, 16 * 1_024 * 1_024),
+            ("header_bytes", u64::try_from(self.header_bytes).unwrap_or(u64::MAX), 1_024, 64 * 1_024),
+        ];
+        if let Some((name, _, least, most)) = bounds.iter().find(|(_, is, least, most)| !(least..=most).contains(&is)) {
+            return Err(key(&format!("api.{name}"), format!("expected {least} to {most}")));
+        }
+        Ok(Limits {
+            ip_requests_per_sec: self.ip_requests_per_sec,
+            key_requests_per_sec: self.key_requests_per_sec,
+            concurrent_requests: self.concurrent_requests,
+            request_timeout: Duration::from_secs(self.request_timeout_secs),
+            body_bytes: self.body_bytes,
+            header_bytes: self.header_bytes,
+        })
+    }
+}
+
+/// What a host and its port are written with.
+fn is_of_host(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte)
 }
 
 impl ChainSection {

@@ -33,6 +33,8 @@ pub enum IncidentKind {
     BrokenBooks,
     /// A changed setting would have shown more in blocks that were followed without it.
     UnreadBlocks,
+    /// A chain says otherwise of a listed asset than the configuration does.
+    AssetDiffers,
 }
 
 /// Something that a person must look at.
@@ -56,7 +58,7 @@ pub struct Incident {
 }
 
 impl IncidentKind {
-    const ALL: [IncidentKind; 8] = [
+    const ALL: [IncidentKind; 9] = [
         IncidentKind::PostFinalityReorg,
         IncidentKind::DeepReorg,
         IncidentKind::OverCredited,
@@ -65,6 +67,7 @@ impl IncidentKind {
         IncidentKind::SourceRefused,
         IncidentKind::BrokenBooks,
         IncidentKind::UnreadBlocks,
+        IncidentKind::AssetDiffers,
     ];
 
     /// The name that is stored and shown.
@@ -78,6 +81,7 @@ impl IncidentKind {
             IncidentKind::SourceRefused => "source_refused",
             IncidentKind::BrokenBooks => "broken_books",
             IncidentKind::UnreadBlocks => "unread_blocks",
+            IncidentKind::AssetDiffers => "asset_differs",
         }
     }
 }

@@ -2,7 +2,12 @@
 //!
 //! Promises: the secret holds 256 random bits, so a plain SHA-256 of it may be stored; a typing error is found without
 //! the store; whether a secret is right takes the same time wherever it differs; `Debug` never shows it.
-//! Pure: randomness is an argument, and what is on record is the caller's to fetch.
+//! Pure: randomness is an argument, and what is on record is the caller's to fetch. What a key may do is `scope`'s, what
+//! signs its requests `public_key`'s, and what such a signature must be `request_signature`'s.
+
+mod public_key;
+pub mod request_signature;
+mod scope;
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +17,10 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// How many keys an organization may have, as the interface says.
+pub use public_key::{Algorithm, PublicKey, PublicKeyError};
+pub use scope::{Scope, ScopeError, Scopes};
+
+/// How many keys that are not revoked an organization may have, as the interface says.
 pub const KEYS_MAX: u64 = 50;
 
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";

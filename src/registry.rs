@@ -7,11 +7,12 @@ mod accounts;
 mod identities;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use landfall_chain::Chain;
 
 use crate::account::NewAccount;
-use crate::key::{ApiKey, Environment, KEYS_MAX};
+use crate::key::{ApiKey, Environment, KEYS_MAX, PublicKey, Scopes};
 use crate::store::accounts::{AddAccountError, WatchLists};
 use crate::store::keys::{self, KeyRow};
 use crate::store::webhooks::{self, WebhookRow};
@@ -47,6 +48,18 @@ pub enum CreateKeyError {
     Name,
     #[error("there are {KEYS_MAX} keys already, the most that are allowed")]
     TooMany,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeKeyError {
+    #[error("no API key has the id {0:?}; `landfall key list` shows them")]
+    Unknown(String),
+    #[error("the API key {0} is unknown or revoked")]
+    Revoked(String),
+    #[error("this public key is paired with the API key {0} already")]
+    Paired(String),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -94,7 +107,7 @@ pub async fn add_accounts(db: &Db, accounts: &[NewAccount], now: Timestamp) -> R
 pub async fn create_key(
     db: &Db,
     environment: Environment,
-    name: &str,
+    (name, scopes): (&str, &Scopes),
     random: &[u8; ApiKey::RANDOM_BYTES],
     now: Timestamp,
 ) -> Result<ApiKey, CreateKeyError> {
@@ -102,13 +115,53 @@ pub async fn create_key(
         return Err(CreateKeyError::Name);
     }
     let key = ApiKey::generate(environment, random);
-    let row = KeyRow { id: key.id().to_owned(), name: name.to_owned(), secret_hash: key.secret_hash().to_vec() };
+    let row = KeyRow {
+        id: key.id().to_owned(),
+        name: name.to_owned(),
+        secret_hash: key.secret_hash().to_vec(),
+        scopes: scopes.clone(),
+    };
     let mut tx = db.begin().await?;
     if !keys::insert(&mut tx, &row, KEYS_MAX, now).await? {
         return Err(CreateKeyError::TooMany);
     }
     tx.commit().await?;
     Ok(key)
+}
+
+/// Revokes a key for good: the next request with it is refused. One that is revoked already stays as it is.
+///
+/// # Errors
+/// An id that no key has.
+pub async fn revoke_key(db: &Db, id: &str, now: Timestamp) -> Result<(), ChangeKeyError> {
+    let mut tx = db.begin().await?;
+    if !keys::revoke(&mut tx, id, now).await? {
+        return Err(ChangeKeyError::Unknown(id.to_owned()));
+    }
+    Ok(tx.commit().await?)
+}
+
+/// Pairs a public key: from now on requests with this API key must be signed by it, or, for `previous_for` longer, by the
+/// one before. Never more than two are valid.
+///
+/// # Errors
+/// A key that is unknown or revoked, and a public key that was paired with it before.
+pub async fn pair_key(
+    db: &Db,
+    id: &str,
+    key: &PublicKey,
+    previous_for: Duration,
+    now: Timestamp,
+) -> Result<(), ChangeKeyError> {
+    let mut tx = db.begin().await?;
+    if !keys::lock(&mut tx, id).await? {
+        return Err(ChangeKeyError::Revoked(id.to_owned()));
+    }
+    if !keys::pair(&mut tx, id, key, now).await? {
+        return Err(ChangeKeyError::Paired(id.to_owned()));
+    }
+    keys::end_others(&mut tx, id, key, (now, now.plus(previous_for))).await?;
+    Ok(tx.commit().await?)
 }
 
 /// Registers a webhook with a signing key from random bytes; it gets the events that come from now on.

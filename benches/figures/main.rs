@@ -7,6 +7,8 @@
 //! solana`.
 //! It judges nothing: a missed goal is for the reader to see.
 
+mod cluster;
+mod following;
 mod head;
 mod logs;
 mod memory;
@@ -61,6 +63,12 @@ fn main() -> anyhow::Result<()> {
     }
     if words.first().map(String::as_str) == Some(solana::LOAD) {
         return runtime.block_on(solana::load(&words[1..]));
+    }
+    if words.first().map(String::as_str) == Some(cluster::SERVE) {
+        return runtime.block_on(cluster::serve());
+    }
+    if words.first().map(String::as_str) == Some(following::FOLLOW) {
+        return runtime.block_on(following::follow(&words[1..]));
     }
     let size = Size::of_environment()?;
     if words.is_empty() {

@@ -1,8 +1,9 @@
-//! Solana at 10,000,000 owners: what they cost in memory, and what matching a block of mainnet's size costs.
+//! Solana at 10,000,000 owners: what they cost in memory, what matching a block of mainnet's size costs, and (`following`)
+//! what it costs to read and follow such blocks.
 //!
-//! As in `memory`, a process of its own loads the owners. Its blocks are made in memory: 1,228 transactions, each with a payer
-//! of its own, and 488 legs between others, none of whom is watched. Told is all that connecting a block takes but reading
-//! it: every look-up, and the transaction that records it.
+//! As in `memory`, a process of its own loads the owners. The block that is matched is `landfall_cluster::recorded`, read once:
+//! 1,228 transactions, whose fees, legs, debits and what is no credit are looked up; nobody in it is watched. Told is all that
+//! connecting it takes but reading it: every look-up, and the transaction that records it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::ops::RangeInclusive;
@@ -14,25 +15,34 @@ use anyhow::Context;
 use landfall::time::Clock;
 use landfall::watcher::{Settings, Start, Watcher};
 use landfall_chain::{
-    Address, AssetId, AssetTransfer, Block, BlockHash, BlockRef, BlockSource, Chain, Debits, Endpoints, Fate, Fee,
-    Header, Payer, Proof, Read, ReadProof, SenderRule, Signers, SourceError, Tip, TxId, TxLife, TxRef, U256,
+    AssetTransfer, Block, BlockHash, BlockRef, BlockSource, Chain, Endpoints, Fate, Header, Legs, Payer, Read,
+    ReadProof, SourceError, Tip, TxRef,
 };
+use landfall_cluster::recorded;
+use landfall_solana::{Asked, Rules};
 use std::sync::Arc;
 
 use crate::store::{self, Store};
-use crate::{Size, process, ratio};
+use crate::{Size, following, process, ratio};
 
 pub(crate) const LOAD: &str = "load-solana";
-const CHAIN: Chain = Chain::SolanaMainnet;
+pub(crate) const CHAIN: Chain = Chain::SolanaMainnet;
 const MIB: f64 = 1_048_576.0;
-const TXS: u64 = 1_228;
-const LEGS: u64 = 488;
+const SLOT: u64 = 447_120_001;
 /// As many as make a second of processor time.
 const BLOCKS: u64 = 1_000;
 
 pub(crate) async fn measure(size: Size) -> anyhow::Result<()> {
     let owners = size.pick(20_000_u32, 1_000_000, 10_000_000);
     let store = Store::fresh(CHAIN).await?;
+    following::measure(size, &store, 1).await?;
+    store.forget_blocks(CHAIN).await?;
+    match_with(&store, owners).await?;
+    following::measure(size, &store, owners.into()).await
+}
+
+/// What so many owners cost a process, beside the one that is in the store.
+async fn match_with(store: &Store, owners: u32) -> anyhow::Result<()> {
     let mut child = Command::new(std::env::current_exe()?)
         .args([LOAD, &store.path()])
         .stdin(Stdio::piped())
@@ -57,10 +67,16 @@ pub(crate) async fn measure(size: Size) -> anyhow::Result<()> {
         peak / MIB,
         ratio(loaded - resident, owners.into())
     );
+    let block = block()?;
     println!(
-        "ms of processor time to match and record a block of {TXS} transactions: {many_ms:.2} (goal <= 1), {few_ms:.2} with \
-         one owner; ratio {:.2}",
-        ratio(*many_ms, *few_ms)
+        "ms of processor time to match and record a block of {} transactions: {many_ms:.2} (goal <= 1), {few_ms:.2} with one \
+         owner; ratio {:.2}; what names an owner in it: {} fees, {} legs, {} debits, {} that are no credit",
+        block.txs.len(),
+        ratio(*many_ms, *few_ms),
+        block.fees.len(),
+        block.transfers.len(),
+        block.debits().len(),
+        block.unattributed.len()
     );
     Ok(())
 }
@@ -70,7 +86,7 @@ pub(crate) async fn load(words: &[String]) -> anyhow::Result<()> {
     let [path] = words else { anyhow::bail!("{LOAD} takes one word") };
     let db = store::open(path).await?;
     let network = landfall_solana::network(CHAIN).context("it is embedded")?;
-    let source = Arc::new(Made { block: block(), latest: AtomicU64::new(1) });
+    let source = Arc::new(Made { block: block()?, latest: AtomicU64::new(1) });
     let endpoints = Endpoints::new(["made".to_owned()]);
     // Where two must agree, each block is looked through once more for whether to read it in full.
     endpoints.set_agree(2);
@@ -149,47 +165,16 @@ impl BlockSource for Made {
     }
 }
 
+/// The block of mainnet's size, as one endpoint tells it.
+fn block() -> anyhow::Result<Block> {
+    let network = landfall_solana::network(CHAIN).context("it is embedded")?;
+    let answer = recorded::answer(SLOT, recorded::mainnet_like(1));
+    let asked = Asked { slot: SLOT, time_secs: 1, legs: Legs::Creditable };
+    Ok(landfall_solana::block(&Rules::of(&network), answer.as_bytes(), &asked)?.block)
+}
+
 fn reference(number: u64) -> BlockRef {
-    BlockRef { number, hash: BlockHash(bytes(number)) }
-}
-
-/// Bytes that look like a key.
-fn bytes(number: u64) -> [u8; 32] {
-    let mut state = number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let mut bytes = [0; 32];
-    for part in bytes.chunks_exact_mut(8) {
-        state = (state ^ (state >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9).wrapping_add(number);
-        part.copy_from_slice(&state.to_be_bytes());
-    }
-    bytes
-}
-
-fn block() -> Block {
-    let tx = |number: u64| {
-        let mut signature = [0; 64];
-        signature[..32].copy_from_slice(&bytes(number));
-        TxRef { id: TxId::Solana(signature), life: TxLife::Block }
-    };
-    let owner = |number: u64| Address::Solana(bytes(1 << 40 | number));
-    let fee = |number| Fee { tx: tx(number), payer: owner(number), amount: U256::from(5_000), proved: false };
-    let leg = |number| AssetTransfer {
-        tx: tx(number),
-        asset: AssetId::Native,
-        sender: owner(TXS + number),
-        sender_rule: SenderRule::OnlyPayer,
-        recipient: owner(2 * TXS + number),
-        amount: U256::from(1),
-        nth: 0,
-    };
-    Block {
-        header: Header { block: reference(1), parent: reference(0), time_secs: 1 },
-        txs: (0..TXS).map(|number| tx(number).id).collect(),
-        transfers: (0..LEGS).map(leg).collect(),
-        debits: Debits::Net((0..LEGS).map(leg).collect()),
-        unattributed: Vec::new(),
-        fees: (0..TXS).map(fee).collect(),
-        rejected: Vec::new(),
-        proof: Proof::OneEndpoint,
-        signers: Signers::default(),
-    }
+    let mut hash = [0xb1; 32];
+    hash[..8].copy_from_slice(&number.to_be_bytes());
+    BlockRef { number, hash: BlockHash(hash) }
 }

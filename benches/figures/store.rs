@@ -63,6 +63,18 @@ impl Store {
         }
         Ok(tx.commit().await?)
     }
+
+    /// Forgets where the chain was followed to, and every block of it; the owners stay.
+    pub(crate) async fn forget_blocks(&self, chain: Chain) -> anyhow::Result<()> {
+        const CURSOR: &str =
+            "UPDATE cursors SET number = NULL, hash = NULL, final_number = NULL, final_hash = NULL WHERE chain = $1";
+        const BLOCKS: &str = "DELETE FROM blocks WHERE chain = $1";
+        let mut tx = self.db.begin().await?;
+        for text in [CURSOR, BLOCKS] {
+            sqlx::query(text).bind(chain.name()).execute(sqlite(&mut tx)?).await?;
+        }
+        Ok(tx.commit().await?)
+    }
 }
 
 fn payee(family: Family) -> Address {

@@ -111,17 +111,14 @@ pub(super) struct AddressForm {
     path = "/v2/accounts",
     operation_id = "create_account",
     tag = "Accounts",
+    security(("bearer" = ["write"])),
     request_body(content = NewAccountForm, content_type = "application/json"),
     responses(
         (status = 201, description = "The account, opened by this request.", body = AccountResource),
         (status = 200, description = "The account, opened when this request first came.", body = AccountResource),
         (status = 400, description = "A field is missing, unknown or malformed, the identity cannot open accounts, or an address \
             is another account's.", body = Problem, content_type = "application/problem+json"),
-        (status = 401, description = "The API key is missing or not valid.", body = Problem,
-            content_type = "application/problem+json", headers(("WWW-Authenticate" = String, description = "`Bearer`"))),
         (status = 409, description = "Another request had this `request_id` (`IDEMPOTENCY_MISMATCH`).", body = Problem,
-            content_type = "application/problem+json"),
-        (status = 500, description = "Internal failure; the same request may be sent again.", body = Problem,
             content_type = "application/problem+json"),
     ),
 )]
@@ -144,6 +141,7 @@ pub(super) async fn open(
     path = "/v2/accounts",
     operation_id = "list_accounts",
     tag = "Accounts",
+    security(("bearer" = ["read"])),
     params(
         ("identity_ids" = Option<Vec<String>>, Query, nullable = false, explode, max_items = 25,
             description = "Only accounts of these identities; sent once for each, at most 25 times."),
@@ -155,10 +153,6 @@ pub(super) async fn open(
     responses(
         (status = 200, description = "A page of accounts.", body = AccountList),
         (status = 400, description = "A parameter is unknown, repeated or malformed.", body = Problem,
-            content_type = "application/problem+json"),
-        (status = 401, description = "The API key is missing or not valid.", body = Problem,
-            content_type = "application/problem+json", headers(("WWW-Authenticate" = String, description = "`Bearer`"))),
-        (status = 500, description = "Internal failure; try again later.", body = Problem,
             content_type = "application/problem+json"),
     ),
 )]
@@ -180,16 +174,13 @@ pub(super) async fn list(
     path = "/v2/accounts/{account_id}",
     operation_id = "get_account",
     tag = "Accounts",
+    security(("bearer" = ["read"])),
     params(("account_id" = String, Path, description = "The `id` of the account.", example = "acc_7f3k")),
     responses(
         (status = 200, description = "The account.", body = AccountResource),
         (status = 400, description = "The request takes no query parameters.", body = Problem,
             content_type = "application/problem+json"),
-        (status = 401, description = "The API key is missing or not valid.", body = Problem,
-            content_type = "application/problem+json", headers(("WWW-Authenticate" = String, description = "`Bearer`"))),
         (status = 404, description = "No account has this id.", body = Problem,
-            content_type = "application/problem+json"),
-        (status = 500, description = "Internal failure; try again later.", body = Problem,
             content_type = "application/problem+json"),
     ),
 )]

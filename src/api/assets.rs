@@ -45,14 +45,11 @@ pub(super) struct AssetList {
     path = "/v2/assets",
     operation_id = "list_assets",
     tag = "Assets",
+    security(("bearer" = ["read"])),
     params(("chain" = Option<openapi::ChainName>, Query, nullable = false, description = "Only assets on this chain.")),
     responses(
         (status = 200, description = "The assets.", body = AssetList),
         (status = 400, description = "A parameter is unknown, repeated or malformed.", body = Problem,
-            content_type = "application/problem+json"),
-        (status = 401, description = "The API key is missing or not valid.", body = Problem,
-            content_type = "application/problem+json", headers(("WWW-Authenticate" = String, description = "`Bearer`"))),
-        (status = 500, description = "Internal failure; try again later.", body = Problem,
             content_type = "application/problem+json"),
     ),
 )]
@@ -60,7 +57,7 @@ pub(super) async fn list(State(state): State<AppState>, RawQuery(query): RawQuer
     let mut query = Query::parse(query.as_deref(), &["chain"]);
     let only: Option<Chain> = query.optional("chain", openapi::chain);
     query.check()?;
-    let networks = state.networks.iter().filter(|network| only.is_none_or(|only| network.chain == only));
+    let networks = state.settings.networks.iter().filter(|network| only.is_none_or(|only| network.chain == only));
     Ok(Json(AssetList { assets: networks.flat_map(of_network).collect() }))
 }
 

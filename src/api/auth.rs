@@ -1,54 +1,158 @@
-//! `Authorization: Bearer <API_KEY>`, before anything else is looked at.
+//! `Authorization: Bearer <API_KEY>` and, once a public key is paired, `X-Request-Signature`.
 //!
-//! A malformed key and one of the other environment are refused without asking the store; an unknown key and a wrong
-//! secret take the same path and get the same answer.
+//! Promises: nothing of a request is acted upon before both are good. In this order: size, key, signature, rate of the
+//! key, nonce. A malformed key and one of the other environment are refused without asking the store; an unknown key
+//! and a wrong secret take the same path and get the same answer. Keys are read from the store for each request and
+//! cached nowhere, so a revoked one is refused at once. Which routes a key may use is `scope`'s.
 
+use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, header};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::Response;
+use futures_util::StreamExt;
 
 use crate::api::AppState;
+use crate::api::nonces::Taken;
 use crate::api::problem::Problem;
-use crate::key::ApiKey;
-use crate::store::keys;
+use crate::api::scope::Caller;
+use crate::key::request_signature::{self, Nonce, SignedRequest};
+use crate::key::{ApiKey, PublicKey};
+use crate::store::keys::{self, KnownKey};
+use crate::store::nonces;
 
-/// Lets a request through when it carries a valid key.
+const SIGNATURE: &str = "x-request-signature";
+
+/// Lets a request through when it carries a valid key and, where that is paired, a valid signature.
 pub(super) async fn require_key(
     State(state): State<AppState>,
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    let key = offline(&state, request.headers()).map_err(Problem::unauthorized)?;
-    if !is_on_record(&state, &key).await? {
-        return Err(Problem::unauthorized("the API key is not known".to_owned()));
-    }
+    let request = authenticate(&state, request).await?;
     Ok(next.run(request).await)
+}
+
+async fn authenticate(state: &AppState, request: Request) -> Result<Request, Problem> {
+    let limits = &state.settings.limits;
+    if declared_length(request.headers()).is_some_and(|length| length > limits.body_bytes) {
+        return Err(Problem::payload_too_large(limits.body_bytes));
+    }
+    let key = offline(state, request.headers()).map_err(Problem::unauthorized)?;
+    let known = on_time(state, on_record(state, &key)).await?;
+    let (mut parts, body) = request.into_parts();
+    let body = read(state, body).await?;
+    let nonce = signature(state, &known, &parts, &body)?;
+    state.gate.check_key(key.id()).map_err(|wait| Problem::rate_limited("with this API key", wait))?;
+    if let Some(nonce) = nonce {
+        on_time(state, take(state, &parts.method, nonce)).await?;
+    }
+    state.last_used.note(key.id(), state.clock.now());
+    parts.extensions.insert(Caller { scopes: known.key.scopes, patience: limits.request_timeout });
+    Ok(Request::from_parts(parts, Body::from(body)))
 }
 
 /// What can be told without the store.
 fn offline(state: &AppState, headers: &HeaderMap) -> Result<ApiKey, String> {
     let text = bearer(headers).ok_or("expected one header `Authorization: Bearer <API_KEY>`")?;
     let key: ApiKey = text.parse().map_err(|error: crate::key::KeyError| error.to_string())?;
-    if key.environment() == state.environment {
+    if key.environment() == state.settings.environment {
         Ok(key)
     } else {
-        Err(format!("this is a {} key and this is the {} environment", key.environment(), state.environment))
+        let ours = state.settings.environment;
+        Err(format!("this is a {} key and this is the {ours} environment", key.environment()))
     }
 }
 
 /// The token, when there is exactly one header and its scheme is Bearer; a scheme's case does not matter (RFC 9110, 11.1).
 fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let mut headers = headers.get_all(header::AUTHORIZATION).iter();
-    let (Some(header), None) = (headers.next(), headers.next()) else { return None };
-    let (scheme, token) = header.to_str().ok()?.split_once(' ')?;
+    let (scheme, token) = only(headers, header::AUTHORIZATION.as_str())?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim_matches(' '))
 }
 
-async fn is_on_record(state: &AppState, key: &ApiKey) -> Result<bool, Problem> {
+/// A header that is there once.
+fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let mut headers = headers.get_all(name).iter();
+    let (Some(header), None) = (headers.next(), headers.next()) else { return None };
+    header.to_str().ok()
+}
+
+fn declared_length(headers: &HeaderMap) -> Option<usize> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+async fn on_record(state: &AppState, key: &ApiKey) -> Result<KnownKey, Problem> {
     let mut reader = state.db.read().await.map_err(Problem::internal)?;
-    let found = keys::by_id(&mut reader, key.id()).await.map_err(Problem::internal)?;
+    let found = keys::known(&mut reader, key.id()).await.map_err(Problem::internal)?;
     // No secret has this hash: an unknown key costs the same comparison as a wrong secret.
-    let stored = found.map_or_else(|| vec![0; 32], |row| row.secret_hash);
-    Ok(key.verify(&stored))
+    let stored = found.as_ref().map_or_else(|| vec![0; 32], |known| known.key.secret_hash.clone());
+    let is_right = key.verify(&stored);
+    match found.filter(|_| is_right) {
+        Some(known) if known.is_revoked => Err(Problem::unauthorized("the API key is revoked".to_owned())),
+        Some(known) => Ok(known),
+        None => Err(Problem::unauthorized("the API key is not known".to_owned())),
+    }
+}
+
+/// The whole body, of which no more is read than may be.
+async fn read(state: &AppState, body: Body) -> Result<Vec<u8>, Problem> {
+    let limits = &state.settings.limits;
+    let collect = async {
+        let (mut chunks, mut read) = (body.into_data_stream(), Vec::new());
+        while let Some(chunk) = chunks.next().await {
+            // The connection broke: nobody is there to read this.
+            let chunk = chunk.map_err(|_| Problem::request_timeout())?;
+            if read.len() + chunk.len() > limits.body_bytes {
+                return Err(Problem::payload_too_large(limits.body_bytes));
+            }
+            read.extend_from_slice(&chunk);
+        }
+        Ok(read)
+    };
+    tokio::time::timeout(limits.request_timeout, collect).await.map_err(|_| Problem::request_timeout())?
+}
+
+/// The nonce of a request that is signed, where it must be.
+fn signature(state: &AppState, known: &KnownKey, parts: &Parts, body: &[u8]) -> Result<Option<Nonce>, Problem> {
+    if known.public_keys.is_empty() {
+        return Ok(None);
+    }
+    let missing = "this API key is paired with a public key: expected one header `X-Request-Signature: <JWT>`";
+    let token = only(&parts.headers, SIGNATURE).ok_or_else(|| Problem::unauthorized(missing.to_owned()))?;
+    let now = state.clock.now();
+    let valid = known.public_keys.iter().filter(|(_, until)| until.is_none_or(|until| now < until));
+    let valid: Vec<PublicKey> = valid.map(|(key, _)| key.clone()).collect();
+    let request = SignedRequest {
+        key_id: &known.key.id,
+        host: &state.settings.host,
+        method: parts.method.as_str(),
+        uri: parts.uri.path_and_query().map_or("", |uri| uri.as_str()),
+        body,
+        now,
+    };
+    let checked = request_signature::verify(token, &valid, &request);
+    checked.map(Some).map_err(|error| Problem::unauthorized(format!("X-Request-Signature {error}")))
+}
+
+/// Takes a nonce: for what may change something in the store, which all instances share and which survives them; else in
+/// memory, since an answer that is read twice harms nobody.
+async fn take(state: &AppState, method: &Method, nonce: Nonce) -> Result<(), Problem> {
+    let replayed = || Problem::unauthorized("X-Request-Signature has a nonce that was used before".to_owned());
+    if method == Method::GET || method == Method::HEAD {
+        return match state.nonces.take(nonce, state.clock.now()) {
+            Taken::First => Ok(()),
+            Taken::Again => Err(replayed()),
+            Taken::Full => Err(Problem::overloaded()),
+        };
+    }
+    let mut tx = state.db.begin().await.map_err(Problem::internal)?;
+    let first = nonces::take(&mut tx, &nonce.hash, nonce.expires).await.map_err(Problem::internal)?;
+    tx.commit().await.map_err(Problem::internal)?;
+    if first { Ok(()) } else { Err(replayed()) }
+}
+
+async fn on_time<T>(state: &AppState, work: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
+    let timeout = state.settings.limits.request_timeout;
+    tokio::time::timeout(timeout, work).await.unwrap_or_else(|_| Err(Problem::timeout()))
 }

@@ -75,17 +75,14 @@ pub(super) struct Span {
     path = "/v2/accounts/{account_id}/coverage",
     operation_id = "get_account_coverage",
     tag = "Accounts",
+    security(("bearer" = ["read"])),
     extensions(("x-landfall-extension" = json!(true))),
     params(("account_id" = String, Path, description = "The `id` of the account.", example = "acc_7f3k")),
     responses(
         (status = 200, description = "What is known, for each address on each chain.", body = Coverage),
         (status = 400, description = "The request takes no query parameters.", body = Problem,
             content_type = "application/problem+json"),
-        (status = 401, description = "The API key is missing or not valid.", body = Problem,
-            content_type = "application/problem+json", headers(("WWW-Authenticate" = String, description = "`Bearer`"))),
         (status = 404, description = "No account has this id.", body = Problem,
-            content_type = "application/problem+json"),
-        (status = 500, description = "Internal failure; try again later.", body = Problem,
             content_type = "application/problem+json"),
     ),
 )]

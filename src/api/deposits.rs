@@ -90,6 +90,7 @@ struct Page {
     path = "/v2/crypto/deposits",
     operation_id = "list_deposits",
     tag = "Deposits",
+    security(("bearer" = ["read"])),
     params(
         ("account_id" = String, Query, description = "The account that received the deposits.", min_length = 1,
             pattern = r"^[^\u0000-\u001F\u007F-\u009F\uFFFD]+$", example = "acc_7f3k"),
@@ -111,10 +112,6 @@ struct Page {
         (status = 200, description = "A page of deposits.", body = DepositList),
         (status = 400, description = "A parameter is missing, unknown, repeated or malformed.", body = Problem,
             content_type = "application/problem+json"),
-        (status = 401, description = "The API key is missing or not valid.", body = Problem,
-            content_type = "application/problem+json", headers(("WWW-Authenticate" = String, description = "`Bearer`"))),
-        (status = 500, description = "Internal failure; try again later.", body = Problem,
-            content_type = "application/problem+json"),
     ),
 )]
 pub(super) async fn list(
@@ -135,17 +132,14 @@ pub(super) async fn list(
     path = "/v2/crypto/deposits/{deposit_id}",
     operation_id = "get_deposit",
     tag = "Deposits",
+    security(("bearer" = ["read"])),
     params(("deposit_id" = String, Path, format = "uuid", description = "The `id` of the deposit.",
         example = "615684f4-6776-8c35-b3dd-17080e18a784")),
     responses(
         (status = 200, description = "The deposit.", body = DepositResource),
         (status = 400, description = "The request takes no query parameters.", body = Problem,
             content_type = "application/problem+json"),
-        (status = 401, description = "The API key is missing or not valid.", body = Problem,
-            content_type = "application/problem+json", headers(("WWW-Authenticate" = String, description = "`Bearer`"))),
         (status = 404, description = "No deposit has this id.", body = Problem,
-            content_type = "application/problem+json"),
-        (status = 500, description = "Internal failure; try again later.", body = Problem,
             content_type = "application/problem+json"),
     ),
 )]

@@ -65,6 +65,7 @@ pub(super) struct NewIdentityForm {
     path = "/v2/identities",
     operation_id = "create_identity",
     tag = "Identities",
+    security(("bearer" = ["write"])),
     request_body(content = NewIdentityForm, content_type = "application/json"),
     extensions(("x-landfall-extension" = json!(true))),
     responses(
@@ -72,11 +73,7 @@ pub(super) struct NewIdentityForm {
         (status = 200, description = "The identity, registered when this request first came.", body = IdentityResource),
         (status = 400, description = "A field is missing, unknown or malformed.", body = Problem,
             content_type = "application/problem+json"),
-        (status = 401, description = "The API key is missing or not valid.", body = Problem,
-            content_type = "application/problem+json", headers(("WWW-Authenticate" = String, description = "`Bearer`"))),
         (status = 409, description = "Another request had this `request_id` (`IDEMPOTENCY_MISMATCH`).", body = Problem,
-            content_type = "application/problem+json"),
-        (status = 500, description = "Internal failure; the same request may be sent again.", body = Problem,
             content_type = "application/problem+json"),
     ),
 )]
@@ -97,16 +94,13 @@ pub(super) async fn open(
     path = "/v2/identities/{identity_id}",
     operation_id = "get_identity",
     tag = "Identities",
+    security(("bearer" = ["read"])),
     params(("identity_id" = String, Path, description = "The `id` of the identity.", example = "idn_3cd1")),
     responses(
         (status = 200, description = "The identity.", body = IdentityResource),
         (status = 400, description = "The request takes no query parameters.", body = Problem,
             content_type = "application/problem+json"),
-        (status = 401, description = "The API key is missing or not valid.", body = Problem,
-            content_type = "application/problem+json", headers(("WWW-Authenticate" = String, description = "`Bearer`"))),
         (status = 404, description = "No identity has this id.", body = Problem,
-            content_type = "application/problem+json"),
-        (status = 500, description = "Internal failure; try again later.", body = Problem,
             content_type = "application/problem+json"),
     ),
 )]

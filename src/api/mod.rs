@@ -1,10 +1,12 @@
 //! HTTP: the interface's requests, answered from the store.
 //!
-//! Promises: every request carries a valid key; refusals come in the order 401, 404 (path), 405, 400, each as an
-//! RFC 9457 problem; what a request does not know is refused, never ignored. No business rule lives here.
+//! Promises: every request carries a valid key, and a signature once a public key is paired; refusals come in the order
+//! 401, 404 (path), 405, 403 (scope), 400, each as an RFC 9457 problem; what a request does not know is refused, never
+//! ignored. No business rule lives here.
 //!
-//! The map: `auth` checks the key, each resource has a file, `query`, `time_bound` and `body` read what was sent, `cursor`
-//! finds the next page, `problem` is every refusal, `openapi` describes it all.
+//! The map: `edge` admits a request and names it, `auth` checks key and signature, `scope` what the key may do, `gate`
+//! counts, `upkeep` writes what was noted; each resource has a file, `query`, `time_bound` and `body` read what was sent,
+//! `cursor` finds the next page, `problem` is every refusal, `openapi` describes it all.
 
 mod accounts;
 mod assets;
@@ -13,62 +15,108 @@ mod body;
 mod coverage;
 mod cursor;
 mod deposits;
+mod edge;
+mod gate;
 mod identities;
+mod nonces;
 mod openapi;
 mod problem;
 mod query;
+mod scope;
+mod settings;
 mod time_bound;
+mod upkeep;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
-use landfall_chain::Network;
+use tokio_util::sync::CancellationToken;
 
-use crate::key::Environment;
-use crate::store::Db;
+use crate::key::{Environment, Scope};
+use crate::store::{Db, StoreError};
 use crate::time::Clock;
 
 pub use deposits::DepositResource;
+use edge::RequestIds;
+use gate::Gate;
+use nonces::Nonces;
 pub use openapi::openapi_json;
 use problem::Problem;
+use scope::needs;
+pub use settings::{Limits, Settings};
+use upkeep::LastUsed;
 
-/// What the interface needs to know beside the store.
+/// The interface over a store.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    /// Keys of another one are refused.
-    pub environment: Environment,
-    pub clock: Clock,
-    /// The chains that are followed.
-    pub networks: Vec<Network>,
-}
+pub struct Api(AppState);
 
 /// What handlers share.
 #[derive(Clone, Debug)]
 struct AppState {
     db: Db,
-    environment: Environment,
     clock: Clock,
-    networks: Arc<[Network]>,
+    settings: Arc<Settings>,
+    request_ids: Arc<RequestIds>,
+    gate: Arc<Gate>,
+    nonces: Arc<Nonces>,
+    last_used: Arc<LastUsed>,
 }
 
-/// The whole interface.
-pub fn router(db: Db, settings: Settings) -> Router {
-    let Settings { environment, clock, networks } = settings;
-    let state = AppState { db, environment, clock, networks: networks.into() };
-    let routes = Router::new()
-        .route("/v2/accounts", get(accounts::list).post(accounts::open))
-        .route("/v2/accounts/{account_id}", get(accounts::by_id))
-        .route("/v2/accounts/{account_id}/coverage", get(coverage::of_account))
-        .route("/v2/assets", get(assets::list))
-        .route("/v2/identities", post(identities::open))
-        .route("/v2/identities/{identity_id}", get(identities::by_id))
-        .route("/v2/crypto/deposits", get(deposits::list))
-        .route("/v2/crypto/deposits/{deposit_id}", get(deposits::by_id))
-        .method_not_allowed_fallback(async || Problem::method_not_allowed())
-        .fallback(async || Problem::not_found("there is nothing at this path"))
-        .with_state(state.clone());
-    // Around the routes and not on each of them: a refused key must not learn from `Allow` which paths there are.
-    Router::new().fallback_service(routes).layer(from_fn_with_state(state, auth::require_key))
+impl Api {
+    pub fn new(db: Db, settings: Settings, clock: Clock) -> Self {
+        Api(AppState {
+            db,
+            request_ids: Arc::new(RequestIds::new(clock.now())),
+            gate: Arc::new(Gate::new(&settings.limits)),
+            settings: Arc::new(settings),
+            clock,
+            nonces: Arc::default(),
+            last_used: Arc::default(),
+        })
+    }
+
+    /// The whole interface.
+    pub fn router(&self) -> Router {
+        let state = self.0.clone();
+        let routes = Router::new()
+            .route(
+                "/v2/accounts",
+                needs(Scope::Read, get(accounts::list)).merge(needs(Scope::Write, post(accounts::open))),
+            )
+            .route("/v2/accounts/{account_id}", needs(Scope::Read, get(accounts::by_id)))
+            .route("/v2/accounts/{account_id}/coverage", needs(Scope::Read, get(coverage::of_account)))
+            .route("/v2/assets", needs(Scope::Read, get(assets::list)))
+            .route("/v2/identities", needs(Scope::Write, post(identities::open)))
+            .route("/v2/identities/{identity_id}", needs(Scope::Read, get(identities::by_id)))
+            .route("/v2/crypto/deposits", needs(Scope::Read, get(deposits::list)))
+            .route("/v2/crypto/deposits/{deposit_id}", needs(Scope::Read, get(deposits::by_id)))
+            .method_not_allowed_fallback(async || Problem::method_not_allowed())
+            .fallback(async || Problem::not_found("there is nothing at this path"))
+            .with_state(state.clone());
+        // Around the routes and not on each of them: a refused key must not learn from `Allow` which paths there are.
+        Router::new()
+            .fallback_service(routes)
+            .layer(from_fn_with_state(state.clone(), auth::require_key))
+            .layer(from_fn_with_state(state, edge::answer))
+    }
+
+    /// Writes when keys were last used, and forgets what is no longer needed.
+    ///
+    /// # Errors
+    /// When the store cannot be written; nothing is lost by it.
+    pub async fn tick(&self) -> Result<(), StoreError> {
+        upkeep::tick(&self.0).await
+    }
+
+    /// Does so again and again, until `stop`.
+    pub async fn run(self, stop: CancellationToken) {
+        upkeep::run(self.0, stop).await;
+    }
+}
+
+/// The whole interface where nothing was set. Keys of another environment than `environment` are refused.
+pub fn router(db: Db, environment: Environment) -> Router {
+    Api::new(db, Settings::of(environment), Clock::system()).router()
 }

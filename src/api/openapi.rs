@@ -7,8 +7,8 @@ use std::borrow::Cow;
 
 use landfall_chain::Chain;
 use utoipa::openapi::schema::{KnownFormat, Object, ObjectBuilder, Schema, SchemaFormat, Type};
-use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
-use utoipa::openapi::{OpenApi, RefOr};
+use utoipa::openapi::security::{ApiKey, ApiKeyValue, Http, HttpAuthScheme, SecurityScheme};
+use utoipa::openapi::{Content, Header, OpenApi, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi as _, PartialSchema, ToSchema};
 
 use crate::account::{AccountStatus, AccountType};
@@ -35,11 +35,14 @@ use crate::identity::{IdentityStatus, IdentityType, SubStatus};
         (name = "Identities", description = "Who accounts belong to."),
     ),
     security(("bearer" = [])),
-    modifiers(&Bearer),
+    modifiers(&Bearer, &Everywhere),
 )]
 struct Document;
 
 struct Bearer;
+
+/// What every operation has in common: how it is signed, and how it may be refused.
+struct Everywhere;
 
 /// The interface's `Chain`: the type itself lives on the lowest floor and knows no OpenAPI.
 pub(super) struct ChainName;
@@ -62,8 +65,43 @@ impl Modify for Bearer {
     fn modify(&self, document: &mut OpenApi) {
         let mut scheme = Http::new(HttpAuthScheme::Bearer);
         scheme.description = Some("An API key: `Authorization: Bearer <API_KEY>`.".to_owned());
+        let signature = "Compulsory once a public key is paired with the API key (`landfall key pair`): a JWT with the \
+                         paired key's algorithm (EdDSA, ES256 or RS256) and the claims `sub` (id of the API key: its 8 \
+                         characters behind `lf_live_` or `lf_test_`), `aud` (host), `method`, `uri` (path and query as \
+                         sent), `bodyHash` (SHA-256 of the body in lower case hex), `nonce` (16 to 128 characters, never \
+                         used before), `iat` and `exp` (whole seconds, at most 60 apart).";
+        let header = ApiKeyValue::with_description("X-Request-Signature", signature);
         let components = document.components.get_or_insert_default();
         components.add_security_scheme("bearer", SecurityScheme::Http(scheme));
+        components.add_security_scheme("signature", SecurityScheme::ApiKey(ApiKey::Header(header)));
+    }
+}
+
+impl Modify for Everywhere {
+    fn modify(&self, document: &mut OpenApi) {
+        for item in document.paths.paths.values_mut() {
+            let operations =
+                [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete, &mut item.head];
+            for operation in operations.into_iter().flatten() {
+                for code in Code::EVERYWHERE {
+                    let status = code.status().as_str().to_owned();
+                    operation.responses.responses.entry(status).or_insert_with(|| refusal(code).into());
+                }
+            }
+        }
+    }
+}
+
+/// How a request is refused with this code.
+fn refusal(code: Code) -> utoipa::openapi::Response {
+    let problem = Content::new(Some(Ref::from_schema_name("Problem")));
+    let response = ResponseBuilder::new().description(code.meaning()).content("application/problem+json", problem);
+    match code {
+        Code::RateLimited | Code::Overloaded => {
+            let seconds = Header::new(ObjectBuilder::new().schema_type(Type::Integer));
+            response.header("Retry-After", seconds).build()
+        }
+        _ => response.build(),
     }
 }
 
@@ -156,7 +194,11 @@ pub(super) fn example_account() -> AccountResource {
 }
 
 pub(super) fn code() -> Object {
-    one_of("What a program decides on.", Code::ALL.map(Code::name))
+    let row = |code: Code| format!("| `{}` | {} | {} |\n", code.name(), code.status().as_u16(), code.meaning());
+    let rows: String = Code::ALL.map(row).concat();
+    let table = format!("What a program decides on.\n\n| code | status | meaning |\n| --- | --- | --- |\n{rows}");
+    let names = Code::ALL.map(Code::name);
+    ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names)).description(Some(table)).build()
 }
 
 /// 1250.5 USDC on Base, with the ids that this transfer has.

@@ -1,37 +1,58 @@
-//! Refusals as RFC 9457 problems: `type`, `title`, `status`, `detail`, and our `code` and `errors`.
+//! Refusals as RFC 9457 problems: `type`, `title`, `status`, `detail`, and our `code`, `request_id` and `errors`.
 //!
-//! Every refusal of the interface is made here. A 500 says nothing of its cause to the client; the cause is logged,
-//! once, where the problem is made.
+//! Every refusal of the interface is made here, and `Code::ALL` is the table of them: the document and the tests go by
+//! it. A 500 says nothing of its cause to the client; the cause is logged, once, where the problem is made. The id of
+//! the request is put in by `edge`, which knows it.
 
+use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use tracing::error;
-use utoipa::ToSchema;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::Schema;
+use utoipa::{PartialSchema, ToSchema};
 
 use crate::api::openapi;
+use crate::key::Scope;
 use crate::store::StoreError;
 
 const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
+/// When to come back after a shed request.
+const OVERLOADED_RETRY_SECS: u64 = 1;
 
 /// What a client may decide on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Code {
-    Unauthorized,
     InvalidArgument,
+    Unauthorized,
+    Forbidden,
     NotFound,
     MethodNotAllowed,
+    RequestTimeout,
     IdempotencyMismatch,
+    PayloadTooLarge,
+    RateLimited,
+    HeadersTooLarge,
     Internal,
+    Overloaded,
+    Timeout,
+}
+
+/// Why a request is refused.
+#[derive(Clone, Debug)]
+pub(super) struct Problem {
+    kind: Code,
+    detail: String,
+    errors: Vec<ParameterError>,
+    retry_after_secs: Option<u64>,
 }
 
 /// Why a request was refused (RFC 9457).
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(super) struct Problem {
-    #[serde(skip)]
-    kind: Code,
+#[derive(Debug, Serialize, ToSchema)]
+struct Shown<'a> {
     /// `urn:landfall:problem:` and the code.
-    #[schema(format = "uri", examples("urn:landfall:problem:INVALID_ARGUMENT"))]
+    #[schema(value_type = String, format = "uri", examples("urn:landfall:problem:INVALID_ARGUMENT"))]
     r#type: String,
     /// The code in words.
     #[schema(value_type = String, examples("Invalid argument"))]
@@ -40,13 +61,17 @@ pub(super) struct Problem {
     #[schema(examples(400))]
     status: u16,
     /// What is wrong with this request, for people.
-    #[schema(examples("limit must be an integer from 1 to 25"))]
-    detail: String,
+    #[schema(value_type = String, examples("limit must be an integer from 1 to 25"))]
+    detail: &'a str,
     #[schema(schema_with = openapi::code)]
     code: &'static str,
+    /// Names this request in our logs; also in the header `X-Request-Id` of every answer.
+    #[schema(value_type = String, examples("req_00064f2b91d3a6c0_1f"))]
+    request_id: &'a str,
     /// What is wrong with which parameter; with `INVALID_ARGUMENT` only.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    errors: Vec<ParameterError>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    #[schema(value_type = Vec<ParameterError>)]
+    errors: &'a [ParameterError],
 }
 
 /// What is wrong with a parameter.
@@ -59,45 +84,103 @@ pub(super) struct ParameterError {
 }
 
 impl Code {
-    pub(super) const ALL: [Code; 6] = [
-        Code::Unauthorized,
+    /// In the order of their statuses.
+    pub(super) const ALL: [Code; 13] = [
         Code::InvalidArgument,
+        Code::Unauthorized,
+        Code::Forbidden,
         Code::NotFound,
         Code::MethodNotAllowed,
+        Code::RequestTimeout,
         Code::IdempotencyMismatch,
+        Code::PayloadTooLarge,
+        Code::RateLimited,
+        Code::HeadersTooLarge,
         Code::Internal,
+        Code::Overloaded,
+        Code::Timeout,
+    ];
+    /// What every operation may answer, whatever it does.
+    pub(super) const EVERYWHERE: [Code; 8] = [
+        Code::Unauthorized,
+        Code::Forbidden,
+        Code::RequestTimeout,
+        Code::PayloadTooLarge,
+        Code::RateLimited,
+        Code::HeadersTooLarge,
+        Code::Internal,
+        Code::Overloaded,
     ];
 
     pub(super) const fn name(self) -> &'static str {
         match self {
-            Code::Unauthorized => "UNAUTHORIZED",
             Code::InvalidArgument => "INVALID_ARGUMENT",
+            Code::Unauthorized => "UNAUTHORIZED",
+            Code::Forbidden => "FORBIDDEN",
             Code::NotFound => "NOT_FOUND",
             Code::MethodNotAllowed => "METHOD_NOT_ALLOWED",
+            Code::RequestTimeout => "REQUEST_TIMEOUT",
             Code::IdempotencyMismatch => "IDEMPOTENCY_MISMATCH",
+            Code::PayloadTooLarge => "PAYLOAD_TOO_LARGE",
+            Code::RateLimited => "RATE_LIMITED",
+            Code::HeadersTooLarge => "HEADERS_TOO_LARGE",
             Code::Internal => "INTERNAL",
+            Code::Overloaded => "OVERLOADED",
+            Code::Timeout => "TIMEOUT",
         }
     }
 
     const fn title(self) -> &'static str {
         match self {
-            Code::Unauthorized => "Unauthorized",
             Code::InvalidArgument => "Invalid argument",
+            Code::Unauthorized => "Unauthorized",
+            Code::Forbidden => "Forbidden",
             Code::NotFound => "Not found",
             Code::MethodNotAllowed => "Method not allowed",
+            Code::RequestTimeout => "Request timeout",
             Code::IdempotencyMismatch => "Idempotency mismatch",
+            Code::PayloadTooLarge => "Payload too large",
+            Code::RateLimited => "Rate limited",
+            Code::HeadersTooLarge => "Headers too large",
             Code::Internal => "Internal error",
+            Code::Overloaded => "Overloaded",
+            Code::Timeout => "Timeout",
         }
     }
 
-    const fn status(self) -> StatusCode {
+    pub(super) const fn status(self) -> StatusCode {
         match self {
-            Code::Unauthorized => StatusCode::UNAUTHORIZED,
             Code::InvalidArgument => StatusCode::BAD_REQUEST,
+            Code::Unauthorized => StatusCode::UNAUTHORIZED,
+            Code::Forbidden => StatusCode::FORBIDDEN,
             Code::NotFound => StatusCode::NOT_FOUND,
             Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Code::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
             Code::IdempotencyMismatch => StatusCode::CONFLICT,
+            Code::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+            Code::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Code::Overloaded | Code::Timeout => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    /// What it means and what to do, for the document.
+    pub(super) const fn meaning(self) -> &'static str {
+        match self {
+            Code::InvalidArgument => "The request is malformed, or a part of it is missing, unknown or out of range.",
+            Code::Unauthorized => "The API key or the signature of the request is missing or not valid.",
+            Code::Forbidden => "The API key does not have the scope that this operation needs.",
+            Code::NotFound => "There is nothing at this path, or no object with this id.",
+            Code::MethodNotAllowed => "The path does not take this method; `Allow` tells which it takes.",
+            Code::RequestTimeout => "The body did not arrive in time.",
+            Code::IdempotencyMismatch => "Another request had this `request_id`; take another one.",
+            Code::PayloadTooLarge => "The body is too large.",
+            Code::RateLimited => "Too many requests; send it again after `Retry-After` seconds.",
+            Code::HeadersTooLarge => "The header is too large.",
+            Code::Internal => "Internal failure; try again later.",
+            Code::Overloaded => "Too much at once; nothing was done, send it again after `Retry-After` seconds.",
+            Code::Timeout => "It took too long; whether it was done is not known, so ask before sending it again.",
         }
     }
 }
@@ -110,6 +193,37 @@ impl Problem {
     pub(super) fn invalid(errors: Vec<ParameterError>) -> Self {
         let details: Vec<_> = errors.iter().map(|error| format!("{} {}", error.parameter, error.detail)).collect();
         Problem { errors, ..Problem::new(Code::InvalidArgument, details.join("; ")) }
+    }
+
+    /// For a key that lacks the scope of a route.
+    pub(super) fn forbidden(scope: Scope) -> Self {
+        Problem::new(Code::Forbidden, format!("this API key does not have the scope `{}`", scope.name()))
+    }
+
+    pub(super) fn rate_limited(whose: &str, retry_after_secs: u64) -> Self {
+        let detail = format!("too many requests {whose}; send it again after {retry_after_secs} s");
+        Problem { retry_after_secs: Some(retry_after_secs), ..Problem::new(Code::RateLimited, detail) }
+    }
+
+    pub(super) fn overloaded() -> Self {
+        let detail = "too many requests are being answered; nothing was done, send it again later".to_owned();
+        Problem { retry_after_secs: Some(OVERLOADED_RETRY_SECS), ..Problem::new(Code::Overloaded, detail) }
+    }
+
+    pub(super) fn timeout() -> Self {
+        Problem::new(Code::Timeout, "it took too long; whether it was done is not known".to_owned())
+    }
+
+    pub(super) fn request_timeout() -> Self {
+        Problem::new(Code::RequestTimeout, "the body did not arrive in time".to_owned())
+    }
+
+    pub(super) fn payload_too_large(most: usize) -> Self {
+        Problem::new(Code::PayloadTooLarge, format!("the body has more than {most} bytes"))
+    }
+
+    pub(super) fn headers_too_large(most: usize) -> Self {
+        Problem::new(Code::HeadersTooLarge, format!("the header has more than {most} bytes"))
     }
 
     pub(super) fn not_found(detail: &str) -> Self {
@@ -128,29 +242,62 @@ impl Problem {
     /// Logs the cause, which the client is not told.
     pub(super) fn internal(cause: StoreError) -> Self {
         error!(error = &cause as &dyn std::error::Error, "a request was answered with 500: {cause}");
+        Problem::failed()
+    }
+
+    /// For what was logged already.
+    pub(super) fn failed() -> Self {
         Problem::new(Code::Internal, "the request could not be answered; try again later".to_owned())
     }
 
+    /// Makes this the body of `response`, with the id of its request; its headers stay.
+    pub(super) fn write_to(&self, response: &mut Response, request_id: &str) {
+        let shown = Shown {
+            r#type: format!("urn:landfall:problem:{}", self.kind.name()),
+            title: self.kind.title(),
+            status: self.kind.status().as_u16(),
+            detail: &self.detail,
+            code: self.kind.name(),
+            request_id,
+            errors: &self.errors,
+        };
+        let body = serde_json::to_vec(&shown).expect("a problem holds strings and numbers, which always serialise");
+        // Without a length the server tells the one of the new body.
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+        *response.body_mut() = Body::from(body);
+    }
+
     fn new(kind: Code, detail: String) -> Self {
-        Problem {
-            kind,
-            r#type: format!("urn:landfall:problem:{}", kind.name()),
-            title: kind.title(),
-            status: kind.status().as_u16(),
-            detail,
-            code: kind.name(),
-            errors: Vec::new(),
-        }
+        Problem { kind, detail, errors: Vec::new(), retry_after_secs: None }
     }
 }
 
+/// In the document a problem is what is shown of it.
+impl PartialSchema for Problem {
+    fn schema() -> RefOr<Schema> {
+        Shown::schema()
+    }
+}
+
+impl ToSchema for Problem {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        schemas.push((ParameterError::name().into(), ParameterError::schema()));
+    }
+}
+
+/// Status and headers; the body is written where the id of the request is known.
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let mut response = (self.kind.status(), axum::Json(&self)).into_response();
-        response.headers_mut().insert(header::CONTENT_TYPE, MEDIA_TYPE);
+        let mut response = self.kind.status().into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, MEDIA_TYPE);
         if self.kind == Code::Unauthorized {
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
+        if let Some(secs) = self.retry_after_secs {
+            headers.insert(header::RETRY_AFTER, secs.into());
+        }
+        response.extensions_mut().insert(self);
         response
     }
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use landfall_chain::{
-    Address, AddressSource, AssetTransfer, Block, BlockRef, BlockSource, Chain, Endpoints, Family, Fate, Found, Header,
-    Network, Payer, Read, Search, SourceError, Tip, TxRef, U256, Watched,
+    Address, AddressSource, AssetFacts, AssetId, AssetSource, AssetTransfer, Block, BlockRef, BlockSource, Chain,
+    Endpoints, Family, Fate, Found, Header, Network, Payer, Read, Search, SourceError, Tip, TxRef, U256, Watched,
 };
 use landfall_evm::{EndpointUrl, EvmSource};
 use landfall_solana::{Options, Sample, SolanaSource};
@@ -70,6 +70,14 @@ impl AnyChain {
         match self {
             AnyChain::Evm(source) => source.listen().boxed(),
             AnyChain::Solana(source) => source.listen().boxed(),
+        }
+    }
+
+    /// Whether it says what its assets are.
+    pub(super) fn tells_assets(&self) -> bool {
+        match self {
+            AnyChain::Evm(_) => false,
+            AnyChain::Solana(_) => true,
         }
     }
 
@@ -144,6 +152,16 @@ impl AddressSource for AnyChain {
         match self {
             AnyChain::Evm(source) => source.balances(addresses, at).await,
             AnyChain::Solana(source) => source.balances(addresses, at).await,
+        }
+    }
+}
+
+/// What a token on an EVM chain is stands in code that anybody may write: it has nothing to say of it.
+impl AssetSource for AnyChain {
+    async fn facts(&self, asset: &AssetId, reached: Option<u64>) -> Result<Option<AssetFacts>, SourceError> {
+        match self {
+            AnyChain::Evm(_) => Ok(None),
+            AnyChain::Solana(source) => source.facts(asset, reached).await,
         }
     }
 }

@@ -4,6 +4,7 @@ use landfall_chain::{Chain, Family, Lane, Network, TxId};
 use serde::Serialize;
 
 use crate::amount::to_decimal;
+use crate::app::note_on;
 use crate::deposit::Deposit;
 use crate::watcher::explain::{ExplainedLeg, Explanation, TraceReading};
 
@@ -118,9 +119,12 @@ impl LegReport {
         let asset = network.asset(&transfer.asset);
         // What is on record was asked for when it was recorded.
         let payer = deposit.as_ref().map_or(transfer.payer(), Deposit::payer);
+        let note = asset.is_none().then(|| note_on(network.chain, &transfer.asset)).flatten();
+        let reason =
+            [Some(why).filter(|why| !why.is_empty()), note].into_iter().flatten().collect::<Vec<_>>().join("; ");
         LegReport {
             verdict: verdict.code(),
-            reason: why,
+            reason,
             lane: lane.name(),
             asset: transfer.asset.to_string(),
             currency_symbol: asset.map(|asset| asset.symbol.clone()),

@@ -1,11 +1,17 @@
-//! `landfall key create`.
+//! `landfall key create|list|revoke|pair`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use anyhow::Context;
 use clap::Subcommand;
+use serde::Serialize;
 
 use crate::app::Migrate;
-use crate::cli::load;
+use crate::cli::{duration, json_line, load, open_existing};
+use crate::key::{PublicKey, Scope, Scopes};
+use crate::store::Db;
+use crate::store::keys::{self, ListedKey};
 use crate::time::Clock;
 use crate::{app, random, registry};
 
@@ -16,17 +22,114 @@ pub(super) enum Key {
         /// What it is for.
         #[arg(long)]
         name: String,
+        /// What it may do: read, write, webhooks, admin (all of it); repeat it, or put commas between.
+        #[arg(long, default_value = "read", value_delimiter = ',')]
+        scope: Vec<Scope>,
     },
+    /// Show every key: what it may do, when it was last used, whether it is revoked.
+    List {
+        /// A line of JSON for each.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Revoke a key for good. The next request with it is refused.
+    Revoke {
+        /// Its id: the 8 characters behind lf_live_ or lf_test_.
+        id: String,
+    },
+    /// Pair a public key with a key. From now on its requests must be signed, for ever.
+    Pair {
+        /// The id of the API key: the 8 characters behind lf_live_ or lf_test_.
+        id: String,
+        /// PEM of an Ed25519, a P-256, or an RSA public key of at least 2048 bits.
+        #[arg(long, value_name = "FILE")]
+        public_key: PathBuf,
+        /// How long the public key of before still signs. One from before that ends now.
+        #[arg(long, default_value = "24h", value_parser = duration)]
+        previous_for: Duration,
+    },
+}
+
+#[derive(Serialize)]
+struct Shown<'a> {
+    id: &'a str,
+    name: &'a str,
+    scopes: Vec<&'static str>,
+    created_at: String,
+    last_used_at: Option<String>,
+    revoked_at: Option<String>,
+    signed: bool,
 }
 
 impl Key {
     pub(super) async fn run(self, config: &Path) -> anyhow::Result<()> {
-        let Key::Create { name } = self;
         let config = load(config)?;
-        let db = app::open_once(&config.store, Migrate::IfEmpty).await?;
         let now = Clock::system().now();
-        let key = registry::create_key(&db, config.environment, &name, &random::bytes(), now).await?;
-        println!("{}", key.reveal());
+        match self {
+            Key::Create { name, scope } => {
+                let scopes = Scopes::of(&scope).context("a key needs a scope")?;
+                let db = app::open_once(&config.store, Migrate::IfEmpty).await?;
+                let what = (name.as_str(), &scopes);
+                let key = registry::create_key(&db, config.environment, what, &random::bytes(), now).await?;
+                println!("{}", key.reveal());
+            }
+            Key::List { json } => list(&open_existing(&config.store).await?, json).await?,
+            Key::Revoke { id } => {
+                registry::revoke_key(&open_existing(&config.store).await?, &id, now).await?;
+                println!("API key {id} is revoked");
+            }
+            Key::Pair { id, public_key, previous_for } => {
+                let file = public_key.display().to_string();
+                let text = std::fs::read_to_string(&public_key).with_context(|| format!("cannot read {file}"))?;
+                let key = PublicKey::from_pem(&text).with_context(|| file.clone())?;
+                let db = open_existing(&config.store).await?;
+                registry::pair_key(&db, &id, &key, previous_for, now).await?;
+                let (algorithm, fingerprint) = (key.algorithm().name(), key.fingerprint());
+                println!("API key {id} is paired with the {algorithm} key {fingerprint}");
+                println!("its requests need X-Request-Signature, with sub {id} and aud {}", host(&config));
+            }
+        }
         Ok(())
+    }
+}
+
+/// What signatures must name, as far as the configuration alone tells.
+fn host(config: &crate::config::Config) -> String {
+    config.api_settings(config.api_listen, Vec::new()).host
+}
+
+async fn list(db: &Db, json: bool) -> anyhow::Result<()> {
+    let listed = keys::list(&mut db.read().await?).await?;
+    for key in &listed {
+        if json {
+            println!("{}", json_line(&Shown::of(key))?);
+        } else {
+            println!("{}", line(key));
+        }
+    }
+    if listed.is_empty() && !json {
+        println!("no keys; `landfall key create --name NAME` makes one");
+    }
+    Ok(())
+}
+
+fn line(key: &ListedKey) -> String {
+    let used = key.last_used_at.map_or_else(|| "never used".to_owned(), |at| format!("last used {at}"));
+    let signed = if key.is_signed { ", signed" } else { "" };
+    let revoked = key.revoked_at.map_or_else(String::new, |at| format!(", revoked {at}"));
+    format!("{}  {}  {}{signed}, created {}, {used}{revoked}", key.id, key.name, key.scopes, key.created_at)
+}
+
+impl<'a> Shown<'a> {
+    fn of(key: &'a ListedKey) -> Self {
+        Shown {
+            id: &key.id,
+            name: &key.name,
+            scopes: key.scopes.names(),
+            created_at: key.created_at.to_string(),
+            last_used_at: key.last_used_at.map(|at| at.to_string()),
+            revoked_at: key.revoked_at.map(|at| at.to_string()),
+            signed: key.is_signed,
+        }
     }
 }

@@ -45,6 +45,7 @@ impl Show {
             if !chain.reason.is_empty() {
                 println!("  {}", chain.reason);
             }
+            chain.assets.iter().for_each(|asset| println!("  {asset}"));
             for alarm in &chain.alarms {
                 println!("  alarm: {alarm}");
             }

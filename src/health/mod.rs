@@ -3,6 +3,7 @@
 //! Reads the store and never a node: it tells the same from every process.
 
 mod admin;
+mod assets;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,10 +15,11 @@ use crate::decision::Decision;
 use crate::incident::Incident;
 use crate::store::status::{self, ChainStatus, EndpointRow, QueueStatus};
 use crate::store::traces::{self, Doubts, TraceStatus};
-use crate::store::{Db, StoreError, incidents, overrides};
+use crate::store::{Db, StoreError, asset_facts, incidents, overrides};
 use crate::time::Timestamp;
 
 pub use admin::{Started, router};
+pub use assets::AssetReport;
 
 /// A watcher that has said nothing for so long is not there.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(30);
@@ -64,6 +66,8 @@ pub struct ChainReport {
     pub alarms: Vec<String>,
     /// Operators' words in place of a rule, while they count.
     pub overrides: Vec<OverrideReport>,
+    /// What the chain itself says of the assets that are listed; nothing on a chain that says nothing of them.
+    pub assets: Vec<AssetReport>,
     #[serde(skip)]
     silent_secs: u64,
 }
@@ -101,11 +105,13 @@ impl Status {
         let traces = traces::statuses(&mut reader).await?;
         let doubts = traces::doubts(&mut reader).await?;
         let incidents = incidents::open(&mut reader).await?;
+        let assets = asset_facts::all(&mut reader).await?;
         let mut chains = Vec::new();
         for chain in status::chains(&mut reader).await? {
             let decisions = overrides::of_chain(&mut reader, chain.chain).await?;
             let traces = traces.iter().find(|traces| traces.chain == chain.chain);
-            let report = ChainReport::of(chain, &incidents, decisions, now);
+            let of_chain = assets.iter().filter(|asset| asset.chain == chain.chain).map(AssetReport::of).collect();
+            let report = ChainReport { assets: of_chain, ..ChainReport::of(chain, &incidents, decisions, now) };
             chains.push(match traces {
                 Some(traces) => report.traced(traces, now),
                 None => report.doubted(&doubts),
@@ -163,6 +169,7 @@ impl ChainReport {
             is_traced: false,
             alarms,
             overrides: decisions.into_iter().filter(in_force).map(OverrideReport::from).collect(),
+            assets: Vec::new(),
             silent_secs: now.since(status.heartbeat_at).as_secs(),
         }
     }

@@ -29,6 +29,7 @@ use landfall_chain::{Asset, Chain, Network};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::{self, App, Migrate};
+use crate::key::Scope;
 use crate::random;
 use crate::registry::{self, NewWebhook};
 use crate::sandbox::anvil::{Anvil, AnvilOptions};
@@ -143,7 +144,8 @@ async fn with_nodes(
     receiver.set_key(&registry::add_webhook(&db, &webhook, &random::bytes(), now).await?.signing_key);
     let api = Api {
         url: format!("http://{}/v2/crypto/deposits", app.api_address()),
-        key: registry::create_key(&db, config.environment, "sandbox", &random::bytes(), now).await?,
+        key: registry::create_key(&db, config.environment, ("sandbox", &Scope::Admin.into()), &random::bytes(), now)
+            .await?,
         client: node::client()?,
     };
     let house = House { anvil, surfpool: surfpool.as_ref(), receiver: &receiver, db: &db, api: &api };

@@ -37,7 +37,9 @@ pub const MIGRATIONS: &[(i64, &str, &str)] = &[
     (8, "kept_witnesses", include_str!("../../migrations/0008_kept_witnesses.sql")),
     (9, "native_settings", include_str!("../../migrations/0009_native_settings.sql")),
     (10, "solana_books", include_str!("../../migrations/0010_solana_books.sql")),
-    (11, "identities", include_str!("../../migrations/0011_identities.sql")),
+    (11, "asset_facts", include_str!("../../migrations/0011_asset_facts.sql")),
+    (12, "auth", include_str!("../../migrations/0012_auth.sql")),
+    (13, "identities", include_str!("../../migrations/0013_identities.sql")),
 ];
 
 /// Where the data is.

@@ -5,6 +5,7 @@
 
 pub mod account_pages;
 pub mod accounts;
+pub mod asset_facts;
 pub mod audit;
 pub mod backfills;
 pub mod coverage;
@@ -19,6 +20,7 @@ pub mod incidents;
 pub mod keys;
 pub mod movements;
 pub mod native_settings;
+pub mod nonces;
 pub mod overrides;
 pub mod requests;
 mod sql;
@@ -40,6 +42,7 @@ pub fn statements() -> impl Iterator<Item = Sql> {
     [
         account_pages::STATEMENTS,
         accounts::STATEMENTS,
+        asset_facts::STATEMENTS,
         audit::STATEMENTS,
         backfills::STATEMENTS,
         coverage::STATEMENTS,
@@ -53,6 +56,7 @@ pub fn statements() -> impl Iterator<Item = Sql> {
         keys::STATEMENTS,
         movements::STATEMENTS,
         native_settings::STATEMENTS,
+        nonces::STATEMENTS,
         overrides::STATEMENTS,
         requests::STATEMENTS,
         status::STATEMENTS,

@@ -4,8 +4,8 @@
 //! record or what stands against it, with a code of the closed list ([`Verdict`]). It changes nothing.
 
 use landfall_chain::{
-    AssetTransfer, Block, BlockRef, BlockSource, Chain, Fate, Lane, Legs, Network, Read, ReadProof, SourceError, TxId,
-    TxLife, TxRef, Verdict,
+    AssetTransfer, Block, BlockRef, BlockSource, Chain, Fate, Lane, Legs, Network, Read, ReadProof, Rejected,
+    SourceError, TxId, TxLife, TxRef, Verdict,
 };
 
 use crate::deposit::{Deposit, DepositStatus};
@@ -143,9 +143,24 @@ impl Explainer<'_> {
             block.unattributed.iter().chain(&block.rejected).filter(|rejected| rejected.transfer.tx.id == *tx)
         {
             let (transfer, verdict) = (rejected.transfer.clone(), rejected.verdict);
-            self.legs.push(ExplainedLeg { lane, transfer, verdict, why: String::new(), deposit: None });
+            let why = self.why_rejected(rejected, block.header.block.number);
+            self.legs.push(ExplainedLeg { lane, transfer, verdict, why, deposit: None });
         }
         Ok(())
+    }
+
+    /// Of what the chain itself shows to be no credit, where the code does not say it all.
+    fn why_rejected(&self, Rejected { transfer, verdict }: &Rejected, number: u64) -> String {
+        if *verdict != Verdict::FakeToken {
+            return String::new();
+        }
+        match self.network.asset(&transfer.asset) {
+            None => "its token is not listed".to_owned(),
+            Some(asset) if number < asset.from_block => {
+                format!("its token is listed from block {} on", asset.from_block)
+            }
+            Some(_) => "its token is listed under another program".to_owned(),
+        }
     }
 
     async fn leg(

@@ -225,8 +225,14 @@ impl<S: BlockSource> Watcher<S> {
         wanted: &(dyn Fn(&Address) -> bool + Sync),
         now: Timestamp,
     ) -> Result<Ticked, TickError> {
-        let blocks = self.named(blocks, wanted).await?;
-        let (pending, credited) = self.record_final(&blocks, None, wanted, now).await?;
+        // Each turn but the last was for addresses that were added meanwhile.
+        let mut blocks = Cow::Borrowed(blocks);
+        let (pending, credited) = loop {
+            self.name_payers(&mut blocks, wanted).await?;
+            if let Some(recorded) = self.record_final(&blocks, None, wanted, now).await? {
+                break recorded;
+            }
+        };
         let mut ticked = Ticked { pending, ..Ticked::default() };
         for (block, pending) in credited {
             self.judge(block, OfBlock::final_for_all(block.header.block, pending), now, &mut ticked).await?;
@@ -234,23 +240,29 @@ impl<S: BlockSource> Watcher<S> {
         Ok(ticked)
     }
 
-    /// The same, with who paid what is about to be recorded. For past blocks nobody stands in while nobody can be asked:
-    /// they are read again.
-    async fn named<'b>(
+    /// Names who paid what is about to be recorded. For past blocks nobody stands in while nobody can be asked: they are read
+    /// again.
+    async fn name_payers(
         &self,
-        blocks: &'b [Block],
+        blocks: &mut Cow<'_, [Block]>,
         wanted: &(dyn Fn(&Address) -> bool + Sync),
-    ) -> Result<Cow<'b, [Block]>, TickError> {
-        let is_wanted =
-            |leg: &AssetTransfer| wanted(&leg.recipient) && payers::is_recorded(leg, &self.network, &self.watch_list);
-        if blocks.iter().all(|block| payers::unnamed(block, is_wanted) == 0) {
-            return Ok(Cow::Borrowed(blocks));
+    ) -> Result<(), TickError> {
+        if self.unnamed(blocks, wanted) == 0 {
+            return Ok(());
         }
-        let mut blocks = blocks.to_vec();
-        for block in &mut blocks {
-            payers::name(&self.source, block, is_wanted).await?;
+        for block in blocks.to_mut() {
+            payers::name(&self.source, block, |leg| self.is_recorded(leg, wanted)).await?;
         }
-        Ok(Cow::Owned(blocks))
+        Ok(())
+    }
+
+    /// How many legs of what would be recorded now are not told who paid.
+    fn unnamed(&self, blocks: &[Block], wanted: &(dyn Fn(&Address) -> bool + Sync)) -> usize {
+        blocks.iter().map(|block| payers::unnamed(block, |leg| self.is_recorded(leg, wanted))).sum()
+    }
+
+    fn is_recorded(&self, leg: &AssetTransfer, wanted: &(dyn Fn(&Address) -> bool + Sync)) -> bool {
+        wanted(&leg.recipient) && payers::is_recorded(leg, &self.network, &self.watch_list)
     }
 
     /// As [`Watcher::credit_final`], of what the traces of final blocks show: CONFIRMED only with a second witness.
@@ -264,7 +276,7 @@ impl<S: BlockSource> Watcher<S> {
     where
         S: AddressSource,
     {
-        let (pending, credited) = self.record_final(blocks, Some(lane), wanted, now).await?;
+        let (pending, credited) = self.record_traced(blocks, lane, wanted, now).await?;
         let mut traced = Traced { pending, ..Traced::default() };
         for (block, mut deposits) in credited {
             let evidence = match lane.told_evidence(&block.header.block).await? {
@@ -277,7 +289,7 @@ impl<S: BlockSource> Watcher<S> {
             };
             // A fuller read may show what the first one hid.
             let again = std::slice::from_ref(&evidence.traces);
-            let (pending, more) = self.record_final(again, Some(lane), wanted, now).await?;
+            let (pending, more) = self.record_traced(again, lane, wanted, now).await?;
             traced.pending += pending;
             let more: Vec<Deposit> = more.into_iter().flat_map(|(_, deposits)| deposits).collect();
             deposits.retain(|deposit| more.iter().all(|more| more.id != deposit.id));
@@ -287,15 +299,31 @@ impl<S: BlockSource> Watcher<S> {
         Ok(traced)
     }
 
+    /// As [`Watcher::record_final`], of traces, which name who paid.
+    async fn record_traced<'b>(
+        &self,
+        blocks: &'b [Block],
+        lane: &TraceLane<S>,
+        wanted: &(dyn Fn(&Address) -> bool + Sync),
+        now: Timestamp,
+    ) -> Result<(u64, Vec<Credited<'b>>), TickError> {
+        loop {
+            if let Some(recorded) = self.record_final(blocks, Some(lane), wanted, now).await? {
+                return Ok(recorded);
+            }
+        }
+    }
+
     /// Records, in one transaction, what roots show of final blocks, or traces, for their lane; how many deposits became
-    /// PENDING by it, and of each block those that are PENDING now.
+    /// PENDING by it, and of each block those that are PENDING now. `None` when an address that was added meanwhile asks for
+    /// who paid it.
     async fn record_final<'b>(
         &self,
         blocks: &'b [Block],
         traces_for: Option<&TraceLane<S>>,
         wanted: &(dyn Fn(&Address) -> bool + Sync),
         now: Timestamp,
-    ) -> Result<(u64, Vec<Credited<'b>>), TickError> {
+    ) -> Result<Option<(u64, Vec<Credited<'b>>)>, TickError> {
         let chain = self.chain();
         let lane = if traces_for.is_some() { Lane::Traces } else { Lane::Roots };
         // Who halts a chain means whoever records for it.
@@ -305,7 +333,11 @@ impl<S: BlockSource> Watcher<S> {
         let mut tx = self.db.begin().await?;
         let cursor = Cursor::lock(&mut tx, chain).await?;
         if !self.watch_list.is_current(cursor.watch_seq) {
+            let before = self.unnamed(blocks, wanted);
             self.watch_list.follow(&mut tx).await?;
+            if self.unnamed(blocks, wanted) > before {
+                return Ok(None);
+            }
         }
         // Above the cursor a block is `run`'s to connect, also when a reorg has taken it back there meanwhile.
         let above = |block: &&Block| cursor.at.is_some_and(|at| block.header.block.number > at.number);
@@ -346,7 +378,7 @@ impl<S: BlockSource> Watcher<S> {
             }
         }
         tx.commit().await?;
-        Ok((count, credited))
+        Ok(Some((count, credited)))
     }
 
     /// Whether our chain has this final block; an error when it has another in its place.

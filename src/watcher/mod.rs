@@ -8,6 +8,7 @@
 //! A tick is bounded, may be dropped at any await, and starts from what is on record. Live and catch-up are one path.
 
 mod alarms;
+mod asset_watch;
 mod backfill;
 mod connect;
 mod early_witness;
@@ -49,6 +50,7 @@ use crate::store::{Db, StoreError, accounts, incidents, native_settings, overrid
 use crate::time::{Clock, Pulse, Timestamp};
 
 use alarms::Alarms;
+pub use asset_watch::AssetWatch;
 pub use backfill::{Backfill, Job, Scope};
 pub use error::{Replaced, TickError};
 pub use pace::Pace;

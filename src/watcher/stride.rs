@@ -6,7 +6,7 @@
 
 use std::ops::RangeInclusive;
 
-use landfall_chain::{Block, Lane, Legs, Read, ReadProof, SourceError};
+use landfall_chain::{Block, Debits, Lane, Legs, Read, ReadProof, SourceError};
 
 use crate::watcher::connect::{READ_BLOCKS_MAX, READS_AHEAD_MAX, TICK_BLOCKS_MAX};
 
@@ -60,13 +60,19 @@ impl Stride {
 
 /// How much there is in blocks.
 pub(super) fn legs(blocks: &[Block]) -> usize {
-    blocks.iter().map(|block| block.transfers.len() + block.fees.len()).sum()
+    let of = |block: &Block| {
+        // On EVM debits are the legs themselves.
+        let debits = if let Debits::Net(debits) = &block.debits { debits.len() } else { 0 };
+        block.transfers.len() + debits + block.fees.len() + block.unattributed.len() + block.rejected.len()
+    };
+    blocks.iter().map(of).sum()
 }
 
 #[cfg(test)]
 mod tests {
     use landfall_chain::{
-        Address, BlockHash, BlockRef, Debits, Fee, Header, Proof, Signers, TxId, TxLife, TxRef, U256,
+        Address, AssetId, AssetTransfer, BlockHash, BlockRef, Fee, Header, Proof, Rejected, SenderRule, Signers, TxId,
+        TxLife, TxRef, U256, Verdict,
     };
 
     use super::*;
@@ -114,5 +120,23 @@ mod tests {
         let heavy = Block { fees: vec![fee; READ_LEGS_MAX + 1], ..block(1) };
         stride.learn(&(1..=1), &Ok(vec![heavy]));
         assert_eq!(stride.width, READ_BLOCKS_MAX / 2, "very much is in them");
+    }
+
+    #[test]
+    fn everything_that_a_block_names_counts_for_what_is_in_memory() {
+        let tx = TxRef { id: TxId::Solana([0; 64]), life: TxLife::Block };
+        let (sender, sender_rule, amount) = (Address::Solana([1; 32]), SenderRule::OnlyPayer, U256::ZERO);
+        let leg = AssetTransfer { tx, asset: AssetId::Native, sender, sender_rule, recipient: sender, amount, nth: 0 };
+        let fee = Fee { tx, payer: sender, amount, proved: false };
+        let rejected = Rejected { transfer: leg.clone(), verdict: Verdict::FakeToken };
+        let full = Block {
+            transfers: vec![leg.clone(); 1],
+            debits: Debits::Net(vec![leg; 20]),
+            unattributed: vec![rejected.clone(); 300],
+            fees: vec![fee; 4_000],
+            rejected: vec![rejected; 50_000],
+            ..block(1)
+        };
+        assert_eq!(legs(&[full.clone(), full]), 2 * 54_321);
     }
 }

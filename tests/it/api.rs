@@ -6,14 +6,14 @@
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Method, Request, StatusCode, header};
-use landfall::api::{DepositResource, Settings, openapi_json, router};
+use landfall::api::{DepositResource, openapi_json, router};
 use landfall::deposit::{Deposit, DepositStatus, Leg};
 use landfall::event::EventId;
-use landfall::key::{ApiKey, Environment};
+use landfall::key::{ApiKey, Environment, Scope};
 use landfall::store::accounts::WatchLists;
 use landfall::store::keys::{self, KeyRow};
 use landfall::store::{Db, deposits};
-use landfall::time::{Clock, Timestamp};
+use landfall::time::Timestamp;
 use landfall_chain::{Address, AssetId, Chain, SenderRule, TxId, TxLife, TxRef, U256};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
@@ -58,12 +58,16 @@ impl Api {
     async fn on(engine: Engine) -> Self {
         let store = TestStore::fresh(engine).await;
         let key = ApiKey::generate(Environment::Test, &[1; ApiKey::RANDOM_BYTES]);
-        let row = KeyRow { id: key.id().into(), name: "test".into(), secret_hash: key.secret_hash().to_vec() };
+        let row = KeyRow {
+            id: key.id().into(),
+            name: "test".into(),
+            secret_hash: key.secret_hash().to_vec(),
+            scopes: Scope::Read.into(),
+        };
         let mut tx = store.db.begin().await.unwrap();
         assert!(keys::insert(&mut tx, &row, landfall::key::KEYS_MAX, Timestamp(0)).await.unwrap());
         tx.commit().await.unwrap();
-        let settings = Settings { environment: Environment::Test, clock: Clock::system(), networks: Vec::new() };
-        Api { router: router(store.db.clone(), settings), store, key }
+        Api { router: router(store.db.clone(), Environment::Test), store, key }
     }
 
     /// Puts deposits on record, and their accounts.
@@ -147,7 +151,10 @@ impl Answer {
     }
 
     fn assert_problem_body(&self, status: u16, expected: &Value) {
-        assert_eq!(&self.body, expected);
+        let mut body = self.body.clone();
+        let id = body.as_object_mut().unwrap().remove("request_id").unwrap();
+        assert_eq!(id.as_str(), Some(self.headers["x-request-id"].to_str().unwrap()));
+        assert_eq!(&body, expected);
         assert_eq!(self.status.as_u16(), status);
         assert_eq!(self.header(header::CONTENT_TYPE), Some("application/problem+json"));
         let www_authenticate = (status == 401).then_some("Bearer");

@@ -8,9 +8,9 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request, StatusCode, header};
 use landfall::account::{AccountType, NewAccount};
-use landfall::api::{Settings, openapi_json, router};
+use landfall::api::{self, Limits, Settings, openapi_json};
 use landfall::identity::Change;
-use landfall::key::{ApiKey, Environment};
+use landfall::key::{ApiKey, Environment, Scope, Scopes};
 use landfall::operator::Operator;
 use landfall::registry;
 use landfall::store::backfills::{self, BackfillRow};
@@ -55,11 +55,15 @@ impl Api {
     async fn on(engine: Engine) -> Self {
         let store = TestStore::fresh(engine).await;
         let random = [1; ApiKey::RANDOM_BYTES];
-        let key = registry::create_key(&store.db, Environment::Test, "test", &random, NOW).await.unwrap();
+        let scopes = Scopes::of(&[Scope::Read, Scope::Write]).unwrap();
+        let key = registry::create_key(&store.db, Environment::Test, ("test", &scopes), &random, NOW).await.unwrap();
         let networks = [landfall_evm::network(Chain::BaseMainnet), landfall_solana::network(Chain::SolanaMainnet)];
         let networks = networks.into_iter().flatten().chain([world::network()]).collect();
-        let settings = Settings { environment: Environment::Test, clock: Clock::new(|| NOW), networks };
-        Api { router: router(store.db.clone(), settings), store, key: key.reveal() }
+        // The clock stands still, and so a rate would never let more in.
+        let limits = Limits { ip_requests_per_sec: 0, key_requests_per_sec: 0, ..Limits::default() };
+        let settings = Settings { limits, networks, ..Settings::of(Environment::Test) };
+        let served = api::Api::new(store.db.clone(), settings, Clock::new(|| NOW));
+        Api { router: served.router(), store, key: key.reveal() }
     }
 
     async fn new() -> Self {

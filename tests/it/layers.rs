@@ -78,7 +78,7 @@ const SERVERS: [(&str, &str); 1] = [("solana", "landfall-cluster")];
 /// The crate of chains/ that alone may name an SDK, by how the SDK's crates begin.
 const SDKS: [(&str, &str); 4] = [("alloy", "evm"), ("solana", "solana"), ("spl", "solana"), ("five8", "solana")];
 /// No migration is edited once it is released: its hash stands here. A change to the schema is a new file.
-const MIGRATIONS: [(&str, &str); 11] = [
+const MIGRATIONS: [(&str, &str); 13] = [
     ("0001_init.sql", "bcb5b2df17fa669ceee913746a551dffe9716f435ad62ae9b0599eb6d1650ce6"),
     ("0002_movements.sql", "43eb6127b5e66168a334d5c079cf6ce8dfd81978793b5214ed503fd1cc353cc0"),
     ("0003_incidents.sql", "9f31b48118ddbba99ba10fa5eced51ce9537a8d11c1815a38db66363cde16112"),
@@ -89,7 +89,9 @@ const MIGRATIONS: [(&str, &str); 11] = [
     ("0008_kept_witnesses.sql", "ad054e1336d9f0390c47140b27653d9c660f5be6f2088e94faa8e8eb62f173ac"),
     ("0009_native_settings.sql", "b11662fc750c800f03663751d5a2aee3e5fc53bdd4b9ec022e520d2d5b59a2e3"),
     ("0010_solana_books.sql", "754bf48daa87ef2bbf64a39761895b8bb38e2a722259eb1b1f23ef4ab35f64a0"),
-    ("0011_identities.sql", "061c9886c14636e66f09e944e4c63cad4063a36558d9189e54d7c3eda7efaa5f"),
+    ("0011_asset_facts.sql", "429c04fec892852c4fbcc7c8b97b847af7e4b3620bce2968f9efc35e2b832d79"),
+    ("0012_auth.sql", "59e67b9413da2f66e90fdc8915b8b53457a1c5aa12b244f3ede7084e1f08c0f3"),
+    ("0013_identities.sql", "061c9886c14636e66f09e944e4c63cad4063a36558d9189e54d7c3eda7efaa5f"),
 ];
 /// What a finished house does not have. Written in two parts, because this file is searched too.
 const LEFTOVERS: [(&str, &str); 4] = [

@@ -1,5 +1,5 @@
-//! The index of what is promised and of the tests that hold it to that, kept by a test: the rows R1 to R12, P1 to P3, P5 and P6
-//! of our catalogue of failures, what is proved of an EVM block, and the mistakes of others that must not be made here.
+//! The index of what is promised and of the tests that hold it to that, kept by a test: the rows R1 to R12 and P1 to P6 of
+//! our catalogue of failures, what is proved of an EVM block, and the mistakes of others that must not be made here.
 //!
 //! Each entry is (what, file, tests). A test of a row bears its number, unless others stand beside one that does. The
 //! rows E1 to E24 have their index in `tests/live/credits.rs`. What names a test that is not there fails, and so does a
@@ -10,8 +10,8 @@ use std::path::Path;
 
 type Entry = (&'static str, &'static str, &'static [&'static str]);
 
-const ROWS: [&str; 17] =
-    ["R1", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "R9", "R10", "R11", "R12", "P1", "P2", "P3", "P5", "P6"];
+const ROWS: [&str; 18] =
+    ["R1", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "R9", "R10", "R11", "R12", "P1", "P2", "P3", "P4", "P5", "P6"];
 const SIM: &str = "tests/it/reorgs.rs";
 const ANVIL: &str = "tests/live/reorgs.rs";
 const NODES: &str = "tests/it/nodes.rs";
@@ -128,6 +128,15 @@ const BY_ROW: &[Entry] = &[
         &[
             "p3_a_slot_that_is_said_to_be_skipped_is_open_until_a_parent_jumps_over_it",
             "p3_hundreds_of_slots_in_a_hole_of_a_ledger_are_read_elsewhere_and_without_another_node_waited_for",
+        ],
+    ),
+    (
+        "P4",
+        "tests/it/solana_past.rs",
+        &[
+            "p4_an_order_that_changes_within_a_slot_from_page_to_page_hides_no_slot",
+            "p4_a_short_page_is_no_end",
+            "p4_a_node_that_does_not_know_where_a_page_begins_is_left_and_the_filter_is_never_dropped",
         ],
     ),
     ("P5", MISTAKES, &["p5_a_version_that_is_asked_for_is_raised_and_one_that_is_never_enough_stops_and_pages"]),

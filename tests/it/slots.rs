@@ -2,13 +2,15 @@
 //!
 //! - `follower`: a ledger, its nodes, and who follows them into a SQLite store; what the store makes of it
 //! - `faults`: each fault of `landfall_cluster::Fault`, alone and in pairs
+//! - `live`: five blocks a second of mainnet's size
 //! - `mistakes`: the rows P3, P5 and P6 of our catalogue, and what other programs get wrong
 //! - `soak`: many slots with everything that goes wrong, at once
 //!
-//! What is served is real JSON-RPC over the loopback device, with small blocks: the transport, the pool, the reading and the
+//! What is served is real JSON-RPC over the loopback device, with small blocks but in `live`: the transport, the pool, the reading and the
 //! watcher are those of the product. Only time is a test's word, and that of the pool is the real one.
 
 mod faults;
 mod follower;
+mod live;
 mod mistakes;
 mod soak;

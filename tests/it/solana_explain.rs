@@ -1,12 +1,13 @@
 //! `deposit explain` on Solana: each verdict that can occur, with the codes of the closed list, over scripted blocks.
 
 use landfall::watcher::explain::{Explanation, TraceReading, explain};
-use landfall_chain::{TxId, Verdict};
+use landfall_chain::{AssetId, Chain, TxId, Verdict};
 use landfall_cluster::Ledger as Cluster;
+use landfall_solana::{EndpointUrl, Options, SolanaSource, Wrapped};
 use serde_json::{Value, json};
 
 use crate::postgres::{Engine, TestStore};
-use crate::solana_ledger::{Ledger, Mint, Place, RENT, listing_wrapped, owner};
+use crate::solana_ledger::{Ledger, Mint, Place, RENT, TOKEN_2022, asset, listing_wrapped, owner};
 use crate::solana_line::{Line, with};
 
 const SLOT: u64 = 12;
@@ -115,4 +116,69 @@ async fn every_verdict_of_solana_is_told_of_scripted_blocks() {
     assert_eq!(told.legs[0].deposit.as_ref().unwrap().account_id, "account 33");
     // What nobody has heard of.
     assert_eq!(ask(&line, &ledger.failed(0x23)).await, None);
+}
+
+/// What is said of the only leg to `who`: asset, verdict and words.
+async fn of(source: &SolanaSource, line: &Line, tx: &Value, who: u8) -> (AssetId, Verdict, String) {
+    let told = explain(source, &line.store.db, &line.network, id(tx)).await.unwrap().unwrap();
+    let legs: Vec<_> = told.legs.into_iter().filter(|leg| leg.transfer.recipient == owner(who)).collect();
+    let [leg] = legs.as_slice() else { panic!("one leg to {who:#x}: {legs:?}") };
+    (leg.transfer.asset, leg.verdict, leg.why.clone())
+}
+
+#[tokio::test]
+async fn tokens_that_are_not_listed_are_fake_and_wrapped_sol_among_them_unless_it_is_sol() {
+    let mut ledger = Ledger::new();
+    let ours = |mint| (0x21, mint, Place::Associated);
+    let theirs = |mint| (0x23, mint, Place::Associated);
+    let mut paid = |mint: Mint, amount| {
+        ledger.tx(0x23, |it| {
+            it.open(ours(mint), 0x23);
+            it.open(theirs(mint), 0x23);
+            match mint {
+                Mint::Wrapped => it.wrap(0x23, theirs(mint), amount),
+                Mint::Usdc | Mint::Spam => it.mint(theirs(mint), amount),
+            }
+        });
+        ledger.tx(0x23, |it| it.pay(theirs(mint), ours(mint), amount))
+    };
+    let (spam, wrapped) = (paid(Mint::Spam, 10), paid(Mint::Wrapped, 11));
+    ledger.program = Some(TOKEN_2022);
+    let elsewhere = ledger.tx(0x23, |it| it.pay(theirs(Mint::Usdc), ours(Mint::Usdc), 12));
+    let blocks = with(Cluster::of(10..=15), SLOT, [spam.clone(), wrapped.clone(), elsewhere.clone()]);
+    let network = landfall_solana::network(Chain::SolanaMainnet).unwrap();
+    let mut line = Line::of(network, TestStore::fresh(Engine::Sqlite).await, blocks, 1).await;
+    line.catch_up().await;
+
+    let fake = |mint, why: &str| (asset(mint), Verdict::FakeToken, why.to_owned());
+    let token = &line.source;
+    assert_eq!(of(token, &line, &spam, 0x21).await, fake(Mint::Spam, "its token is not listed"));
+    assert_eq!(of(token, &line, &wrapped, 0x21).await, fake(Mint::Wrapped, "its token is not listed"));
+    let another = "its token is listed under another program";
+    assert_eq!(of(token, &line, &elsewhere, 0x21).await, fake(Mint::Usdc, another));
+    assert_eq!(line.amounts().await, []);
+    // Of what anybody can make any amount of, no books are kept; what may be somebody's mistake stands in them.
+    let kept: Vec<_> = line.inbox(false).await.into_iter().map(|one| (one.asset, one.reason)).collect();
+    assert_eq!(kept.len(), 2, "{kept:?}");
+    for mint in [Mint::Wrapped, Mint::Usdc] {
+        assert!(kept.contains(&(asset(mint), "fake_token".to_owned())), "{kept:?}");
+    }
+
+    // Where wrapped SOL is SOL, the same is a payment of SOL.
+    let options = Options { wrapped: Some(Wrapped::Native), ..Options::default() };
+    let url = EndpointUrl::from(line.nodes[0].url().parse::<url::Url>().unwrap());
+    let native = SolanaSource::at(&line.network, vec![url], &options).unwrap();
+    let (asset, verdict, _) = of(&native, &line, &wrapped, 0x21).await;
+    assert_eq!((asset, verdict), (AssetId::Native, Verdict::Pending));
+}
+
+#[test]
+fn who_asks_about_wrapped_sol_is_told_how_it_is_credited() {
+    let chain = Chain::SolanaMainnet;
+    let note =
+        "wrapped SOL: list its mint in chains.SOLANA_MAINNET.assets, or set chains.SOLANA_MAINNET.wrapped = \"native\"";
+    assert_eq!(landfall::app::note_on(chain, &asset(Mint::Wrapped)).as_deref(), Some(note));
+    for other in [asset(Mint::Usdc), asset(Mint::Spam), AssetId::Native] {
+        assert_eq!(landfall::app::note_on(chain, &other), None);
+    }
 }

@@ -162,7 +162,7 @@ async fn an_owner_with_2500_signatures_on_three_pages_and_a_burst_in_one_slot_is
 }
 
 #[tokio::test]
-async fn an_order_that_changes_within_a_slot_from_page_to_page_hides_no_slot() {
+async fn p4_an_order_that_changes_within_a_slot_from_page_to_page_hides_no_slot() {
     let ledger = burst();
     let node = Node::start(&ledger).await;
     node.set_lists(Lists { order: SlotOrder::Turning, ..Lists::default() });
@@ -172,7 +172,7 @@ async fn an_order_that_changes_within_a_slot_from_page_to_page_hides_no_slot() {
 }
 
 #[tokio::test]
-async fn a_short_page_is_no_end() {
+async fn p4_a_short_page_is_no_end() {
     let ledger = burst();
     let node = Node::start(&ledger).await;
     node.set_lists(Lists { page_max: 300, ..Lists::default() });
@@ -225,7 +225,7 @@ async fn a_node_that_ends_its_list_early_alone_is_believed_and_the_level_says_so
 }
 
 #[tokio::test]
-async fn a_node_that_does_not_know_where_a_page_begins_is_left_and_the_filter_is_never_dropped() {
+async fn p4_a_node_that_does_not_know_where_a_page_begins_is_left_and_the_filter_is_never_dropped() {
     let ledger = burst();
     let lists = [
         // -32020, and the older way: the newest page again.

@@ -279,7 +279,7 @@ pub(crate) fn binary() -> &'static str {
     env!("CARGO_BIN_EXE_landfall")
 }
 
-fn program(folder: &Path) -> Command {
+pub(crate) fn program(folder: &Path) -> Command {
     let mut command = Command::new(binary());
     command.current_dir(folder);
     command

@@ -6,6 +6,7 @@
 //! - [`finality`]: when a block counts as final
 //! - [`verdict`], [`sender`], [`signers`]: why a movement is a credit or none; how its sender is known; who signed it
 //! - [`source`]: what a watcher reads of a chain, and how a read fails
+//! - [`facts`]: what a chain itself says of the assets that are listed
 //! - [`endpoint`]: the health of the nodes behind a source
 //! - [`retry`]: how long to wait before trying again
 //!
@@ -17,6 +18,7 @@ pub mod address;
 pub mod asset;
 pub mod block;
 pub mod endpoint;
+pub mod facts;
 pub mod finality;
 pub mod network;
 pub mod retry;
@@ -30,6 +32,7 @@ pub use address::Address;
 pub use asset::{AssetId, AssetTransfer, number_equal_legs};
 pub use block::{Block, BlockHash, BlockRef, Debits, Fee, Header, Proof, Rejected, Tip};
 pub use endpoint::{EndpointState, EndpointStatus, Endpoints};
+pub use facts::{AssetFacts, AssetSource, Terms, TransferFee};
 pub use finality::{Finality, FinalityRule, RuleError, RuleName, Tag, Tier};
 pub use network::{Asset, Chain, Family, Native, NativeSource, Network};
 pub use retry::Retry;

@@ -9,7 +9,9 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use crate::{Address, AssetTransfer, Block, BlockRef, Header, Payer, Proof, Tip, TxRef, U256};
+use crate::{
+    Address, AssetFacts, AssetId, AssetSource, AssetTransfer, Block, BlockRef, Header, Payer, Proof, Tip, TxRef, U256,
+};
 
 /// A chain that can be read. Every call is bounded in time and retries nothing: the caller decides.
 pub trait BlockSource: Send + Sync + 'static {
@@ -174,6 +176,12 @@ impl<S: AddressSource> AddressSource for Arc<S> {
 
     async fn balances(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<U256>, SourceError> {
         (**self).balances(addresses, at).await
+    }
+}
+
+impl<S: AssetSource> AssetSource for Arc<S> {
+    async fn facts(&self, asset: &AssetId, reached: Option<u64>) -> Result<Option<AssetFacts>, SourceError> {
+        (**self).facts(asset, reached).await
     }
 }
 

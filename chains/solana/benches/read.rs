@@ -1,16 +1,12 @@
 //! Prints how fast blocks of mainnet's size are read, on one core, beside a plain loop over the same bytes.
 //!
-//! The block is put together from recorded transactions as mainnet's were counted in February 2026: 1,228 of them, 740 of
-//! which are votes. In what is told are: gunzip (zlib-rs), JSON, every check of a transaction, fees, legs, debits and their
-//! senders, where tokens belong, and the digest that a second endpoint's must equal. Not in it: HTTP, the comparison of two
-//! digests and of one parent link, the look-up of each leg in the watch list (`benches/figures` of the program, section
-//! `solana`), and the store. The plain loop unpacks and parses into structs of what is needed, and does nothing with it.
+//! The block is `landfall_cluster::recorded`: 1,228 recorded transactions, 740 of which are votes, in 2.9 MB. In what is
+//! told are: gunzip (zlib-rs), JSON, every check of a transaction, fees, legs, debits and their senders, where tokens belong,
+//! and the digest that a second endpoint's must equal. Not in it: HTTP and the envelope of JSON-RPC, the comparison of two
+//! digests and of one parent link, the watch list and the store: `benches/figures` of the program, section `solana`, has
+//! all of that. The plain loop unpacks and parses into structs of what is needed, and does nothing with it.
 //! Run it with `cargo bench -p landfall-solana --bench read`. Times are of the processor, not of the clock, and the best of
 //! some batches: what else runs here is not of interest, as far as that can be. The goal: 100 blocks/s.
-
-#[path = "../tests/it/fixtures.rs"]
-#[expect(dead_code, clippy::unwrap_used, reason = "it is of the tests, which use more of it")]
-mod fixtures;
 
 use std::hint::black_box;
 use std::io::{Read, Write};
@@ -20,45 +16,26 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use landfall_chain::{Chain, Legs};
-use landfall_solana::{Rules, block, network};
+use landfall_cluster::recorded;
+use landfall_solana::{Asked, Rules, block, network};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use serde_json::{Value, json};
 
-use fixtures::{accounts_shape, asked, block_of, load, transactions};
-
-const VOTES: usize = 740;
-const OTHERS: usize = 488;
+const SLOT: u64 = 447_120_001;
 const BATCHES: u32 = 5;
 const ROUNDS: u32 = 80;
 const GOAL_PER_SEC: u128 = 100;
 /// How many blocks a second there are once slots take 200 ms, and how much of a core following them may cost.
 const LIVE_PER_SEC: u128 = 5;
 const LIVE_PERCENT: u128 = 6;
-const FILES: [&str; 14] = [
-    "metamask/send-usdc-transfer.json",
-    "metamask/swap-sol-to-usdc.json",
-    "metamask/swap-trump-to-jup.json",
-    "metamask/swap-usdc-to-cobie.json",
-    "metamask/swap-sol-to-obric.json",
-    "metamask/swap-sol-to-sahur.json",
-    "metamask/swap-failed-transaction.json",
-    "metamask/native-sol-transfer.json",
-    "metamask/spam-2.json",
-    "metamask/address-1_transaction-2.json",
-    "chainstorage/block_account_deletion.json",
-    "chainstorage/block_new_token_account.json",
-    "chainstorage/block_with_versioned_tx.json",
-    "solders/get_block_json_encoding.json",
-];
 
 fn main() {
-    let answer = serde_json::to_vec(&block_of(&mainnet_like())).expect("json");
+    let answer = recorded::answer(SLOT, recorded::mainnet_like(1)).into_bytes();
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(&answer).expect("memory");
     let packed = encoder.finish().expect("memory");
     let rules = Rules::of(&network(Chain::SolanaMainnet).expect("embedded"));
-    let asked = asked(Legs::Creditable);
+    let asked = Asked { slot: SLOT, time_secs: 1, legs: Legs::Creditable };
     let candidate = block(&rules, &answer, &asked).expect("a block");
     let mut text = Vec::new();
     let mut unpack = || {
@@ -173,24 +150,4 @@ struct PlainAmount<'a> {
 
 fn plain_block(text: &[u8]) -> Plain<'_> {
     serde_json::from_str(std::str::from_utf8(text).expect("text")).expect("a block")
-}
-
-fn mainnet_like() -> Vec<Value> {
-    let others: Vec<Value> = FILES.iter().flat_map(|path| transactions(&load(path))).collect();
-    let votes = transactions(&load("chainstorage/client_block.json"));
-    let vote = votes.first().expect("a vote");
-    let all = std::iter::repeat_n(vote, VOTES).chain(others.iter().cycle().take(OTHERS));
-    all.enumerate().map(|(number, tx)| own_signature(&accounts_shape(tx), number)).collect()
-}
-
-/// The transaction as another one.
-fn own_signature(tx: &Value, number: usize) -> Value {
-    let mut tx = tx.clone();
-    let mut signature = [0xA5_u8; 64];
-    for (byte, seed) in signature.iter_mut().zip((1_usize..).map(|at| (number + 1).wrapping_mul(at * 2_654_435_761))) {
-        *byte = seed.to_be_bytes()[5];
-    }
-    signature[..8].copy_from_slice(&(number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes());
-    tx["transaction"]["signatures"] = json!([bs58::encode(signature).into_string()]);
-    tx
 }

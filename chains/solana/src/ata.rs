@@ -37,6 +37,17 @@ const TOKEN_2022_KEY: [u8; 32] = [
 ];
 
 impl TokenProgram {
+    /// Both of them.
+    pub const ALL: [TokenProgram; 2] = [TokenProgram::SplToken, TokenProgram::Token2022];
+
+    /// The name that is shown and configured.
+    pub const fn name(self) -> &'static str {
+        match self {
+            TokenProgram::SplToken => "spl_token",
+            TokenProgram::Token2022 => "token_2022",
+        }
+    }
+
     pub(crate) fn of(text: &str) -> Option<Self> {
         match text {
             SPL_TOKEN => Some(TokenProgram::SplToken),

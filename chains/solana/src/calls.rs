@@ -13,6 +13,7 @@ use landfall_rpc::{Answer, Call, Dialect, Fault, NodeError, Raw};
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::ata::TokenProgram;
 use crate::client::Light;
 use crate::dialect::{Endpoint, Solana};
 use crate::digest::Digest;
@@ -72,6 +73,11 @@ impl Reader {
     /// Where the network's credits to `owner` can arrive: the owner's own account, and the token accounts that count.
     pub(crate) fn accounts_of(&self, owner: &[u8; 32]) -> Vec<[u8; 32]> {
         self.rules.accounts_of(owner)
+    }
+
+    /// The programs under which a mint is listed.
+    pub(crate) fn programs_of(&self, mint: &str) -> Vec<TokenProgram> {
+        self.rules.programs_of(mint).collect()
     }
 
     /// The block, as this endpoint tells it; its time is 0 where the node does not tell one.

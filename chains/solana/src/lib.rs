@@ -2,6 +2,7 @@
 //!
 //! - [`source`]: what a watcher reads; `dialect`: how endpoints are polled; `calls`: what one endpoint is asked for;
 //!   `client`: the light ones of these, by solana-client; `told`: what an endpoint said a moment ago
+//! - `assets`: what a listed mint is, as the chain has it; [`mint`]: what its account says
 //! - `search`, `signatures`: where single addresses were named
 //! - `witness`: blocks that two endpoints must tell alike; [`digest`]: what of a block that is; `words`: what one told of
 //!   blocks before; [`sample`]: which blocks are compared though nobody asks for it
@@ -11,7 +12,7 @@
 //! - [`read`]: from the bytes of a `getBlock` answer to a block
 //! - [`sender`]: who paid, when balances alone do not tell: from a `getTransaction` answer
 //! - [`links`], [`reaction`]: how slots hang together; what follows from a node's refusal
-//! - `wire`, `tx`: the answers as borrowed structs; one transaction's balances, checked
+//! - `wire`, `tx`: the answers as borrowed structs, `scan`: the same of plain blocks, faster; one transaction's balances, checked
 //! - `credit`: what each owner gained and lost, and which of it is a credit (`native`, `tokens`)
 //! - `instructions`: the few instructions that move value, for naming a sender and nothing else
 //! - `ata`, `base58`: where an owner's tokens belong; keys as text
@@ -23,6 +24,7 @@
 pub mod digest;
 pub mod error;
 pub mod links;
+pub mod mint;
 pub mod networks;
 pub mod options;
 pub mod reaction;
@@ -32,6 +34,7 @@ pub mod sample;
 pub mod sender;
 pub mod source;
 
+mod assets;
 mod ata;
 mod base58;
 mod calls;
@@ -39,6 +42,7 @@ mod client;
 mod credit;
 mod dialect;
 mod instructions;
+mod scan;
 mod search;
 mod signatures;
 mod told;

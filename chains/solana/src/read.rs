@@ -17,6 +17,7 @@ use crate::credit::{Judge, address};
 use crate::digest::{Digest, Digester};
 use crate::error::Unusable;
 use crate::rules::Rules;
+use crate::scan;
 use crate::tx::Tx;
 use crate::wire::{WireBlock, WireHeader, WireTx};
 
@@ -42,21 +43,10 @@ pub struct Candidate {
 /// # Errors
 /// An answer that is not whole; see [`Unusable`]. None of them says that the slot is empty.
 pub fn block(rules: &Rules, answer: &[u8], asked: &Asked) -> Result<Candidate, Unusable> {
-    let mut taken = Taken::new(rules, asked);
-    let mut refused = None;
-    let take = |wire: WireTx<'_>| match taken.take(&wire) {
-        Ok(()) => true,
-        Err(error) => {
-            refused = Some(error);
-            false
-        }
-    };
     let text = text("a block", answer)?;
-    let mut deserializer = serde_json::Deserializer::from_str(text);
-    let wire = WireBlock(take).deserialize(&mut deserializer).and_then(|wire| deserializer.end().map(|()| wire));
-    let wire = match (refused, wire) {
-        (Some(error), _) => return Err(error),
-        (None, wire) => wire.map_err(|error| Unusable::json("a block", &error))?,
+    let (wire, taken) = match scanned(rules, text, asked) {
+        Some(read) => read,
+        None => parsed(rules, text, asked)?,
     };
     let header = header_of(wire, asked.slot, asked.time_secs)?;
     let Taken { txs, fees, judge, digester, .. } = taken;
@@ -73,6 +63,32 @@ pub fn block(rules: &Rules, answer: &[u8], asked: &Asked) -> Result<Candidate, U
         signers: Signers::default(),
     };
     Ok(Candidate { block, digest })
+}
+
+/// The block, where its text is plain and nothing is wrong with it.
+fn scanned<'a, 'r>(rules: &'r Rules, text: &'a str, asked: &Asked) -> Option<(WireHeader<'a>, Taken<'r>)> {
+    let mut taken = Taken::new(rules, asked);
+    let wire = scan::block(text, |wire| taken.take(&wire).is_ok())?;
+    Some((wire, taken))
+}
+
+/// The same of any text; it says what is wrong.
+fn parsed<'a, 'r>(rules: &'r Rules, text: &'a str, asked: &Asked) -> Result<(WireHeader<'a>, Taken<'r>), Unusable> {
+    let mut taken = Taken::new(rules, asked);
+    let mut refused = None;
+    let take = |wire: WireTx<'_>| match taken.take(&wire) {
+        Ok(()) => true,
+        Err(error) => {
+            refused = Some(error);
+            false
+        }
+    };
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let wire = WireBlock(take).deserialize(&mut deserializer).and_then(|wire| deserializer.end().map(|()| wire));
+    match (refused, wire) {
+        (Some(error), _) => Err(error),
+        (None, wire) => Ok((wire.map_err(|error| Unusable::json("a block", &error))?, taken)),
+    }
 }
 
 /// What was taken in of a block's transactions, one after the other.

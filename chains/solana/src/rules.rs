@@ -99,14 +99,17 @@ impl Rules {
         }
     }
 
+    /// The programs under which `mint` is listed; none where it is not.
+    pub(crate) fn programs_of(&self, mint: &str) -> impl Iterator<Item = TokenProgram> {
+        self.mints.get(mint).into_iter().flat_map(Mint::programs)
+    }
+
     /// The accounts through which `owner` can be credited: the owner's own, and the associated ones of each listed mint,
     /// under both programs where the mint's is not known. Other token accounts are not eligible.
     pub(crate) fn accounts_of(&self, owner: &[u8; 32]) -> Vec<[u8; 32]> {
-        let both = [TokenProgram::SplToken, TokenProgram::Token2022];
         let mut accounts = BTreeSet::new();
-        for Mint { key, program, .. } in self.mints.values() {
-            let programs = both.into_iter().filter(|one| program.is_none_or(|program| program == *one));
-            accounts.extend(programs.filter_map(|program| ata::of(owner, program, key)));
+        for mint in self.mints.values() {
+            accounts.extend(mint.programs().filter_map(|program| ata::of(owner, program, &mint.key)));
         }
         if self.wrapped == Wrapped::Native {
             let mint = base58::key(WRAPPED_SOL);
@@ -135,5 +138,13 @@ impl Rules {
             return Err(Unusable::Decimals { index, mint: holding.mint.to_owned(), told, listed });
         }
         Ok(Listed::As(mint, program))
+    }
+}
+
+impl Mint {
+    /// The program under which it is listed, or both.
+    fn programs(&self) -> impl Iterator<Item = TokenProgram> + use<> {
+        let listed = self.program;
+        TokenProgram::ALL.into_iter().filter(move |one| listed.is_none_or(|listed| listed == *one))
     }
 }

@@ -258,13 +258,13 @@ impl SolanaSource {
     }
 
     /// Who paid, as the first endpoint says that can tell. Only when each says that it knows nothing is it the fee payer:
-    /// who cannot be reached may know.
+    /// who cannot be reached, or must not be asked now, may know.
     async fn payer(&self, slot: u64, transfer: AssetTransfer) -> Result<Payer, SolanaError> {
         if transfer.sender_rule != SenderRule::StandIn {
             return Ok(transfer.payer());
         }
         let endpoints = self.pool.of_use(Need { first: slot, last: slot, methods: &[TRANSACTION] }).await;
-        let mut last = endpoints.is_empty().then(|| self.pool.nobody());
+        let mut last = (endpoints.is_empty() || self.pool.misses_somebody()).then(|| self.pool.nobody());
         for endpoint in endpoints {
             match self.reader.payer(endpoint, slot, &transfer).await {
                 Ok(Some(payer)) => return Ok(payer),

@@ -111,3 +111,58 @@ impl Words {
 fn kept<T>(word: Option<(T, Instant)>, within: Duration) -> Option<T> {
     word.filter(|(_, at)| at.elapsed() < within).map(|(word, _)| word)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEC: Duration = Duration::from_secs(1);
+
+    fn block(number: u64) -> BlockRef {
+        BlockRef { number, hash: BlockHash([1; 32]) }
+    }
+
+    #[test]
+    fn words_are_kept_for_parts_and_multiples_of_a_poll() {
+        let told = Told::new(Duration::from_millis(900));
+        assert_eq!(told.confirmed_for(), Duration::from_micros(787_500), "less than a poll: the next one asks again");
+        assert_eq!(Told::new(Duration::from_secs(3_600)).confirmed_for(), Duration::from_millis(800));
+        assert_eq!(told.finalized_for(), Duration::from_millis(4_500));
+        assert_eq!(told.behind_for(), Duration::from_millis(5_400), "longer than the word on what is final is kept");
+        assert_eq!(told.reached_for(), Duration::from_millis(29_700));
+        let none = Told::new(Duration::ZERO);
+        let of_none = [none.confirmed_for(), none.finalized_for(), none.behind_for(), none.reached_for()];
+        assert_eq!(of_none, [Duration::ZERO; 4]);
+    }
+
+    #[test]
+    fn a_word_is_told_until_it_is_too_old_and_then_forgotten() {
+        let ago = Instant::now().checked_sub(10 * SEC).expect("the machine runs for longer");
+        let mut words = Words::default();
+        words.say_confirmed(block(7), ago);
+        words.say_finalized(block(5), ago);
+        words.say_hash(6, None, ago);
+        words.say_hash(8, Some(BlockHash([8; 32])), Instant::now());
+        assert_eq!((words.confirmed(3_600 * SEC), words.confirmed(9 * SEC)), (Some(block(7)), None));
+        assert_eq!((words.finalized(3_600 * SEC), words.finalized(9 * SEC)), (Some(block(5)), None));
+        assert_eq!((words.hash(6, 3_600 * SEC), words.hash(6, 9 * SEC)), (Some(None), None));
+        assert_eq!((words.hash(8, Duration::ZERO), words.hash(9, 3_600 * SEC)), (None, None));
+        words.forget(3_600 * SEC);
+        assert_eq!(words.hash(6, 3_600 * SEC), Some(None));
+        words.forget(9 * SEC);
+        assert_eq!(words.hash(6, 3_600 * SEC), None);
+        assert_eq!(words.hash(8, 3_600 * SEC), Some(Some(BlockHash([8; 32]))));
+        words.forget_hashes();
+        assert_eq!(words.hash(8, 3_600 * SEC), None);
+    }
+
+    #[test]
+    fn each_endpoints_words_are_its_own() {
+        let told = Told::new(SEC);
+        let mut words = Words::default();
+        words.say_confirmed(block(7), Instant::now());
+        told.keep("one", words);
+        assert_eq!(told.of("one").confirmed(3_600 * SEC), Some(block(7)));
+        assert_eq!(told.of("other").confirmed(3_600 * SEC), None);
+    }
+}

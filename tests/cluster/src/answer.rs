@@ -79,7 +79,10 @@ pub(crate) fn answer(view: &View<'_>, genesis: &str, call: &Call) -> Answer {
         "getSignatureStatuses" => statuses(view, params)?,
         "getSignaturesForAddress" => history::signatures(view, params)?,
         "getBalance" => with_context(view, &params[1], |slot| json!(history::balance(view, &params[0], slot)))?,
-        "getAccountInfo" => with_context(view, &params[1], |slot| account(history::balance(view, &params[0], slot)))?,
+        "getAccountInfo" => with_context(view, &params[1], |slot| {
+            let told = params[0].as_str().and_then(|key| view.accounts.get(key)).cloned();
+            told.unwrap_or_else(|| account(history::balance(view, &params[0], slot)))
+        })?,
         _ => return Err(Refusal::MethodNotFound.to_call(&Value::Null)),
     };
     Ok(told.to_string())
@@ -190,7 +193,11 @@ fn statuses(view: &View<'_>, params: &Value) -> Result<Value, Refused> {
     Ok(json!({ "context": { "apiVersion": "4.2.2", "slot": view.confirmed }, "value": told }))
 }
 
+/// An account without lamports is none.
 fn account(lamports: u64) -> Value {
+    if lamports == 0 {
+        return Value::Null;
+    }
     let owner = Address::Solana([0; 32]).to_string();
     json!({
         "data": ["", "base64"], "executable": false, "lamports": lamports, "owner": owner, "rentEpoch": u64::MAX,

@@ -1,7 +1,7 @@
 //! A Solana ledger in memory and JSON-RPC nodes that show it, each with a view and with faults of its own.
 //!
 //! - [`ledger`]: the chain of one branch and its verbs: produce, skip, roll back, branch off, finalize; [`block`]: a block
-//! - [`tx`]: what stands in blocks, and the payments that it makes
+//! - [`tx`]: what stands in blocks, and the payments that it makes; [`recorded`]: a block of mainnet's size
 //! - [`node`]: one endpoint: what of a ledger it shows, and the counts; `view`: the same as the methods see it
 //! - `answer`, `history`: the methods, as agave answers them; [`refusal`]: its codes and words
 //! - [`fault`]: how a node misbehaves; `spoil`: what that makes of an answer
@@ -14,6 +14,7 @@ pub mod block;
 pub mod fault;
 pub mod ledger;
 pub mod node;
+pub mod recorded;
 pub mod refusal;
 pub mod tx;
 

@@ -113,6 +113,7 @@ struct State {
     instead: BTreeMap<u64, Instead>,
     /// By signature.
     transactions: BTreeMap<String, OwnAnswer>,
+    accounts: BTreeMap<String, Value>,
     lists: Lists,
     compresses: bool,
     latency: Duration,
@@ -199,6 +200,11 @@ impl Node {
     /// What it answers to `getTransaction` of this signature, whatever its ledger holds.
     pub fn answer_transaction(&self, signature: &str, answer: OwnAnswer) {
         self.lock().transactions.insert(signature.to_owned(), answer);
+    }
+
+    /// What it answers to `getAccountInfo` of this account from now on; null is an account that is not there.
+    pub fn tell_account(&self, key: &str, account: Value) {
+        self.lock().accounts.insert(key.to_owned(), account);
     }
 
     pub fn set_order(&self, order: SlotOrder) {
@@ -289,6 +295,7 @@ impl State {
             unlisted: BTreeSet::new(),
             instead: BTreeMap::new(),
             transactions: BTreeMap::new(),
+            accounts: BTreeMap::new(),
             lists: Lists::default(),
             compresses: true,
             latency: Duration::ZERO,
@@ -369,7 +376,7 @@ impl State {
             return instead;
         }
         let asked = self.counts.calls.get(&(call.method.clone(), 0)).copied().unwrap_or_default();
-        let State { ledger, genesis, strikes, rng, unlisted, lists, bait, .. } = self;
+        let State { ledger, genesis, strikes, rng, unlisted, lists, bait, accounts, .. } = self;
         let mut lists = *lists;
         if lists.order == SlotOrder::Turning && asked.is_multiple_of(2) {
             lists.order = SlotOrder::BySignature;
@@ -400,7 +407,16 @@ impl State {
             }
         }
         let finalized = below(finalized);
-        let view = View { ledger: shown, confirmed, finalized, first, lost: &lost, unlisted: &*unlisted, lists };
+        let view = View {
+            ledger: shown,
+            confirmed,
+            finalized,
+            first,
+            lost: &lost,
+            unlisted: &*unlisted,
+            lists,
+            accounts: &*accounts,
+        };
         let mut told = answer(&view, genesis, call);
         for fault in strikes.active() {
             if let Some(spoilt) = spoil(fault, &view, call, &told)

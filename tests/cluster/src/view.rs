@@ -1,8 +1,10 @@
 //! What of a ledger a node has: how far it is, what its own ledger lost, what its lists leave out.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+
+use serde_json::Value;
 
 use crate::block::Block;
 use crate::ledger::State;
@@ -22,6 +24,8 @@ pub(crate) struct View<'a> {
     /// Slots that its lists leave out.
     pub(crate) unlisted: &'a BTreeSet<u64>,
     pub(crate) lists: Lists,
+    /// Accounts that a test tells, by key, as `getAccountInfo` has them.
+    pub(crate) accounts: &'a BTreeMap<String, Value>,
 }
 
 /// How sure a node must be of what it tells.

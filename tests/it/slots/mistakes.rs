@@ -1,7 +1,7 @@
 //! The rows P3, P5 and P6 of our catalogue of failures through the watcher, and what other programs get wrong on Solana.
 //!
 //! Each mistake is set up as it was met, and the books must be right all the same; the index is `tests/it/rows.rs`. P4, the
-//! order of signatures, is for whoever asks for them: no watcher does.
+//! order of signatures, is for whoever asks for them, and stands in `tests/it/solana_past.rs`.
 
 use landfall_chain::{Address, AssetId};
 use landfall_cluster::{Fault, Finality, Instead, Ledger, Node, Payment, Refusal, TIME, Tx, Version, When};

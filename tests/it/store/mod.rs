@@ -28,6 +28,7 @@ macro_rules! on_both_engines {
 }
 
 mod accounts;
+mod asset_facts;
 mod cast;
 mod cursors;
 mod deliveries;

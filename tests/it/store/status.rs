@@ -1,5 +1,6 @@
 //! Keys, watchers' words about their chains, and the length of the queue.
 
+use landfall::key::Scope;
 use landfall::store::StoreError;
 use landfall::store::cursors::Cursor;
 use landfall::store::deliveries;
@@ -18,8 +19,14 @@ on_both_engines!(
 );
 
 async fn keys_are_found_by_id_and_no_more_than_the_most_are_taken(store: TestStore) {
-    let key = KeyRow { id: "k1".to_owned(), name: "it's \"one\"".to_owned(), secret_hash: vec![0, 1, 0xff] };
-    let other = KeyRow { id: "k2".to_owned(), name: String::new(), secret_hash: vec![2; 32] };
+    let key = KeyRow {
+        id: "k1".to_owned(),
+        name: "it's \"one\"".to_owned(),
+        secret_hash: vec![0, 1, 0xff],
+        scopes: Scope::Read.into(),
+    };
+    let other =
+        KeyRow { id: "k2".to_owned(), name: String::new(), secret_hash: vec![2; 32], scopes: Scope::Admin.into() };
     for key in [&key, &other] {
         write(&store, async |tx| assert!(keys::insert(tx, key, 2, NOW).await.unwrap())).await;
     }
@@ -29,8 +36,8 @@ async fn keys_are_found_by_id_and_no_more_than_the_most_are_taken(store: TestSto
     let third = KeyRow { id: "k3".to_owned(), ..key.clone() };
     write(&store, async |tx| assert!(!keys::insert(tx, &third, 2, NOW).await.unwrap(), "there are two already")).await;
     let mut reader = store.db.read().await.unwrap();
-    assert_eq!(keys::by_id(&mut reader, "k1").await.unwrap(), Some(key));
-    assert_eq!(keys::by_id(&mut reader, "K1").await.unwrap(), None);
+    assert_eq!(keys::known(&mut reader, "k1").await.unwrap().map(|known| known.key), Some(key));
+    assert_eq!(keys::known(&mut reader, "K1").await.unwrap(), None);
 }
 
 async fn a_watchers_word_replaces_its_former_one(store: TestStore) {

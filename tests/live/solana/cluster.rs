@@ -112,6 +112,18 @@ impl Cluster {
         self.rpc("getMinimumBalanceForRentExemption", json!([bytes])).await.as_u64().unwrap()
     }
 
+    /// Where subscriptions are taken.
+    pub(crate) async fn ws(&self) -> String {
+        if let Ok(url) = self.ask("landfall_ws", json!([])).await {
+            return url.as_str().unwrap().to_owned();
+        }
+        // A validator takes them at the next port.
+        let mut url: url::Url = self.url.parse().unwrap();
+        url.set_port(url.port().map(|port| port + 1)).unwrap();
+        url.set_scheme("ws").unwrap();
+        url.to_string()
+    }
+
     /// The account's lamports, as the node keeps it.
     pub(crate) async fn lamports(&self, account: &Pubkey) -> u64 {
         let how = json!([account.to_string(), { "commitment": "confirmed" }]);

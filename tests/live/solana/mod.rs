@@ -1,6 +1,7 @@
 //! Solana with real programs: deposits, and what only looks like one, through the real watcher.
 //!
-//! [`credits`] is the index; [`payments`] has what was sent; [`cluster`] says which node runs it.
+//! [`credits`] is the index; [`payments`] has what was sent; [`cluster`] says which node runs it. In [`service`] it is the
+//! whole program that follows the cluster, on the [`stage`] of the other tests of this ring.
 
 mod cluster;
 mod codes;
@@ -9,3 +10,5 @@ mod first_deposit;
 mod follower;
 mod payments;
 mod programs;
+mod service;
+mod stage;

@@ -150,6 +150,13 @@ impl<D: Dialect> Pool<D> {
         Ok(heard)
     }
 
+    /// Whether somebody cannot be asked now whose word would count: who must be left alone, or has not told yet which chain it
+    /// serves. Who is in quarantine would not be believed.
+    pub fn misses_somebody(&self) -> bool {
+        let now = Instant::now();
+        self.endpoints.iter().any(|endpoint| endpoint.standing(now) == Use::None && !endpoint.is_quarantined())
+    }
+
     /// The endpoints for a read, the best first.
     pub async fn candidates(&self, need: Need) -> Vec<&Endpoint<D>> {
         let (mut candidates, now) = (self.of_use(need).await, Instant::now());

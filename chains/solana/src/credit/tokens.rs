@@ -40,6 +40,7 @@ pub(super) fn flows<'a>(
         let unlisted = match rules.listed(holding, tx.index, slot)? {
             Listed::As(listed, program) => {
                 all_owned(tx, mint)?;
+                all_listed(rules, tx, mint, slot)?;
                 let place = Place { mint, key: listed.key, program };
                 flows.push(listed_flow(tx, holders, &place)?);
                 continue;
@@ -64,6 +65,15 @@ pub(super) fn all_owned(tx: &Tx<'_>, mint: &str) -> Result<(), Unusable> {
         Some(_) => Err(Unusable::Owner { index: tx.index, mint: mint.to_owned() }),
         None => Ok(()),
     }
+}
+
+/// That every holding of a listed mint tells the decimals that are listed.
+///
+/// # Errors
+/// One that does not, wherever it stands: what it adds to a sum would be a thousandfold.
+fn all_listed(rules: &Rules, tx: &Tx<'_>, mint: &str, slot: u64) -> Result<(), Unusable> {
+    let mut its = tx.tokens.iter().filter(|holding| holding.mint == mint);
+    its.try_for_each(|holding| rules.listed(holding, tx.index, slot).map(drop))
 }
 
 /// What of wrapped SOL came into accounts of the owner's that are not the associated one.

@@ -8,6 +8,7 @@
 //! - `wrapped`, `rent`: own SOL that changes its form is no deposit, and what comes with it is one
 //! - `refused`: answers that are not whole
 //! - `senders`: who paid, by which rule; `payers`: who is asked for it, and what refusals come to
+//! - `mints`: what the account of a mint says; `assets`: what nodes tell of listed mints
 //! - `fuzz`: random bytes and broken answers
 //! - `sources`: sources over the nodes of landfall-cluster; `slots`: what holes, forks and skipped
 //!   slots come to; `refusals`: what each refusal does; `heads`: where the chain ends, what is final, which cluster it is;
@@ -17,12 +18,14 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 
 mod agreeing;
+mod assets;
 mod digests;
 mod fixtures;
 mod fuzz;
 mod generated;
 mod heads;
 mod made;
+mod mints;
 mod payers;
 mod polls;
 mod recorded;

@@ -4,7 +4,7 @@ use landfall_chain::{
     Address, AssetId, AssetTransfer, BlockSource, Payer, SenderRule, SourceError, SourceErrorKind, TxId, TxLife, TxRef,
     U256,
 };
-use landfall_cluster::{Ledger, Node, OwnAnswer};
+use landfall_cluster::{Fault, Ledger, Node, OwnAnswer, When};
 use serde_json::{Value, json};
 
 use crate::made::{Made, key};
@@ -132,6 +132,32 @@ async fn who_fails_may_know_and_only_another_who_tells_makes_up_for_it() {
         for answers in [vec![failing.clone(), Ok(told(SLOT))], vec![Ok(told(SLOT)), failing.clone()]] {
             let payers = ask(&answers, SenderRule::StandIn).await.0.unwrap();
             assert_eq!(payers, [Payer { sender: owner("A"), rule: SenderRule::Instruction }], "{failing:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_must_be_left_alone_for_a_while_may_know() {
+    for answer in [Ok(Value::Null), Ok(told(SLOT))] {
+        let (one, other) = (Node::start(&Ledger::of(10..=14)).await, Node::start(&Ledger::of(10..=14)).await);
+        one.answer_transaction(&TxId::Solana([7; 64]).to_string(), answer.clone());
+        let source = source(&[&one, &other]);
+        other.misbehave(Fault::TooManyRequests { retry_after_secs: Some(120) }, When::Always);
+        // It is asked in the background where it does not lead.
+        let has_refused = async {
+            while source.endpoints().snapshot()[1].reason.is_empty() || other.counts().calls.is_empty() {
+                source.tip().await.unwrap();
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), has_refused).await.unwrap();
+        let payers = source.payers(&at(SLOT), &[leg(SenderRule::StandIn)]).await;
+        assert_eq!(other.calls(ASKED, None), 0);
+        if answer == Ok(Value::Null) {
+            let error = payers.unwrap_err();
+            assert_eq!(error.kind, SourceErrorKind::Transient, "{error}");
+        } else {
+            assert_eq!(payers.unwrap(), [Payer { sender: owner("A"), rule: SenderRule::Instruction }]);
         }
     }
 }

@@ -143,3 +143,21 @@ async fn other_decimals_than_are_listed_halt_the_chain_only_when_all_endpoints_t
         "{text}"
     );
 }
+
+#[test]
+fn decimals_are_those_that_are_listed_wherever_a_mint_is_told() {
+    let rules = landfall_solana::Rules::of(&landfall_solana::network(landfall_chain::Chain::SolanaMainnet).unwrap());
+    let read = |tx: &Value| crate::fixtures::read(&rules, std::slice::from_ref(tx));
+    assert!(read(&paid_with_decimals(6)).is_ok());
+    for (side, at) in
+        [("preTokenBalances", 0), ("preTokenBalances", 1), ("postTokenBalances", 0), ("postTokenBalances", 1)]
+    {
+        let mut tx = paid_with_decimals(6);
+        tx["meta"][side][at]["uiTokenAmount"]["decimals"] = json!(9);
+        let error = read(&tx).unwrap_err();
+        assert!(
+            matches!(error, landfall_solana::Unusable::Decimals { told: 9, listed: 6, .. }),
+            "{side} {at}: {error}"
+        );
+    }
+}

@@ -1,0 +1,94 @@
+//! What every request meets first and every answer last: its id, its size, its place among others.
+//!
+//! Promises: each answer carries `X-Request-Id`, which each line that is logged meanwhile carries too; a request that
+//! is too much is refused before anything is looked up for it; a handler that panics answers 500. Keys are not known
+//! here, and no header, query or body is ever logged.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use axum::extract::{ConnectInfo, Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
+use tokio::sync::OwnedSemaphorePermit;
+use tracing::{Instrument, debug, error, info_span};
+
+use crate::api::AppState;
+use crate::api::problem::Problem;
+use crate::time::Timestamp;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// `: ` and the end of the line.
+const BYTES_PER_HEADER: usize = 4;
+
+/// Numbers requests: the time of the start and a count, so that two processes do not give the same one.
+#[derive(Debug)]
+pub(super) struct RequestIds {
+    started: Timestamp,
+    next: AtomicU64,
+}
+
+impl RequestIds {
+    pub(super) fn new(started: Timestamp) -> Self {
+        RequestIds { started, next: AtomicU64::new(0) }
+    }
+
+    fn next(&self) -> String {
+        format!("req_{:016x}_{:x}", self.started.0, self.next.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Admits a request, has it answered, and signs the answer with its id.
+pub(super) async fn answer(State(state): State<AppState>, request: Request, next: Next) -> Response {
+    let id = state.request_ids.next();
+    let span = info_span!("request", request_id = %id);
+    let work = async {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let mut response = match admit(&state, &request) {
+            Ok(_place) => run(request, next).await,
+            Err(problem) => problem.into_response(),
+        };
+        // An answer to HEAD has no body.
+        if let Some(problem) = response.extensions_mut().remove::<Problem>().filter(|_| method != Method::HEAD) {
+            problem.write_to(&mut response, &id);
+        }
+        debug!(%method, path, status = response.status().as_u16(), "answered");
+        response
+    };
+    let mut response = work.instrument(span).await;
+    if let Ok(id) = HeaderValue::from_str(&id) {
+        response.headers_mut().insert(REQUEST_ID, id);
+    }
+    response
+}
+
+/// A place among the requests that are being answered, for one that may come in.
+fn admit(state: &AppState, request: &Request) -> Result<OwnedSemaphorePermit, Problem> {
+    let most = state.settings.limits.header_bytes;
+    if header_bytes(request.headers()) > most {
+        return Err(Problem::headers_too_large(most));
+    }
+    state.gate.check_ip(client(request)).map_err(|wait| Problem::rate_limited("from this address", wait))?;
+    Arc::clone(&state.gate.places).try_acquire_owned().map_err(|_| Problem::overloaded())
+}
+
+async fn run(request: Request, next: Next) -> Response {
+    AssertUnwindSafe(next.run(request)).catch_unwind().await.unwrap_or_else(|_| {
+        error!("a request was answered with 500: its handler panicked");
+        Problem::failed().into_response()
+    })
+}
+
+fn header_bytes(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + BYTES_PER_HEADER).sum()
+}
+
+/// Whose request it is: who connected. Requests that came over no connection are all of the same client.
+fn client(request: &Request) -> IpAddr {
+    let connected = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    connected.map_or(Ipv4Addr::UNSPECIFIED.into(), |ConnectInfo(address)| address.ip())
+}

@@ -1,0 +1,122 @@
+//! How much comes in: rates of addresses and keys, and places for what is answered at the same time.
+//!
+//! Promises: what is over a rate is told how long to wait; memory is bounded whoever asks. Kept in memory, so each
+//! instance counts for itself.
+
+use std::fmt;
+use std::hash::Hash;
+use std::net::{IpAddr, Ipv6Addr};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use governor::clock::Clock as _;
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use tokio::sync::Semaphore;
+
+use crate::api::settings::Limits;
+
+/// How many addresses or keys are remembered; while there are more, new ones wait.
+const CLIENTS_MAX: usize = 100_000;
+/// How many seconds' worth of requests may come at once.
+const BURST_SECS: u32 = 2;
+
+/// Who may come in.
+pub(super) struct Gate {
+    ips: Option<DefaultKeyedRateLimiter<IpAddr>>,
+    keys: Option<DefaultKeyedRateLimiter<String>>,
+    /// One for each request that is being answered.
+    pub places: Arc<Semaphore>,
+}
+
+impl Gate {
+    pub(super) fn new(limits: &Limits) -> Self {
+        let places = usize::try_from(limits.concurrent_requests).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+        Gate {
+            ips: limiter(limits.ip_requests_per_sec),
+            keys: limiter(limits.key_requests_per_sec),
+            places: Arc::new(Semaphore::new(places)),
+        }
+    }
+
+    /// Counts a request of this address.
+    ///
+    /// # Errors
+    /// The seconds to wait.
+    pub(super) fn check_ip(&self, ip: IpAddr) -> Result<(), u64> {
+        check(self.ips.as_ref(), &counted_as(ip))
+    }
+
+    /// Counts a request with this key.
+    ///
+    /// # Errors
+    /// The seconds to wait.
+    pub(super) fn check_key(&self, id: &str) -> Result<(), u64> {
+        check(self.keys.as_ref(), &id.to_owned())
+    }
+
+    /// Forgets whose rate is whole again.
+    pub(super) fn forget(&self) {
+        if let Some(ips) = &self.ips {
+            ips.retain_recent();
+        }
+        if let Some(keys) = &self.keys {
+            keys.retain_recent();
+        }
+    }
+}
+
+impl fmt::Debug for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gate").field("places", &self.places.available_permits()).finish_non_exhaustive()
+    }
+}
+
+fn limiter<K: Hash + Eq + Clone>(per_sec: u32) -> Option<DefaultKeyedRateLimiter<K>> {
+    let per_sec = NonZeroU32::new(per_sec)?;
+    let burst = per_sec.saturating_mul(NonZeroU32::new(BURST_SECS)?);
+    Some(RateLimiter::keyed(Quota::per_second(per_sec).allow_burst(burst)))
+}
+
+fn check<K: Hash + Eq + Clone>(limiter: Option<&DefaultKeyedRateLimiter<K>>, client: &K) -> Result<(), u64> {
+    let Some(limiter) = limiter else { return Ok(()) };
+    if limiter.len() >= CLIENTS_MAX {
+        return Err(1);
+    }
+    limiter.check_key(client).map_err(|until| {
+        let wait = until.wait_time_from(limiter.clock().now());
+        // Rounded up: who comes back then is let in.
+        wait.as_secs() + u64::from(wait.subsec_nanos() > 0).max(u64::from(wait.is_zero()))
+    })
+}
+
+/// Who has an IPv6 address has a /64 of them.
+fn counted_as(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => ip.into(),
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_its_own_rate_and_a_network_of_ipv6_one_together() {
+        let gate = Gate::new(&Limits { ip_requests_per_sec: 1, ..Limits::default() });
+        let takes = |ip: &str| gate.check_ip(ip.parse().unwrap()).is_ok();
+        assert!(takes("192.0.2.1") && takes("::ffff:192.0.2.1") && !takes("192.0.2.1"));
+        assert!(takes("192.0.2.2"), "another address");
+        assert!(takes("2001:db8::1") && takes("2001:db8::ffff:2") && !takes("2001:db8::3"));
+        assert!(takes("2001:db8:0:1::1"), "another network");
+    }
+
+    #[test]
+    fn a_refused_client_is_told_whole_seconds_and_no_limit_refuses_nobody() {
+        let gate = Gate::new(&Limits { key_requests_per_sec: 1, ip_requests_per_sec: 0, ..Limits::default() });
+        assert_eq!((gate.check_key("a"), gate.check_key("a"), gate.check_key("a")), (Ok(()), Ok(()), Err(1)));
+        for _ in 0..10_000 {
+            assert_eq!(gate.check_ip(IpAddr::from([192, 0, 2, 1])), Ok(()));
+        }
+    }
+}

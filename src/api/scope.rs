@@ -1,0 +1,38 @@
+//! Which scope a route needs: stated where the route is, for each of its methods. And how long it may take.
+//!
+//! `needs(Scope::Read, get(list)).merge(needs(Scope::Write, post(create)))`. Promises: refusals come after 404 and 405 and
+//! before anything is read of the request; a handler is cut off when its time is over. A test compares each operation
+//! of the document with what its route refuses.
+
+use std::time::Duration;
+
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use axum::response::Response;
+use axum::routing::MethodRouter;
+
+use crate::api::AppState;
+use crate::api::problem::Problem;
+use crate::key::{Scope, Scopes};
+
+/// Who sent a request, when its key and signature are good.
+#[derive(Clone, Debug)]
+pub(super) struct Caller {
+    pub scopes: Scopes,
+    /// How long the answer may take.
+    pub patience: Duration,
+}
+
+/// These methods of a route, for keys with this scope only.
+pub(super) fn needs(scope: Scope, route: MethodRouter<AppState>) -> MethodRouter<AppState> {
+    route.route_layer(from_fn(move |request: Request, next: Next| check(scope, request, next)))
+}
+
+async fn check(scope: Scope, request: Request, next: Next) -> Result<Response, Problem> {
+    // No caller: the request came past the check of its key, which must not be.
+    let caller = request.extensions().get::<Caller>().ok_or_else(Problem::failed)?;
+    if !caller.scopes.give(scope) {
+        return Err(Problem::forbidden(scope));
+    }
+    tokio::time::timeout(caller.patience, next.run(request)).await.map_err(|_| Problem::timeout())
+}

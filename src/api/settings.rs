@@ -1,0 +1,56 @@
+//! What an operator sets for the API: which environment it is, under which host, and how much it takes.
+//!
+//! The values are checked where the configuration is read; a rate of 0 means none.
+
+use std::time::Duration;
+
+use landfall_chain::Network;
+
+use crate::key::Environment;
+
+/// What an operator sets.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// Keys of another one are refused.
+    pub environment: Environment,
+    /// What signed requests name as their audience.
+    pub host: String,
+    pub limits: Limits,
+    /// The chains that are followed.
+    pub networks: Vec<Network>,
+}
+
+/// How much is taken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Of one address (IPv6: of one /64), before its key is looked at; twice as many at once. 0: no limit.
+    pub ip_requests_per_sec: u32,
+    /// Of one key; twice as many at once. 0: no limit.
+    pub key_requests_per_sec: u32,
+    /// Being answered at the same time; more are refused at once.
+    pub concurrent_requests: u32,
+    /// For a body to arrive, and then for the request to be answered.
+    pub request_timeout: Duration,
+    pub body_bytes: usize,
+    pub header_bytes: usize,
+}
+
+impl Settings {
+    /// Those of an environment where nothing was set.
+    pub fn of(environment: Environment) -> Self {
+        Settings { environment, host: "127.0.0.1:8080".to_owned(), limits: Limits::default(), networks: Vec::new() }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            ip_requests_per_sec: 200,
+            key_requests_per_sec: 100,
+            concurrent_requests: 512,
+            request_timeout: Duration::from_secs(10),
+            body_bytes: 1024 * 1024,
+            header_bytes: 16 * 1024,
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What a chain says of each listed asset, as it was last told, and why the last look told nothing.
+//!
+//! It is put before people. What was told stays on record when a later look fails; what is no longer listed goes.
+
+use landfall_chain::{Address, Asset, AssetFacts, AssetId, Chain, Terms, TransferFee};
+use sqlx::FromRow;
+
+use crate::store::error::expect_one;
+use crate::store::sql::{execute, fetch_all, statements};
+use crate::store::{Connection, StoreError, Tx, int, parsed, uint};
+use crate::time::Timestamp;
+
+/// A listed asset, and what is on record of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AssetRow {
+    pub chain: Chain,
+    pub asset: AssetId,
+    pub symbol: String,
+    /// `None` while nothing was ever told.
+    pub told: Option<ToldAsset>,
+    /// Why the last look told nothing; empty when it did.
+    pub reason: String,
+}
+
+/// What was told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ToldAsset {
+    pub at: Timestamp,
+    pub program: String,
+    /// `None` where the program keeps no tokens.
+    pub terms: Option<Terms>,
+    /// How it differs from what is listed; empty when it does not.
+    pub differs: String,
+}
+
+statements! {
+    TELL = "INSERT INTO asset_facts (chain, asset, symbol, told_us, program, decimals, freeze_authority, permanent_delegate, \
+            fee_basis_points, fee_maximum, extensions, risks, differs, reason) \
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, '') ON CONFLICT (chain, asset) DO UPDATE SET \
+            symbol = excluded.symbol, told_us = excluded.told_us, program = excluded.program, decimals = excluded.decimals, \
+            freeze_authority = excluded.freeze_authority, permanent_delegate = excluded.permanent_delegate, \
+            fee_basis_points = excluded.fee_basis_points, fee_maximum = excluded.fee_maximum, \
+            extensions = excluded.extensions, risks = excluded.risks, differs = excluded.differs, reason = ''";
+    FAIL = "INSERT INTO asset_facts (chain, asset, symbol, extensions, risks, differs, reason) \
+            VALUES ($1, $2, $3, '[]', '[]', '', $4) \
+            ON CONFLICT (chain, asset) DO UPDATE SET symbol = excluded.symbol, reason = excluded.reason";
+    FORGET = "DELETE FROM asset_facts WHERE chain = $1 AND asset = $2";
+    ALL = "SELECT * FROM asset_facts ORDER BY chain, symbol, asset";
+}
+
+#[derive(FromRow)]
+struct Row {
+    chain: String,
+    asset: Vec<u8>,
+    symbol: String,
+    told_us: Option<i64>,
+    program: Option<String>,
+    decimals: Option<i64>,
+    freeze_authority: Option<String>,
+    permanent_delegate: Option<String>,
+    fee_basis_points: Option<i64>,
+    fee_maximum: Option<String>,
+    extensions: String,
+    risks: String,
+    differs: String,
+    reason: String,
+}
+
+/// Records what the chain says of an asset, and how that differs from what is listed.
+pub async fn tell(
+    tx: &mut Tx,
+    chain: Chain,
+    asset: &Asset,
+    facts: &AssetFacts,
+    differs: &str,
+    at: Timestamp,
+) -> Result<(), StoreError> {
+    let terms = facts.terms.as_ref();
+    let fee = terms.and_then(|terms| terms.transfer_fee);
+    let told = execute!(
+        tx,
+        TELL,
+        chain.name(),
+        asset.id.to_bytes(),
+        &asset.symbol,
+        at.0,
+        &facts.program,
+        terms.map(|terms| int(terms.decimals)),
+        terms.and_then(|terms| terms.freeze_authority).map(|who| who.to_string()),
+        terms.and_then(|terms| terms.permanent_delegate).map(|who| who.to_string()),
+        fee.map(|fee| int(fee.basis_points)),
+        fee.map(|fee| fee.maximum.to_string()),
+        names(terms.map_or(&[][..], |terms| &terms.extensions[..])),
+        names(terms.map_or(&[][..], |terms| &terms.risks[..])),
+        differs,
+    )?;
+    expect_one("record what a chain says of an asset", told)
+}
+
+/// Records why a look told nothing of an asset; what was told before stays.
+pub async fn fail(tx: &mut Tx, chain: Chain, asset: &Asset, reason: &str) -> Result<(), StoreError> {
+    let failed = execute!(tx, FAIL, chain.name(), asset.id.to_bytes(), &asset.symbol, reason)?;
+    expect_one("record that a chain says nothing of an asset", failed)
+}
+
+/// Forgets what is on record of an asset, if anything is.
+pub async fn forget(tx: &mut Tx, chain: Chain, asset: &AssetId) -> Result<(), StoreError> {
+    execute!(tx, FORGET, chain.name(), asset.to_bytes()).map(drop)
+}
+
+/// What is on record of the assets of all chains, by chain and symbol.
+pub async fn all(connection: &mut impl Connection) -> Result<Vec<AssetRow>, StoreError> {
+    fetch_all!(connection, Row, ALL)?.into_iter().map(AssetRow::try_from).collect()
+}
+
+fn names(names: &[String]) -> String {
+    serde_json::to_string(names).unwrap_or_else(|_| "[]".to_owned())
+}
+
+impl TryFrom<Row> for AssetRow {
+    type Error = StoreError;
+
+    fn try_from(row: Row) -> Result<Self, StoreError> {
+        let chain = parsed::<Chain>("chain", &row.chain)?;
+        let asset = AssetId::from_bytes(&row.asset).map_err(|error| StoreError::inconsistent("asset", error))?;
+        let terms = row.decimals.map(|decimals| terms(chain, decimals, &row)).transpose()?;
+        let told = row.told_us.zip(row.program).map(|(at, program)| ToldAsset {
+            at: Timestamp(at),
+            program,
+            terms,
+            differs: row.differs,
+        });
+        Ok(AssetRow { chain, asset, symbol: row.symbol, told, reason: row.reason })
+    }
+}
+
+fn terms(chain: Chain, decimals: i64, row: &Row) -> Result<Terms, StoreError> {
+    let who = |text: &Option<String>| {
+        let address = text.as_ref().map(|text| Address::parse(chain.family(), text)).transpose();
+        address.map_err(|error| StoreError::inconsistent("authority", error))
+    };
+    let names = |text: &str| serde_json::from_str(text).map_err(|error| StoreError::inconsistent("extensions", error));
+    let fee = row.fee_basis_points.zip(row.fee_maximum.as_ref()).map(|(points, maximum)| {
+        Ok::<_, StoreError>(TransferFee { basis_points: uint("fee", points)?, maximum: parsed("fee", maximum)? })
+    });
+    Ok(Terms {
+        decimals: uint("decimals", decimals)?,
+        freeze_authority: who(&row.freeze_authority)?,
+        permanent_delegate: who(&row.permanent_delegate)?,
+        transfer_fee: fee.transpose()?,
+        extensions: names(&row.extensions)?,
+        risks: names(&row.risks)?,
+    })
+}

@@ -1,0 +1,78 @@
+//! What chains say of listed assets: as it was told, whatever failed since, until it is forgotten.
+
+use landfall::store::asset_facts::{self, AssetRow, ToldAsset};
+use landfall_chain::{Address, Asset, AssetFacts, AssetId, Chain, Terms, TransferFee};
+
+use super::cast::{NOW, write};
+use crate::postgres::TestStore;
+
+on_both_engines!(what_was_told_of_an_asset_stays_when_a_later_look_fails_and_goes_when_it_is_forgotten,);
+
+const CHAIN: Chain = Chain::SolanaMainnet;
+const ELSEWHERE: Chain = Chain::SolanaDevnet;
+
+fn asset(symbol: &str, key: u8) -> Asset {
+    let id = AssetId::Token(Address::Solana([key; 32]));
+    Asset { id, symbol: symbol.to_owned(), decimals: 6, from_block: 0 }
+}
+
+fn terms() -> Terms {
+    Terms {
+        decimals: u8::MAX,
+        freeze_authority: Some(Address::Solana([1; 32])),
+        permanent_delegate: Some(Address::Solana([2; 32])),
+        transfer_fee: Some(TransferFee { basis_points: u16::MAX, maximum: u64::MAX }),
+        extensions: vec!["it's \"one\"".to_owned(), "unknown_4711".to_owned()],
+        risks: vec!["unknown_4711".to_owned()],
+    }
+}
+
+async fn all(store: &TestStore) -> Vec<AssetRow> {
+    asset_facts::all(&mut store.db.read().await.unwrap()).await.unwrap()
+}
+
+async fn what_was_told_of_an_asset_stays_when_a_later_look_fails_and_goes_when_it_is_forgotten(store: TestStore) {
+    let (rich, poor) = (asset("RICH", 9), asset("POOR", 8));
+    let facts = |terms: Option<Terms>| AssetFacts {
+        program: "token_2022".to_owned(),
+        listed_programs: vec!["spl_token".to_owned()],
+        terms,
+    };
+    let row = |asset: &Asset, told: Option<ToldAsset>, reason: &str| AssetRow {
+        chain: CHAIN,
+        asset: asset.id,
+        symbol: asset.symbol.clone(),
+        told,
+        reason: reason.to_owned(),
+    };
+    let told = |terms: Option<Terms>, differs: &str| {
+        Some(ToldAsset { at: NOW, program: "token_2022".to_owned(), terms, differs: differs.to_owned() })
+    };
+    write(&store, async |tx| asset_facts::fail(tx, CHAIN, &rich, "silent").await.unwrap()).await;
+    assert_eq!(all(&store).await, [row(&rich, None, "silent")]);
+    write(&store, async |tx| {
+        asset_facts::tell(tx, CHAIN, &rich, &facts(Some(terms())), "all of it", NOW).await.unwrap();
+        asset_facts::tell(tx, CHAIN, &poor, &facts(None), "", NOW).await.unwrap();
+        asset_facts::tell(tx, ELSEWHERE, &poor, &facts(None), "", NOW).await.unwrap();
+    })
+    .await;
+    let elsewhere = AssetRow { chain: ELSEWHERE, ..row(&poor, told(None, ""), "") };
+    let rich_row = row(&rich, told(Some(terms()), "all of it"), "");
+    assert_eq!(all(&store).await, [elsewhere.clone(), row(&poor, told(None, ""), ""), rich_row.clone()]);
+
+    write(&store, async |tx| {
+        asset_facts::fail(tx, CHAIN, &rich, "down").await.unwrap();
+        asset_facts::forget(tx, CHAIN, &poor.id).await.unwrap();
+        asset_facts::forget(tx, CHAIN, &poor.id).await.unwrap();
+    })
+    .await;
+    let down = AssetRow { reason: "down".to_owned(), ..rich_row };
+    assert_eq!(all(&store).await, [elsewhere.clone(), down]);
+    // Told anew, nothing of what was told before is left.
+    let bare = Terms { freeze_authority: None, permanent_delegate: None, transfer_fee: None, ..terms() };
+    write(&store, async |tx| {
+        asset_facts::tell(tx, CHAIN, &rich, &facts(Some(bare.clone())), "", NOW).await.unwrap();
+    })
+    .await;
+    assert_eq!(all(&store).await, [elsewhere, row(&rich, told(Some(bare), ""), "")]);
+}
