@@ -10,9 +10,9 @@ use landfall_chain::address::AddressError;
 use landfall_chain::network::UnknownChain;
 use landfall_chain::{Address, Chain};
 
-/// The identity of accounts that name none.
-pub const DEFAULT_IDENTITY: &str = "default";
-const ID_CHARS_MAX: usize = 128;
+use crate::identity::{IdError, IdentityStatus, check_id};
+use crate::request::{self, Request, RequestIdError};
+
 /// How many bad rows of a file are told at once.
 const BAD_ROWS_MAX: usize = 20;
 const COLUMNS: [&str; 4] = ["account_id", "type", "chains", "address"];
@@ -22,6 +22,14 @@ const COLUMNS: [&str; 4] = ["account_id", "type", "chains", "address"];
 pub enum AccountType {
     Omnibus,
     Segregated,
+}
+
+/// What an account's identity lets it do. Derived, never stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AccountStatus {
+    Active,
+    Frozen,
+    Closed,
 }
 
 /// An account and some of its addresses.
@@ -45,8 +53,8 @@ pub struct Row {
 pub enum AccountError {
     #[error("unknown account type {0:?}: expected SEGREGATED or OMNIBUS")]
     Type(String),
-    #[error("{what} {id:?}: expected 1 to 128 visible ASCII characters without spaces")]
-    Id { what: &'static str, id: String },
+    #[error(transparent)]
+    Id(#[from] IdError),
     #[error("{0:?}: expected CHAIN=ADDRESS or CHAIN,CHAIN..=ADDRESS, for example BASE_MAINNET=0x...")]
     Spec(String),
     #[error(transparent)]
@@ -61,10 +69,35 @@ pub enum AccountError {
 pub struct CsvError(Vec<String>);
 
 impl AccountType {
+    pub const ALL: [AccountType; 2] = [AccountType::Omnibus, AccountType::Segregated];
+
     pub const fn name(self) -> &'static str {
         match self {
             AccountType::Omnibus => "OMNIBUS",
             AccountType::Segregated => "SEGREGATED",
+        }
+    }
+}
+
+impl AccountStatus {
+    pub const ALL: [AccountStatus; 3] = [AccountStatus::Active, AccountStatus::Frozen, AccountStatus::Closed];
+
+    /// Of an account of an identity that stands so. What is not cleared to transact, and not closed for ever, is frozen.
+    pub const fn of(identity: IdentityStatus) -> Self {
+        match identity {
+            IdentityStatus::Active => AccountStatus::Active,
+            IdentityStatus::PendingOnboarding | IdentityStatus::Suspended | IdentityStatus::Rejected => {
+                AccountStatus::Frozen
+            }
+            IdentityStatus::Terminated => AccountStatus::Closed,
+        }
+    }
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            AccountStatus::Active => "ACTIVE",
+            AccountStatus::Frozen => "FROZEN",
+            AccountStatus::Closed => "CLOSED",
         }
     }
 }
@@ -79,10 +112,7 @@ impl FromStr for AccountType {
     type Err = AccountError;
 
     fn from_str(text: &str) -> Result<Self, AccountError> {
-        [AccountType::Omnibus, AccountType::Segregated]
-            .into_iter()
-            .find(|kind| kind.name() == text)
-            .ok_or_else(|| AccountError::Type(text.to_owned()))
+        AccountType::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| AccountError::Type(text.to_owned()))
     }
 }
 
@@ -99,6 +129,18 @@ impl NewAccount {
             addresses.extend(on_chains(chains.split(','), address)?);
         }
         Ok(NewAccount { id: id.to_owned(), identity_id: None, kind, addresses })
+    }
+
+    /// The request that opens it. Its own id is no part of that: it follows from the request's.
+    ///
+    /// # Errors
+    /// A request id that is empty, long or not plain.
+    pub fn request(&self, id: &str) -> Result<Request, RequestIdError> {
+        let identity = self.identity_id.as_deref().unwrap_or_default();
+        let fields = [identity.as_bytes(), self.kind.name().as_bytes()].into_iter();
+        let addresses =
+            self.addresses.iter().flat_map(|(chain, address)| [chain.name().as_bytes(), address.as_bytes()]);
+        request::of(id, "account/v1", fields.chain(addresses))
     }
 }
 
@@ -194,11 +236,6 @@ fn line_of(text: &str, position: &csv::Position) -> u64 {
     position.line() + u64::try_from(empty_lines).unwrap_or(0)
 }
 
-fn check_id(what: &'static str, id: &str) -> Result<(), AccountError> {
-    let plain = !id.is_empty() && id.len() <= ID_CHARS_MAX && id.bytes().all(|b| b.is_ascii_graphic());
-    if plain { Ok(()) } else { Err(AccountError::Id { what, id: id.to_owned() }) }
-}
-
 fn csv_fault(error: &csv::Error) -> String {
     match error.position() {
         Some(position) => format!("line {}: {error}", position.line()),
@@ -244,6 +281,32 @@ mod tests {
             "LEDGER".parse::<AccountType>().unwrap_err().to_string(),
             "unknown account type \"LEDGER\": expected SEGREGATED or OMNIBUS"
         );
+    }
+
+    #[test]
+    fn an_account_is_frozen_or_closed_by_its_identity_alone() {
+        let expected = ["FROZEN", "ACTIVE", "FROZEN", "FROZEN", "CLOSED"];
+        assert_eq!(IdentityStatus::ALL.map(|status| AccountStatus::of(status).name()), expected);
+    }
+
+    #[test]
+    fn requests_for_other_accounts_differ_and_the_order_of_addresses_does_not_count() {
+        let base = NewAccount::from_specs("", AccountType::Omnibus, &[]).map(drop);
+        assert!(base.is_err(), "an id is needed where the operator chooses it");
+        let of = |identity: &str, kind, specs: &[String]| {
+            let account = NewAccount::from_specs("a", kind, specs).unwrap();
+            NewAccount { identity_id: Some(identity.to_owned()), ..account }.request("r").unwrap().digest
+        };
+        let (one, two) = (format!("BASE_MAINNET={ADDRESS}"), format!("POLYGON_MAINNET={ADDRESS}"));
+        let both = of("i", AccountType::Omnibus, &[one.clone(), two.clone()]);
+        assert_eq!(both, of("i", AccountType::Omnibus, &[two.clone(), one.clone()]));
+        let others = [
+            of("j", AccountType::Omnibus, &[one.clone(), two.clone()]),
+            of("i", AccountType::Segregated, &[one.clone(), two.clone()]),
+            of("i", AccountType::Omnibus, &[one]),
+            of("i", AccountType::Omnibus, &[two]),
+        ];
+        assert!(!others.contains(&both));
     }
 
     #[test]

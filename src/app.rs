@@ -114,9 +114,9 @@ impl App {
         let db = open(&config.store, migrate).await?;
         let listener = listen(config.api_listen, "api.listen").await?;
         let api = listener.local_addr().unwrap_or(config.api_listen);
-        let served = Api::new(db.clone(), config.api_settings(api), clock.clone());
+        let networks = sources.iter().map(|(_, network, _)| network.clone()).collect();
+        let served = Api::new(db.clone(), config.api_settings(api, networks), clock.clone());
         workers.serve("api", listener, served.router(), &stop);
-
         workers.spawn("api upkeep", served.run(stop.clone()));
 
         let mut pulses = vec![Pulse::new("delivery", clock.now())];

@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-use landfall_chain::{BlockHash, Chain, FinalityRule, NativeSource, ReadProof, RuleName, U256};
+use landfall_chain::{BlockHash, Chain, FinalityRule, NativeSource, Network, ReadProof, RuleName, U256};
 use reqwest::header::{HeaderName, HeaderValue};
 use serde::{Deserialize, Deserializer};
 use url::Url;
@@ -318,9 +318,9 @@ impl Config {
 
 impl Config {
     /// What the API is told, when it listens at `listening`.
-    pub fn api_settings(&self, listening: SocketAddr) -> Settings {
+    pub fn api_settings(&self, listening: SocketAddr, networks: Vec<Network>) -> Settings {
         let host = self.api_host.clone().unwrap_or_else(|| listening.to_string());
-        Settings { environment: self.environment, host, limits: self.api_limits.clone() }
+        Settings { environment: self.environment, host, limits: self.api_limits.clone(), networks }
     }
 }
 

@@ -9,11 +9,11 @@
 //! ```
 //!
 //! The rooms, lowest floor first:
-//! - [`amount`], [`time`], [`random`], [`deposit`], [`event`], [`account`], [`key`], [`webhook`],
+//! - [`amount`], [`time`], [`random`], [`deposit`], [`event`], [`request`], [`identity`], [`account`], [`key`], [`webhook`],
 //!   [`incident`], [`decision`]: the domain, pure
 //! - [`store`]: all SQL, and nothing but SQL
 //! - [`resolver`]: what names of webhooks stand for, vetted
-//! - [`registry`]: accounts, keys and webhooks, as operators and clients register them
+//! - [`registry`]: identities, accounts, keys and webhooks, as operators and clients register them
 //! - [`operator`]: what operators decide about chains
 //! - [`watcher`]: follows a chain, credits, settles
 //! - [`delivery`]: sends events to webhooks
@@ -33,11 +33,13 @@ pub mod delivery;
 pub mod deposit;
 pub mod event;
 pub mod health;
+pub mod identity;
 pub mod incident;
 pub mod key;
 pub mod operator;
 pub mod random;
 pub mod registry;
+pub mod request;
 pub mod resolver;
 pub mod sandbox;
 pub mod store;

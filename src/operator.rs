@@ -1,7 +1,9 @@
-//! What operators decide about chains: halt, resume, words in place of a rule, incidents resolved. Each with its entry in the
-//! audit, in one transaction.
+//! What operators decide: about chains (halt, resume, words in place of a rule, incidents resolved) and about identities. Each
+//! with its entry in the audit, in one transaction.
 //!
 //! The watchers read it at each tick; nothing here reaches into one. Time and the person are arguments.
+
+mod identities;
 
 use std::time::Duration;
 
@@ -12,6 +14,8 @@ use crate::deposit::{DepositId, DepositStatus};
 use crate::incident::{Incident, IncidentKind};
 use crate::store::{Db, StoreError, Tx, audit, cursors, deposits, incidents, overrides};
 use crate::time::Timestamp;
+
+pub use identities::ChangeIdentityError;
 
 /// How long an accepted reorg may take to be done; then it must be accepted anew.
 const ACCEPT_TIME: Duration = Duration::from_secs(3_600);

@@ -1,7 +1,10 @@
-//! What operators and clients register: accounts with their addresses, API keys, webhooks. Each in one transaction, with
+//! What operators and clients register: identities, accounts with their addresses, API keys, webhooks. Each in one transaction, with
 //! the same rules whichever door it comes through.
 //!
 //! Time and randomness are arguments; ids are made here.
+
+mod accounts;
+mod identities;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,6 +21,18 @@ use crate::store::webhooks::{self, Rotation, Webhook, WebhookRow};
 use crate::store::{Db, StoreError, events};
 use crate::time::Timestamp;
 use crate::webhook::{self, AllowedNetworks, LABEL_CHARS_MAX, PREVIOUS_KEY_TIME_MAX, WEBHOOKS_MAX, WebhookUrlError};
+
+pub use accounts::{OpenAccountError, open_account};
+pub use identities::{AddIdentityError, add_identity, open_identity};
+
+/// Why a request made nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    #[error("another request had this id")]
+    Mismatch,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
 
 /// Why nothing of a list of accounts was added.
 #[derive(Debug, thiserror::Error)]

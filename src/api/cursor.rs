@@ -1,6 +1,6 @@
-//! Where the next page of a list begins: base64url of version | hash of the filters | created_us | deposit id.
+//! Where the next page of a list begins: base64url of version | hash of the filters | created_us | id of the last one shown.
 //!
-//! A cursor names the last deposit shown, not a position, so that pages neither repeat nor skip when deposits arrive.
+//! A cursor names the last object shown, not a position, so that pages neither repeat nor skip when more arrive.
 //! It belongs to its filters and is refused with others; the page's size may change. It is no secret and no proof:
 //! whatever it says, a list shows only what its filters let through.
 
@@ -25,8 +25,7 @@ pub(super) enum CursorError {
 
 /// The cursor behind `last`, for a list with these filters.
 pub(super) fn encode(filter: &DepositFilter, (at, DepositId(id)): (Timestamp, DepositId)) -> String {
-    let bytes = [&[VERSION][..], &filter_hash(filter), &at.0.to_be_bytes(), id.as_bytes()].concat();
-    BASE64_URL_SAFE_NO_PAD.encode(bytes)
+    encode_place(filter_hash(filter), at, id.as_bytes())
 }
 
 /// The deposit that a list with these filters goes on behind.
@@ -34,38 +33,54 @@ pub(super) fn encode(filter: &DepositFilter, (at, DepositId(id)): (Timestamp, De
 /// # Errors
 /// A text that [`encode`] did not make, or made for other filters.
 pub(super) fn decode(text: &str, filter: &DepositFilter) -> Result<(Timestamp, DepositId), CursorError> {
+    let (at, id) = decode_place(text, filter_hash(filter))?;
+    Ok((at, DepositId(Uuid::from_slice(&id).map_err(|_| CursorError::Malformed)?)))
+}
+
+/// As [`encode`], for a list whose filters have this hash.
+pub(super) fn encode_place(filters: [u8; 8], at: Timestamp, id: &[u8]) -> String {
+    let bytes = [&[VERSION][..], &filters, &at.0.to_be_bytes(), id].concat();
+    BASE64_URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// Reads [`encode_place`].
+///
+/// # Errors
+/// See [`decode`].
+pub(super) fn decode_place(text: &str, filters: [u8; 8]) -> Result<(Timestamp, Vec<u8>), CursorError> {
     let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).map_err(|_| CursorError::Malformed)?;
     let (&version, rest) = bytes.split_first().ok_or(CursorError::Malformed)?;
     let (hash, rest) = rest.split_first_chunk::<8>().ok_or(CursorError::Malformed)?;
-    let (at, rest) = rest.split_first_chunk::<8>().ok_or(CursorError::Malformed)?;
-    let id = Uuid::from_slice(rest).map_err(|_| CursorError::Malformed)?;
+    let (at, id) = rest.split_first_chunk::<8>().ok_or(CursorError::Malformed)?;
     if version != VERSION {
         return Err(CursorError::Malformed);
     }
-    if *hash != filter_hash(filter) {
+    if *hash != filters {
         return Err(CursorError::OtherFilters);
     }
-    Ok((Timestamp(i64::from_be_bytes(*at)), DepositId(id)))
+    Ok((Timestamp(i64::from_be_bytes(*at)), id.to_vec()))
+}
+
+/// What stands in a cursor for the filters of its list, given in a fixed order.
+pub(super) fn hash_of<'a>(fields: impl IntoIterator<Item = &'a [u8]>) -> [u8; 8] {
+    let mut hasher = Sha256::new();
+    fields.into_iter().for_each(|field| update_with_length(&mut hasher, field));
+    let hash: [u8; 32] = hasher.finalize().into();
+    let (head, _) = hash.split_first_chunk().expect("32 is more than 8");
+    *head
 }
 
 /// A filter that is not set counts as an empty field, which no set one is.
 fn filter_hash(filter: &DepositFilter) -> [u8; 8] {
     let DepositFilter { account_id, chain, symbol, start, end, after: _ } = filter;
     let time = |at: &Option<Timestamp>| at.map_or_else(Vec::new, |at| at.0.to_be_bytes().to_vec());
-    let mut hasher = Sha256::new();
-    let fields = [
+    hash_of([
         account_id.as_deref().unwrap_or_default().as_bytes(),
         chain.map_or("", |chain| chain.name()).as_bytes(),
         symbol.as_deref().unwrap_or_default().as_bytes(),
         &time(start),
         &time(end),
-    ];
-    for field in fields {
-        update_with_length(&mut hasher, field);
-    }
-    let hash: [u8; 32] = hasher.finalize().into();
-    let (head, _) = hash.split_first_chunk().expect("32 is more than 8");
-    *head
+    ])
 }
 
 #[cfg(test)]

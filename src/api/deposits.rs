@@ -5,7 +5,6 @@
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
-use landfall_chain::Chain;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -161,7 +160,7 @@ impl Page {
     fn parse(raw: Option<&str>) -> Result<Self, Problem> {
         let mut query = Query::parse(raw, &LIST_PARAMETERS);
         let account_id = query.required("account_id", query::text);
-        let chain = query.optional("destination_chain", chain);
+        let chain = query.optional("destination_chain", openapi::chain);
         let symbol = query.optional("currency_symbol", query::text);
         let start = query.optional("start_time", str::parse::<TimeBound>);
         let end = query.optional("end_time", str::parse::<TimeBound>);
@@ -211,8 +210,4 @@ impl DepositResource {
             source_account_id: deposit.source_account_id.clone(),
         }
     }
-}
-
-fn chain(text: &str) -> Result<Chain, String> {
-    text.parse().map_err(|_| format!("must be one of {}", Chain::ALL.map(Chain::name).join(", ")))
 }

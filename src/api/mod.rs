@@ -5,15 +5,20 @@
 //! ignored. No business rule lives here.
 //!
 //! The map: `edge` admits a request and names it, `auth` checks key and signature, `scope` what the key may do, `gate`
-//! counts, `upkeep` writes what was noted; `deposits` and `webhooks` are the resources, `query`, `time_bound` and
-//! `body` read what is asked, `cursor` finds the next page, `problem` is every refusal, `openapi` describes it all.
+//! counts, `upkeep` writes what was noted; each resource has a file, `query`, `time_bound`, `json` and `body` read what
+//! was sent, `cursor` finds the next page, `problem` is every refusal, `openapi` describes it all.
 
+mod accounts;
+mod assets;
 mod auth;
 mod body;
+mod coverage;
 mod cursor;
 mod deposits;
 mod edge;
 mod gate;
+mod identities;
+mod json;
 mod nonces;
 mod openapi;
 mod problem;
@@ -88,6 +93,15 @@ impl Api {
         let state = self.0.clone();
         let hooks = |route| needs(Scope::Webhooks, route);
         let routes = Router::new()
+            .route(
+                "/v2/accounts",
+                needs(Scope::Read, get(accounts::list)).merge(needs(Scope::Write, post(accounts::open))),
+            )
+            .route("/v2/accounts/{account_id}", needs(Scope::Read, get(accounts::by_id)))
+            .route("/v2/accounts/{account_id}/coverage", needs(Scope::Read, get(coverage::of_account)))
+            .route("/v2/assets", needs(Scope::Read, get(assets::list)))
+            .route("/v2/identities", needs(Scope::Write, post(identities::open)))
+            .route("/v2/identities/{identity_id}", needs(Scope::Read, get(identities::by_id)))
             .route("/v2/crypto/deposits", needs(Scope::Read, get(deposits::list)))
             .route("/v2/crypto/deposits/{deposit_id}", needs(Scope::Read, get(deposits::by_id)))
             .route("/v2/webhooks", hooks(get(webhooks::list).post(webhooks::create)))

@@ -11,19 +11,32 @@ use utoipa::openapi::security::{ApiKey, ApiKeyValue, Http, HttpAuthScheme, Secur
 use utoipa::openapi::{Content, Header, OpenApi, Ref, RefOr, ResponseBuilder};
 use utoipa::{Modify, OpenApi as _, PartialSchema, ToSchema};
 
-use crate::api::DepositResource;
+use crate::account::{AccountStatus, AccountType};
+use crate::api::accounts::{self, AccountAddress, AccountResource};
 use crate::api::deposits::{LIMIT_DEFAULT, LIMIT_MAX};
 use crate::api::problem::Code;
+use crate::api::{DepositResource, assets};
 use crate::deposit::DepositStatus;
+use crate::identity::{IdentityStatus, IdentityType, SubStatus};
 
 #[derive(utoipa::OpenApi)]
 #[openapi(
-    info(title = "Landfall", version = "2", description = "Deposits of a custody service's accounts.",
+    info(title = "Landfall", version = "2", description = "Accounts of a custody service and their deposits.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")),
-    paths(super::deposits::list, super::deposits::by_id, super::webhooks::list, super::webhooks::create,
-        super::webhooks::by_id, super::webhooks::delete, super::webhooks::rotate_key, super::webhooks::test),
-    tags((name = "Deposits", description = "Money that arrived on a chain at an account's address."),
-        (name = "Webhooks", description = "Receivers of events. What `x-landfall-extension` marks is beyond the interface.")),
+    paths(
+        super::accounts::open, super::accounts::list, super::accounts::by_id, super::coverage::of_account,
+        super::assets::list, super::deposits::list, super::deposits::by_id,
+        super::identities::open, super::identities::by_id,
+        super::webhooks::list, super::webhooks::create, super::webhooks::by_id, super::webhooks::delete,
+        super::webhooks::rotate_key, super::webhooks::test,
+    ),
+    tags(
+        (name = "Accounts", description = "What holds money on chains, under addresses of its own."),
+        (name = "Assets", description = "What is credited."),
+        (name = "Deposits", description = "Money that arrived on a chain at an account's address."),
+        (name = "Identities", description = "Who accounts belong to."),
+        (name = "Webhooks", description = "Receivers of events. What `x-landfall-extension` marks is beyond the interface."),
+    ),
     security(("bearer" = [])),
     modifiers(&Bearer, &Everywhere),
 )]
@@ -39,6 +52,9 @@ pub(super) struct ChainName;
 
 /// How many deposits a page has.
 pub(super) struct PageLimit;
+
+/// How many accounts a page has.
+pub(super) struct AccountPageLimit;
 
 /// The document, as it is committed.
 pub fn openapi_json() -> String {
@@ -100,13 +116,19 @@ impl PartialSchema for ChainName {
 
 impl PartialSchema for PageLimit {
     fn schema() -> RefOr<Schema> {
-        let schema =
-            ObjectBuilder::new().schema_type(Type::Integer).format(Some(SchemaFormat::KnownFormat(KnownFormat::Int32)));
-        schema.minimum(Some(1)).maximum(Some(LIMIT_MAX)).default(Some(LIMIT_DEFAULT.into())).into()
+        limit(LIMIT_MAX, LIMIT_DEFAULT)
+    }
+}
+
+impl PartialSchema for AccountPageLimit {
+    fn schema() -> RefOr<Schema> {
+        limit(accounts::LIMIT_MAX, accounts::LIMIT_DEFAULT)
     }
 }
 
 impl ToSchema for PageLimit {}
+
+impl ToSchema for AccountPageLimit {}
 
 impl ToSchema for ChainName {
     fn name() -> Cow<'static, str> {
@@ -123,6 +145,55 @@ pub(super) fn deposit_status() -> Object {
     let meaning =
         "`PENDING` was seen and is not final, `CONFIRMED` is final for ever, `FAILED` did not happen after all.";
     one_of(meaning, names)
+}
+
+pub(super) fn account_type() -> Object {
+    one_of("`OMNIBUS` is pooled, `SEGREGATED` one wallet on chain.", AccountType::ALL.map(AccountType::name))
+}
+
+pub(super) fn account_status() -> Object {
+    let meaning = "`FROZEN` while its identity is suspended, `CLOSED` when that is terminated. Deposits are recorded in any case.";
+    one_of(meaning, AccountStatus::ALL.map(AccountStatus::name))
+}
+
+pub(super) fn identity_type() -> Object {
+    one_of("Whether the identity is a person.", IdentityType::ALL.map(IdentityType::name))
+}
+
+pub(super) fn identity_status() -> Object {
+    one_of("Where the identity stands.", IdentityStatus::ALL.map(IdentityStatus::name))
+}
+
+pub(super) fn sub_status() -> Object {
+    let names: Vec<&str> = std::iter::once("").chain(SubStatus::ALL.map(SubStatus::name)).collect();
+    let schema = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names));
+    schema.description(Some("What the identity waits for; empty when it waits for nothing.")).build()
+}
+
+pub(super) fn asset_type() -> Object {
+    one_of("`BASE` is the native currency; `SPL_TOKEN` is a mint of either token program.", assets::TYPES)
+}
+
+/// Reads a chain's name.
+pub(super) fn chain(text: &str) -> Result<Chain, String> {
+    text.parse().map_err(|_| format!("must be one of {}", Chain::ALL.map(Chain::name).join(", ")))
+}
+
+pub(super) fn example_account() -> AccountResource {
+    AccountResource {
+        id: "acc_3e5bdac914183d930a0e406a58d72251".into(),
+        request_id: "b2f7a7cc-2f36-4f3b-9f43-0e2b2b8f7c15".into(),
+        identity_id: "idn_3cd1".into(),
+        identity_type: IdentityType::Individual.name(),
+        r#type: AccountType::Segregated.name(),
+        addresses: vec![AccountAddress {
+            chains: vec![Chain::EthereumMainnet.name(), Chain::BaseMainnet.name()],
+            address: "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed".into(),
+        }],
+        status: AccountStatus::Active.name(),
+        identity_status: IdentityStatus::Active.name(),
+        identity_sub_status: "",
+    }
 }
 
 pub(super) fn code() -> Object {
@@ -151,6 +222,12 @@ pub(super) fn example_deposit() -> DepositResource {
         created_at: "2026-01-31T11:59:47Z".into(),
         source_account_id: None,
     }
+}
+
+fn limit(max: u8, default: u8) -> RefOr<Schema> {
+    let schema =
+        ObjectBuilder::new().schema_type(Type::Integer).format(Some(SchemaFormat::KnownFormat(KnownFormat::Int32)));
+    schema.minimum(Some(1)).maximum(Some(max)).default(Some(default.into())).into()
 }
 
 fn one_of<const N: usize>(description: &str, names: [&'static str; N]) -> Object {

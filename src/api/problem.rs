@@ -30,6 +30,7 @@ pub(super) enum Code {
     NotFound,
     MethodNotAllowed,
     RequestTimeout,
+    IdempotencyMismatch,
     PayloadTooLarge,
     RateLimited,
     HeadersTooLarge,
@@ -84,13 +85,14 @@ pub(super) struct ParameterError {
 
 impl Code {
     /// In the order of their statuses.
-    pub(super) const ALL: [Code; 12] = [
+    pub(super) const ALL: [Code; 13] = [
         Code::InvalidArgument,
         Code::Unauthorized,
         Code::Forbidden,
         Code::NotFound,
         Code::MethodNotAllowed,
         Code::RequestTimeout,
+        Code::IdempotencyMismatch,
         Code::PayloadTooLarge,
         Code::RateLimited,
         Code::HeadersTooLarge,
@@ -118,6 +120,7 @@ impl Code {
             Code::NotFound => "NOT_FOUND",
             Code::MethodNotAllowed => "METHOD_NOT_ALLOWED",
             Code::RequestTimeout => "REQUEST_TIMEOUT",
+            Code::IdempotencyMismatch => "IDEMPOTENCY_MISMATCH",
             Code::PayloadTooLarge => "PAYLOAD_TOO_LARGE",
             Code::RateLimited => "RATE_LIMITED",
             Code::HeadersTooLarge => "HEADERS_TOO_LARGE",
@@ -135,6 +138,7 @@ impl Code {
             Code::NotFound => "Not found",
             Code::MethodNotAllowed => "Method not allowed",
             Code::RequestTimeout => "Request timeout",
+            Code::IdempotencyMismatch => "Idempotency mismatch",
             Code::PayloadTooLarge => "Payload too large",
             Code::RateLimited => "Rate limited",
             Code::HeadersTooLarge => "Headers too large",
@@ -152,6 +156,7 @@ impl Code {
             Code::NotFound => StatusCode::NOT_FOUND,
             Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Code::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
+            Code::IdempotencyMismatch => StatusCode::CONFLICT,
             Code::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
             Code::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
@@ -169,6 +174,7 @@ impl Code {
             Code::NotFound => "There is nothing at this path, or no object with this id.",
             Code::MethodNotAllowed => "The path does not take this method; `Allow` tells which it takes.",
             Code::RequestTimeout => "The body did not arrive in time.",
+            Code::IdempotencyMismatch => "Another request had this `request_id`; take another one.",
             Code::PayloadTooLarge => "The body is too large.",
             Code::RateLimited => "Too many requests; send it again after `Retry-After` seconds.",
             Code::HeadersTooLarge => "The header is too large.",
@@ -226,6 +232,11 @@ impl Problem {
 
     pub(super) fn method_not_allowed() -> Self {
         Problem::new(Code::MethodNotAllowed, "this path does not take this method; `Allow` tells which".to_owned())
+    }
+
+    pub(super) fn idempotency_mismatch() -> Self {
+        let detail = "another request had this request_id: send the same body, or another request_id";
+        Problem::new(Code::IdempotencyMismatch, detail.to_owned())
     }
 
     /// Logs the cause, which the client is not told.

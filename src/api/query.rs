@@ -15,19 +15,27 @@ const ERRORS_MAX: usize = 20;
 #[derive(Debug)]
 pub(super) struct Query {
     values: BTreeMap<&'static str, String>,
+    lists: BTreeMap<&'static str, Vec<String>>,
     errors: Vec<ParameterError>,
 }
 
 impl Query {
     /// Takes a request's query apart; `known` are the names that it may have.
     pub(super) fn parse(raw: Option<&str>, known: &[&'static str]) -> Self {
-        let mut query = Query { values: BTreeMap::new(), errors: Vec::new() };
+        Query::parse_with_lists(raw, known, &[])
+    }
+
+    /// As [`Query::parse`]; those of the known ones that are `lists` may be repeated.
+    pub(super) fn parse_with_lists(raw: Option<&str>, known: &[&'static str], lists: &[&'static str]) -> Self {
+        let mut query = Query { values: BTreeMap::new(), lists: BTreeMap::new(), errors: Vec::new() };
         for (name, value) in url::form_urlencoded::parse(raw.unwrap_or_default().as_bytes()) {
             let Some(known_name) = known.iter().find(|known| **known == name) else {
                 query.refuse(&name, unknown(known));
                 continue;
             };
-            if query.values.contains_key(known_name) {
+            if lists.contains(known_name) {
+                query.lists.entry(known_name).or_default().push(value.into_owned());
+            } else if query.values.contains_key(known_name) {
                 query.refuse(known_name, "must not be repeated");
             } else {
                 query.values.insert(known_name, value.into_owned());
@@ -50,6 +58,25 @@ impl Query {
                 None
             }
         }
+    }
+
+    /// The values of a parameter that may be repeated, at most `max` of them, as `read` reads each.
+    pub(super) fn list<T, E: Display>(
+        &mut self,
+        name: &'static str,
+        max: usize,
+        read: impl Fn(&str) -> Result<T, E>,
+    ) -> Vec<T> {
+        let values = self.lists.remove(name).unwrap_or_default();
+        if values.len() > max {
+            self.refuse(name, format!("must not be sent more than {max} times"));
+            return Vec::new();
+        }
+        let read = values.iter().map(|value| read(value)).collect::<Result<_, E>>();
+        read.unwrap_or_else(|error| {
+            self.refuse(name, error);
+            Vec::new()
+        })
     }
 
     /// The value of a parameter that must be there; the default value stands for one that is refused.

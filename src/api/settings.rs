@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use landfall_chain::Network;
+
 use crate::key::Environment;
 
 /// What an operator sets.
@@ -14,6 +16,8 @@ pub struct Settings {
     /// What signed requests name as their audience.
     pub host: String,
     pub limits: Limits,
+    /// The chains that are followed.
+    pub networks: Vec<Network>,
 }
 
 /// How much is taken.
@@ -34,7 +38,7 @@ pub struct Limits {
 impl Settings {
     /// Those of an environment where nothing was set.
     pub fn of(environment: Environment) -> Self {
-        Settings { environment, host: "127.0.0.1:8080".to_owned(), limits: Limits::default() }
+        Settings { environment, host: "127.0.0.1:8080".to_owned(), limits: Limits::default(), networks: Vec::new() }
     }
 }
 

@@ -95,7 +95,7 @@ impl Key {
 
 /// What signatures must name, as far as the configuration alone tells.
 fn host(config: &crate::config::Config) -> String {
-    config.api_settings(config.api_listen).host
+    config.api_settings(config.api_listen, Vec::new()).host
 }
 
 async fn list(db: &Db, json: bool) -> anyhow::Result<()> {

@@ -9,6 +9,7 @@ mod chain;
 mod deposit;
 mod duration;
 mod explain;
+mod identity;
 mod incident;
 mod key;
 mod past;
@@ -58,6 +59,9 @@ enum Verb {
     /// The accounts and addresses that are watched.
     #[command(subcommand)]
     Account(account::Account),
+    /// Who accounts belong to.
+    #[command(subcommand)]
+    Identity(identity::Identity),
     /// The keys of the API.
     #[command(subcommand)]
     Key(key::Key),
@@ -107,6 +111,7 @@ impl Cli {
             Verb::Health(health) => return health.run(&load(&config)?).await,
             Verb::Status(show) => show.run(&existing(&config).await?).await?,
             Verb::Account(account) => account.run(&config).await?,
+            Verb::Identity(identity) => identity.run(&config).await?,
             Verb::Key(key) => key.run(&config).await?,
             Verb::Webhook(webhook) => {
                 return Ok(if webhook.run(&config).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE });

@@ -237,7 +237,7 @@ mod tests {
             assert_eq!(log.accept(&headers, BODY, NOW), Err(StatusCode::UNAUTHORIZED), "{headers:?}");
         }
         let no_key = Log::default();
-        assert_eq!(no_key.accept(&headers("", "e1", BODY, 0), BODY, NOW), Err(StatusCode::UNAUTHORIZED));
+        assert_eq!(no_key.accept(&headers(&log.key, "e1", BODY, 0), BODY, NOW), Err(StatusCode::UNAUTHORIZED));
     }
 
     #[test]

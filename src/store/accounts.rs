@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use landfall_chain::{Address, Chain};
 use sqlx::FromRow;
 
-use crate::account::{AccountType, DEFAULT_IDENTITY, NewAccount};
+use crate::account::{AccountType, NewAccount};
+use crate::identity::{DEFAULT_IDENTITY, IdentityStatus};
 use crate::store::cursors::Cursor;
 use crate::store::error::expect_one;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
@@ -40,6 +41,8 @@ pub enum AddAccountError {
     OtherIdentity { id: String, recorded: String, given: String },
     #[error("there is no identity {0}")]
     NoIdentity(String),
+    #[error("identity {id} is {status} and can open no accounts")]
+    Closed { id: String, status: IdentityStatus },
     #[error("{address} on {chain} belongs to account {owner} already")]
     OtherOwner { address: Address, chain: Chain, owner: String },
     #[error(transparent)]
@@ -48,9 +51,9 @@ pub enum AddAccountError {
 
 statements! {
     ACCOUNT = "SELECT type, identity_id FROM accounts WHERE id = $1";
-    IDENTITY = "SELECT id FROM identities WHERE id = $1 AND organization_id = $2";
-    INSERT_ACCOUNT = "INSERT INTO accounts (id, organization_id, identity_id, type, created_us) \
-                      VALUES ($1, $2, $3, $4, $5) ON CONFLICT (id) DO NOTHING";
+    IDENTITY = "SELECT status FROM identities WHERE id = $1 AND organization_id = $2";
+    INSERT_ACCOUNT = "INSERT INTO accounts (id, organization_id, identity_id, type, created_us, request_id) \
+                      VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO NOTHING";
     OWNER = "SELECT account_id FROM watched_addresses WHERE chain = $1 AND address = $2";
     INSERT_ADDRESS = "INSERT INTO watched_addresses (chain, address, account_id, seq, from_number) VALUES ($1, $2, $3, $4, $5)";
     WATCHED_SINCE = "SELECT seq, address FROM watched_addresses WHERE chain = $1 AND seq > $2 ORDER BY seq LIMIT $3";
@@ -89,6 +92,23 @@ impl WatchLists {
     /// Adds an account, or addresses to an existing one. What is there already stays as it is.
     pub async fn add(&mut self, tx: &mut Tx, account: &NewAccount, now: Timestamp) -> Result<(), AddAccountError> {
         ensure_account(tx, account, now).await?;
+        self.watch_all(tx, account).await
+    }
+
+    /// Opens an account that is not there yet, as the request with this id asks.
+    pub async fn open(
+        &mut self,
+        tx: &mut Tx,
+        account: &NewAccount,
+        request_id: &str,
+        now: Timestamp,
+    ) -> Result<(), AddAccountError> {
+        let opened = insert_account(tx, account, request_id, now).await?;
+        expect_one("open an account", opened)?;
+        self.watch_all(tx, account).await
+    }
+
+    async fn watch_all(&mut self, tx: &mut Tx, account: &NewAccount) -> Result<(), AddAccountError> {
         for (chain, address) in &account.addresses {
             self.watch(tx, *chain, address, &account.id).await?;
         }
@@ -219,11 +239,7 @@ pub async fn list(connection: &mut impl Connection) -> Result<Vec<AccountRow>, S
 async fn ensure_account(tx: &mut Tx, account: &NewAccount, now: Timestamp) -> Result<(), AddAccountError> {
     let NewAccount { id, identity_id, kind, .. } = account;
     if fetch_optional!(tx, (String, String), ACCOUNT, id)?.is_none() {
-        let identity = identity_id.as_deref().unwrap_or(DEFAULT_IDENTITY);
-        if fetch_optional!(tx, (String,), IDENTITY, identity, ORGANIZATION)?.is_none() {
-            return Err(AddAccountError::NoIdentity(identity.to_owned()));
-        }
-        execute!(tx, INSERT_ACCOUNT, id, ORGANIZATION, identity, kind.name(), now.0)?;
+        insert_account(tx, account, "", now).await?;
     }
     let recorded = fetch_optional!(tx, (String, String), ACCOUNT, id)?;
     let (recorded_kind, recorded) = recorded.ok_or_else(|| StoreError::inconsistent("account", "it is not there"))?;
@@ -237,4 +253,22 @@ async fn ensure_account(tx: &mut Tx, account: &NewAccount, now: Timestamp) -> Re
         }
         Some(_) | None => Ok(()),
     }
+}
+
+/// Makes the account unless one with its id is there; how many were made.
+async fn insert_account(
+    tx: &mut Tx,
+    account: &NewAccount,
+    request_id: &str,
+    now: Timestamp,
+) -> Result<u64, AddAccountError> {
+    let NewAccount { id, identity_id, kind, .. } = account;
+    let identity = identity_id.as_deref().unwrap_or(DEFAULT_IDENTITY);
+    let status = fetch_optional!(tx, (String,), IDENTITY, identity, ORGANIZATION)?;
+    let (status,) = status.ok_or_else(|| AddAccountError::NoIdentity(identity.to_owned()))?;
+    let status: IdentityStatus = parsed("identity status", &status)?;
+    if !status.may_open_accounts() {
+        return Err(AddAccountError::Closed { id: identity.to_owned(), status });
+    }
+    Ok(execute!(tx, INSERT_ACCOUNT, id, ORGANIZATION, identity, kind.name(), now.0, request_id)?)
 }

@@ -40,6 +40,7 @@ pub const MIGRATIONS: &[(i64, &str, &str)] = &[
     (11, "asset_facts", include_str!("../../migrations/0011_asset_facts.sql")),
     (12, "auth", include_str!("../../migrations/0012_auth.sql")),
     (13, "webhooks", include_str!("../../migrations/0013_webhooks.sql")),
+    (14, "identities", include_str!("../../migrations/0014_identities.sql")),
 ];
 
 /// Where the data is.

@@ -3,22 +3,26 @@
 //! Who owns an invariant opens the transaction (the watcher, the delivery, the CLI) and passes it in; an UPDATE
 //! repeats the old state in its WHERE and its caller is told how many rows it touched. No rule lives here.
 
+pub mod account_pages;
 pub mod accounts;
 pub mod asset_facts;
 pub mod audit;
 pub mod backfills;
+pub mod coverage;
 pub mod cursors;
 mod db;
 pub mod deliveries;
 pub mod deposits;
 mod error;
 pub mod events;
+pub mod identities;
 pub mod incidents;
 pub mod keys;
 pub mod movements;
 pub mod native_settings;
 pub mod nonces;
 pub mod overrides;
+pub mod requests;
 mod sql;
 pub mod status;
 pub mod traces;
@@ -36,21 +40,25 @@ pub const ORGANIZATION: &str = "default";
 /// Every SQL text of the house, for the test that prepares each on both engines.
 pub fn statements() -> impl Iterator<Item = Sql> {
     [
+        account_pages::STATEMENTS,
         accounts::STATEMENTS,
         asset_facts::STATEMENTS,
         audit::STATEMENTS,
         backfills::STATEMENTS,
+        coverage::STATEMENTS,
         cursors::STATEMENTS,
         db::STATEMENTS,
         deliveries::STATEMENTS,
         deposits::STATEMENTS,
         events::STATEMENTS,
+        identities::STATEMENTS,
         incidents::STATEMENTS,
         keys::STATEMENTS,
         movements::STATEMENTS,
         native_settings::STATEMENTS,
         nonces::STATEMENTS,
         overrides::STATEMENTS,
+        requests::STATEMENTS,
         status::STATEMENTS,
         traces::STATEMENTS,
         unattributed::STATEMENTS,

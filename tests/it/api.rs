@@ -616,8 +616,9 @@ async fn the_openapi_document_says_what_is_served() {
     let document: Value = serde_json::from_str(&openapi_json()).unwrap();
     assert_eq!(document["openapi"], "3.1.0");
     assert_eq!(document["security"], json!([{ "bearer": [] }]));
-    let paths: Vec<_> = document["paths"].as_object().unwrap().keys().collect();
-    assert_eq!(paths[..2], ["/v2/crypto/deposits", "/v2/crypto/deposits/{deposit_id}"]);
+    for path in ["/v2/crypto/deposits", "/v2/crypto/deposits/{deposit_id}"] {
+        assert!(document["paths"].get(path).is_some(), "{path}");
+    }
 
     let schemas = &document["components"]["schemas"];
     let shown = api.list("&limit=1").await;

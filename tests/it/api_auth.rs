@@ -112,7 +112,11 @@ impl Answer {
 fn api(db: &Db, limits: Limits, clock: &Arc<AtomicI64>) -> Api {
     let clock = Arc::clone(clock);
     let clock = Clock::new(move || Timestamp(clock.load(Ordering::Relaxed)));
-    Api::new(db.clone(), Settings { environment: Environment::Test, host: HOST.to_owned(), limits }, clock)
+    Api::new(
+        db.clone(),
+        Settings { environment: Environment::Test, host: HOST.to_owned(), limits, networks: Vec::new() },
+        clock,
+    )
 }
 
 fn request(method: &Method, path: &str, key: &ApiKey) -> Request<Body> {
@@ -496,7 +500,7 @@ async fn every_code_is_in_the_table_of_the_document_with_the_status_it_has() {
         .collect();
     let names: BTreeSet<&str> = listed.iter().copied().collect();
     assert_eq!(names, table.keys().copied().collect(), "each code has its row, and no other");
-    // Reached in this file, or in `api`; a code that is added is reached by a test and put here.
+    // Reached in this file, in `api` or in `api_accounts`; a code that is added is reached by a test and put here.
     let reached = [
         ("INVALID_ARGUMENT", 400),
         ("UNAUTHORIZED", 401),
@@ -504,6 +508,7 @@ async fn every_code_is_in_the_table_of_the_document_with_the_status_it_has() {
         ("NOT_FOUND", 404),
         ("METHOD_NOT_ALLOWED", 405),
         ("REQUEST_TIMEOUT", 408),
+        ("IDEMPOTENCY_MISMATCH", 409),
         ("PAYLOAD_TOO_LARGE", 413),
         ("RATE_LIMITED", 429),
         ("HEADERS_TOO_LARGE", 431),

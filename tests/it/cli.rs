@@ -15,20 +15,20 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 const ADDRESS: &str = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed";
-const CONFIG: &str =
+pub(crate) const CONFIG: &str =
     "[api]\nenvironment = \"test\"\n[chains.ETHEREUM_TESTNET]\nrpc = [\"http://127.0.0.1:9/canary\"]\n";
 
 /// A folder with a configuration, to run the binary in.
-struct Desk(TempDir);
+pub(crate) struct Desk(TempDir);
 
 impl Desk {
-    fn new(config: &str) -> Self {
+    pub(crate) fn new(config: &str) -> Self {
         let desk = Desk(crate::postgres::folder());
         std::fs::write(desk.0.path().join("landfall.toml"), config).unwrap();
         desk
     }
 
-    fn run(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Output {
         let output = Command::new(env!("CARGO_BIN_EXE_landfall")).current_dir(self.0.path()).args(arguments).output();
         let output = output.unwrap();
         let said = [output.stdout.as_slice(), &output.stderr].concat();
@@ -37,21 +37,21 @@ impl Desk {
     }
 
     /// The result of a command that must succeed.
-    fn ok(&self, arguments: &[&str]) -> String {
+    pub(crate) fn ok(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
         text(&output.stdout)
     }
 
     /// The one line of a command that must be refused.
-    fn refused(&self, arguments: &[&str]) -> String {
+    pub(crate) fn refused(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output.stderr));
         assert_eq!(text(&output.stdout), "");
         text(&output.stderr).trim_end().to_owned()
     }
 
-    fn path(&self, name: &str) -> std::path::PathBuf {
+    pub(crate) fn path(&self, name: &str) -> std::path::PathBuf {
         self.0.path().join(name)
     }
 }
@@ -274,7 +274,7 @@ fn run_without_migration_refuses_another_schema() {
     let last = lines.lines().last().unwrap();
     assert_eq!(
         last,
-        "landfall: the store's schema is version none, this program needs version 13: run `landfall migrate`"
+        "landfall: the store's schema is version none, this program needs version 14: run `landfall migrate`"
     );
 }
 

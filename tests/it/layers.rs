@@ -10,51 +10,56 @@ use landfall_chain::{Chain, Family};
 use sha2::{Digest, Sha256};
 
 /// Each room and the rooms it may name, lowest floor first.
-const ROOMS: [(&str, &str); 24] = [
+const ROOMS: [(&str, &str); 26] = [
     // 2: pure. Each names only what stands before it; randomness is an argument.
     ("amount", ""),
     ("time", ""),
     ("random", ""),
     ("deposit", "amount time"),
     ("event", "amount time deposit"),
-    ("account", "amount time"),
+    ("request", "deposit"),
+    ("identity", "request"),
+    ("account", "amount time request identity"),
     ("key", "amount time"),
     ("webhook", "amount time"),
     ("incident", "time deposit"),
     ("decision", "time incident"),
     // 3: SQL over the types of floor 2.
-    ("store", "amount time deposit event account key webhook incident decision"),
+    ("store", "amount time deposit event request identity account key webhook incident decision"),
     // What names of webhooks stand for, vetted.
     ("resolver", "webhook"),
     // What is registered, through whichever door.
-    ("registry", "amount time deposit event account key webhook store resolver"),
-    // What operators decide about chains, whoever asks for it.
-    ("operator", "time deposit incident decision store"),
+    ("registry", "amount time deposit event request identity account key webhook store resolver"),
+    // What operators decide about chains and identities, whoever asks for it.
+    ("operator", "time deposit request identity incident decision store"),
     // 4: never each other, they meet in the database.
-    ("watcher", "amount time deposit event account key webhook incident decision store"),
-    ("delivery", "amount time deposit event account key webhook store resolver"),
-    ("api", "amount time random deposit event account key webhook store resolver registry"),
-    ("health", "amount time deposit event account key webhook incident decision store"),
+    ("watcher", "amount time deposit event request identity account key webhook incident decision store"),
+    ("delivery", "amount time deposit event request identity account key webhook store resolver"),
+    ("api", "amount time random deposit event request identity account key webhook store resolver registry"),
+    ("health", "amount time deposit event request identity account key webhook incident decision store"),
     // Between 4 and 5: reads into the settings of the rooms below, opens nothing.
-    ("config", "amount time deposit event account key webhook store registry watcher delivery api health"),
+    (
+        "config",
+        "amount time deposit event request identity account key webhook store registry watcher delivery api health",
+    ),
     // 5: the composition root.
     (
         "app",
-        "amount time random deposit event account key webhook store resolver registry watcher delivery api health config",
+        "amount time random deposit event request identity account key webhook store resolver registry watcher delivery api health config",
     ),
     // 6: the program.
     ("telemetry", ""),
     (
         "sandbox",
-        "amount time random deposit event account key webhook store resolver registry watcher delivery api health config app",
+        "amount time random deposit event request identity account key webhook store resolver registry watcher delivery api health config app",
     ),
     (
         "cli",
-        "amount time random deposit event account key webhook incident decision store resolver registry operator watcher delivery api health config app sandbox",
+        "amount time random deposit event request identity account key webhook incident decision store resolver registry operator watcher delivery api health config app sandbox",
     ),
     ("main", "cli telemetry"),
 ];
-const PURE: &str = "amount time random deposit event account key webhook incident decision";
+const PURE: &str = "amount time random deposit event request identity account key webhook incident decision";
 /// Foreign crates and the rooms that may name them.
 const CRATES: [(&str, &str); 9] = [
     ("sqlx", "store"),
@@ -75,7 +80,7 @@ const SERVERS: [(&str, &str); 1] = [("solana", "landfall-cluster")];
 /// The crate of chains/ that alone may name an SDK, by how the SDK's crates begin.
 const SDKS: [(&str, &str); 4] = [("alloy", "evm"), ("solana", "solana"), ("spl", "solana"), ("five8", "solana")];
 /// No migration is edited once it is released: its hash stands here. A change to the schema is a new file.
-const MIGRATIONS: [(&str, &str); 13] = [
+const MIGRATIONS: [(&str, &str); 14] = [
     ("0001_init.sql", "bcb5b2df17fa669ceee913746a551dffe9716f435ad62ae9b0599eb6d1650ce6"),
     ("0002_movements.sql", "43eb6127b5e66168a334d5c079cf6ce8dfd81978793b5214ed503fd1cc353cc0"),
     ("0003_incidents.sql", "9f31b48118ddbba99ba10fa5eced51ce9537a8d11c1815a38db66363cde16112"),
@@ -89,6 +94,7 @@ const MIGRATIONS: [(&str, &str); 13] = [
     ("0011_asset_facts.sql", "429c04fec892852c4fbcc7c8b97b847af7e4b3620bce2968f9efc35e2b832d79"),
     ("0012_auth.sql", "59e67b9413da2f66e90fdc8915b8b53457a1c5aa12b244f3ede7084e1f08c0f3"),
     ("0013_webhooks.sql", "e7bb8febee9c256597edbaed9eac70152bfc38742c903cd512e6bf5e778c30dd"),
+    ("0014_identities.sql", "061c9886c14636e66f09e944e4c63cad4063a36558d9189e54d7c3eda7efaa5f"),
 ];
 /// What a finished house does not have. Written in two parts, because this file is searched too.
 const LEFTOVERS: [(&str, &str); 4] = [
@@ -111,11 +117,11 @@ fn a_broken_floor_is_told_with_its_line_and_what_to_do() {
                 fn f() { super::super::api::router(); crate::random::number(); sqlx::query(\"\"); }\n\
                 use solana_sdk as chain;\n";
     let expected = [
-        "src/delivery/send.rs:5: delivery names watcher, and may name only amount time deposit event account key webhook store resolver; \
+        "src/delivery/send.rs:5: delivery names watcher, and may name only amount time deposit event request identity account key webhook store resolver; \
          pass it in from app, or let the two meet in the database",
-        "src/delivery/send.rs:7: delivery names api, and may name only amount time deposit event account key webhook store resolver; \
+        "src/delivery/send.rs:7: delivery names api, and may name only amount time deposit event request identity account key webhook store resolver; \
          pass it in from app, or let the two meet in the database",
-        "src/delivery/send.rs:7: delivery names random, and may name only amount time deposit event account key webhook store resolver; \
+        "src/delivery/send.rs:7: delivery names random, and may name only amount time deposit event request identity account key webhook store resolver; \
          pass it in from app, or let the two meet in the database",
         "src/delivery/send.rs:7: delivery names the crate sqlx, which is for store only",
         "src/delivery/send.rs:8: delivery names the crate solana, which is for no room of src",

@@ -6,6 +6,7 @@
 
 mod ahead;
 mod api;
+mod api_accounts;
 mod api_auth;
 mod api_webhooks;
 mod backfill;
@@ -27,6 +28,7 @@ mod follower;
 mod forgetful;
 mod forms;
 mod histories;
+mod identities;
 mod integrity;
 mod lanes;
 mod layers;

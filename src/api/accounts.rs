@@ -1,0 +1,349 @@
+//! `POST /v2/accounts`, `GET /v2/accounts` and `GET /v2/accounts/{account_id}`, and the resource they show.
+//!
+//! An account is opened by a request that may come again. What its identity's state means for it is derived when it is shown.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::rejection::{BytesRejection, PathRejection};
+use axum::extract::{Path, RawQuery, State};
+use axum::http::StatusCode;
+use landfall_chain::{Address, Chain};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::account::{AccountStatus, AccountType, NewAccount};
+use crate::api::json::{self, Faults};
+use crate::api::problem::Problem;
+use crate::api::query::{self, Query};
+use crate::api::{AppState, cursor, openapi};
+use crate::identity::{self, SubStatus};
+use crate::registry::{self, OpenAccountError, ReplayError};
+use crate::request::{Made, Request};
+use crate::store::account_pages::{self, Account, AccountFilter};
+use crate::store::accounts::AddAccountError;
+use crate::time::Timestamp;
+
+pub(super) const LIMIT_DEFAULT: u8 = 25;
+pub(super) const LIMIT_MAX: u8 = 100;
+const IDENTITY_IDS_MAX: usize = 25;
+/// How many addresses one request may bring.
+const ADDRESSES_MAX: usize = 100;
+
+/// An account, which holds balances on chains under addresses of its own.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Account, examples(openapi::example_account))]
+pub(super) struct AccountResource {
+    pub id: String,
+    /// The `request_id` that opened it; empty for one that an operator registered.
+    pub request_id: String,
+    pub identity_id: String,
+    #[schema(schema_with = openapi::identity_type)]
+    pub identity_type: &'static str,
+    #[schema(schema_with = openapi::account_type)]
+    pub r#type: &'static str,
+    pub addresses: Vec<AccountAddress>,
+    #[schema(schema_with = openapi::account_status)]
+    pub status: &'static str,
+    #[schema(schema_with = openapi::identity_status)]
+    pub identity_status: &'static str,
+    #[schema(schema_with = openapi::sub_status)]
+    pub identity_sub_status: &'static str,
+}
+
+/// An address and the chains that it is watched on.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AccountAddress {
+    #[schema(value_type = Vec<openapi::ChainName>)]
+    pub chains: Vec<&'static str>,
+    /// EIP-55 on EVM chains, base58 on Solana.
+    pub address: String,
+}
+
+/// A page of accounts, newest first.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AccountList {
+    #[schema(max_items = 100)]
+    accounts: Vec<AccountResource>,
+    /// Send it as `cursor`, with the same filters, to get the next page. Omitted on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    cursor: Option<String>,
+}
+
+/// An account that is to be opened.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewAccountForm {
+    /// The client's own name for this request: sent again with the same body, it opens nothing new.
+    #[schema(min_length = 1, max_length = 128, pattern = "^[!-~]+$", example = "b2f7a7cc-2f36-4f3b-9f43-0e2b2b8f7c15")]
+    request_id: String,
+    #[schema(min_length = 1, max_length = 128, pattern = "^[!-~]+$", example = "idn_3cd1")]
+    identity_id: String,
+    #[schema(schema_with = openapi::account_type)]
+    r#type: String,
+    #[schema(min_items = 1, max_items = 100)]
+    addresses: Vec<AddressForm>,
+}
+
+/// An address that is to be watched, and on which chains.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewAccountAddress)]
+pub(super) struct AddressForm {
+    #[schema(value_type = Vec<openapi::ChainName>, min_items = 1, max_items = 10)]
+    chains: Vec<String>,
+    /// An EVM address in any case (a wrong EIP-55 checksum is refused) or a Solana address in base58.
+    #[schema(min_length = 1, example = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed")]
+    address: String,
+}
+
+/// Open an account
+///
+/// Its addresses are watched from the next block of each chain on; `GET /v2/accounts/{account_id}/coverage` tells the number. A
+/// request that comes again with the same body answers 200 with the same account.
+#[utoipa::path(
+    post,
+    path = "/v2/accounts",
+    operation_id = "create_account",
+    tag = "Accounts",
+    security(("bearer" = ["write"])),
+    request_body(content = NewAccountForm, content_type = "application/json"),
+    responses(
+        (status = 201, description = "The account, opened by this request.", body = AccountResource),
+        (status = 200, description = "The account, opened when this request first came.", body = AccountResource),
+        (status = 400, description = "A field is missing, unknown or malformed, the identity cannot open accounts, or an address \
+            is another account's.", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "Another request had this `request_id` (`IDEMPOTENCY_MISMATCH`).", body = Problem,
+            content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn open(
+    State(state): State<AppState>,
+    RawQuery(query): RawQuery,
+    body: Result<Bytes, BytesRejection>,
+) -> Result<(StatusCode, Json<AccountResource>), Problem> {
+    Query::parse(query.as_deref(), &[]).check()?;
+    let (request, account) = json::parse::<NewAccountForm>(body)?.read()?;
+    let (id, made) = registry::open_account(&state.db, &request, &account, state.clock.now()).await.map_err(refusal)?;
+    Ok((created(made), Json(load(&state, &id).await?)))
+}
+
+/// List accounts
+///
+/// Newest first. Parameters that are not listed here are refused, and so are repeated ones but `identity_ids`.
+#[utoipa::path(
+    get,
+    path = "/v2/accounts",
+    operation_id = "list_accounts",
+    tag = "Accounts",
+    security(("bearer" = ["read"])),
+    params(
+        ("identity_ids" = Option<Vec<String>>, Query, nullable = false, explode, max_items = 25,
+            description = "Only accounts of these identities; sent once for each, at most 25 times."),
+        ("limit" = inline(Option<openapi::AccountPageLimit>), Query, nullable = false,
+            description = "How many accounts a page has at most."),
+        ("cursor" = Option<String>, Query, nullable = false,
+            description = "The `cursor` of the page before; the filters must be the same."),
+    ),
+    responses(
+        (status = 200, description = "A page of accounts.", body = AccountList),
+        (status = 400, description = "A parameter is unknown, repeated or malformed.", body = Problem,
+            content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn list(
+    State(state): State<AppState>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<AccountList>, Problem> {
+    let page = Page::parse(query.as_deref())?;
+    let mut reader = state.db.read().await.map_err(Problem::internal)?;
+    // One more than is shown tells whether there is another page.
+    let limit = u32::from(page.limit) + 1;
+    let found = account_pages::list(&mut reader, &page.filter, limit).await.map_err(Problem::internal)?;
+    Ok(Json(page.show(&found)))
+}
+
+/// Get an account
+#[utoipa::path(
+    get,
+    path = "/v2/accounts/{account_id}",
+    operation_id = "get_account",
+    tag = "Accounts",
+    security(("bearer" = ["read"])),
+    params(("account_id" = String, Path, description = "The `id` of the account.", example = "acc_7f3k")),
+    responses(
+        (status = 200, description = "The account.", body = AccountResource),
+        (status = 400, description = "The request takes no query parameters.", body = Problem,
+            content_type = "application/problem+json"),
+        (status = 404, description = "No account has this id.", body = Problem,
+            content_type = "application/problem+json"),
+    ),
+)]
+pub(super) async fn by_id(
+    State(state): State<AppState>,
+    id: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<AccountResource>, Problem> {
+    let id = account_id(id)?;
+    Query::parse(query.as_deref(), &[]).check()?;
+    Ok(Json(load(&state, &id).await?))
+}
+
+/// The id in a path. What no id looks like is none.
+pub(super) fn account_id(id: Result<Path<String>, PathRejection>) -> Result<String, Problem> {
+    let id = id.ok().map(|Path(id)| id).filter(|id| identity::check_id("account id", id).is_ok());
+    id.ok_or_else(unknown)
+}
+
+pub(super) fn unknown() -> Problem {
+    Problem::not_found("no account has this id")
+}
+
+/// What a request that made something, now or before, is answered with.
+pub(super) fn created(made: Made) -> StatusCode {
+    match made {
+        Made::Now => StatusCode::CREATED,
+        Made::Before => StatusCode::OK,
+    }
+}
+
+pub(super) fn replay(error: ReplayError) -> Problem {
+    match error {
+        ReplayError::Mismatch => Problem::idempotency_mismatch(),
+        ReplayError::Store(error) => Problem::internal(error),
+    }
+}
+
+async fn load(state: &AppState, id: &str) -> Result<AccountResource, Problem> {
+    let mut reader = state.db.read().await.map_err(Problem::internal)?;
+    let found = account_pages::by_id(&mut reader, id).await.map_err(Problem::internal)?;
+    Ok(AccountResource::of(&found.ok_or_else(unknown)?))
+}
+
+/// What contradicts the record is told with the field that does.
+fn refusal(error: OpenAccountError) -> Problem {
+    let refused = match error {
+        OpenAccountError::Replay(error) => return replay(error),
+        OpenAccountError::Refused(error) => error,
+    };
+    let field = match refused {
+        AddAccountError::Store(error) => return Problem::internal(error),
+        AddAccountError::NoIdentity(_) | AddAccountError::Closed { .. } | AddAccountError::OtherIdentity { .. } => {
+            "identity_id"
+        }
+        AddAccountError::OtherType { .. } => "type",
+        AddAccountError::OtherOwner { .. } => "addresses",
+    };
+    json::refusal(field, format!("is refused: {refused}"))
+}
+
+/// What a list request asks for.
+struct Page {
+    filter: AccountFilter,
+    limit: u8,
+}
+
+impl Page {
+    fn parse(raw: Option<&str>) -> Result<Self, Problem> {
+        let mut query = Query::parse_with_lists(raw, &["identity_ids", "limit", "cursor"], &["identity_ids"]);
+        let ids = query.list("identity_ids", IDENTITY_IDS_MAX, query::text);
+        let ids: BTreeSet<String> = ids.into_iter().collect();
+        let limit = query.optional("limit", |text| query::limit(text, LIMIT_MAX)).unwrap_or(LIMIT_DEFAULT);
+        query.check()?;
+        let mut filter = AccountFilter { identity_ids: ids.into_iter().collect(), after: None };
+        filter.after = query.optional("cursor", |text| place(text, &filter));
+        query.check()?;
+        Ok(Page { filter, limit })
+    }
+
+    fn show(&self, found: &[Account]) -> AccountList {
+        let limit = usize::from(self.limit);
+        let shown = &found[..found.len().min(limit)];
+        let last = shown.last().filter(|_| found.len() > limit);
+        let cursor = |last: &Account| cursor::encode_place(filters(&self.filter), last.created_at, last.id.as_bytes());
+        AccountList { accounts: shown.iter().map(AccountResource::of).collect(), cursor: last.map(cursor) }
+    }
+}
+
+fn place(text: &str, filter: &AccountFilter) -> Result<(Timestamp, String), cursor::CursorError> {
+    let (at, id) = cursor::decode_place(text, filters(filter))?;
+    let id = String::from_utf8(id).ok().filter(|id| identity::check_id("account id", id).is_ok());
+    Ok((at, id.ok_or(cursor::CursorError::Malformed)?))
+}
+
+fn filters(filter: &AccountFilter) -> [u8; 8] {
+    let ids = filter.identity_ids.iter().map(|id| id.as_bytes());
+    cursor::hash_of(std::iter::once(b"accounts".as_slice()).chain(ids))
+}
+
+impl NewAccountForm {
+    fn read(&self) -> Result<(Request, NewAccount), Problem> {
+        let NewAccountForm { request_id, identity_id, r#type, addresses } = self;
+        let mut faults = Faults::default();
+        faults.take("identity_id", identity::check_id("an identity's id", identity_id));
+        let expected = |_| "must be SEGREGATED or OMNIBUS";
+        let kind = faults.take("type", r#type.parse::<AccountType>().map_err(expected));
+        if addresses.is_empty() || addresses.len() > ADDRESSES_MAX {
+            faults.refuse("addresses", format!("must be 1 to {ADDRESSES_MAX} addresses"));
+        }
+        let addresses = addresses.iter().take(ADDRESSES_MAX).enumerate();
+        let addresses = addresses.flat_map(|(at, form)| form.read(&format!("addresses[{at}]"), &mut faults)).collect();
+        let kind = faults.check(kind)?;
+        let account = NewAccount { id: String::new(), identity_id: Some(identity_id.clone()), kind, addresses };
+        let mut faults = Faults::default();
+        let request = faults.take("request_id", account.request(request_id));
+        Ok((faults.check(request)?, account))
+    }
+}
+
+impl AddressForm {
+    fn read(&self, at: &str, faults: &mut Faults) -> Vec<(Chain, Address)> {
+        if self.chains.is_empty() || self.chains.len() > Chain::ALL.len() {
+            faults.refuse(format!("{at}.chains"), format!("must be 1 to {} chains", Chain::ALL.len()));
+        }
+        let mut read = Vec::with_capacity(self.chains.len());
+        for (index, name) in self.chains.iter().take(Chain::ALL.len()).enumerate() {
+            let field = format!("{at}.chains[{index}]");
+            let Some(chain) = faults.take(field, openapi::chain(name)) else { continue };
+            let address = Address::parse(chain.family(), &self.address);
+            // Told once, however many chains it is for.
+            match address {
+                Ok(address) => read.push((chain, address)),
+                Err(error) => {
+                    faults.refuse(format!("{at}.address"), format!("is refused on {chain}: {error}"));
+                    break;
+                }
+            }
+        }
+        read
+    }
+}
+
+impl AccountResource {
+    fn of(account: &Account) -> Self {
+        let mut chains: BTreeMap<&Address, Vec<Chain>> = BTreeMap::new();
+        for (chain, address) in &account.addresses {
+            chains.entry(address).or_default().push(*chain);
+        }
+        let addresses = chains.into_iter().map(|(address, mut chains)| {
+            chains.sort_unstable();
+            AccountAddress { chains: chains.into_iter().map(Chain::name).collect(), address: address.to_string() }
+        });
+        AccountResource {
+            id: account.id.clone(),
+            request_id: account.request_id.clone(),
+            identity_id: account.identity_id.clone(),
+            identity_type: account.identity_kind.name(),
+            r#type: account.kind.name(),
+            addresses: addresses.collect(),
+            status: AccountStatus::of(account.identity_status).name(),
+            identity_status: account.identity_status.name(),
+            identity_sub_status: SubStatus::text(account.identity_sub_status),
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Identities, as operators and clients register them.
+//!
+//! Registering the same again changes nothing, whichever door it comes through; another one under the same name is refused.
+
+use crate::identity::{self, IdError, Identity, LabelError, NewIdentity};
+use crate::registry::ReplayError;
+use crate::request::{Made, Request};
+use crate::store::requests::{self, Known};
+use crate::store::{Db, ORGANIZATION, StoreError, identities};
+use crate::time::Timestamp;
+
+/// Why an operator's identity was not registered.
+#[derive(Debug, thiserror::Error)]
+pub enum AddIdentityError {
+    #[error(transparent)]
+    Id(#[from] IdError),
+    #[error(transparent)]
+    Label(#[from] LabelError),
+    #[error("identity {id} is there already, with another type, label or entitlement")]
+    Other { id: String },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Registers an identity under an id of the operator's own.
+///
+/// # Errors
+/// See [`AddIdentityError`].
+pub async fn add_identity(db: &Db, id: &str, new: &NewIdentity, now: Timestamp) -> Result<Identity, AddIdentityError> {
+    identity::check_id("identity id", id)?;
+    identity::check_label(&new.label)?;
+    let mut tx = db.begin().await?;
+    let identity = identities::ensure(&mut tx, id, new, now).await?;
+    if !identity.is(new) {
+        return Err(AddIdentityError::Other { id: id.to_owned() });
+    }
+    tx.commit().await?;
+    Ok(identity)
+}
+
+/// Registers the identity that a request asks for; its id.
+///
+/// # Errors
+/// When another request had this id.
+pub async fn open_identity(
+    db: &Db,
+    request: &Request,
+    new: &NewIdentity,
+    now: Timestamp,
+) -> Result<(String, Made), ReplayError> {
+    let id = request.object_id("idn", ORGANIZATION);
+    let mut tx = db.begin().await?;
+    match requests::claim(&mut tx, request, &id, now).await? {
+        Known::New => {}
+        Known::Same { object_id } => return Ok((object_id, Made::Before)),
+        Known::Other => return Err(ReplayError::Mismatch),
+    }
+    identities::ensure(&mut tx, &id, new, now).await?;
+    tx.commit().await?;
+    Ok((id, Made::Now))
+}

@@ -1,0 +1,104 @@
+//! Which blocks were matched against an address, as far as the record tells.
+//!
+//! What is followed is whole: each block from the one that an address is watched from up to the cursor. Below that counts what
+//! backfills read for it. A backfill without an end is left out, because how far it came is not on record.
+
+use landfall_chain::{Address, Chain};
+
+use crate::store::sql::{fetch_all, statements};
+use crate::store::{Connection, StoreError, parsed, uint};
+
+/// What is known of one address on one chain. Numbers are inclusive.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AddressCoverage {
+    pub chain: Chain,
+    pub address: Address,
+    /// The first block that is matched against it.
+    pub watched_from: u64,
+    /// The newest block that was; `None` before the first.
+    pub complete_through: Option<u64>,
+    /// The newest of them that is final.
+    pub final_through: Option<u64>,
+    /// The newest up to which value inside of transactions was read from traces too; `None` where the chain is not traced,
+    /// and before the first.
+    pub traced_through: Option<u64>,
+    pub backfilled: Vec<Backfilled>,
+}
+
+/// A part of the past that was read for an address, both ends inclusive.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Backfilled {
+    pub from: u64,
+    pub to: u64,
+    /// `receipts` or `logs`, and with `/traces` behind it what its traces showed.
+    pub proof: String,
+}
+
+statements! {
+    OF_ACCOUNT = "SELECT watched.chain, watched.address, watched.seq, watched.from_number, cursors.number AS at, \
+                  cursors.final_number, trace_status.chain IS NOT NULL AS is_traced, \
+                  (SELECT MIN(blocks.number) FROM blocks WHERE blocks.chain = watched.chain AND blocks.canonical \
+                   AND NOT blocks.traced AND blocks.number >= watched.from_number) AS untraced \
+                  FROM watched_addresses AS watched JOIN cursors ON cursors.chain = watched.chain \
+                  LEFT JOIN trace_status ON trace_status.chain = watched.chain \
+                  WHERE watched.account_id = $1 ORDER BY watched.chain, watched.address";
+    BACKFILLS = "SELECT from_number, to_number, proof, scope, basis, next_number FROM backfills \
+                 WHERE chain = $1 AND next_number > from_number AND to_number < $2 ORDER BY from_number, to_number, proof";
+}
+
+/// What stands for the end of a backfill that has none: no block has such a number.
+const NO_END: i64 = i64::MAX - 1;
+
+type Row = (String, Vec<u8>, i64, i64, Option<i64>, Option<i64>, bool, Option<i64>);
+type BackfillRow = (i64, i64, String, String, String, i64);
+
+/// What is known of each address of an account.
+pub async fn of_account(
+    connection: &mut impl Connection,
+    account_id: &str,
+) -> Result<Vec<AddressCoverage>, StoreError> {
+    let rows = fetch_all!(connection, Row, OF_ACCOUNT, account_id)?;
+    let mut found = Vec::with_capacity(rows.len());
+    let mut backfills: Option<(String, Vec<BackfillRow>)> = None;
+    for (chain, bytes, seq, from, at, final_at, is_traced, untraced) in rows {
+        let address =
+            Address::from_bytes(&bytes).map_err(|error| StoreError::inconsistent("watched address", error))?;
+        // The addresses of a chain stand together.
+        if backfills.as_ref().is_none_or(|(of, _)| *of != chain) {
+            backfills = Some((chain.clone(), fetch_all!(connection, BackfillRow, BACKFILLS, &chain, NO_END)?));
+        }
+        let read = backfills.iter().flat_map(|(_, rows)| rows);
+        let read = read.filter(|row| is_for(row, &address.to_string(), seq)).map(backfilled);
+        let read = read.collect::<Result<Vec<_>, StoreError>>()?;
+        // Nothing below the first one is complete: where the cursor has not come there yet, nothing is.
+        let reached = |number: Option<i64>| {
+            number.filter(|number| *number >= from).map(|number| uint("block number", number)).transpose()
+        };
+        let traced = untraced.map(|number| number - 1).or(at).filter(|_| is_traced);
+        found.push(AddressCoverage {
+            chain: parsed("chain", &chain)?,
+            address,
+            watched_from: uint("from_number", from)?,
+            complete_through: reached(at)?,
+            final_through: reached(final_at)?,
+            traced_through: reached(traced)?,
+            backfilled: read,
+        });
+    }
+    Ok(found)
+}
+
+/// Whether a backfill looked for the address: it was among those named, or all were that were watched then.
+fn is_for((.., scope, basis, _): &BackfillRow, address: &str, seq: i64) -> bool {
+    if scope.is_empty() {
+        let newest = basis.split('/').next().and_then(|newest| newest.parse::<i64>().ok());
+        newest.is_some_and(|newest| seq <= newest)
+    } else {
+        scope.split(',').any(|named| named == address)
+    }
+}
+
+fn backfilled((from, to, proof, _, _, next): &BackfillRow) -> Result<Backfilled, StoreError> {
+    let (from, to) = (uint("from_number", *from)?, uint("to_number", (*to).min(next - 1))?);
+    Ok(Backfilled { from, to, proof: proof.clone() })
+}

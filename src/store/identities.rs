@@ -1,0 +1,101 @@
+//! Identities, and what people decided about them.
+//!
+//! A change repeats the old status in its WHERE and writes its entry in the same transaction.
+
+use sqlx::FromRow;
+
+use crate::identity::{Identity, NewIdentity};
+use crate::store::error::expect_one;
+use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
+use crate::store::{Connection, ORGANIZATION, StoreError, Tx, parsed, uint};
+use crate::time::Timestamp;
+
+/// A change of an identity's status, on record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Decided<'a> {
+    pub at: Timestamp,
+    pub actor: &'a str,
+    pub reason: &'a str,
+}
+
+statements! {
+    BY_ID = "SELECT id, type, label, fiat_operations_enabled, status, sub_status FROM identities \
+             WHERE id = $1 AND organization_id = $2";
+    LOCK = "SELECT id, type, label, fiat_operations_enabled, status, sub_status FROM identities \
+            WHERE id = $1 AND organization_id = $2" [" FOR UPDATE"] "";
+    LIST = "SELECT id, type, label, fiat_operations_enabled, status, sub_status FROM identities \
+            WHERE organization_id = $1 ORDER BY id";
+    INSERT = "INSERT INTO identities (id, organization_id, type, label, fiat_operations_enabled, status, sub_status, created_us) \
+              VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (id) DO NOTHING";
+    SET_STATUS = "UPDATE identities SET status = $1, sub_status = $2 WHERE id = $3 AND organization_id = $4 AND status = $5";
+    CHANGES = "SELECT CAST(COUNT(*) AS BIGINT) FROM identity_changes WHERE identity_id = $1";
+    APPEND = "INSERT INTO identity_changes (identity_id, position, at_us, actor, reason, previous_status, previous_sub_status, \
+              status, sub_status) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+    ACCOUNT_IDS = "SELECT id FROM accounts WHERE identity_id = $1 ORDER BY created_us, id";
+}
+
+#[derive(FromRow)]
+struct IdentityRow {
+    id: String,
+    r#type: String,
+    label: String,
+    fiat_operations_enabled: bool,
+    status: String,
+    sub_status: String,
+}
+
+/// The identity with this id.
+pub async fn by_id(connection: &mut impl Connection, id: &str) -> Result<Option<Identity>, StoreError> {
+    fetch_optional!(connection, IdentityRow, BY_ID, id, ORGANIZATION)?.map(identity).transpose()
+}
+
+/// As [`by_id`], and nobody else changes it before the end of the transaction.
+pub async fn lock(tx: &mut Tx, id: &str) -> Result<Option<Identity>, StoreError> {
+    fetch_optional!(tx, IdentityRow, LOCK, id, ORGANIZATION)?.map(identity).transpose()
+}
+
+/// Every identity.
+pub async fn list(connection: &mut impl Connection) -> Result<Vec<Identity>, StoreError> {
+    fetch_all!(connection, IdentityRow, LIST, ORGANIZATION)?.into_iter().map(identity).collect()
+}
+
+/// Registers an identity, or finds that one with its id is there already; that one.
+pub async fn ensure(tx: &mut Tx, id: &str, new: &NewIdentity, now: Timestamp) -> Result<Identity, StoreError> {
+    let Identity { kind, label, fiat_operations_enabled, status, sub_status, .. } =
+        Identity::register(id.to_owned(), new);
+    let sub_status = crate::identity::SubStatus::text(sub_status);
+    let (kind, status, fiat) = (kind.name(), status.name(), fiat_operations_enabled);
+    execute!(tx, INSERT, id, ORGANIZATION, kind, label, fiat, status, sub_status, now.0)?;
+    by_id(tx, id).await?.ok_or_else(|| StoreError::inconsistent("identity", "it is not there"))
+}
+
+/// Writes the status of `after`, an identity that was `before`, and who decided it.
+pub async fn change(tx: &mut Tx, before: &Identity, after: &Identity, decided: &Decided<'_>) -> Result<(), StoreError> {
+    let text = |identity: &Identity| (identity.status.name(), crate::identity::SubStatus::text(identity.sub_status));
+    let ((from, from_sub), (to, to_sub)) = (text(before), text(after));
+    let set = execute!(tx, SET_STATUS, to, to_sub, &before.id, ORGANIZATION, from)?;
+    expect_one("change an identity", set)?;
+    let position = fetch_optional!(tx, (i64,), CHANGES, &before.id)?.map_or(0, |(count,)| count);
+    let Decided { at, actor, reason } = decided;
+    let written = execute!(tx, APPEND, &before.id, position, at.0, actor, reason, from, from_sub, to, to_sub)?;
+    expect_one("record a change of an identity", written)
+}
+
+/// How often the identity's status was changed.
+pub async fn changes(connection: &mut impl Connection, id: &str) -> Result<u64, StoreError> {
+    let count = fetch_optional!(connection, (i64,), CHANGES, id)?.map_or(0, |(count,)| count);
+    uint("identity changes", count)
+}
+
+/// The accounts of an identity, oldest first.
+pub async fn account_ids(connection: &mut impl Connection, id: &str) -> Result<Vec<String>, StoreError> {
+    let rows = fetch_all!(connection, (String,), ACCOUNT_IDS, id)?;
+    Ok(rows.into_iter().map(|(id,)| id).collect())
+}
+
+fn identity(row: IdentityRow) -> Result<Identity, StoreError> {
+    let IdentityRow { id, r#type, label, fiat_operations_enabled, status, sub_status } = row;
+    let sub_status = (!sub_status.is_empty()).then(|| parsed("identity sub-status", &sub_status)).transpose()?;
+    let (kind, status) = (parsed("identity type", &r#type)?, parsed("identity status", &status)?);
+    Ok(Identity { id, kind, label, fiat_operations_enabled, status, sub_status })
+}
