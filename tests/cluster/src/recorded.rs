@@ -3,7 +3,7 @@
 //!
 //! Recorded are those of `chains/solana/testdata` (see SOURCES.md there). 740 are votes: one recorded vote, each time with a
 //! voter, a vote account, balances and a signature of its own, for as texts that repeat each other they would unpack
-//! faster than any real block. 488 are others: each of [`OTHERS`] in turn, as recorded, with a signature of its own; of the
+//! faster than any real block. 488 are others: each of `OTHERS` in turn, as recorded, with a signature of its own; of the
 //! 24 in the block of solders three, for most of them are the same swap. Votes stand between the others, as they do on mainnet.
 //! What is told is what agave tells in this shape: no logs, no instructions, and no name of a block in a transaction.
 
