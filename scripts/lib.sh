@@ -74,11 +74,11 @@ need_surfpool() {
     find_surfpool || fail "install solana-test-validator (Agave) and put it on the PATH"
 }
 
-# Exports LANDFALL_PYTHON: a Python with the official verifier of Standard Webhooks, in nodes/venv, installed as
-# tests/live/verifiers/requirements.txt says unless it is there already from this very file. One that is set already is taken as it is.
-need_python_verifier() {
+# Exports LANDFALL_PYTHON: a Python with the packages of tests/live/requirements.txt, in nodes/venv, installed unless it is there
+# already from this very file. One that is set already is taken as it is.
+need_python() {
     local hint="install Python 3.9 or newer with venv (Debian, Ubuntu: apt-get install python3 python3-venv)"
-    local wanted="$ROOT/tests/live/verifiers/requirements.txt" venv="$ROOT/nodes/venv"
+    local wanted="$ROOT/tests/live/requirements.txt" venv="$ROOT/nodes/venv"
     if [ -z "${LANDFALL_PYTHON:-}" ]; then
         need_command python3 "$hint"
         if ! cmp -s "$wanted" "$venv/.landfall-requirements"; then
@@ -90,8 +90,8 @@ need_python_verifier() {
         fi
         LANDFALL_PYTHON=$venv/bin/python
     fi
-    "$LANDFALL_PYTHON" -c 'import standardwebhooks' 2>/dev/null ||
-        fail "$LANDFALL_PYTHON has no standardwebhooks: pip install -r tests/live/verifiers/requirements.txt"
+    "$LANDFALL_PYTHON" -c 'import cryptography, schemathesis, standardwebhooks' 2>/dev/null ||
+        fail "$LANDFALL_PYTHON lacks packages of the tests: pip install -r tests/live/requirements.txt"
     export LANDFALL_PYTHON
 }
 

@@ -28,10 +28,11 @@ use tracing::{error, info, warn};
 use crate::api::Api;
 use crate::config::{AssetConfig, ChainConfig, Config, ProgramName, TierConfig, WrappedName};
 use crate::delivery::Delivery;
+use crate::feed::Numberer;
 use crate::health::Started;
 use crate::store::{Db, OpenError, StoreUrl};
 use crate::time::{Clock, Pulse};
-use crate::watcher::{AssetWatch, Settings, Watcher, not_traced};
+use crate::watcher::{AssetWatch, BalanceWatch, Settings, Watcher, not_traced};
 use crate::{health, random};
 
 pub use any_chain::AnyChain;
@@ -115,13 +116,17 @@ impl App {
         let listener = listen(config.api_listen, "api.listen").await?;
         let api = listener.local_addr().unwrap_or(config.api_listen);
         let networks = sources.iter().map(|(_, network, _)| network.clone()).collect();
-        let served = Api::new(db.clone(), config.api_settings(api, networks), clock.clone());
+        let served = Api::new(db.clone(), config.api_settings(api, networks), clock.clone()).stopped_by(stop.clone());
         workers.serve("api", listener, served.router(), &stop);
         workers.spawn("api upkeep", served.run(stop.clone()));
 
         let mut pulses = vec![Pulse::new("delivery", clock.now())];
         let delivery = Delivery::new(db.clone(), clock.clone(), random::number)?;
         workers.spawn("delivery", delivery.run(pulses[0].clone(), stop.clone()));
+        let pulse = Pulse::new("feed", clock.now());
+        let numberer = Numberer::new(db.clone(), format!("{:032x}", u128::from_ne_bytes(random::bytes())));
+        workers.spawn("feed", numberer.run(clock.clone(), pulse.clone(), stop.clone()));
+        pulses.push(pulse);
         for (source, network, config) in sources {
             let chain = network.chain;
             let pulse = Pulse::new(chain, clock.now());
@@ -133,6 +138,11 @@ impl App {
                 workers.spawn(pulse.name(), watch.run(clock.clone(), pulse.clone(), stop.clone()));
                 pulses.push(pulse);
             }
+            let pulse_of_balances = Pulse::new(format!("{chain} balances"), clock.now());
+            let balances = BalanceWatch::new(Arc::clone(&source), db.clone(), &network, config.balances_per_sec);
+            let work = balances.run(clock.clone(), random::number, pulse_of_balances.clone(), stop.clone());
+            workers.spawn(pulse_of_balances.name(), work);
+            pulses.push(pulse_of_balances);
             let watcher = Watcher::new(source, endpoints, db.clone(), network.clone(), settings(&network, config));
             let watcher = watcher
                 .woken_by(wake_up)
@@ -468,6 +478,7 @@ mod tests {
             poll_ms: None,
             failed_grace_secs: 1,
             finality_stall_secs: None,
+            balances_per_sec: 1,
             assets,
         }
     }

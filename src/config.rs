@@ -23,6 +23,9 @@ use crate::watcher::Start;
 
 const POLL_MS_MIN: u64 = 20;
 const POLL_MS_MAX: u64 = 60_000;
+/// Each address costs one light call for each listed asset, at as many endpoints as must agree.
+const BALANCES_PER_SEC_DEFAULT: u32 = 20;
+const BALANCES_PER_SEC_MAX: u32 = 1_000;
 const FAILED_GRACE_SECS_DEFAULT: u64 = 3_600;
 const FINALITY_STALL_SECS_MIN: u64 = 60;
 
@@ -65,6 +68,8 @@ pub struct ChainConfig {
     pub failed_grace_secs: u64,
     /// `None` leaves it to the network's rule.
     pub finality_stall_secs: Option<u64>,
+    /// Of how many addresses at most the balances are read.
+    pub balances_per_sec: u32,
     /// Added to the built-in ones.
     pub assets: Vec<AssetConfig>,
 }
@@ -199,6 +204,8 @@ struct ChainSection {
     failed_grace_secs: Option<u64>,
     #[serde(default)]
     finality_stall_secs: Option<u64>,
+    #[serde(default)]
+    balances_per_sec: Option<u32>,
     #[serde(default)]
     assets: Vec<AssetConfig>,
 }
@@ -404,6 +411,10 @@ impl ChainSection {
         if !(POLL_MS_MIN..=POLL_MS_MAX).contains(&poll_ms) {
             return Err(key(&format!("{at}.poll_ms"), "expected 20 to 60000"));
         }
+        let balances_per_sec = self.balances_per_sec.unwrap_or(BALANCES_PER_SEC_DEFAULT);
+        if !(1..=BALANCES_PER_SEC_MAX).contains(&balances_per_sec) {
+            return Err(key(&format!("{at}.balances_per_sec"), "expected 1 to 1000"));
+        }
         Ok(ChainConfig {
             rpc,
             start: self.start.unwrap_or(Start::Finalized),
@@ -426,6 +437,7 @@ impl ChainSection {
             poll_ms: self.poll_ms,
             failed_grace_secs: self.failed_grace_secs.unwrap_or(FAILED_GRACE_SECS_DEFAULT),
             finality_stall_secs: self.finality_stall_secs,
+            balances_per_sec,
             assets: self.assets,
         })
     }
@@ -626,7 +638,7 @@ mod tests {
              [admin]\nlisten = \"127.0.0.1:2\"\n[chains.BASE_MAINNET]\nrpc = [\"https://node/${KEY}\", \"wss://other\", \
              { url = \"http://third\", headers = { Authorization = \"Bearer ${KEY}\" } }]\nagree = 2\n\
              start = 100\nproof = \"logs\"\nnative = \"trace\"\neip7708_from = 7\nfinality = \"confirmations\"\nconfirmations = 12\n\
-             poll_ms = 250\nfailed_grace_secs = 5\nfinality_stall_secs = 900\n[[chains.BASE_MAINNET.assets]]\nsymbol = \"EURC\"\ncontract = \"0x1\"\ndecimals = 6\nfrom = 9\n",
+             poll_ms = 250\nfailed_grace_secs = 5\nfinality_stall_secs = 900\nbalances_per_sec = 500\n[[chains.BASE_MAINNET.assets]]\nsymbol = \"EURC\"\ncontract = \"0x1\"\ndecimals = 6\nfrom = 9\n",
         );
         let config = config.unwrap();
         assert_eq!(config.store.to_string(), "postgres://db:5432/landfall");
@@ -638,6 +650,7 @@ mod tests {
         assert_eq!(chain.proof, Some(ReadProof::Listed));
         assert_eq!((chain.start, &chain.finality), (Start::Number(100), &Some(FinalityRule::confirmations(12))));
         assert_eq!((chain.poll_ms, chain.failed_grace_secs, chain.assets[0].from), (Some(250), 5, 9));
+        assert_eq!(chain.balances_per_sec, 500);
         assert_eq!((chain.native, chain.eip7708_from), (Some(NativeSource::Trace), Some(7)));
         assert_eq!(chain.finality_stall_secs, Some(900));
     }
@@ -694,7 +707,7 @@ mod tests {
         let cases = [
             (
                 with("confirmatons = 3"),
-                "config key chains.ETHEREUM_TESTNET.confirmatons: unknown field `confirmatons`, expected one of `rpc`, `agree`, `start`, `proof`, `native`, `eip7708_from`, `genesis`, `max_transaction_version`, `wrapped`, `finality`, `confirmations`, `l1_blocks`, `tiers`, `poll_ms`, `failed_grace_secs`, `finality_stall_secs`, `assets`",
+                "config key chains.ETHEREUM_TESTNET.confirmatons: unknown field `confirmatons`, expected one of `rpc`, `agree`, `start`, `proof`, `native`, `eip7708_from`, `genesis`, `max_transaction_version`, `wrapped`, `finality`, `confirmations`, `l1_blocks`, `tiers`, `poll_ms`, `failed_grace_secs`, `finality_stall_secs`, `balances_per_sec`, `assets`",
             ),
             (
                 with("[stor]"),
@@ -702,6 +715,11 @@ mod tests {
             ),
             (with("poll_ms = \"fast\""), "config key chains.ETHEREUM_TESTNET.poll_ms: expected u64, found string"),
             (with("poll_ms = 1"), "config key chains.ETHEREUM_TESTNET.poll_ms: expected 20 to 60000"),
+            (with("balances_per_sec = 0"), "config key chains.ETHEREUM_TESTNET.balances_per_sec: expected 1 to 1000"),
+            (
+                with("balances_per_sec = 1001"),
+                "config key chains.ETHEREUM_TESTNET.balances_per_sec: expected 1 to 1000",
+            ),
             (
                 with("start = \"latest\""),
                 "config key chains.ETHEREUM_TESTNET.start: expected a block number or \"finalized\"",

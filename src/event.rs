@@ -17,6 +17,8 @@ use crate::time::Timestamp;
 pub const DEPOSIT_EVENT: &str = "deposit_v2";
 /// The `type` of an event that only shows that a webhook works.
 pub const TEST_EVENT: &str = "webhook_test";
+/// The `type`s of the events that are in the feed.
+pub const FEED_TYPES: [&str; 1] = [DEPOSIT_EVENT];
 
 /// The envelope's `id`; that of a deposit's first event is its `dedup_key`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -9,14 +9,15 @@
 //! ```
 //!
 //! The rooms, lowest floor first:
-//! - [`amount`], [`time`], [`random`], [`deposit`], [`event`], [`request`], [`identity`], [`account`], [`key`], [`webhook`],
-//!   [`incident`], [`decision`]: the domain, pure
+//! - [`amount`], [`time`], [`random`], [`deposit`], [`event`], [`request`], [`identity`], [`account`], [`balance`],
+//!   [`key`], [`webhook`], [`incident`], [`decision`]: the domain, pure
 //! - [`store`]: all SQL, and nothing but SQL
 //! - [`resolver`]: what names of webhooks stand for, vetted
 //! - [`registry`]: identities, accounts, keys and webhooks, as operators and clients register them
 //! - [`operator`]: what operators decide about chains
 //! - [`watcher`]: follows a chain, credits, settles
 //! - [`delivery`]: sends events to webhooks
+//! - [`feed`]: numbers events for who reads them
 //! - [`api`]: answers HTTP requests from the store
 //! - [`health`]: what the store says of the watchers
 //! - [`config`], [`app`]: configuration, and the composition root
@@ -26,12 +27,14 @@ pub mod account;
 pub mod amount;
 pub mod api;
 pub mod app;
+pub mod balance;
 pub mod cli;
 pub mod config;
 pub mod decision;
 pub mod delivery;
 pub mod deposit;
 pub mod event;
+pub mod feed;
 pub mod health;
 pub mod identity;
 pub mod incident;

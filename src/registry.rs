@@ -13,6 +13,7 @@ use landfall_chain::Chain;
 
 use crate::account::NewAccount;
 use crate::event::TestEvent;
+use crate::identity::{self, LabelError};
 use crate::key::{ApiKey, Environment, KEYS_MAX, PublicKey, Scopes};
 use crate::resolver::Resolver;
 use crate::store::accounts::{AddAccountError, WatchLists};
@@ -20,7 +21,7 @@ use crate::store::keys::{self, KeyRow};
 use crate::store::webhooks::{self, Rotation, Webhook, WebhookRow};
 use crate::store::{Db, StoreError, events};
 use crate::time::Timestamp;
-use crate::webhook::{self, AllowedNetworks, LABEL_CHARS_MAX, PREVIOUS_KEY_TIME_MAX, WEBHOOKS_MAX, WebhookUrlError};
+use crate::webhook::{self, AllowedNetworks, PREVIOUS_KEY_TIME_MAX, WEBHOOKS_MAX, WebhookUrlError};
 
 pub use accounts::{OpenAccountError, open_account};
 pub use identities::{AddIdentityError, add_identity, open_identity};
@@ -70,8 +71,8 @@ pub enum ChangeKeyError {
 pub enum WebhookError {
     #[error(transparent)]
     Url(#[from] WebhookUrlError),
-    #[error("a label has at most {LABEL_CHARS_MAX} characters, none of them a control character")]
-    Label,
+    #[error(transparent)]
+    Label(#[from] LabelError),
     #[error("there are {WEBHOOKS_MAX} webhooks already, the most that are allowed")]
     TooMany,
     #[error("no webhook has this id")]
@@ -186,6 +187,7 @@ pub async fn add_webhook(
     now: Timestamp,
 ) -> Result<WebhookRow, WebhookError> {
     let NewWebhook { url, label, allowed_networks, ed25519 } = webhook;
+    identity::check_label(label)?;
     let url = webhook::check_url(url, allowed_networks)?;
     resolver.vet(&url, allowed_networks).await?;
     let (id, random) = random.split_first_chunk::<12>().expect("84 is more than 12");
@@ -193,7 +195,7 @@ pub async fn add_webhook(
     let row = WebhookRow {
         id: format!("wh_{}", hex::encode(id)),
         url: url.into(),
-        label: checked_label(label)?,
+        label: (*label).to_owned(),
         allowed_networks: (*allowed_networks).clone(),
         signing_key_id,
         signing_key,
@@ -240,9 +242,9 @@ pub async fn rotate_webhook_key(
 ///
 /// # Errors
 /// A webhook that is not there.
-pub async fn remove_webhook(db: &Db, id: &str) -> Result<(), WebhookError> {
+pub async fn remove_webhook(db: &Db, id: &str, now: Timestamp) -> Result<(), WebhookError> {
     let mut tx = db.begin().await?;
-    if !webhooks::delete(&mut tx, id).await? {
+    if !webhooks::delete(&mut tx, id, now).await? {
         return Err(WebhookError::Unknown);
     }
     Ok(tx.commit().await?)
@@ -272,10 +274,4 @@ fn new_keys(random: &[u8; 72], ed25519: bool) -> (String, String) {
         keys = format!("{keys} {}", webhook::ed25519_key(*private));
     }
     (format!("sk_{}", hex::encode(id)), keys)
-}
-
-fn checked_label(label: &str) -> Result<String, WebhookError> {
-    let odd = label.chars().count() > LABEL_CHARS_MAX
-        || label.chars().any(|c| c.is_control() || c == char::REPLACEMENT_CHARACTER);
-    if odd { Err(WebhookError::Label) } else { Ok(label.to_owned()) }
 }

@@ -4,12 +4,14 @@
 //! alone. Figures that depend on the machine are told as ratios of things measured in one run. `LANDFALL_BENCH=small`
 //! ends within half a minute and shows that everything works; `LANDFALL_BENCH=full` watches 10,000,000 addresses.
 //! Words behind `--` choose sections: `cargo bench --bench figures -- requests logs receipts memory head
-//! solana`.
+//! solana delivery`.
 //! It judges nothing: a missed goal is for the reader to see.
 
 mod cluster;
+mod delivery;
 mod following;
 mod head;
+mod hooks;
 mod logs;
 mod memory;
 mod node;
@@ -61,6 +63,12 @@ fn main() -> anyhow::Result<()> {
     if words.first().map(String::as_str) == Some(memory::LOAD) {
         return runtime.block_on(memory::load(&words[1..]));
     }
+    if words.first().map(String::as_str) == Some(delivery::DELIVER) {
+        return runtime.block_on(delivery::deliver(&words[1..]));
+    }
+    if words.first().map(String::as_str) == Some(hooks::SERVE) {
+        return runtime.block_on(hooks::serve());
+    }
     if words.first().map(String::as_str) == Some(solana::LOAD) {
         return runtime.block_on(solana::load(&words[1..]));
     }
@@ -72,7 +80,7 @@ fn main() -> anyhow::Result<()> {
     }
     let size = Size::of_environment()?;
     if words.is_empty() {
-        words = ["requests", "logs", "receipts", "memory", "head", "solana"].map(str::to_owned).into();
+        words = ["requests", "logs", "receipts", "memory", "head", "solana", "delivery"].map(str::to_owned).into();
     }
     let load = std::fs::read_to_string("/proc/loadavg")?;
     println!("size {size:?}, {} processors, load {}", std::thread::available_parallelism()?, load.trim());
@@ -85,6 +93,7 @@ fn main() -> anyhow::Result<()> {
             "memory" => runtime.block_on(memory::measure(size))?,
             "solana" => runtime.block_on(solana::measure(size))?,
             "head" => runtime.block_on(head::measure(size))?,
+            "delivery" => runtime.block_on(delivery::measure(size))?,
             other => anyhow::bail!("there is no section {other:?}"),
         }
     }

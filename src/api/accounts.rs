@@ -5,16 +5,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use axum::Json;
-use axum::body::Bytes;
-use axum::extract::rejection::{BytesRejection, PathRejection};
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use landfall_chain::{Address, Chain};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::account::{AccountStatus, AccountType, NewAccount};
-use crate::api::json::{self, Faults};
+use crate::api::json::{self, Faults, Object, Sent};
 use crate::api::problem::Problem;
 use crate::api::query::{self, Query};
 use crate::api::{AppState, cursor, openapi};
@@ -86,19 +85,15 @@ pub(super) struct NewAccountForm {
     identity_id: String,
     #[schema(schema_with = openapi::account_type)]
     r#type: String,
-    #[schema(min_items = 1, max_items = 100)]
-    addresses: Vec<AddressForm>,
+    #[schema(value_type = Vec<openapi::NewAccountAddress>, min_items = 1, max_items = 100)]
+    addresses: Vec<Object<AddressForm>>,
 }
 
 /// An address that is to be watched, and on which chains.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[schema(as = NewAccountAddress)]
 pub(super) struct AddressForm {
-    #[schema(value_type = Vec<openapi::ChainName>, min_items = 1, max_items = 10)]
     chains: Vec<String>,
-    /// An EVM address in any case (a wrong EIP-55 checksum is refused) or a Solana address in base58.
-    #[schema(min_length = 1, example = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed")]
     address: String,
 }
 
@@ -125,10 +120,11 @@ pub(super) struct AddressForm {
 pub(super) async fn open(
     State(state): State<AppState>,
     RawQuery(query): RawQuery,
-    body: Result<Bytes, BytesRejection>,
+    headers: HeaderMap,
+    body: Sent,
 ) -> Result<(StatusCode, Json<AccountResource>), Problem> {
     Query::parse(query.as_deref(), &[]).check()?;
-    let (request, account) = json::parse::<NewAccountForm>(body)?.read()?;
+    let (request, account) = json::parse::<NewAccountForm>(&headers, body)?.read()?;
     let (id, made) = registry::open_account(&state.db, &request, &account, state.clock.now()).await.map_err(refusal)?;
     Ok((created(made), Json(load(&state, &id).await?)))
 }
@@ -143,7 +139,7 @@ pub(super) async fn open(
     tag = "Accounts",
     security(("bearer" = ["read"])),
     params(
-        ("identity_ids" = Option<Vec<String>>, Query, nullable = false, explode, max_items = 25,
+        ("identity_ids" = inline(Option<Vec<openapi::FilterText>>), Query, nullable = false, explode, max_items = 25,
             description = "Only accounts of these identities; sent once for each, at most 25 times."),
         ("limit" = inline(Option<openapi::AccountPageLimit>), Query, nullable = false,
             description = "How many accounts a page has at most."),
@@ -292,7 +288,8 @@ impl NewAccountForm {
             faults.refuse("addresses", format!("must be 1 to {ADDRESSES_MAX} addresses"));
         }
         let addresses = addresses.iter().take(ADDRESSES_MAX).enumerate();
-        let addresses = addresses.flat_map(|(at, form)| form.read(&format!("addresses[{at}]"), &mut faults)).collect();
+        let addresses =
+            addresses.flat_map(|(at, Object(form))| form.read(&format!("addresses[{at}]"), &mut faults)).collect();
         let kind = faults.check(kind)?;
         let account = NewAccount { id: String::new(), identity_id: Some(identity_id.clone()), kind, addresses };
         let mut faults = Faults::default();

@@ -66,11 +66,16 @@ fn of_network(network: &Network) -> impl Iterator<Item = AssetResource> {
 }
 
 fn resource(chain: Chain, asset: &Asset) -> AssetResource {
-    let (r#type, contract_address) = match asset.id {
+    let (r#type, contract_address) = describe(&asset.id);
+    let (symbol, decimals) = (asset.symbol.clone(), asset.decimals.to_string());
+    AssetResource { chain: chain.name(), symbol, decimals, r#type, contract_address }
+}
+
+/// An asset's type, and its contract; that of the native currency is empty.
+pub(super) fn describe(asset: &AssetId) -> (&'static str, String) {
+    match asset {
         AssetId::Native => (TYPES[0], String::new()),
         AssetId::Token(contract @ Address::Evm(_)) => (TYPES[1], contract.to_string()),
         AssetId::Token(mint @ Address::Solana(_)) => (TYPES[2], mint.to_string()),
-    };
-    let (symbol, decimals) = (asset.symbol.clone(), asset.decimals.to_string());
-    AssetResource { chain: chain.name(), symbol, decimals, r#type, contract_address }
+    }
 }

@@ -1,13 +1,13 @@
 //! What every request meets first and every answer last: its id, its size, its place among others.
 //!
 //! Promises: each answer carries `X-Request-Id`, which each line that is logged meanwhile carries too; a request that
-//! is too much is refused before anything is looked up for it; a handler that panics answers 500. Keys are not known
+//! is too much is refused before anything is looked up for it; one that waits gives its place up meanwhile; a handler that panics answers 500. Keys are not known
 //! here, and no header, query or body is ever logged.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -42,14 +42,34 @@ impl RequestIds {
     }
 }
 
+/// A place among the requests that are being answered, which the request's handler may leave before it has answered.
+#[derive(Clone, Debug)]
+pub(super) struct Place(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
+
+impl Place {
+    fn of(permit: OwnedSemaphorePermit) -> Self {
+        Place(Arc::new(Mutex::new(Some(permit))))
+    }
+
+    /// Lets another request come in.
+    pub(super) fn leave(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
 /// Admits a request, has it answered, and signs the answer with its id.
-pub(super) async fn answer(State(state): State<AppState>, request: Request, next: Next) -> Response {
+pub(super) async fn answer(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
     let id = state.request_ids.next();
     let span = info_span!("request", request_id = %id);
     let work = async {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let mut response = match admit(&state, &request) {
-            Ok(_place) => run(request, next).await,
+            Ok(place) => {
+                request.extensions_mut().insert(place.clone());
+                let response = run(request, next).await;
+                place.leave();
+                response
+            }
             Err(problem) => problem.into_response(),
         };
         // An answer to HEAD has no body.
@@ -67,13 +87,13 @@ pub(super) async fn answer(State(state): State<AppState>, request: Request, next
 }
 
 /// A place among the requests that are being answered, for one that may come in.
-fn admit(state: &AppState, request: &Request) -> Result<OwnedSemaphorePermit, Problem> {
+fn admit(state: &AppState, request: &Request) -> Result<Place, Problem> {
     let most = state.settings.limits.header_bytes;
     if header_bytes(request.headers()) > most {
         return Err(Problem::headers_too_large(most));
     }
     state.gate.check_ip(client(request)).map_err(|wait| Problem::rate_limited("from this address", wait))?;
-    Arc::clone(&state.gate.places).try_acquire_owned().map_err(|_| Problem::overloaded())
+    Arc::clone(&state.gate.places).try_acquire_owned().map(Place::of).map_err(|_| Problem::overloaded())
 }
 
 async fn run(request: Request, next: Next) -> Response {

@@ -3,15 +3,14 @@
 //! Who registers an identity has onboarded it: it is ACTIVE. Its status changes by an operator's command only.
 
 use axum::Json;
-use axum::body::Bytes;
-use axum::extract::rejection::{BytesRejection, PathRejection};
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::api::accounts::{created, replay};
-use crate::api::json::{self, Faults};
+use crate::api::json::{self, Faults, Sent};
 use crate::api::problem::Problem;
 use crate::api::query::Query;
 use crate::api::{AppState, openapi};
@@ -80,10 +79,11 @@ pub(super) struct NewIdentityForm {
 pub(super) async fn open(
     State(state): State<AppState>,
     RawQuery(query): RawQuery,
-    body: Result<Bytes, BytesRejection>,
+    headers: HeaderMap,
+    body: Sent,
 ) -> Result<(StatusCode, Json<IdentityResource>), Problem> {
     Query::parse(query.as_deref(), &[]).check()?;
-    let (request, new) = json::parse::<NewIdentityForm>(body)?.read()?;
+    let (request, new) = json::parse::<NewIdentityForm>(&headers, body)?.read()?;
     let (id, made) = registry::open_identity(&state.db, &request, &new, state.clock.now()).await.map_err(replay)?;
     Ok((created(made), Json(load(&state, &id).await?)))
 }

@@ -2,9 +2,14 @@
 //!
 //! A field that is silently left out of account may be what the request was about; hence also `camelCase` names are refused.
 
+use std::fmt;
+use std::marker::PhantomData;
+
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
-use serde::de::DeserializeOwned;
+use axum::http::{HeaderMap, header};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
 
 use crate::api::problem::{ParameterError, Problem};
 
@@ -12,16 +17,56 @@ use crate::api::problem::{ParameterError, Problem};
 #[derive(Debug, Default)]
 pub(super) struct Faults(Vec<ParameterError>);
 
+/// What arrived of a body.
+pub(super) type Sent = Result<Bytes, BytesRejection>;
+
+/// A struct that is sent as a JSON object; serde alone would take a list of its fields too.
+#[derive(Debug)]
+pub(super) struct Object<T>(pub(super) T);
+
 /// Reads a body.
-pub(super) fn parse<T: DeserializeOwned>(body: Result<Bytes, BytesRejection>) -> Result<T, Problem> {
+pub(super) fn parse<T: DeserializeOwned>(headers: &HeaderMap, body: Sent) -> Result<T, Problem> {
     let bytes = body.map_err(|error| refusal("body", error.body_text()))?;
+    if !is_json(headers) {
+        return Err(refusal("body", "must be sent as Content-Type: application/json".to_owned()));
+    }
     let mut json = serde_json::Deserializer::from_slice(&bytes);
     let read = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        // "." is the whole, "?" what has no name yet.
         let path = error.path().to_string();
-        refusal(if path == "." { "body" } else { &path }, error.inner().to_string())
-    })?;
+        refusal(if [".", "?"].contains(&path.as_str()) { "body" } else { &path }, error.inner().to_string())
+    });
+    let Object(read) = read?;
     json.end().map_err(|error| refusal("body", error.to_string()))?;
     Ok(read)
+}
+
+/// Reads a body that may be missing: then no field was sent.
+pub(super) fn parse_optional<T: DeserializeOwned + Default>(headers: &HeaderMap, body: Sent) -> Result<T, Problem> {
+    if matches!(&body, Ok(bytes) if bytes.is_empty()) { Ok(T::default()) } else { parse(headers, body) }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Fields<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Fields<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+        deserializer.deserialize_map(Fields(PhantomData))
+    }
 }
 
 impl Faults {

@@ -5,17 +5,20 @@
 //! ignored. No business rule lives here.
 //!
 //! The map: `edge` admits a request and names it, `auth` checks key and signature, `scope` what the key may do, `gate`
-//! counts, `upkeep` writes what was noted; each resource has a file, `query`, `time_bound`, `json` and `body` read what
-//! was sent, `cursor` finds the next page, `problem` is every refusal, `openapi` describes it all.
+//! counts, `upkeep` writes what was noted, `tail` tells those who wait for events; each resource has a file, `query`,
+//! `time_bound` and `json` read what was sent, `cursor` finds the next page, `problem` is every refusal, `openapi`
+//! describes it all, and `browse` shows that.
 
 mod accounts;
 mod assets;
 mod auth;
-mod body;
+mod balances;
+mod browse;
 mod coverage;
 mod cursor;
 mod deposits;
 mod edge;
+mod events;
 mod gate;
 mod identities;
 mod json;
@@ -25,6 +28,7 @@ mod problem;
 mod query;
 mod scope;
 mod settings;
+mod tail;
 mod time_bound;
 mod upkeep;
 mod webhooks;
@@ -47,8 +51,9 @@ use gate::Gate;
 use nonces::Nonces;
 pub use openapi::openapi_json;
 use problem::Problem;
-use scope::needs;
+use scope::{needs, needs_and_may_wait};
 pub use settings::{Limits, Settings};
+use tail::Tail;
 use upkeep::LastUsed;
 
 /// The interface over a store.
@@ -66,6 +71,9 @@ struct AppState {
     nonces: Arc<Nonces>,
     last_used: Arc<LastUsed>,
     resolver: Resolver,
+    tail: Arc<Tail>,
+    /// Ends what waits.
+    stop: CancellationToken,
 }
 
 impl Api {
@@ -79,6 +87,8 @@ impl Api {
             nonces: Arc::default(),
             last_used: Arc::default(),
             resolver: Resolver::system(),
+            tail: Arc::default(),
+            stop: CancellationToken::new(),
         })
     }
 
@@ -86,6 +96,12 @@ impl Api {
     #[must_use]
     pub fn with_resolver(self, resolver: Resolver) -> Self {
         Api(AppState { resolver, ..self.0 })
+    }
+
+    /// Requests that wait are answered at once when `stop` comes.
+    #[must_use]
+    pub fn stopped_by(self, stop: CancellationToken) -> Self {
+        Api(AppState { stop, ..self.0 })
     }
 
     /// The whole interface.
@@ -98,8 +114,10 @@ impl Api {
                 needs(Scope::Read, get(accounts::list)).merge(needs(Scope::Write, post(accounts::open))),
             )
             .route("/v2/accounts/{account_id}", needs(Scope::Read, get(accounts::by_id)))
+            .route("/v2/accounts/{account_id}/balances", needs(Scope::Read, get(balances::of_account)))
             .route("/v2/accounts/{account_id}/coverage", needs(Scope::Read, get(coverage::of_account)))
             .route("/v2/assets", needs(Scope::Read, get(assets::list)))
+            .route("/v2/events", needs_and_may_wait(Scope::Read, events::WAIT_MAX, get(events::list)))
             .route("/v2/identities", needs(Scope::Write, post(identities::open)))
             .route("/v2/identities/{identity_id}", needs(Scope::Read, get(identities::by_id)))
             .route("/v2/crypto/deposits", needs(Scope::Read, get(deposits::list)))
@@ -109,13 +127,19 @@ impl Api {
             .route("/v2/webhooks/{webhook_id}/rotate-key", hooks(post(webhooks::rotate_key)))
             .route("/v2/webhooks/{webhook_id}/test", hooks(post(webhooks::test)))
             .method_not_allowed_fallback(async || Problem::method_not_allowed())
-            .fallback(async || Problem::not_found("there is nothing at this path"))
+            .fallback(async || Problem::nothing_here())
             .with_state(state.clone());
         // Around the routes and not on each of them: a refused key must not learn from `Allow` which paths there are.
         Router::new()
             .fallback_service(routes)
             .layer(from_fn_with_state(state.clone(), auth::require_key))
+            .merge(browse::routes())
             .layer(from_fn_with_state(state, edge::answer))
+    }
+
+    /// How many requests wait for an event.
+    pub fn waiting(&self) -> usize {
+        self.0.tail.waiting()
     }
 
     /// Writes when keys were last used, and forgets what is no longer needed.
@@ -126,9 +150,10 @@ impl Api {
         upkeep::tick(&self.0).await
     }
 
-    /// Does so again and again, until `stop`.
+    /// Does so again and again, and tells those who wait what is new, until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        upkeep::run(self.0, stop).await;
+        let AppState { tail, db, .. } = self.0.clone();
+        tokio::join!(upkeep::run(self.0, stop.clone()), tail.run(&db, &stop));
     }
 }
 

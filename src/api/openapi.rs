@@ -5,18 +5,22 @@
 
 use std::borrow::Cow;
 
-use landfall_chain::Chain;
-use utoipa::openapi::schema::{KnownFormat, Object, ObjectBuilder, Schema, SchemaFormat, Type};
+use landfall_chain::{Chain, Family};
+use utoipa::openapi::schema::{
+    AdditionalProperties, ArrayBuilder, KnownFormat, Object, ObjectBuilder, OneOfBuilder, Schema, SchemaFormat, Type,
+};
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, Http, HttpAuthScheme, SecurityScheme};
-use utoipa::openapi::{Content, Header, OpenApi, Ref, RefOr, ResponseBuilder};
+use utoipa::openapi::{Content, Header, OpenApi, Ref, RefOr, Required, ResponseBuilder};
 use utoipa::{Modify, OpenApi as _, PartialSchema, ToSchema};
 
 use crate::account::{AccountStatus, AccountType};
 use crate::api::accounts::{self, AccountAddress, AccountResource};
+use crate::api::balances::BalanceResource;
 use crate::api::deposits::{LIMIT_DEFAULT, LIMIT_MAX};
 use crate::api::problem::Code;
 use crate::api::{DepositResource, assets};
 use crate::deposit::DepositStatus;
+use crate::event::FEED_TYPES;
 use crate::identity::{IdentityStatus, IdentityType, SubStatus};
 
 #[derive(utoipa::OpenApi)]
@@ -24,8 +28,10 @@ use crate::identity::{IdentityStatus, IdentityType, SubStatus};
     info(title = "Landfall", version = "2", description = "Accounts of a custody service and their deposits.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")),
     paths(
-        super::accounts::open, super::accounts::list, super::accounts::by_id, super::coverage::of_account,
+        super::accounts::open, super::accounts::list, super::accounts::by_id, super::balances::of_account,
+        super::coverage::of_account,
         super::assets::list, super::deposits::list, super::deposits::by_id,
+        super::events::list,
         super::identities::open, super::identities::by_id,
         super::webhooks::list, super::webhooks::create, super::webhooks::by_id, super::webhooks::delete,
         super::webhooks::rotate_key, super::webhooks::test,
@@ -34,6 +40,7 @@ use crate::identity::{IdentityStatus, IdentityType, SubStatus};
         (name = "Accounts", description = "What holds money on chains, under addresses of its own."),
         (name = "Assets", description = "What is credited."),
         (name = "Deposits", description = "Money that arrived on a chain at an account's address."),
+        (name = "Events", description = "What is told of deposits, in one sequence."),
         (name = "Identities", description = "Who accounts belong to."),
         (name = "Webhooks", description = "Receivers of events. What `x-landfall-extension` marks is beyond the interface."),
     ),
@@ -53,12 +60,24 @@ pub(super) struct ChainName;
 /// How many deposits a page has.
 pub(super) struct PageLimit;
 
-/// How many accounts a page has.
+/// How many accounts a page has, or events.
 pub(super) struct AccountPageLimit;
+
+/// An address that is to be watched, and the chains of one family that it is watched on.
+pub(super) struct NewAccountAddress;
+
+/// A text that something is filtered by: no stored one is empty, or has control characters.
+pub(super) struct FilterText;
+
+pub(super) fn openapi() -> OpenApi {
+    Document::openapi()
+}
+/// What an event is about.
+pub(super) struct EventType;
 
 /// The document, as it is committed.
 pub fn openapi_json() -> String {
-    let json = Document::openapi().to_pretty_json();
+    let json = openapi().to_pretty_json();
     let mut json = json.expect("the document holds strings and numbers, which always serialise");
     json.push('\n');
     json
@@ -80,12 +99,19 @@ impl Modify for Bearer {
     }
 }
 
+/// Operations whose body may be left out; the derive can say so only of bodies that may be `null`, too.
+const BODY_OPTIONAL: [&str; 1] = ["rotate_webhook_key"];
+
 impl Modify for Everywhere {
     fn modify(&self, document: &mut OpenApi) {
         for item in document.paths.paths.values_mut() {
             let operations =
                 [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete, &mut item.head];
             for operation in operations.into_iter().flatten() {
+                let is_optional = operation.operation_id.as_deref().is_some_and(|id| BODY_OPTIONAL.contains(&id));
+                if let Some(RefOr::T(body)) = operation.request_body.as_mut().filter(|_| is_optional) {
+                    body.required = Some(Required::False);
+                }
                 for code in Code::EVERYWHERE {
                     let status = code.status().as_str().to_owned();
                     operation.responses.responses.entry(status).or_insert_with(|| refusal(code).into());
@@ -126,6 +152,37 @@ impl PartialSchema for AccountPageLimit {
     }
 }
 
+impl PartialSchema for FilterText {
+    fn schema() -> RefOr<Schema> {
+        let text = ObjectBuilder::new().schema_type(Type::String).min_length(Some(1));
+        text.pattern(Some(r"^[^\u0000-\u001F\u007F-\u009F\uFFFD]+$")).into()
+    }
+}
+
+impl PartialSchema for NewAccountAddress {
+    fn schema() -> RefOr<Schema> {
+        let evm = text_of(
+            "evm-address",
+            "^0x[0-9A-Fa-f]{40}$",
+            "In any case of letters; a wrong EIP-55 checksum is refused.",
+        );
+        let solana = text_of("solana-address", "^[1-9A-HJ-NP-Za-km-z]{32,44}$", "Base58 of 32 bytes.");
+        let families = OneOfBuilder::new().item(address_of(Family::Evm, evm)).item(address_of(Family::Solana, solana));
+        families.into()
+    }
+}
+
+impl ToSchema for FilterText {}
+
+impl ToSchema for NewAccountAddress {}
+impl PartialSchema for EventType {
+    fn schema() -> RefOr<Schema> {
+        event_type().into()
+    }
+}
+
+impl ToSchema for EventType {}
+
 impl ToSchema for PageLimit {}
 
 impl ToSchema for AccountPageLimit {}
@@ -145,6 +202,10 @@ pub(super) fn deposit_status() -> Object {
     let meaning =
         "`PENDING` was seen and is not final, `CONFIRMED` is final for ever, `FAILED` did not happen after all.";
     one_of(meaning, names)
+}
+
+pub(super) fn event_type() -> Object {
+    one_of("What the event is about.", FEED_TYPES)
 }
 
 pub(super) fn account_type() -> Object {
@@ -196,6 +257,20 @@ pub(super) fn example_account() -> AccountResource {
     }
 }
 
+pub(super) fn example_balance() -> BalanceResource {
+    BalanceResource {
+        symbol: "USDC".into(),
+        total: "1250.5".into(),
+        available: "1000".into(),
+        decimals: 6,
+        r#type: assets::TYPES[1],
+        chain: Chain::BaseMainnet.name(),
+        contract_address: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913".into(),
+        as_of_block: 41_503_222,
+        as_of_time: "2026-01-31T12:16:31Z".into(),
+    }
+}
+
 pub(super) fn code() -> Object {
     let row = |code: Code| format!("| `{}` | {} | {} |\n", code.name(), code.status().as_u16(), code.meaning());
     let rows: String = Code::ALL.map(row).concat();
@@ -224,6 +299,20 @@ pub(super) fn example_deposit() -> DepositResource {
     }
 }
 
+/// An address of this family, with at least one of its chains.
+fn address_of(family: Family, address: Object) -> Object {
+    let names: Vec<&str> = Chain::ALL.into_iter().filter(|chain| chain.family() == family).map(Chain::name).collect();
+    let name = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names));
+    let chains = ArrayBuilder::new().items(name).min_items(Some(1)).max_items(Some(Chain::ALL.len()));
+    let object = ObjectBuilder::new().property("chains", chains).required("chains").property("address", address);
+    object.required("address").additional_properties(Some(AdditionalProperties::FreeForm(false))).build()
+}
+
+fn text_of(format: &str, pattern: &str, description: &str) -> Object {
+    let text = ObjectBuilder::new().schema_type(Type::String).format(Some(SchemaFormat::Custom(format.to_owned())));
+    text.pattern(Some(pattern)).description(Some(description)).build()
+}
+
 fn limit(max: u8, default: u8) -> RefOr<Schema> {
     let schema =
         ObjectBuilder::new().schema_type(Type::Integer).format(Some(SchemaFormat::KnownFormat(KnownFormat::Int32)));
@@ -236,7 +325,7 @@ fn one_of<const N: usize>(description: &str, names: [&'static str; N]) -> Object
 
 #[cfg(test)]
 mod tests {
-    use landfall_chain::{Address, AssetId, Family, TxId, U256};
+    use landfall_chain::{Address, AssetId, TxId, U256};
 
     use super::*;
     use crate::deposit::Leg;

@@ -7,6 +7,7 @@
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use landfall_chain::Chain;
 use serde::Serialize;
 use tracing::error;
 use utoipa::openapi::RefOr;
@@ -20,6 +21,8 @@ use crate::store::StoreError;
 const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
 /// When to come back after a shed request.
 const OVERLOADED_RETRY_SECS: u64 = 1;
+/// When to come back for balances that were not read yet.
+const BALANCE_RETRY_SECS: u64 = 2;
 
 /// What a client may decide on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,6 +40,7 @@ pub(super) enum Code {
     Internal,
     Overloaded,
     Timeout,
+    BalanceUnknown,
 }
 
 /// Why a request is refused.
@@ -85,7 +89,7 @@ pub(super) struct ParameterError {
 
 impl Code {
     /// In the order of their statuses.
-    pub(super) const ALL: [Code; 13] = [
+    pub(super) const ALL: [Code; 14] = [
         Code::InvalidArgument,
         Code::Unauthorized,
         Code::Forbidden,
@@ -99,6 +103,7 @@ impl Code {
         Code::Internal,
         Code::Overloaded,
         Code::Timeout,
+        Code::BalanceUnknown,
     ];
     /// What every operation may answer, whatever it does.
     pub(super) const EVERYWHERE: [Code; 8] = [
@@ -127,6 +132,7 @@ impl Code {
             Code::Internal => "INTERNAL",
             Code::Overloaded => "OVERLOADED",
             Code::Timeout => "TIMEOUT",
+            Code::BalanceUnknown => "BALANCE_UNKNOWN",
         }
     }
 
@@ -145,6 +151,7 @@ impl Code {
             Code::Internal => "Internal error",
             Code::Overloaded => "Overloaded",
             Code::Timeout => "Timeout",
+            Code::BalanceUnknown => "Balance unknown",
         }
     }
 
@@ -161,7 +168,7 @@ impl Code {
             Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
             Code::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-            Code::Overloaded | Code::Timeout => StatusCode::SERVICE_UNAVAILABLE,
+            Code::Overloaded | Code::Timeout | Code::BalanceUnknown => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -181,6 +188,9 @@ impl Code {
             Code::Internal => "Internal failure; try again later.",
             Code::Overloaded => "Too much at once; nothing was done, send it again after `Retry-After` seconds.",
             Code::Timeout => "It took too long; whether it was done is not known, so ask before sending it again.",
+            Code::BalanceUnknown => {
+                "What the account has on a chain, which `detail` names, was not read yet; send it again after `Retry-After` seconds."
+            }
         }
     }
 }
@@ -210,6 +220,13 @@ impl Problem {
         Problem { retry_after_secs: Some(OVERLOADED_RETRY_SECS), ..Problem::new(Code::Overloaded, detail) }
     }
 
+    /// For an account of which these chains are not known.
+    pub(super) fn balance_unknown(chains: &[Chain]) -> Self {
+        let names: Vec<&str> = chains.iter().map(|chain| chain.name()).collect();
+        let detail = format!("what this account has on {} is not known yet; send it again later", names.join(", "));
+        Problem { retry_after_secs: Some(BALANCE_RETRY_SECS), ..Problem::new(Code::BalanceUnknown, detail) }
+    }
+
     pub(super) fn timeout() -> Self {
         Problem::new(Code::Timeout, "it took too long; whether it was done is not known".to_owned())
     }
@@ -228,6 +245,10 @@ impl Problem {
 
     pub(super) fn not_found(detail: &str) -> Self {
         Problem::new(Code::NotFound, detail.to_owned())
+    }
+
+    pub(super) fn nothing_here() -> Self {
+        Problem::not_found("there is nothing at this path")
     }
 
     pub(super) fn method_not_allowed() -> Self {

@@ -123,6 +123,14 @@ pub(super) fn limit(value: &str, max: u8) -> Result<u8, String> {
     }
 }
 
+/// An integer in its one spelling, from 0 to `max`.
+pub(super) fn integer(value: &str, max: u64) -> Result<u64, String> {
+    match value.parse::<u64>() {
+        Ok(number) if number <= max && number.to_string() == value => Ok(number),
+        Ok(_) | Err(_) => Err(format!("must be an integer from 0 to {max}")),
+    }
+}
+
 fn unknown(known: &[&str]) -> String {
     match known {
         [] => "is unknown: this request takes no parameters".to_owned(),

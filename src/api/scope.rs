@@ -25,14 +25,23 @@ pub(super) struct Caller {
 
 /// These methods of a route, for keys with this scope only.
 pub(super) fn needs(scope: Scope, route: MethodRouter<AppState>) -> MethodRouter<AppState> {
-    route.route_layer(from_fn(move |request: Request, next: Next| check(scope, request, next)))
+    needs_and_may_wait(scope, Duration::ZERO, route)
 }
 
-async fn check(scope: Scope, request: Request, next: Next) -> Result<Response, Problem> {
+/// As [`needs`], for methods that may wait so long for something before they answer.
+pub(super) fn needs_and_may_wait(
+    scope: Scope,
+    wait: Duration,
+    route: MethodRouter<AppState>,
+) -> MethodRouter<AppState> {
+    route.route_layer(from_fn(move |request: Request, next: Next| check((scope, wait), request, next)))
+}
+
+async fn check((scope, wait): (Scope, Duration), request: Request, next: Next) -> Result<Response, Problem> {
     // No caller: the request came past the check of its key, which must not be.
     let caller = request.extensions().get::<Caller>().ok_or_else(Problem::failed)?;
     if !caller.scopes.give(scope) {
         return Err(Problem::forbidden(scope));
     }
-    tokio::time::timeout(caller.patience, next.run(request)).await.map_err(|_| Problem::timeout())
+    tokio::time::timeout(caller.patience + wait, next.run(request)).await.map_err(|_| Problem::timeout())
 }

@@ -6,16 +6,15 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::Bytes;
-use axum::extract::rejection::{BytesRejection, PathRejection};
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::api::AppState;
-use crate::api::body::Body;
-use crate::api::problem::{ParameterError, Problem};
+use crate::api::json::{self, Sent};
+use crate::api::problem::Problem;
 use crate::api::query::Query;
 use crate::random;
 use crate::registry::{self, NewWebhook, WebhookError};
@@ -36,7 +35,8 @@ pub(super) struct WebhookResource {
     label: String,
     #[schema(format = DateTime)]
     created_at: String,
-    /// `ACTIVE` gets events.
+    /// `ACTIVE` gets events. `OPEN` has failed again and again: one event is attempted now and then, and all are sent as soon as
+    /// one arrives. `PAUSED`, and `GONE` (it answered 410), wait for an operator. Events are kept in each.
     status: String,
     /// Names the signing key in use; it is no secret.
     signing_key_id: String,
@@ -64,32 +64,34 @@ pub(super) struct WebhookList {
 }
 
 /// A webhook to be registered.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewWebhook, example = json!({ "url": "https://example.com/hooks", "label": "ledger" }))]
-pub(super) struct NewWebhookBody {
+pub(super) struct NewWebhookForm {
     /// https, on port 443 or one from 1024 on, and reachable from the internet.
     #[schema(format = "uri", max_length = 2048)]
     url: String,
     /// What it is called.
-    #[schema(max_length = 256, nullable = false)]
-    label: Option<String>,
+    #[serde(default)]
+    #[schema(max_length = 256, pattern = r"^[^\u0000-\u001F\u007F-\u009F\uFFFD]*$")]
+    label: String,
     /// Sign with Ed25519 (`v1a`) too.
-    #[schema(nullable = false, extensions(("x-landfall-extension" = json!(true))))]
-    ed25519: Option<bool>,
+    #[serde(default)]
+    #[schema(extensions(("x-landfall-extension" = json!(true))))]
+    ed25519: bool,
 }
 
 /// How a signing key is rotated.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
 pub(super) struct KeyRotation {
     /// How long the key in use until now signs too; 0 when others know it.
-    #[schema(minimum = 0, maximum = 604_800, default = 86_400, nullable = false)]
-    previous_key_valid_secs: Option<u32>,
+    #[schema(minimum = 0, maximum = 604_800, default = 86_400)]
+    previous_key_valid_secs: u64,
 }
 
 /// Nothing.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Default, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Empty {}
 
@@ -101,8 +103,6 @@ pub(super) struct WebhookTest {
     #[schema(format = "uuid")]
     event_id: String,
 }
-
-type Sent = Result<Bytes, BytesRejection>;
 
 /// List webhooks
 #[utoipa::path(
@@ -129,7 +129,7 @@ pub(super) async fn list(
     post, path = "/v2/webhooks", operation_id = "create_webhook", tag = "Webhooks",
     security(("bearer" = ["webhooks"])),
     extensions(("x-landfall-extension" = json!(true))),
-    request_body = NewWebhookBody,
+    request_body = NewWebhookForm,
     responses(
         (status = 201, description = "The webhook, with its signing key, this once.", body = WebhookResource),
         (status = 400, description = "A field is missing, unknown or malformed, or the URL is not taken.", body = Problem,
@@ -143,11 +143,7 @@ pub(super) async fn create(
     body: Sent,
 ) -> Result<(StatusCode, Json<WebhookResource>), Problem> {
     Query::parse(query.as_deref(), &[]).check()?;
-    let mut body = Body::parse(&headers, body, &["url", "label", "ed25519"])?;
-    let url = body.required_text("url");
-    let label = body.optional_text("label").unwrap_or_default();
-    let ed25519 = body.optional_bool("ed25519").unwrap_or_default();
-    body.check()?;
+    let NewWebhookForm { url, label, ed25519 } = json::parse(&headers, body)?;
     let inside = AllowedNetworks::default();
     let webhook = NewWebhook { url: &url, label: &label, allowed_networks: &inside, ed25519 };
     let now = state.clock.now();
@@ -202,7 +198,7 @@ pub(super) async fn delete(
 ) -> Result<Json<Empty>, Problem> {
     let id = existing(&state, id).await?;
     Query::parse(query.as_deref(), &[]).check()?;
-    registry::remove_webhook(&state.db, &id).await.map_err(refused)?;
+    registry::remove_webhook(&state.db, &id, state.clock.now()).await.map_err(refused)?;
     Ok(Json(Empty {}))
 }
 
@@ -214,7 +210,7 @@ pub(super) async fn delete(
     security(("bearer" = ["webhooks"])),
     extensions(("x-landfall-extension" = json!(true))),
     params(("webhook_id" = String, Path, description = "The `id` of the webhook.")),
-    request_body = Option<KeyRotation>,
+    request_body = KeyRotation,
     responses(
         (status = 200, description = "The webhook, with its new signing key, this once.", body = WebhookResource),
         (status = 400, description = "A field is unknown or malformed.", body = Problem, content_type = "application/problem+json"),
@@ -228,13 +224,14 @@ pub(super) async fn rotate_key(
     headers: HeaderMap,
     body: Sent,
 ) -> Result<Json<WebhookResource>, Problem> {
-    const FIELD: &str = "previous_key_valid_secs";
     let id = existing(&state, id).await?;
     Query::parse(query.as_deref(), &[]).check()?;
-    let mut body = Body::parse(&headers, body, &[FIELD])?;
-    let secs = body.optional_integer(FIELD, PREVIOUS_KEY_TIME_MAX.as_secs());
-    body.check()?;
-    let previous_for = secs.map_or(PREVIOUS_KEY_TIME_DEFAULT, Duration::from_secs);
+    let KeyRotation { previous_key_valid_secs } = json::parse_optional(&headers, body)?;
+    let previous_for = Duration::from_secs(previous_key_valid_secs);
+    if previous_for > PREVIOUS_KEY_TIME_MAX {
+        let max = PREVIOUS_KEY_TIME_MAX.as_secs();
+        return Err(json::refusal("previous_key_valid_secs", format!("must be an integer from 0 to {max}")));
+    }
     let now = state.clock.now();
     let rotated = registry::rotate_webhook_key(&state.db, &id, previous_for, &random::bytes(), now).await;
     Ok(Json(WebhookResource::with_key(&rotated.map_err(refused)?, now)))
@@ -264,10 +261,16 @@ pub(super) async fn test(
 ) -> Result<(StatusCode, Json<WebhookTest>), Problem> {
     let id = existing(&state, id).await?;
     Query::parse(query.as_deref(), &[]).check()?;
-    Body::parse(&headers, body, &[])?.check()?;
+    let Empty {} = json::parse_optional(&headers, body)?;
     let now = state.clock.now();
     let event = registry::test_webhook(&state.db, &id, &random::bytes(), now).await.map_err(refused)?;
     Ok((StatusCode::ACCEPTED, Json(WebhookTest { event_id: event.id.to_string() })))
+}
+
+impl Default for KeyRotation {
+    fn default() -> Self {
+        KeyRotation { previous_key_valid_secs: PREVIOUS_KEY_TIME_DEFAULT.as_secs() }
+    }
 }
 
 impl WebhookResource {
@@ -311,15 +314,10 @@ fn unknown() -> Problem {
 }
 
 fn refused(error: WebhookError) -> Problem {
-    let invalid = |parameter: &str, detail: String| {
-        Problem::invalid(vec![ParameterError { parameter: parameter.to_owned(), detail }])
-    };
     match error {
-        WebhookError::Url(error) => invalid("url", error.to_string().replace("webhook url: ", "is not taken: ")),
-        WebhookError::Label => {
-            invalid("label", "must have at most 256 characters and no control characters".to_owned())
-        }
-        error @ WebhookError::TooMany => invalid("url", format!("is not taken: {error}")),
+        WebhookError::Url(error) => json::refusal("url", error.to_string().replace("webhook url: ", "is not taken: ")),
+        WebhookError::Label(error) => json::refusal("label", format!("is refused: {error}")),
+        error @ WebhookError::TooMany => json::refusal("url", format!("is not taken: {error}")),
         WebhookError::Unknown => unknown(),
         WebhookError::Store(error) => Problem::internal(error),
     }

@@ -9,7 +9,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use landfall_chain::{
     Address, AddressSource, AssetFacts, AssetId, AssetSource, AssetTransfer, Block, BlockRef, BlockSource, Chain,
-    Endpoints, Family, Fate, Found, Header, Network, Payer, Read, Search, SourceError, Tip, TxRef, U256, Watched,
+    Endpoints, Family, Fate, Found, Header, HoldingSource, Holdings, Network, Payer, Read, Search, SourceError, Tip,
+    TxRef, U256, Watched,
 };
 use landfall_evm::{EndpointUrl, EvmSource};
 use landfall_solana::{Options, Sample, SolanaSource};
@@ -162,6 +163,20 @@ impl AssetSource for AnyChain {
         match self {
             AnyChain::Evm(_) => Ok(None),
             AnyChain::Solana(source) => source.facts(asset, reached).await,
+        }
+    }
+}
+
+impl HoldingSource for AnyChain {
+    async fn holdings(
+        &self,
+        addresses: &[Address],
+        assets: &[AssetId],
+        at: &BlockRef,
+    ) -> Result<Holdings, SourceError> {
+        match self {
+            AnyChain::Evm(source) => source.holdings(addresses, assets, at).await,
+            AnyChain::Solana(source) => source.holdings(addresses, assets, at).await,
         }
     }
 }

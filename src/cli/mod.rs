@@ -8,6 +8,7 @@ mod bar;
 mod chain;
 mod deposit;
 mod duration;
+mod event;
 mod explain;
 mod identity;
 mod incident;
@@ -68,6 +69,9 @@ enum Verb {
     /// The receivers of events.
     #[command(subcommand)]
     Webhook(webhook::Webhook),
+    /// The events that clients are told, and telling them again.
+    #[command(subcommand)]
+    Event(event::Event),
     /// The deposits that were found, and why what was not found is none.
     #[command(subcommand)]
     Deposit(deposit::Deposit),
@@ -116,6 +120,7 @@ impl Cli {
             Verb::Webhook(webhook) => {
                 return Ok(if webhook.run(&config).await? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
             }
+            Verb::Event(event) => return event.run(&existing(&config).await?).await,
             Verb::Deposit(deposit) => return deposit.run(&config).await,
             Verb::Backfill(backfill) => return backfill.run(&config).await,
             Verb::Rescan(rescan) => return rescan.run(&config).await,

@@ -20,7 +20,7 @@ pub(super) struct Show {
 
 #[derive(Args, Debug)]
 pub(super) struct Health {
-    /// How far behind a chain may be, for example 60s or 5m.
+    /// How far behind a chain may be, or the feed, for example 60s or 5m.
     #[arg(long, default_value = "60s", value_parser = duration)]
     max_lag: Duration,
 }
@@ -55,6 +55,9 @@ impl Show {
         }
         let age = status.events.oldest_secs.map_or(String::new(), |secs| format!(", the oldest {secs} s old"));
         println!("{} deliveries pending{age}", status.events.pending);
+        let waits =
+            status.feed.lag_secs.map_or(String::new(), |secs| format!(", the oldest without a number {secs} s old"));
+        println!("{} events in the feed{waits}", status.feed.last);
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ mod show;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use clap::Subcommand;
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ use crate::deposit::DepositStatus;
 use crate::random;
 use crate::registry::{self, NewWebhook, WebhookError};
 use crate::resolver::Resolver;
-use crate::store::{Db, deliveries, webhooks};
+use crate::store::{Db, deliveries, endpoints, webhooks};
 use crate::time::Clock;
 use crate::webhook::{AllowedNetworks, Cidr, PREVIOUS_KEY_TIME_MAX, symmetric_key, verification_key};
 
@@ -57,6 +57,10 @@ pub(super) enum Webhook {
         #[arg(long)]
         json: bool,
     },
+    /// Send it nothing until it is resumed; its events are kept.
+    Pause { id: String },
+    /// Send it all that was kept: after a pause, after it answered 410, or at once when it fails.
+    Resume { id: String },
     /// Send it nothing more. What was not delivered to it is held.
     Remove { id: String },
     /// Which statuses of deposits are sent, to every receiver alike; shows them when none are named.
@@ -117,8 +121,10 @@ impl Webhook {
             Webhook::Rotate { id, previous_for, json } => {
                 rotate(&existing(config).await?, &id, previous_for, json).await?;
             }
+            Webhook::Pause { id } => pause(&existing(config).await?, &id).await?,
+            Webhook::Resume { id } => resume(&existing(config).await?, &id).await?,
             Webhook::Remove { id } => {
-                registry::remove_webhook(&existing(config).await?, &id).await?;
+                registry::remove_webhook(&existing(config).await?, &id, Clock::system().now()).await?;
                 println!("webhook {id} is removed; what was not delivered to it is held");
             }
             Webhook::Statuses { statuses } => sent(&open(config).await?, &statuses).await?,
@@ -181,6 +187,23 @@ async fn rotate(db: &Db, id: &str, previous_for: Duration, json: bool) -> anyhow
         }
     }
     tell_keys(id, &rotated.signing_key, json)
+}
+
+async fn pause(db: &Db, id: &str) -> anyhow::Result<()> {
+    let mut tx = db.begin().await?;
+    ensure!(endpoints::pause(&mut tx, id, Clock::system().now()).await?, "there is no webhook {id}");
+    tx.commit().await?;
+    println!("webhook {id} is paused until `landfall webhook resume {id}`; its events are kept");
+    Ok(())
+}
+
+async fn resume(db: &Db, id: &str) -> anyhow::Result<()> {
+    let mut tx = db.begin().await?;
+    let resumed = endpoints::resume(&mut tx, id, Clock::system().now()).await?;
+    ensure!(resumed, "there is no webhook {id} that is paused, gone or failing");
+    tx.commit().await?;
+    println!("webhook {id} gets its events again");
+    Ok(())
 }
 
 /// Queues a test event and waits until `landfall run` has attempted it.

@@ -5,10 +5,10 @@
 //! Webhooks that may reach different networks never share a connection: each set of networks has a client of its own.
 
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use landfall_chain::with_causes;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
 use url::Url;
@@ -100,12 +100,5 @@ fn build(guard: Guard) -> reqwest::Result<reqwest::Client> {
 
 /// An error and its causes in one line; reqwest's own text says little.
 pub(super) fn describe(error: reqwest::Error) -> String {
-    let error = error.without_url();
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
+    with_causes(&error.without_url())
 }

@@ -3,8 +3,11 @@
 //! Promises: at least once; in order per deposit at each webhook; nothing is dropped. A transaction is never open
 //! while a receiver is waited for. What a crash interrupts is claimed again when its lease ends.
 //!
-//! It does not know chains or deposits: only rows with bytes to send.
+//! It does not know chains or deposits: only rows with bytes to send. How an attempt is made is `send`'s alone.
 
+mod acknowledge;
+mod breaker;
+mod claim;
 mod client;
 mod schedule;
 mod send;
@@ -12,25 +15,30 @@ mod send;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use landfall_chain::retry::jitter;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, warn};
+use tracing::warn;
 
 use crate::delivery::client::Clients;
 use crate::resolver::Resolver;
-use crate::store::deliveries::{self, AttemptLog, Claimed};
+use crate::store::deliveries::{AttemptLog, Claimed};
 use crate::store::{Db, StoreError};
-use crate::time::{Clock, Pulse, Timestamp};
+use crate::time::{Clock, Pulse};
+use acknowledge::Ended;
+use claim::{Found, Slots};
 
-/// How many attempts are under way at once.
-const IN_FLIGHT_MAX: usize = 32;
 /// Longer than an attempt can take, so that nobody else takes over one that is still under way.
 const LEASE: Duration = Duration::from_secs(60);
 /// How often new events are looked for.
-const POLL: Duration = Duration::from_millis(200);
+const POLL: Duration = Duration::from_millis(100);
+/// How soon again when there is more.
+const POLL_FOR_MORE: Duration = Duration::from_millis(10);
 const POLL_AFTER_ERROR: Duration = Duration::from_secs(1);
+/// What has ended is written down together after this time, or when there is so much of it.
+const ACKNOWLEDGE_AFTER: Duration = Duration::from_millis(20);
+const ACKNOWLEDGE_MAX: usize = 100;
 
 /// Sends what is due.
 #[derive(Clone, Debug)]
@@ -39,6 +47,8 @@ pub struct Delivery {
     clients: Arc<Clients>,
     clock: Clock,
     random: fn() -> u64,
+    /// Where the numbers of this process's claims begin.
+    owner: u64,
 }
 
 /// What a tick did.
@@ -48,11 +58,23 @@ pub struct Delivered {
     pub to_be_retried: usize,
 }
 
+/// A delivery, and how its attempt went; `None` when it was not made.
+type Attempted = (Claimed, Option<AttemptLog>);
+
+/// Attempts under way, and those that have ended and are not on record yet: these keep their slots.
+#[derive(Debug, Default)]
+struct Work {
+    attempts: JoinSet<Attempted>,
+    ended: Vec<Ended>,
+    slots: Slots,
+    acknowledge_at: Option<Instant>,
+}
+
 impl Delivery {
     /// # Errors
     /// When the HTTP client cannot be built, for example without any root certificates.
     pub fn new(db: Db, clock: Clock, random: fn() -> u64) -> Result<Self, reqwest::Error> {
-        Ok(Delivery { db, clients: Arc::new(Clients::new(Resolver::system())?), clock, random })
+        Ok(Delivery { db, clients: Arc::new(Clients::new(Resolver::system())?), clock, random, owner: random() })
     }
 
     /// Looks names up with `resolver`.
@@ -63,19 +85,25 @@ impl Delivery {
         Ok(Delivery { clients: Arc::new(Clients::new(resolver)?), ..self })
     }
 
-    /// One bounded step: claims what is due, attempts all of it, acknowledges all of it.
+    /// One bounded step: claims what is due and has a slot, attempts all of it, acknowledges all of it.
     ///
     /// # Errors
     /// When the store fails; what was sent but not acknowledged is sent again later.
     pub async fn tick(&self) -> Result<Delivered, StoreError> {
-        let claimed = self.claim(IN_FLIGHT_MAX).await?;
-        let mut attempts: FuturesUnordered<_> = claimed.into_iter().map(|claimed| self.attempt(claimed)).collect();
+        let mut work = Work::default();
+        let found = self.claim(&work.slots).await?;
+        self.begin(&mut work, found);
         let mut done = Delivered::default();
-        while let Some((claimed, log)) = attempts.next().await {
-            if self.acknowledge(&claimed, &log).await? {
-                done.delivered += 1;
-            } else {
-                done.to_be_retried += 1;
+        while !work.is_done() {
+            let due = work.due();
+            tokio::select! {
+                Some(ended) = work.attempts.join_next() => work.end(ended),
+                () = sleep_until(due), if work.acknowledge_at.is_some() => {
+                    let Delivered { delivered, to_be_retried } = self.acknowledge(&work.ended).await?;
+                    work.acknowledged();
+                    done.delivered += delivered;
+                    done.to_be_retried += to_be_retried;
+                }
             }
         }
         Ok(done)
@@ -83,71 +111,106 @@ impl Delivery {
 
     /// Claims, attempts and acknowledges until `stop`; what is under way then is finished first.
     pub async fn run(self, pulse: Pulse, stop: CancellationToken) {
-        let mut attempts = FuturesUnordered::new();
-        let mut pause = Duration::ZERO;
+        let mut work = Work::default();
+        let mut claim_at = Instant::now();
         loop {
             pulse.beat(self.clock.now());
+            let may_claim = work.slots.are_free() && !stop.is_cancelled();
+            let due = work.due();
             tokio::select! {
-                Some((claimed, log)) = attempts.next() => {
-                    if let Err(error) = self.acknowledge(&claimed, &log).await {
-                        warn!("{claimed:?} is not acknowledged and will be sent again: {error}");
+                Some(ended) = work.attempts.join_next() => work.end(ended),
+                () = sleep_until(due), if work.acknowledge_at.is_some() => {
+                    if self.acknowledge_all(&mut work, &stop).await {
+                        // The next events of these deposits may be due, and slots are free.
+                        claim_at = claim_at.min(Instant::now() + POLL_FOR_MORE);
                     }
-                    // Its deposit's next event may be due.
-                    pause = Duration::ZERO;
                 }
-                () = tokio::time::sleep(pause), if attempts.len() < IN_FLIGHT_MAX && !stop.is_cancelled() => {
-                    pause = match self.claim(IN_FLIGHT_MAX - attempts.len()).await {
-                        Ok(claimed) => {
-                            attempts.extend(claimed.into_iter().map(|claimed| self.attempt(claimed)));
-                            POLL
-                        }
-                        Err(error) => {
-                            warn!("deliveries cannot be claimed and will be tried again: {error}");
-                            POLL_AFTER_ERROR
-                        }
-                    };
-                }
-                () = stop.cancelled(), if attempts.is_empty() => return,
+                () = sleep_until(claim_at), if may_claim => claim_at = Instant::now() + self.claim_more(&mut work).await,
+                () = stop.cancelled(), if work.is_done() => return,
             }
         }
     }
 
-    async fn claim(&self, limit: usize) -> Result<Vec<Claimed>, StoreError> {
-        let now = self.clock.now();
-        let mut tx = self.db.begin().await?;
-        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-        let claimed = deliveries::claim(&mut tx, now, now.plus(LEASE), limit).await?;
-        tx.commit().await?;
-        Ok(claimed)
-    }
-
-    async fn attempt(&self, claimed: Claimed) -> (Claimed, AttemptLog) {
-        let log = send::attempt(&self.clients, &claimed, &self.clock).await;
-        (claimed, log)
-    }
-
-    /// Records how the attempt went; whether it arrived.
-    async fn acknowledge(&self, claimed: &Claimed, log: &AttemptLog) -> Result<bool, StoreError> {
-        let arrived = log.error.is_empty();
-        let mut tx = self.db.begin().await?;
-        let held = if arrived {
-            deliveries::delivered(&mut tx, claimed).await?
-        } else {
-            deliveries::retry_at(&mut tx, claimed, self.next_attempt(claimed.attempt)).await?
-        };
-        deliveries::log(&mut tx, claimed, log).await?;
-        tx.commit().await?;
-        if !held {
-            warn!("{claimed:?} ended after its lease, or was acknowledged before");
-        } else if arrived {
-            debug!(event = %claimed.event_id, webhook = %claimed.webhook_id, "{claimed:?} arrived");
-        } else {
-            warn!(event = %claimed.event_id, webhook = %claimed.webhook_id, "{claimed:?} failed: {}", log.error);
+    /// Claims and begins; how long to wait until the next time.
+    async fn claim_more(&self, work: &mut Work) -> Duration {
+        match self.claim(&work.slots).await {
+            Ok(found) => {
+                let more = found.more || !found.claimed.is_empty();
+                self.begin(work, found);
+                if more { POLL_FOR_MORE } else { jitter(POLL, (self.random)()) }
+            }
+            Err(error) => {
+                warn!("deliveries cannot be claimed and will be tried again: {error}");
+                POLL_AFTER_ERROR
+            }
         }
-        Ok(arrived)
     }
 
-    fn next_attempt(&self, attempt: u32) -> Timestamp {
-        self.clock.now().plus(jitter(schedule::wait_after(attempt), (self.random)()))
+    /// A process that stood still between its claim and here sends nothing: the delivery may be another's by now, and
+    /// a later event of its deposit may have arrived.
+    fn begin(&self, work: &mut Work, found: Found) {
+        let begin_by = found.begin_by;
+        for claimed in found.claimed {
+            work.slots.take(&claimed);
+            let (clients, clock) = (Arc::clone(&self.clients), self.clock.clone());
+            work.attempts.spawn(async move {
+                if clock.now() > begin_by {
+                    return (claimed, None);
+                }
+                let log = send::attempt(&clients, &claimed, &clock).await;
+                (claimed, Some(log))
+            });
+        }
+    }
+
+    /// Records what has ended; whether it is done with. A store that is away is waited for: what arrived meanwhile
+    /// would be sent twice otherwise.
+    async fn acknowledge_all(&self, work: &mut Work, stop: &CancellationToken) -> bool {
+        match self.acknowledge(&work.ended).await {
+            Ok(_) => {}
+            Err(error) if error.may_pass() && !stop.is_cancelled() => {
+                warn!("{} attempts cannot be acknowledged and will be tried again: {error}", work.ended.len());
+                work.acknowledge_at = Some(Instant::now() + POLL_AFTER_ERROR);
+                return false;
+            }
+            Err(error) if error.may_pass() => {
+                warn!("{} attempts are not acknowledged and will be made again: {error}", work.ended.len());
+            }
+            Err(_) => self.acknowledge_each(&work.ended).await,
+        }
+        work.acknowledged();
+        true
+    }
+}
+
+impl Work {
+    fn end(&mut self, ended: Result<Attempted, JoinError>) {
+        match ended {
+            Ok((claimed, Some(log))) => self.ended.push((claimed, log)),
+            Ok((claimed, None)) => {
+                warn!("{claimed:?} is not made: too little of its lease is left");
+                return self.slots.free(&claimed);
+            }
+            // Its slot would be lost: the whole worker ends, and is told.
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+        let now = Instant::now();
+        let at = self.acknowledge_at.get_or_insert(now + ACKNOWLEDGE_AFTER);
+        if self.ended.len() == ACKNOWLEDGE_MAX {
+            *at = now.min(*at);
+        }
+    }
+
+    fn acknowledged(&mut self) {
+        self.ended.drain(..).for_each(|(claimed, _)| self.slots.free(&claimed));
+        self.acknowledge_at = None;
+    }
+
+    fn due(&self) -> Instant {
+        self.acknowledge_at.unwrap_or_else(Instant::now)
+    }
+
+    fn is_done(&self) -> bool {
+        self.attempts.is_empty() && self.ended.is_empty()
     }
 }

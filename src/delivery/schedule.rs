@@ -1,28 +1,59 @@
-//! When an event that did not arrive is sent again: a table, and every six hours behind its end, for ever. Nothing is
-//! ever dropped; a held event holds the later ones of its own deposit only.
+//! When an event that did not arrive is sent again: a table, for seven days; then it is held, and of all that an
+//! endpoint has in this way one is attempted every six hours, for ever. Nothing is ever dropped; an event that did not
+//! arrive keeps back the later ones of its own deposit only.
 
 use std::time::Duration;
 
+use landfall_chain::retry::jitter;
+
 /// The waits after the first, second, third .. attempt that failed.
 const WAITS_SECS: [u64; 10] = [2, 5, 15, 60, 5 * 60, 15 * 60, 30 * 60, 60 * 60, 2 * 60 * 60, 4 * 60 * 60];
-const LAST_WAIT_SECS: u64 = 6 * 60 * 60;
+pub(super) const LAST_WAIT: Duration = Duration::from_secs(6 * 60 * 60);
+/// So many attempts take seven days; then it is held.
+const ATTEMPTS_MAX: u32 = 37;
+/// What a receiver may ask for in any case.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(10 * 60);
 
-/// How long to wait after `attempt` (1 for the first) has failed, before jitter.
-pub(super) fn wait_after(attempt: u32) -> Duration {
-    let index = usize::try_from(attempt.saturating_sub(1)).unwrap_or(usize::MAX);
-    Duration::from_secs(WAITS_SECS.get(index).copied().unwrap_or(LAST_WAIT_SECS))
+/// Whether one that failed so often is held.
+pub(super) fn is_held(failures: u32) -> bool {
+    failures >= ATTEMPTS_MAX
+}
+
+/// How long to wait after the `failures`-th attempt in a row has failed (1 for the first): by the table, moved by up to a
+/// fifth by `random`; longer when the receiver asks for it, up to twice as long or ten minutes.
+pub(super) fn wait_after(failures: u32, retry_after: Option<Duration>, random: u64) -> Duration {
+    let index = usize::try_from(failures.saturating_sub(1)).unwrap_or(usize::MAX);
+    let step = WAITS_SECS.get(index).map_or(LAST_WAIT, |secs| Duration::from_secs(*secs));
+    let step = jitter(step, random);
+    retry_after.map_or(step, |asked| asked.clamp(step, RETRY_AFTER_MAX.max(2 * step)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const NO_JITTER: u64 = 200;
+
+    fn wait(failures: u32) -> u64 {
+        wait_after(failures, None, NO_JITTER).as_secs()
+    }
+
     #[test]
     fn the_waits_grow_to_six_hours_and_37_attempts_take_seven_days() {
-        let waits: Vec<u64> = (1..=12).map(|attempt| wait_after(attempt).as_secs()).collect();
+        let waits: Vec<u64> = (1..=12).map(wait).collect();
         assert_eq!(waits, [2, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14400, 21600, 21600]);
-        let days = (1..37).map(|attempt| wait_after(attempt).as_secs()).sum::<u64>() / 86_400;
+        let days = (1..37).map(wait).sum::<u64>() / 86_400;
         assert_eq!(days, 6, "the 37th attempt is made on the seventh day");
-        assert_eq!(wait_after(u32::MAX).as_secs(), LAST_WAIT_SECS);
+        assert_eq!((1..).find(|failures| is_held(*failures)), Some(37));
+        assert_eq!(wait(u32::MAX), LAST_WAIT.as_secs());
+    }
+
+    #[test]
+    fn a_receiver_is_heard_within_bounds() {
+        let asked = |failures, secs| wait_after(failures, Some(Duration::from_secs(secs)), NO_JITTER).as_secs();
+        assert_eq!([asked(1, 0), asked(1, 1), asked(1, 120), asked(1, 600), asked(1, 86_400)], [2, 2, 120, 600, 600]);
+        assert_eq!([asked(8, 60), asked(8, 4_000), asked(8, 9_000)], [3_600, 4_000, 7_200], "twice the step");
+        let jittered = wait_after(1, Some(Duration::ZERO), 0);
+        assert_eq!(jittered, Duration::from_millis(1_600));
     }
 }

@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+use chrono::DateTime;
+use reqwest::StatusCode;
+use reqwest::header::{HeaderMap, RETRY_AFTER};
 use url::Url;
 
 use crate::delivery::client::{Clients, describe};
@@ -24,6 +27,7 @@ pub(super) async fn attempt(clients: &Clients, claimed: &Claimed, clock: &Clock)
         status: None,
         error: String::new(),
         response_head: String::new(),
+        retry_after: None,
     };
     match tokio::time::timeout(ATTEMPT_TIME_MAX, post(clients, claimed, started_at, &mut log)).await {
         Ok(Ok(())) => {}
@@ -50,6 +54,9 @@ async fn post(clients: &Clients, claimed: &Claimed, at: Timestamp, log: &mut Att
         .body(claimed.payload.clone());
     let mut response = request.send().await.map_err(describe)?;
     log.status = Some(response.status().as_u16());
+    if matches!(response.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+        log.retry_after = retry_after(response.headers(), at);
+    }
     let mut body = Vec::new();
     while body.len() < RESPONSE_BYTES_MAX {
         match response.chunk().await {
@@ -61,4 +68,14 @@ async fn post(clients: &Clients, claimed: &Claimed, at: Timestamp, log: &mut Att
     // PostgreSQL's TEXT does not take NUL.
     log.response_head = String::from_utf8_lossy(&body).replace('\0', "\u{fffd}");
     if response.status().is_success() { Ok(()) } else { Err(format!("the receiver answered {}", response.status())) }
+}
+
+/// How long the receiver asks us to wait: seconds, or a date of RFC 9110.
+fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(secs) = text.parse() {
+        return Some(Duration::from_secs(secs));
+    }
+    let until = DateTime::parse_from_rfc2822(text).ok()?;
+    Some(Timestamp(until.timestamp_micros()).since(now))
 }

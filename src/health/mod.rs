@@ -4,6 +4,7 @@
 
 mod admin;
 mod assets;
+mod feed;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,6 +21,7 @@ use crate::time::Timestamp;
 
 pub use admin::{Started, router};
 pub use assets::AssetReport;
+pub use feed::FeedReport;
 
 /// A watcher that has said nothing for so long is not there.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(30);
@@ -29,6 +31,7 @@ const HEARTBEAT_MAX: Duration = Duration::from_secs(30);
 pub struct Status {
     pub chains: Vec<ChainReport>,
     pub events: EventsReport,
+    pub feed: FeedReport,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -118,13 +121,15 @@ impl Status {
             });
         }
         let QueueStatus { pending, oldest_at } = status::queue(&mut reader).await?;
+        let feed = FeedReport::read(&mut reader, now).await?;
         Ok(Status {
             chains,
             events: EventsReport { pending, oldest_secs: oldest_at.map(|at| now.since(at).as_secs()) },
+            feed,
         })
     }
 
-    /// What is wrong with the `expected` chains; empty when all is well.
+    /// What is wrong with the `expected` chains and the feed; empty when all is well.
     pub fn complaints(&self, expected: &BTreeSet<Chain>, lag_max: Duration) -> Vec<String> {
         let mut complaints = Vec::new();
         for chain in expected {
@@ -137,6 +142,7 @@ impl Status {
                 None => complaints.push(format!("{chain}: never watched; is `landfall run` running?")),
             }
         }
+        complaints.extend(self.feed.complaint(lag_max));
         complaints
     }
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use landfall_chain::with_causes;
 use serde_json::{Value, json};
 
 /// How long a node may take to listen, also on a busy machine.
@@ -127,8 +128,8 @@ impl Node {
         let fault = |what: String| self.fault(method, what);
         let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         let request = self.client.post(&self.url).header("content-type", "application/json").body(request.to_string());
-        let answer = request.send().await.map_err(|error| fault(error.to_string()))?;
-        let text = answer.text().await.map_err(|error| fault(error.to_string()))?;
+        let answer = request.send().await.map_err(|error| fault(with_causes(&error)))?;
+        let text = answer.text().await.map_err(|error| fault(with_causes(&error)))?;
         let mut answer: Value = serde_json::from_str(&text).map_err(|error| fault(format!("{error} in {text:?}")))?;
         match answer.get("error") {
             Some(error) => Err(fault(error.to_string())),

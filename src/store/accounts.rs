@@ -12,7 +12,7 @@ use crate::identity::{DEFAULT_IDENTITY, IdentityStatus};
 use crate::store::cursors::Cursor;
 use crate::store::error::expect_one;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
-use crate::store::{Connection, ORGANIZATION, StoreError, Tx, int, parsed, uint};
+use crate::store::{Connection, ORGANIZATION, StoreError, Tx, balances, int, parsed, uint};
 use crate::time::Timestamp;
 
 /// A member of a chain's watch list.
@@ -92,7 +92,7 @@ impl WatchLists {
     /// Adds an account, or addresses to an existing one. What is there already stays as it is.
     pub async fn add(&mut self, tx: &mut Tx, account: &NewAccount, now: Timestamp) -> Result<(), AddAccountError> {
         ensure_account(tx, account, now).await?;
-        self.watch_all(tx, account).await
+        self.watch_all(tx, account, now).await
     }
 
     /// Opens an account that is not there yet, as the request with this id asks.
@@ -105,12 +105,14 @@ impl WatchLists {
     ) -> Result<(), AddAccountError> {
         let opened = insert_account(tx, account, request_id, now).await?;
         expect_one("open an account", opened)?;
-        self.watch_all(tx, account).await
+        self.watch_all(tx, account, now).await
     }
 
-    async fn watch_all(&mut self, tx: &mut Tx, account: &NewAccount) -> Result<(), AddAccountError> {
+    async fn watch_all(&mut self, tx: &mut Tx, account: &NewAccount, now: Timestamp) -> Result<(), AddAccountError> {
         for (chain, address) in &account.addresses {
-            self.watch(tx, *chain, address, &account.id).await?;
+            if self.watch(tx, *chain, address, &account.id).await? {
+                balances::first(tx, *chain, address, now).await?;
+            }
         }
         Ok(())
     }
@@ -125,17 +127,18 @@ impl WatchLists {
         Ok(())
     }
 
+    /// Whether it was not watched before.
     async fn watch(
         &mut self,
         tx: &mut Tx,
         chain: Chain,
         address: &Address,
         account_id: &str,
-    ) -> Result<(), AddAccountError> {
+    ) -> Result<bool, AddAccountError> {
         let bytes = address.as_bytes();
         if let Some(owner) = owner(tx, chain, address).await? {
             return if owner == account_id {
-                Ok(())
+                Ok(false)
             } else {
                 Err(AddAccountError::OtherOwner { address: *address, chain, owner })
             };
@@ -144,7 +147,8 @@ impl WatchLists {
         end.seq += 1;
         let (seq, from) = (int(end.seq), int(end.from_number));
         let inserted = execute!(tx, INSERT_ADDRESS, chain.name(), bytes, account_id, seq, from)?;
-        Ok(expect_one("insert watched address", inserted)?)
+        expect_one("insert watched address", inserted)?;
+        Ok(true)
     }
 }
 

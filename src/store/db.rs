@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
-use sqlx::migrate::{Migration, MigrationType, Migrator};
+use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
@@ -41,6 +41,9 @@ pub const MIGRATIONS: &[(i64, &str, &str)] = &[
     (12, "auth", include_str!("../../migrations/0012_auth.sql")),
     (13, "webhooks", include_str!("../../migrations/0013_webhooks.sql")),
     (14, "identities", include_str!("../../migrations/0014_identities.sql")),
+    (15, "delivery_queues", include_str!("../../migrations/0015_delivery_queues.sql")),
+    (16, "feed", include_str!("../../migrations/0016_feed.sql")),
+    (17, "balances", include_str!("../../migrations/0017_balances.sql")),
 ];
 
 /// Where the data is.
@@ -140,7 +143,7 @@ impl Db {
         let mut tries = 0;
         loop {
             let migrated = match self {
-                Db::Postgres(pool) => migrator("BYTEA").run(pool).await,
+                Db::Postgres(pool) => migrate_postgres(pool).await,
                 Db::Sqlite { write, .. } => migrator("BLOB").run(write).await,
             };
             tries += 1;
@@ -278,6 +281,15 @@ async fn open_postgres(url: &StoreUrl, text: &str) -> Result<Db, OpenError> {
     let pool = PgPoolOptions::new().max_connections(POSTGRES_CONNECTIONS_MAX).acquire_timeout(WAIT_MAX);
     let pool = pool.connect_with(options).await;
     pool.map(Db::Postgres).map_err(|error| OpenError::Connect { url: url.clone(), error })
+}
+
+/// On a connection of its own, since an index over many rows takes longer than any other statement may.
+async fn migrate_postgres(pool: &PgPool) -> Result<(), MigrateError> {
+    let options = PgConnectOptions::clone(&pool.connect_options()).options([("statement_timeout", "0")]);
+    let patient = PgPoolOptions::new().max_connections(1).acquire_timeout(WAIT_MAX).connect_with(options).await?;
+    let migrated = migrator("BYTEA").run(&patient).await;
+    patient.close().await;
+    migrated
 }
 
 fn migrator(blob: &str) -> Migrator {

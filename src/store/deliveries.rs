@@ -1,6 +1,7 @@
 //! What is to be sent where, claimed for a time and fenced by the number of the attempt.
 //!
-//! A delivery is claimed only when no earlier event of the same deposit is still to be delivered to that webhook.
+//! A delivery is leased only when no earlier event of the same deposit is still to be delivered to that webhook; one
+//! that is met too early stands aside (WAITING) until that one has arrived, so that a claim never walks over it again.
 //! An ack changes a row only while it still has the claimed attempt's number: a late one changes nothing.
 
 use std::time::Duration;
@@ -11,13 +12,25 @@ use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, StoreError, Tx, int, uint};
 use crate::time::Timestamp;
 
+/// After so long one that stood aside for an ack under way is looked at again.
+const GIVEN_BACK: Duration = Duration::from_millis(50);
+/// After so long one that waits is looked at again, should nobody have told it that its turn has come.
+const LOOKED_AT_AGAIN: Duration = Duration::from_secs(60 * 60);
+/// How many attempts of one delivery stay on record.
+const ATTEMPTS_KEPT_MAX: u32 = 50;
+
 /// A delivery that is ours to attempt until its lease ends.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Claimed {
     pub event_id: String,
     pub webhook_id: String,
+    pub aggregate_id: String,
+    /// Of its event among those of its deposit.
+    pub position: i64,
     /// 1 for the first.
     pub attempt: u32,
+    /// How many have failed since it was written or replayed.
+    pub failures: u32,
     pub payload: String,
     pub url: String,
     /// Those inside that the webhook may reach, separated by commas.
@@ -35,81 +48,157 @@ pub struct AttemptLog {
     /// Empty when it was delivered.
     pub error: String,
     pub response_head: String,
+    /// How long the receiver asks us to wait.
+    pub retry_after: Option<Duration>,
+}
+
+/// A claim under way: its number, from when, until when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Claim {
+    /// Nobody else's.
+    pub owner: i64,
+    pub now: Timestamp,
+    pub lease_until: Timestamp,
+}
+
+/// Where a delivery stands that is to be attempted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Queue {
+    First,
+    Again,
+    /// Whose lease has ended.
+    Lapsed,
+    /// Behind an earlier event for so long that it is looked at again.
+    Waiting,
+    Held,
 }
 
 statements! {
     // A list made once: PostgreSQL may run a subquery with a limit again for each row, and claim more than the limit.
-    CLAIM = "WITH claimable AS MATERIALIZED (SELECT due.event_id, due.webhook_id FROM deliveries AS due \
-              WHERE due.state = 'PENDING' AND due.next_us <= $2 AND due.lease_until_us <= $2 AND NOT EXISTS \
-                (SELECT 1 FROM deliveries AS earlier WHERE earlier.webhook_id = due.webhook_id \
-                 AND earlier.aggregateid = due.aggregateid AND earlier.position < due.position AND earlier.state = 'PENDING') \
-              AND EXISTS (SELECT 1 FROM webhooks WHERE webhooks.id = due.webhook_id AND webhooks.status = 'ACTIVE') \
-              ORDER BY due.next_us, due.event_id, due.webhook_id LIMIT $3" [" FOR UPDATE SKIP LOCKED"] ") \
-             UPDATE deliveries SET attempt = attempt + 1, lease_until_us = $1 \
-             WHERE (event_id, webhook_id) IN (SELECT event_id, webhook_id FROM claimable) \
-             RETURNING event_id, webhook_id, attempt, \
-               (SELECT payload FROM events WHERE events.id = deliveries.event_id) AS payload, \
-               (SELECT url FROM webhooks WHERE webhooks.id = deliveries.webhook_id) AS url, \
-               (SELECT allowed_networks FROM webhooks WHERE webhooks.id = deliveries.webhook_id) AS allowed_networks, \
-               (SELECT signing_key || CASE WHEN previous_key_expires_us > $2 THEN ' ' || previous_signing_key ELSE '' END \
-                FROM webhooks WHERE webhooks.id = deliveries.webhook_id) AS signing_key";
-    DELIVERED = "UPDATE deliveries SET state = 'DELIVERED', lease_until_us = 0 \
-                 WHERE event_id = $1 AND webhook_id = $2 AND attempt = $3 AND state = 'PENDING'";
-    RETRY = "UPDATE deliveries SET next_us = $4, lease_until_us = 0 \
-             WHERE event_id = $1 AND webhook_id = $2 AND attempt = $3 AND state = 'PENDING'";
+    TAKE = "WITH claimable AS MATERIALIZED (SELECT event_id FROM deliveries \
+              WHERE webhook_id = $1 AND state = 'PENDING' AND queue = $2 AND next_us <= $3 AND lease_until_us <= $7 \
+              ORDER BY next_us, event_id LIMIT $4" [" FOR UPDATE SKIP LOCKED"] ") \
+            UPDATE deliveries SET queue = 'LEASED', attempt = attempt + 1, owner = $5, next_us = $6 \
+            WHERE webhook_id = $1 AND event_id IN (SELECT event_id FROM claimable) RETURNING position";
+    // What is looked for by owner or deposit says so in words that the indexes of whole queues do not know: a planner
+    // without statistics would walk over a backlog with them. The earlier one is locked: whoever acknowledges it waits, and then finds this one waiting. One that is being
+    // acknowledged right now cannot be locked, and its followers are given back instead.
+    PARK = "UPDATE deliveries SET queue = 'WAITING', attempt = attempt - 1, next_us = $3 \
+            WHERE owner = $1 AND webhook_id = $2 AND queue = 'LEASED' AND state <> 'DELIVERED' AND EXISTS \
+              (SELECT 1 FROM deliveries AS earlier WHERE earlier.webhook_id = deliveries.webhook_id \
+               AND earlier.aggregateid = deliveries.aggregateid AND earlier.position < deliveries.position AND earlier.state <> 'DELIVERED'" [" FOR SHARE SKIP LOCKED"] ")";
+    GIVE_BACK = "UPDATE deliveries SET queue = CASE failures WHEN 0 THEN 'FIRST' ELSE 'AGAIN' END, attempt = attempt - 1, next_us = $3 \
+                 WHERE owner = $1 AND webhook_id = $2 AND queue = 'LEASED' AND state <> 'DELIVERED' AND EXISTS \
+                   (SELECT 1 FROM deliveries AS earlier WHERE earlier.webhook_id = deliveries.webhook_id \
+                    AND earlier.aggregateid = deliveries.aggregateid AND earlier.position < deliveries.position AND earlier.state <> 'DELIVERED')";
+    TAKEN = "SELECT event_id, webhook_id, deliveries.aggregateid AS aggregate_id, deliveries.position, attempt, deliveries.failures, \
+             payload, url, allowed_networks, \
+             signing_key || CASE WHEN previous_key_expires_us > $2 THEN ' ' || previous_signing_key ELSE '' END AS signing_key FROM deliveries \
+             JOIN events ON events.id = deliveries.event_id JOIN webhooks ON webhooks.id = deliveries.webhook_id \
+             WHERE owner = $1 AND queue = 'LEASED' AND state <> 'DELIVERED' ORDER BY events.created_us, event_id, webhook_id";
+    DELIVERED = "UPDATE deliveries SET state = 'DELIVERED', queue = 'DONE' \
+                 WHERE event_id = $1 AND webhook_id = $2 AND attempt = $3 AND state = 'PENDING' AND queue = 'LEASED'";
+    // Touches those that do not wait, too: one that is just being put aside is locked, and waits when we get it.
+    NEXT = "UPDATE deliveries SET next_us = CASE queue WHEN 'WAITING' THEN $4 ELSE next_us END, \
+            queue = CASE queue WHEN 'WAITING' THEN 'FIRST' ELSE queue END \
+            WHERE webhook_id = $1 AND aggregateid = $2 AND position > $3 AND state <> 'DELIVERED'";
+    RETRY = "UPDATE deliveries SET queue = $5, next_us = $4, failures = failures + 1 \
+             WHERE event_id = $1 AND webhook_id = $2 AND attempt = $3 AND state = 'PENDING' AND queue = 'LEASED'";
     LOG = "INSERT INTO attempts (event_id, webhook_id, attempt, started_us, duration_us, status, error, response_head) \
            VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (event_id, webhook_id, attempt) DO NOTHING";
     LAST_ATTEMPT = "SELECT attempt, started_us, duration_us, status, error, response_head FROM attempts \
                     WHERE event_id = $1 AND webhook_id = $2 ORDER BY attempt DESC LIMIT 1";
+    FORGET = "DELETE FROM attempts WHERE event_id = $1 AND webhook_id = $2 AND attempt <= $3";
 }
 
 #[derive(FromRow)]
 struct ClaimedRow {
     event_id: String,
     webhook_id: String,
+    aggregate_id: String,
+    position: i64,
     attempt: i64,
+    failures: i64,
     payload: String,
     url: String,
     allowed_networks: String,
     signing_key: String,
 }
 
-/// Claims at most `limit` due deliveries until `lease_until`.
-pub async fn claim(
-    tx: &mut Tx,
-    now: Timestamp,
-    lease_until: Timestamp,
-    limit: u32,
-) -> Result<Vec<Claimed>, StoreError> {
-    let rows = fetch_all!(tx, ClaimedRow, CLAIM, lease_until.0, now.0, i64::from(limit))?;
-    let claimed = rows.into_iter().map(|row| {
-        let ClaimedRow { event_id, webhook_id, attempt, payload, url, allowed_networks, signing_key } = row;
-        let attempt = uint("attempt", attempt)?;
-        Ok(Claimed { event_id, webhook_id, attempt, payload, url, allowed_networks, signing_key })
-    });
-    claimed.collect()
+impl Claim {
+    /// Leases at most `limit` due deliveries of a queue, those that have waited longest; how many, and how many
+    /// others stood aside for an earlier event.
+    pub async fn take(self, tx: &mut Tx, webhook: &str, queue: Queue, limit: u32) -> Result<(u32, u32), StoreError> {
+        self.take_due(tx, webhook, queue, self.now, limit).await
+    }
+
+    /// Leases one of a queue, due or not; but for one that may be under way.
+    pub async fn take_one(self, tx: &mut Tx, webhook: &str, queue: Queue) -> Result<(u32, u32), StoreError> {
+        let due = if queue == Queue::Lapsed { self.now } else { Timestamp(i64::MAX) };
+        self.take_due(tx, webhook, queue, due, 1).await
+    }
+
+    async fn take_due(
+        self,
+        tx: &mut Tx,
+        webhook: &str,
+        queue: Queue,
+        due: Timestamp,
+        limit: u32,
+    ) -> Result<(u32, u32), StoreError> {
+        let Claim { owner, now, lease_until } = self;
+        let limit = i64::from(limit);
+        let taken = fetch_all!(tx, (i64,), TAKE, webhook, queue.name(), due.0, limit, owner, lease_until.0, now.0)?;
+        self.put_aside(tx, webhook, &taken).await
+    }
+
+    /// Those that must wait are not leased after all. They are locked by now, and what is seen from here on is newer
+    /// than that: on PostgreSQL no ack of an earlier event can slip through between.
+    async fn put_aside(self, tx: &mut Tx, webhook: &str, taken: &[(i64,)]) -> Result<(u32, u32), StoreError> {
+        let count = u32::try_from(taken.len()).unwrap_or(u32::MAX);
+        if taken.iter().all(|(position,)| *position == 0) {
+            return Ok((count, 0));
+        }
+        let parked = execute!(tx, PARK, self.owner, webhook, self.now.plus(LOOKED_AT_AGAIN).0)?;
+        let given_back = execute!(tx, GIVE_BACK, self.owner, webhook, self.now.plus(GIVEN_BACK).0)?;
+        let aside = u32::try_from(parked + given_back).unwrap_or(u32::MAX);
+        Ok((count.saturating_sub(aside), aside))
+    }
+
+    /// Everything that was leased.
+    pub async fn taken(self, tx: &mut Tx) -> Result<Vec<Claimed>, StoreError> {
+        let rows = fetch_all!(tx, ClaimedRow, TAKEN, self.owner, self.now.0)?;
+        rows.into_iter().map(Claimed::try_from).collect()
+    }
 }
 
-/// The claimed delivery arrived. False when the claim was no longer ours.
-pub async fn delivered(tx: &mut Tx, claimed: &Claimed) -> Result<bool, StoreError> {
+/// The claimed delivery arrived, and the next event of its deposit is due. False when the claim was no longer ours.
+pub async fn delivered(tx: &mut Tx, claimed: &Claimed, now: Timestamp) -> Result<bool, StoreError> {
+    let Claimed { event_id, webhook_id, aggregate_id, position, attempt, .. } = claimed;
+    if execute!(tx, DELIVERED, event_id, webhook_id, i64::from(*attempt))? != 1 {
+        return Ok(false);
+    }
+    execute!(tx, NEXT, webhook_id, aggregate_id, *position, now.0)?;
+    Ok(true)
+}
+
+/// The claimed delivery did not arrive, or nobody knows: it is due again at `next`, or held then. False when the claim
+/// was no longer ours.
+pub async fn retry_at(tx: &mut Tx, claimed: &Claimed, next: Timestamp, queue: Queue) -> Result<bool, StoreError> {
     let Claimed { event_id, webhook_id, attempt, .. } = claimed;
-    Ok(execute!(tx, DELIVERED, event_id, webhook_id, i64::from(*attempt))? == 1)
+    Ok(execute!(tx, RETRY, event_id, webhook_id, i64::from(*attempt), next.0, queue.name())? == 1)
 }
 
-/// The claimed delivery did not arrive, or nobody knows: it is due again at `next`. False when the claim was no
-/// longer ours.
-pub async fn retry_at(tx: &mut Tx, claimed: &Claimed, next: Timestamp) -> Result<bool, StoreError> {
-    let Claimed { event_id, webhook_id, attempt, .. } = claimed;
-    Ok(execute!(tx, RETRY, event_id, webhook_id, i64::from(*attempt), next.0)? == 1)
-}
-
-/// Writes down how an attempt went.
+/// Writes down how an attempt went; of very many, the newest stay.
 pub async fn log(tx: &mut Tx, claimed: &Claimed, log: &AttemptLog) -> Result<(), StoreError> {
-    let Claimed { event_id, webhook_id, attempt, .. } = claimed;
-    let (attempt, status) = (i64::from(*attempt), log.status.map(i64::from));
+    let Claimed { event_id, webhook_id, attempt: number, .. } = claimed;
+    let (attempt, status) = (i64::from(*number), log.status.map(i64::from));
     let (started, duration) = (log.started_at.0, int(log.duration.as_micros()));
-    execute!(tx, LOG, event_id, webhook_id, attempt, started, duration, status, &log.error, &log.response_head)
-        .map(drop)
+    execute!(tx, LOG, event_id, webhook_id, attempt, started, duration, status, &log.error, &log.response_head)?;
+    if let Some(old) = number.checked_sub(ATTEMPTS_KEPT_MAX).filter(|old| *old > 0) {
+        execute!(tx, FORGET, event_id, webhook_id, i64::from(old))?;
+    }
+    Ok(())
 }
 
 /// How the last attempt went, and its number; `None` while there was none.
@@ -127,10 +216,42 @@ pub async fn last_attempt(
             status: status.map(|status| uint("status", status)).transpose()?,
             error,
             response_head,
+            retry_after: None,
         };
         Ok((uint("attempt", attempt)?, log))
     };
     row.map(read).transpose()
+}
+
+impl Queue {
+    fn name(self) -> &'static str {
+        match self {
+            Queue::First => "FIRST",
+            Queue::Again => "AGAIN",
+            Queue::Lapsed => "LEASED",
+            Queue::Waiting => "WAITING",
+            Queue::Held => "HELD",
+        }
+    }
+}
+
+impl TryFrom<ClaimedRow> for Claimed {
+    type Error = StoreError;
+
+    fn try_from(row: ClaimedRow) -> Result<Self, StoreError> {
+        Ok(Claimed {
+            event_id: row.event_id,
+            webhook_id: row.webhook_id,
+            aggregate_id: row.aggregate_id,
+            position: row.position,
+            attempt: uint("attempt", row.attempt)?,
+            failures: uint("failures", row.failures)?,
+            payload: row.payload,
+            url: row.url,
+            allowed_networks: row.allowed_networks,
+            signing_key: row.signing_key,
+        })
+    }
 }
 
 impl std::fmt::Debug for Claimed {

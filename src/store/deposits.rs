@@ -8,7 +8,7 @@ use sqlx::FromRow;
 use crate::deposit::{Deposit, DepositId, DepositStatus, LegHash};
 use crate::store::error::expect_one;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
-use crate::store::{Connection, ORGANIZATION, StoreError, Tx, hash, int, parsed, uint};
+use crate::store::{Connection, ORGANIZATION, StoreError, Tx, balances, hash, int, parsed, uint};
 use crate::time::Timestamp;
 
 /// Which deposits a list shows, newest first.
@@ -214,6 +214,7 @@ pub async fn set_sender(tx: &mut Tx, deposit: &Deposit) -> Result<(), StoreError
 pub async fn include(tx: &mut Tx, deposit: &Deposit, block: &BlockRef, lane: Lane) -> Result<(), StoreError> {
     let id = deposit.id.to_string();
     execute!(tx, INCLUDE, &id, deposit.chain.name(), &block.hash.0[..], int(block.number), lane.name())?;
+    balances::moved(tx, deposit.chain, &deposit.recipient, block.number).await?;
     execute!(tx, FOUND, &id).map(drop)
 }
 

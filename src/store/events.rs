@@ -1,4 +1,5 @@
-//! The outbox: events are written in the transaction of the change, with one delivery for each active webhook.
+//! The outbox: events are written in the transaction of the change, with one delivery for each webhook that is not
+//! deleted: what a failing or paused one does not get now is kept for it.
 
 use crate::deposit::{DepositId, DepositStatus};
 use crate::event::{DEPOSIT_EVENT, Event, TEST_EVENT, TestEvent};
@@ -14,7 +15,7 @@ statements! {
     ENQUEUE = "INSERT INTO deliveries (event_id, webhook_id, aggregateid, position, state, attempt, next_us, lease_until_us) \
                SELECT events.id, webhooks.id, events.aggregateid, events.position, 'PENDING', 0, events.created_us, 0 \
                FROM events JOIN webhooks ON webhooks.organization_id = events.organization_id \
-               WHERE events.id = $1 AND webhooks.status = 'ACTIVE' AND NOT EXISTS (SELECT 1 FROM muted_statuses \
+               WHERE events.id = $1 AND webhooks.status <> 'DELETED' AND NOT EXISTS (SELECT 1 FROM muted_statuses \
                WHERE muted_statuses.organization_id = events.organization_id AND muted_statuses.status = events.status)";
     INSERT_TEST = "INSERT INTO events (id, aggregatetype, aggregateid, type, payload, organization_id, account_id, status, \
                    nth_entry, position, created_us) VALUES ($1, 'webhook', $1, $2, $3, $4, '', 'TEST', 0, 0, $5)";

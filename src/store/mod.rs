@@ -8,19 +8,24 @@ pub mod accounts;
 pub mod asset_facts;
 pub mod audit;
 pub mod backfills;
+pub mod balances;
 pub mod coverage;
 pub mod cursors;
 mod db;
 pub mod deliveries;
 pub mod deposits;
+pub mod endpoints;
 mod error;
 pub mod events;
+pub mod feed;
 pub mod identities;
 pub mod incidents;
 pub mod keys;
+pub mod leases;
 pub mod movements;
 pub mod native_settings;
 pub mod nonces;
+pub mod outbox;
 pub mod overrides;
 pub mod requests;
 mod sql;
@@ -45,18 +50,23 @@ pub fn statements() -> impl Iterator<Item = Sql> {
         asset_facts::STATEMENTS,
         audit::STATEMENTS,
         backfills::STATEMENTS,
+        balances::STATEMENTS,
         coverage::STATEMENTS,
         cursors::STATEMENTS,
         db::STATEMENTS,
         deliveries::STATEMENTS,
         deposits::STATEMENTS,
+        endpoints::STATEMENTS,
         events::STATEMENTS,
+        feed::STATEMENTS,
         identities::STATEMENTS,
         incidents::STATEMENTS,
         keys::STATEMENTS,
+        leases::STATEMENTS,
         movements::STATEMENTS,
         native_settings::STATEMENTS,
         nonces::STATEMENTS,
+        outbox::STATEMENTS,
         overrides::STATEMENTS,
         requests::STATEMENTS,
         status::STATEMENTS,

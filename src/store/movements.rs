@@ -10,7 +10,7 @@ use landfall_chain::{Address, AssetId, AssetTransfer, BlockRef, Chain, Fee, Lane
 use crate::deposit::LegHash;
 use crate::store::deposits::{amount_bytes, amount_of};
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
-use crate::store::{Connection, StoreError, Tx, int};
+use crate::store::{Connection, StoreError, Tx, balances, int};
 
 /// What an address spent, in base units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,8 +59,8 @@ pub async fn debit(
         recipient.as_bytes(),
         amount_bytes(amount),
         amount.to_string(),
-    )
-    .map(drop)
+    )?;
+    balances::moved(tx, chain, sender, block.number).await
 }
 
 /// Records what a transaction cost a watched address; once for each block.
@@ -68,7 +68,8 @@ pub async fn fee(tx: &mut Tx, chain: Chain, block: &BlockRef, fee: &Fee) -> Resu
     let Fee { tx: of, payer, amount, .. } = fee;
     let (bytes, text) = (amount_bytes(amount), amount.to_string());
     let (hash, number) = (&block.hash.0[..], int(block.number));
-    execute!(tx, FEE, chain.name(), hash, number, of.id.as_bytes(), payer.as_bytes(), bytes, text).map(drop)
+    execute!(tx, FEE, chain.name(), hash, number, of.id.as_bytes(), payer.as_bytes(), bytes, text)?;
+    balances::moved(tx, chain, payer, block.number).await
 }
 
 /// Whether any reading of the block's traces showed native value leave `address`.

@@ -67,7 +67,8 @@ statements! {
               ORDER BY chain_status.chain";
     ENDPOINTS = "SELECT chain, id, state, reason, latest, latency_ms FROM endpoint_status ORDER BY chain, ordinal";
     QUEUE = "SELECT COUNT(*), MIN(events.created_us) FROM deliveries JOIN events ON events.id = deliveries.event_id \
-             WHERE deliveries.state = 'PENDING'";
+             JOIN webhooks ON webhooks.id = deliveries.webhook_id \
+             WHERE deliveries.state = 'PENDING' AND webhooks.status <> 'DELETED'";
 }
 
 #[derive(FromRow)]

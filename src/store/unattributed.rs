@@ -12,7 +12,7 @@ use sqlx::FromRow;
 use crate::deposit::LegHash;
 use crate::store::deposits::{address, amount_bytes, amount_of};
 use crate::store::sql::{execute, fetch_all, statements};
-use crate::store::{Connection, StoreError, Tx, hash, int, parsed, uint};
+use crate::store::{Connection, StoreError, Tx, balances, hash, int, parsed, uint};
 use crate::time::Timestamp;
 
 /// What arrived, as it stands on record.
@@ -99,8 +99,8 @@ pub async fn insert(
         transfer.recipient.as_bytes(),
         amount_bytes(&transfer.amount),
         transfer.amount.to_string(),
-    )
-    .map(drop)
+    )?;
+    balances::moved(tx, chain, &transfer.recipient, block.number).await
 }
 
 /// What of `asset` came to `address` without being a deposit, in the canonical blocks of `range`, both ends inclusive.

@@ -73,7 +73,7 @@ statements! {
     ROTATE = "UPDATE webhooks SET previous_signing_key = CASE WHEN CAST($5 AS BIGINT) > CAST($4 AS BIGINT) THEN signing_key ELSE '' END, \
               previous_key_expires_us = $5, signing_key_id = $2, signing_key = $3, signing_key_created_us = $4 \
               WHERE organization_id = $6 AND id = $1 AND status <> 'DELETED'";
-    DELETE = "UPDATE webhooks SET status = 'DELETED' WHERE organization_id = $1 AND id = $2 AND status <> 'DELETED'";
+    DELETE = "UPDATE webhooks SET status = 'DELETED', status_since_us = $3 WHERE organization_id = $1 AND id = $2 AND status <> 'DELETED'";
     MUTED = "SELECT status FROM muted_statuses WHERE organization_id = $1 ORDER BY status";
     UNMUTE = "DELETE FROM muted_statuses WHERE organization_id = $1";
     MUTE = "INSERT INTO muted_statuses (organization_id, status) VALUES ($1, $2) ON CONFLICT DO NOTHING";
@@ -113,8 +113,8 @@ pub async fn rotate(tx: &mut Tx, rotation: &Rotation<'_>, now: Timestamp) -> Res
 }
 
 /// Sends nothing more to a webhook; what is undelivered stays held. False when there is no such webhook.
-pub async fn delete(tx: &mut Tx, id: &str) -> Result<bool, StoreError> {
-    Ok(execute!(tx, DELETE, ORGANIZATION, id)? == 1)
+pub async fn delete(tx: &mut Tx, id: &str, now: Timestamp) -> Result<bool, StoreError> {
+    Ok(execute!(tx, DELETE, ORGANIZATION, id, now.0)? == 1)
 }
 
 /// The statuses whose events are not sent.

@@ -9,7 +9,7 @@ use tracing::warn;
 use crate::decision::{Orders, Word};
 use crate::incident::IncidentKind;
 use crate::store::cursors::{self, Cursor};
-use crate::store::{Connection, StoreError, Tx, accounts, audit, deposits, incidents, overrides};
+use crate::store::{Connection, StoreError, Tx, accounts, audit, balances, deposits, incidents, overrides};
 use crate::time::Timestamp;
 use crate::watcher::connect::FINAL_BLOCKS_KEPT;
 use crate::watcher::{Replaced, TickError, Ticked, Watcher, over_credit};
@@ -185,6 +185,7 @@ impl<S: BlockSource> Watcher<S> {
         let chain = self.chain();
         over_credit::taken_back(tx, chain, fork_point, now).await?;
         Cursor::refinalize(tx, chain, fork_point).await?;
+        balances::take_back(tx, chain, fork_point.number).await?;
         overrides::remove(tx, chain, (Word::AcceptReorg { down_to: 0 }).kind()).await?;
         for incident in incidents::open(tx).await? {
             if incident.chain == chain && incident.kind == IncidentKind::PostFinalityReorg {

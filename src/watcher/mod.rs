@@ -10,6 +10,7 @@
 mod alarms;
 mod asset_watch;
 mod backfill;
+mod balance_watch;
 mod connect;
 mod early_witness;
 mod error;
@@ -37,7 +38,9 @@ mod witness;
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_chain::{BlockRef, BlockSource, Chain, Endpoints, Header, NativeSource, Network, ReadProof, Tip};
+use landfall_chain::{
+    BlockRef, BlockSource, Chain, Endpoints, Header, NativeSource, Network, ReadProof, Tip, with_causes,
+};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -52,6 +55,7 @@ use crate::time::{Clock, Pulse, Timestamp};
 use alarms::Alarms;
 pub use asset_watch::AssetWatch;
 pub use backfill::{Backfill, Job, Scope};
+pub use balance_watch::{BalanceWatch, BalancesRead};
 pub use error::{Replaced, TickError};
 pub use pace::Pace;
 pub use past::{BackfillError, Progress, Span};
@@ -363,7 +367,7 @@ impl<S: BlockSource> Watcher<S> {
     }
 
     async fn record_incident(&self, kind: IncidentKind, error: &TickError, now: Timestamp) -> Result<(), StoreError> {
-        let incident = Incident::open(self.chain(), kind, report::chain_of(error), error.fork_point(), now);
+        let incident = Incident::open(self.chain(), kind, with_causes(error), error.fork_point(), now);
         let mut tx = self.db.begin().await?;
         let is_new = incidents::meet(&mut tx, &incident).await?;
         tx.commit().await?;

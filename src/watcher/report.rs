@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use landfall_chain::{Chain, Endpoints, Proof, ReadProof};
+use landfall_chain::{Chain, Endpoints, Proof, ReadProof, with_causes};
 use tracing::{error, info, warn};
 
 use crate::store::status::{self, ChainStatus};
@@ -93,8 +93,8 @@ impl Reporter {
             Ok(ticked) if ticked.caught_up => (State::Following, String::new()),
             Ok(_) => (State::CatchingUp, String::new()),
             Err(TickError::Store(StoreError::Moved { .. })) => return,
-            Err(error) if error.may_pass() => (State::Failing, chain_of(error)),
-            Err(error) => (State::Halted, chain_of(error)),
+            Err(error) if error.may_pass() => (State::Failing, with_causes(error)),
+            Err(error) => (State::Halted, with_causes(error)),
         };
         if state != self.state || reason != self.status.reason {
             self.is_news = true;
@@ -213,18 +213,7 @@ impl Reporter {
 pub(super) fn told<T>(read: Result<T, TickError>) -> Result<Result<T, String>, TickError> {
     match read {
         Ok(read) => Ok(Ok(read)),
-        Err(error @ (TickError::Source(_) | TickError::Contradiction { .. })) => Ok(Err(chain_of(&error))),
+        Err(error @ (TickError::Source(_) | TickError::Contradiction { .. })) => Ok(Err(with_causes(&error))),
         Err(error) => Err(error),
     }
-}
-
-/// An error and what caused it, in one line.
-pub(super) fn chain_of(error: &TickError) -> String {
-    let mut text = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use landfall_chain::{
     AddressSource, Block, BlockRef, BlockSource, Chain, Lane, Legs, Native, NativeSource, Network, Proof, Read,
-    ReadProof, Retry,
+    ReadProof, Retry, with_causes,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -28,7 +28,7 @@ use crate::store::{Db, StoreError, accounts, traces, witnesses};
 use crate::time::{Clock, Pulse, Timestamp};
 use crate::watcher::connect::{FINAL_BLOCKS_KEPT, WatchedLeg, prove_signer};
 use crate::watcher::movements::{self, Whose};
-use crate::watcher::report::{chain_of, told};
+use crate::watcher::report::told;
 use crate::watcher::watch_list::WatchList;
 use crate::watcher::witness::pause_after;
 use crate::watcher::{HEARTBEAT, RETRY_MAX, Settings, TickError};
@@ -186,7 +186,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
                     retry.reset();
                     (if traced.more { Duration::ZERO } else { self.settings.poll }, String::new())
                 }
-                Err(error) => (retry.next_delay(random()), chain_of(error)),
+                Err(error) => (retry.next_delay(random()), with_causes(error)),
             };
             if reason != said {
                 self.log(&reason);
@@ -320,7 +320,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             let tries = before.map_or(0, |before| before.tries).saturating_add(u32::from(is_its_own));
             // The first failure may be the moment's; so is each one when nothing can be traced.
             let pause = if is_its_own && tries > 1 { pause_after(tries - 2) } else { Duration::ZERO };
-            let reason = chain_of(&error);
+            let reason = with_causes(&error);
             if is_its_own && tries == 2 {
                 warn!(%chain, block = block.number, "block {} cannot be traced and is put off: {reason}", block.number);
             }

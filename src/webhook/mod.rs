@@ -15,8 +15,6 @@ pub use url::{Scheme, Target, WebhookUrlError, check_url, target, vet_address};
 
 /// How many webhooks an organization may have.
 pub const WEBHOOKS_MAX: u64 = 1_000;
-/// How many characters a label may have.
-pub const LABEL_CHARS_MAX: usize = 256;
 /// How long the key before signs too after a rotation, unless another time is asked for, and at most.
 pub const PREVIOUS_KEY_TIME_DEFAULT: Duration = Duration::from_secs(24 * 60 * 60);
 pub const PREVIOUS_KEY_TIME_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);

@@ -163,7 +163,7 @@ impl Answer {
     }
 }
 
-async fn ensure_account(tx: &mut landfall::store::Tx, id: &str) {
+pub(crate) async fn ensure_account(tx: &mut landfall::store::Tx, id: &str) {
     let account = landfall::account::NewAccount {
         id: id.to_owned(),
         identity_id: None,
@@ -175,7 +175,7 @@ async fn ensure_account(tx: &mut landfall::store::Tx, id: &str) {
 }
 
 /// A PENDING deposit of 1.5 USDC to `acc_1` on Base; `nth` makes it another one.
-fn deposit(nth: u32, created_us: i64) -> Deposit {
+pub(crate) fn deposit(nth: u32, created_us: i64) -> Deposit {
     let leg = Leg {
         chain_ref: "eip155:8453",
         tx: TxId::Evm([0x11; 32]),

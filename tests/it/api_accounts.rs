@@ -105,6 +105,7 @@ impl Api {
 
 async fn send(router: &Router, key: &str, method: Method, path: &str, body: String) -> (StatusCode, Value) {
     let request = Request::builder().method(method).uri(path).header(header::AUTHORIZATION, format!("Bearer {key}"));
+    let request = request.header(header::CONTENT_TYPE, "application/json");
     let response = router.clone().oneshot(request.body(Body::from(body)).unwrap()).await.unwrap();
     let (status, kind) = (response.status(), response.headers().get(header::CONTENT_TYPE).cloned());
     let bytes = to_bytes(response.into_body(), usize::MAX).await.unwrap();
@@ -421,7 +422,20 @@ async fn a_body_that_is_wrong_is_refused_by_the_names_of_its_fields() {
     for (body, field, detail) in cases {
         assert_refused(&api.post("/v2/accounts", &body).await, &[(field, detail)]);
     }
-    for body in ["", "[]", "null", "{", "{}", "\u{0}", "{\"request_id\":\"a\",\"request_id\":\"b\"}"] {
+    // What serde would take for a struct.
+    let listed = json!(["r-1", "default", "SEGREGATED", good["addresses"]]).to_string();
+    let listed_address = with("addresses", json!([[["BASE_MAINNET"], ADDRESS]])).to_string();
+    for body in [
+        listed.as_str(),
+        &listed_address,
+        "",
+        "[]",
+        "null",
+        "{",
+        "{}",
+        "\u{0}",
+        "{\"request_id\":\"a\",\"request_id\":\"b\"}",
+    ] {
         let (status, problem) = send(&api.router, &api.key, Method::POST, "/v2/accounts", body.to_owned()).await;
         assert_eq!((status, &problem["code"]), (StatusCode::BAD_REQUEST, &json!("INVALID_ARGUMENT")), "{body}");
     }

@@ -500,7 +500,7 @@ async fn every_code_is_in_the_table_of_the_document_with_the_status_it_has() {
         .collect();
     let names: BTreeSet<&str> = listed.iter().copied().collect();
     assert_eq!(names, table.keys().copied().collect(), "each code has its row, and no other");
-    // Reached in this file, in `api` or in `api_accounts`; a code that is added is reached by a test and put here.
+    // Reached in this file, in `api`, in `api_accounts` or in `api_balances`; a code that is added is reached by a test and put here.
     let reached = [
         ("INVALID_ARGUMENT", 400),
         ("UNAUTHORIZED", 401),
@@ -515,6 +515,7 @@ async fn every_code_is_in_the_table_of_the_document_with_the_status_it_has() {
         ("INTERNAL", 500),
         ("OVERLOADED", 503),
         ("TIMEOUT", 503),
+        ("BALANCE_UNKNOWN", 503),
     ];
     assert_eq!(table, reached.into());
     for (path, item) in document["paths"].as_object().unwrap() {

@@ -3,6 +3,7 @@
 //! Names are looked up by the test's own resolver: every name is public but those that begin with `inside`.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -13,7 +14,8 @@ use landfall::deposit::DepositStatus;
 use landfall::key::{ApiKey, Environment, Scope};
 use landfall::registry;
 use landfall::resolver::Resolver;
-use landfall::store::{Connection, Db, Engine as Connected, deliveries, webhooks};
+use landfall::store::deliveries::{Claim, Claimed, Queue};
+use landfall::store::{Connection, Db, Engine as Connected, endpoints, webhooks};
 use landfall::time::{Clock, Timestamp};
 use landfall::webhook::{is_signed, sign};
 use serde_json::{Value, json};
@@ -70,10 +72,7 @@ impl Api {
 
     /// The keys that sign for the only delivery that is due at `now`.
     async fn signing(&self, now: Timestamp) -> String {
-        let mut tx = self.store.db.begin().await.unwrap();
-        // Leased until long ago: it may be claimed again at once.
-        let claimed = deliveries::claim(&mut tx, now, Timestamp(0), 9).await.unwrap();
-        tx.commit().await.unwrap();
+        let claimed = due(&self.store.db, now).await;
         let [claimed] = &claimed[..] else { panic!("one is due: {claimed:?}") };
         claimed.signing_key.clone()
     }
@@ -131,9 +130,7 @@ async fn what_is_undelivered_to_a_deleted_webhook_is_held() {
         let path = format!("/v2/webhooks/{}", text(&created, "id"));
         assert_eq!(api.send(Method::POST, &format!("{path}/test"), None).await.0, 202);
         api.send(Method::DELETE, &path, None).await;
-        let mut tx = api.store.db.begin().await.unwrap();
-        assert_eq!(deliveries::claim(&mut tx, NOON, NOON, 9).await.unwrap(), [], "it is not sent");
-        drop(tx);
+        assert_eq!(due(&api.store.db, NOON).await, [], "it is not sent");
         let pending = "SELECT COUNT(*) FROM deliveries WHERE state = 'PENDING'";
         assert_eq!(count(&api.store.db, pending).await, 1, "nor dropped");
     }
@@ -196,22 +193,30 @@ async fn ed25519_is_signed_beside_when_it_is_asked_for_and_rotates_too() {
 async fn what_a_registration_must_not_say_is_refused_by_its_name() {
     let api = Api::on(Engine::Sqlite).await;
     let long = format!(r#"{{"url":"https://example.com/","label":"{}"}}"#, "x".repeat(257));
-    let fields = "is unknown: the fields are url, label, ed25519";
+    let unknown = |field: &str| format!("unknown field `{field}`, expected one of `url`, `label`, `ed25519` at line");
+    let not = |what: &str, wanted: &str| format!("invalid type: {what}, expected {wanted} at line");
     let inside = |host: &str| format!("is not taken: {host} is not reachable from the internet");
     let cases = [
-        ("", "url", "is required".to_owned()),
-        ("{}", "url", "is required".to_owned()),
-        ("[]", "body", "must be a JSON object".to_owned()),
-        ("{", "body", "must be a JSON object".to_owned()),
-        (r#"{"url":7}"#, "url", "must be a string".to_owned()),
-        (r#"{"url":""}"#, "url", "must not be empty".to_owned()),
-        (r#"{"url":"https://a.com/","url":"https://b.com/"}"#, "url", "must not be repeated".to_owned()),
-        (r#"{"url":"https://a.com/","allow_private":["10.0.0.0/8"]}"#, "allow_private", fields.to_owned()),
-        (r#"{"url":"https://a.com/","allowed_networks":"10.0.0.0/8"}"#, "allowed_networks", fields.to_owned()),
-        (r#"{"url":"https://a.com/","Label":"x"}"#, "Label", fields.to_owned()),
-        (r#"{"url":"https://a.com/","label":null}"#, "label", "must be a string".to_owned()),
-        (r#"{"url":"https://a.com/","ed25519":"yes"}"#, "ed25519", "must be true or false".to_owned()),
-        (&long, "label", "must have at most 256 characters and no control characters".to_owned()),
+        ("", "body", "EOF while parsing a value at line".to_owned()),
+        ("{}", "body", "missing field `url` at line".to_owned()),
+        ("[]", "body", not("sequence", "an object")),
+        (r#"["https://a.com/","x",false]"#, "body", not("sequence", "an object")),
+        ("null", "body", not("null", "an object")),
+        ("{", "body", "EOF while parsing an object at line".to_owned()),
+        (r#"{"url":"https://a.com/"} {}"#, "body", "trailing characters at line".to_owned()),
+        (r#"{"url":7}"#, "url", not("integer `7`", "a string")),
+        (r#"{"url":""}"#, "url", "is not taken: relative URL without a base".to_owned()),
+        (r#"{"url":"https://a.com/","url":"https://b.com/"}"#, "body", "duplicate field `url` at line".to_owned()),
+        (r#"{"url":"https://a.com/","allow_private":["10.0.0.0/8"]}"#, "allow_private", unknown("allow_private")),
+        (
+            r#"{"url":"https://a.com/","allowed_networks":"10.0.0.0/8"}"#,
+            "allowed_networks",
+            unknown("allowed_networks"),
+        ),
+        (r#"{"url":"https://a.com/","Label":"x"}"#, "Label", unknown("Label")),
+        (r#"{"url":"https://a.com/","label":null}"#, "label", not("null", "a string")),
+        (r#"{"url":"https://a.com/","ed25519":"yes"}"#, "ed25519", not("string \"yes\"", "a boolean")),
+        (&long, "label", "is refused: a label has at most 256 characters".to_owned()),
         (r#"{"url":"http://a.com/"}"#, "url", "is not taken: scheme \"http\"; expected https".to_owned()),
         (r#"{"url":"https://127.1/"}"#, "url", inside("127.0.0.1")),
         (r#"{"url":"https://inside.example.com/"}"#, "url", inside("inside.example.com")),
@@ -220,7 +225,9 @@ async fn what_a_registration_must_not_say_is_refused_by_its_name() {
     for (body, parameter, detail) in cases {
         let (status, problem) = api.send(Method::POST, "/v2/webhooks", Some(body)).await;
         assert_eq!((status, text(&problem, "code")), (400, "INVALID_ARGUMENT"), "{body}");
-        assert_eq!(problem["errors"], json!([{ "parameter": parameter, "detail": detail }]), "{body}");
+        let [error] = problem["errors"].as_array().unwrap().as_slice() else { panic!("{body}: {problem}") };
+        assert_eq!(error["parameter"], parameter, "{body}: {problem}");
+        assert!(text(error, "detail").starts_with(&detail), "{body}: {problem}");
         assert!(!problem.to_string().contains("10.0.0.1"), "{problem}");
     }
     let request = Request::post("/v2/webhooks").header(header::AUTHORIZATION, format!("Bearer {}", api.key.reveal()));
@@ -274,9 +281,7 @@ async fn statuses_that_an_organization_does_not_want_are_not_sent_and_keep_their
         let [pending, confirmed] = &events[..] else { panic!("two events") };
         let envelope: Value = serde_json::from_str(&confirmed.payload).unwrap();
         assert_eq!(envelope["data"]["dedup_key"], pending.id.as_str(), "the id of PENDING/0, sent or not");
-        let mut tx = world.db().begin().await.unwrap();
-        let claimed = deliveries::claim(&mut tx, world.now(), world.now(), 9).await.unwrap();
-        drop(tx);
+        let claimed = due(world.db(), world.now()).await;
         assert_eq!(
             claimed.iter().map(|claimed| &claimed.event_id).collect::<Vec<_>>(),
             [&confirmed.id],
@@ -284,6 +289,21 @@ async fn statuses_that_an_organization_does_not_want_are_not_sent_and_keep_their
         );
         world.close().await;
     }
+}
+
+/// What is claimed at `now`, with a lease that is over: it may be claimed again at once.
+async fn due(db: &Db, now: Timestamp) -> Vec<Claimed> {
+    let mut tx = db.begin().await.unwrap();
+    static OWNER: AtomicI64 = AtomicI64::new(1);
+    let claim = Claim { owner: OWNER.fetch_add(1, Ordering::Relaxed), now, lease_until: Timestamp(0) };
+    for endpoint in endpoints::busy(&mut tx, now).await.unwrap() {
+        for queue in [Queue::Lapsed, Queue::First] {
+            claim.take(&mut tx, &endpoint.id, queue, 9).await.unwrap();
+        }
+    }
+    let claimed = claim.taken(&mut tx).await.unwrap();
+    tx.commit().await.unwrap();
+    claimed
 }
 
 /// What a count of the test's own tells.

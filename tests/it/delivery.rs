@@ -16,8 +16,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::stream;
 use landfall::delivery::{Delivered, Delivery};
+use landfall::store::deliveries::{Claim, Queue};
 use landfall::store::webhooks::{self, WebhookRow};
-use landfall::store::{Connection, Db, Engine as Connected, deliveries};
+use landfall::store::{Connection, Db, Engine as Connected};
 use landfall::time::Pulse;
 use landfall_sim::{SimLeg, SimTx};
 use sha2::{Digest, Sha256};
@@ -31,18 +32,20 @@ use crate::books::events;
 use crate::postgres::{ENGINES, Engine};
 use crate::world::{FINALITY_DEPTH, World, address};
 
-const ALICE: u8 = 0xa1;
-const PAYER: u8 = 0x01;
+pub(crate) const ALICE: u8 = 0xa1;
+pub(crate) const PAYER: u8 = 0x01;
 const LEASE: Duration = Duration::from_secs(60);
-const MICROSECOND: Duration = Duration::from_micros(1);
+pub(crate) const MICROSECOND: Duration = Duration::from_micros(1);
 /// The key of every webhook here.
 const KEY: [u8; 32] = [0x5a; 32];
 
 /// What a receiver does with a request.
-enum Answer {
+pub(crate) enum Answer {
     Status(u16),
     /// This 3xx, to there.
     Redirect(u16, String),
+    /// This status, and this Retry-After.
+    Busy(u16, String),
     /// 500 with this body.
     Fault(Vec<u8>),
     /// 200 after this time.
@@ -59,14 +62,14 @@ enum Answer {
 
 /// A request as it arrived.
 #[derive(Clone, Debug)]
-struct Received {
-    path: String,
-    headers: HeaderMap,
-    body: Bytes,
+pub(crate) struct Received {
+    pub(crate) path: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
 }
 
 /// A server that records what it gets; it ends when it is dropped.
-struct Receiver {
+pub(crate) struct Receiver {
     address: SocketAddr,
     received: Arc<Mutex<Vec<Received>>>,
     arrived: Arc<Notify>,
@@ -75,22 +78,22 @@ struct Receiver {
 
 /// A row of `attempts`.
 #[derive(Clone, PartialEq, Eq, Debug, FromRow)]
-struct Attempt {
-    webhook_id: String,
-    attempt: i64,
-    status: Option<i64>,
-    error: String,
+pub(crate) struct Attempt {
+    pub(crate) webhook_id: String,
+    pub(crate) attempt: i64,
+    pub(crate) status: Option<i64>,
+    pub(crate) error: String,
     response_head: String,
 }
 
 impl Receiver {
     /// One that answers the requests in turn as `script` says, and 200 behind its end.
-    async fn scripted(script: impl IntoIterator<Item = Answer>) -> Self {
+    pub(crate) async fn scripted(script: impl IntoIterator<Item = Answer>) -> Self {
         let script = Mutex::new(script.into_iter().collect::<std::collections::VecDeque<_>>());
         Receiver::new(move |_| script.lock().unwrap().pop_front().unwrap_or(Answer::Status(200))).await
     }
 
-    async fn new(answer: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Self {
+    pub(crate) async fn new(answer: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Self {
         Receiver::at("127.0.0.1:0".parse().unwrap(), answer).await
     }
 
@@ -117,16 +120,21 @@ impl Receiver {
         Receiver { address, received, arrived, _server: server }
     }
 
-    fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    fn received(&self) -> Vec<Received> {
+    pub(crate) fn received(&self) -> Vec<Received> {
         self.received.lock().unwrap().clone()
     }
 
+    /// Waits for a request.
+    pub(crate) async fn arrived(&self) {
+        self.arrived.notified().await;
+    }
+
     /// Every body so far, in the order of arrival.
-    fn bodies(&self) -> Vec<String> {
+    pub(crate) fn bodies(&self) -> Vec<String> {
         self.received().iter().map(|received| String::from_utf8(received.body.to_vec()).unwrap()).collect()
     }
 }
@@ -137,6 +145,9 @@ async fn respond(answer: Answer) -> Response<Body> {
         Answer::Status(status) => Response::builder().status(status).body(Body::empty()),
         Answer::Redirect(status, to) => {
             Response::builder().status(status).header(header::LOCATION, to).body(Body::empty())
+        }
+        Answer::Busy(status, after) => {
+            Response::builder().status(status).header(header::RETRY_AFTER, after).body(Body::empty())
         }
         Answer::Fault(body) => Response::builder().status(500).body(Body::from(body)),
         Answer::Late(time) => {
@@ -294,7 +305,8 @@ async fn only_a_2xx_counts_as_arrived_and_everything_else_is_sent_again() {
     let expected = Delivered { delivered: ARRIVED.len(), to_be_retried: REFUSED.len() };
     assert_eq!(tick(&world).await, expected);
     world.pass(Duration::from_secs(2));
-    assert_eq!(tick(&world).await, Delivered { delivered: 0, to_be_retried: REFUSED.len() });
+    let wanted = REFUSED.len() - 1;
+    assert_eq!(tick(&world).await, Delivered { delivered: 0, to_be_retried: wanted }, "410 wants none");
     for Attempt { webhook_id, status, error, .. } in attempts(world.db()).await {
         assert_eq!(status.unwrap().to_string(), webhook_id);
         let arrived = ARRIVED.map(|status| status.to_string()).contains(&webhook_id);
@@ -518,7 +530,11 @@ async fn the_signing_key_appears_nowhere_but_in_its_row() {
     insert(&world, &broken).await;
     pay(&mut world, &[5]).await;
     let mut tx = world.db().begin().await.unwrap();
-    let claimed = deliveries::claim(&mut tx, world.now(), world.now(), 9).await.unwrap();
+    let claim = Claim { owner: 7, now: world.now(), lease_until: world.now() };
+    for webhook in ["hook", "broken"] {
+        claim.take(&mut tx, webhook, Queue::First, 9).await.unwrap();
+    }
+    let claimed = claim.taken(&mut tx).await.unwrap();
     drop(tx);
     assert_eq!(claimed.len(), 2);
     assert!(claimed.iter().all(|claimed| claimed.signing_key.contains(&key)));
@@ -576,7 +592,7 @@ fn signature(text: &[u8]) -> String {
     STANDARD.encode(Sha256::digest([&padded(0x5c)[..], &inner].concat()))
 }
 
-async fn world(engine: Engine) -> World {
+pub(crate) async fn world(engine: Engine) -> World {
     let world = World::on(engine, 11).await;
     world.watch("alice", address(ALICE)).await;
     world.chain.mine_empty(1);
@@ -584,9 +600,11 @@ async fn world(engine: Engine) -> World {
 }
 
 /// Mines a payment of each amount to alice, and lets the watcher see them.
-async fn pay(world: &mut World, amounts: &[u64]) {
+pub(crate) async fn pay(world: &mut World, amounts: &[u64]) {
     let legs = amounts.iter().map(|amount| SimLeg::native(address(PAYER), address(ALICE), *amount)).collect();
-    world.chain.mine(vec![SimTx::new(address(PAYER), 0, legs)]);
+    // A transaction of its own each time: its hash is made of who sent it and the nonce.
+    let nonce = world.chain.blocks().len().try_into().unwrap();
+    world.chain.mine(vec![SimTx::new(address(PAYER), nonce, legs)]);
     world.catch_up().await;
 }
 
@@ -601,7 +619,7 @@ fn webhook(id: &str, url: &str) -> WebhookRow {
     }
 }
 
-async fn register(world: &World, id: &str, url: &str) {
+pub(crate) async fn register(world: &World, id: &str, url: &str) {
     insert(world, &webhook(id, url)).await;
 }
 
@@ -612,22 +630,22 @@ async fn insert(world: &World, webhook: &WebhookRow) {
 }
 
 /// A delivery whose waits have no jitter.
-fn delivery(world: &World) -> Delivery {
+pub(crate) fn delivery(world: &World) -> Delivery {
     Delivery::new(world.db().clone(), world.clock(), || 200).unwrap()
 }
 
-async fn tick(world: &World) -> Delivered {
+pub(crate) async fn tick(world: &World) -> Delivered {
     delivery(world).tick().await.unwrap()
 }
 
-fn amount_and_status(body: &[u8]) -> (String, String) {
+pub(crate) fn amount_and_status(body: &[u8]) -> (String, String) {
     let envelope: serde_json::Value = serde_json::from_slice(body).unwrap();
     let text = |field: &str| envelope["data"][field].as_str().unwrap().to_owned();
     (text("amount"), text("status"))
 }
 
 /// Every attempt, by webhook and number.
-async fn attempts(db: &Db) -> Vec<Attempt> {
+pub(crate) async fn attempts(db: &Db) -> Vec<Attempt> {
     let text = "SELECT webhook_id, attempt, status, error, response_head FROM attempts ORDER BY webhook_id, attempt";
     match db.read().await.unwrap().engine() {
         Connected::Postgres(connection) => sqlx::query_as(text).fetch_all(connection).await.unwrap(),

@@ -80,16 +80,23 @@ impl Shelf {
 /// How many run side by side, each with stores of its own.
 const LANES: usize = 4;
 const LANES_OF_PROCESSOR: usize = 2;
+/// Histories between two words about how far it is.
+const TELL_EVERY: u64 = 1_000;
 
 #[test]
 fn random_histories_end_with_the_legs_of_the_final_chain_each_once() {
     let (count, mode) = if full() { (100_000, "full") } else { (10_000, "bounded") };
     let begun = Instant::now();
+    let done = AtomicU64::new(0);
     let tallies = on_every_processor((0..LANES).collect(), LANES_OF_PROCESSOR, async |lane| {
         let mut tally = Tally::default();
         let shelf = Shelf::new(Engine::Sqlite).await;
         for seed in (lane..count).step_by(LANES) {
             history(&shelf, seed as u64, &mut tally).await;
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            if done.is_multiple_of(TELL_EVERY) {
+                println!("{done} of {count} histories in {} s", begun.elapsed().as_secs());
+            }
         }
         tally
     });

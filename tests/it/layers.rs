@@ -10,7 +10,7 @@ use landfall_chain::{Chain, Family};
 use sha2::{Digest, Sha256};
 
 /// Each room and the rooms it may name, lowest floor first.
-const ROOMS: [(&str, &str); 26] = [
+const ROOMS: [(&str, &str); 28] = [
     // 2: pure. Each names only what stands before it; randomness is an argument.
     ("amount", ""),
     ("time", ""),
@@ -20,12 +20,13 @@ const ROOMS: [(&str, &str); 26] = [
     ("request", "deposit"),
     ("identity", "request"),
     ("account", "amount time request identity"),
+    ("balance", "time account"),
     ("key", "amount time"),
     ("webhook", "amount time"),
     ("incident", "time deposit"),
     ("decision", "time incident"),
     // 3: SQL over the types of floor 2.
-    ("store", "amount time deposit event request identity account key webhook incident decision"),
+    ("store", "amount time deposit event request identity account balance key webhook incident decision"),
     // What names of webhooks stand for, vetted.
     ("resolver", "webhook"),
     // What is registered, through whichever door.
@@ -35,7 +36,8 @@ const ROOMS: [(&str, &str); 26] = [
     // 4: never each other, they meet in the database.
     ("watcher", "amount time deposit event request identity account key webhook incident decision store"),
     ("delivery", "amount time deposit event request identity account key webhook store resolver"),
-    ("api", "amount time random deposit event request identity account key webhook store resolver registry"),
+    ("feed", "time store"),
+    ("api", "amount time random deposit event request identity account balance key webhook store resolver registry"),
     ("health", "amount time deposit event request identity account key webhook incident decision store"),
     // Between 4 and 5: reads into the settings of the rooms below, opens nothing.
     (
@@ -45,21 +47,21 @@ const ROOMS: [(&str, &str); 26] = [
     // 5: the composition root.
     (
         "app",
-        "amount time random deposit event request identity account key webhook store resolver registry watcher delivery api health config",
+        "amount time random deposit event request identity account key webhook store resolver registry watcher delivery feed api health config",
     ),
     // 6: the program.
     ("telemetry", ""),
     (
         "sandbox",
-        "amount time random deposit event request identity account key webhook store resolver registry watcher delivery api health config app",
+        "amount time random deposit event request identity account key webhook store resolver registry watcher delivery feed api health config app",
     ),
     (
         "cli",
-        "amount time random deposit event request identity account key webhook incident decision store resolver registry operator watcher delivery api health config app sandbox",
+        "amount time random deposit event request identity account key webhook incident decision store resolver registry operator watcher delivery feed api health config app sandbox",
     ),
     ("main", "cli telemetry"),
 ];
-const PURE: &str = "amount time random deposit event request identity account key webhook incident decision";
+const PURE: &str = "amount time random deposit event request identity account balance key webhook incident decision";
 /// Foreign crates and the rooms that may name them.
 const CRATES: [(&str, &str); 9] = [
     ("sqlx", "store"),
@@ -80,7 +82,7 @@ const SERVERS: [(&str, &str); 1] = [("solana", "landfall-cluster")];
 /// The crate of chains/ that alone may name an SDK, by how the SDK's crates begin.
 const SDKS: [(&str, &str); 4] = [("alloy", "evm"), ("solana", "solana"), ("spl", "solana"), ("five8", "solana")];
 /// No migration is edited once it is released: its hash stands here. A change to the schema is a new file.
-const MIGRATIONS: [(&str, &str); 14] = [
+const MIGRATIONS: [(&str, &str); 17] = [
     ("0001_init.sql", "bcb5b2df17fa669ceee913746a551dffe9716f435ad62ae9b0599eb6d1650ce6"),
     ("0002_movements.sql", "43eb6127b5e66168a334d5c079cf6ce8dfd81978793b5214ed503fd1cc353cc0"),
     ("0003_incidents.sql", "9f31b48118ddbba99ba10fa5eced51ce9537a8d11c1815a38db66363cde16112"),
@@ -95,6 +97,9 @@ const MIGRATIONS: [(&str, &str); 14] = [
     ("0012_auth.sql", "59e67b9413da2f66e90fdc8915b8b53457a1c5aa12b244f3ede7084e1f08c0f3"),
     ("0013_webhooks.sql", "e7bb8febee9c256597edbaed9eac70152bfc38742c903cd512e6bf5e778c30dd"),
     ("0014_identities.sql", "061c9886c14636e66f09e944e4c63cad4063a36558d9189e54d7c3eda7efaa5f"),
+    ("0015_delivery_queues.sql", "db0a25ee7bdbcabb95e4bb41c9f7f9943bbd079342d49dcd87b9b3f7c0220310"),
+    ("0016_feed.sql", "fa66c7c9501c5dc2c6cb86ee60224206f33f3d5f09c4add3012d1866866bfb96"),
+    ("0017_balances.sql", "a3a83852d218ac4b505afa0b056e570c4fed17ec5330d5b114af52adec6828f8"),
 ];
 /// What a finished house does not have. Written in two parts, because this file is searched too.
 const LEFTOVERS: [(&str, &str); 4] = [

@@ -17,6 +17,9 @@ const ANVIL: &str = "tests/live/reorgs.rs";
 const NODES: &str = "tests/it/nodes.rs";
 const FINALITY: &str = "tests/it/finality.rs";
 const DELIVERY: &str = "tests/it/delivery.rs";
+const ENGINE: &str = "tests/it/delivery_engine.rs";
+const INSTANCES: &str = "tests/it/delivery_instances.rs";
+const DELIVERIES: &str = "tests/live/deliveries.rs";
 const WATCHING: &str = "tests/it/watching.rs";
 const PROOF: &str = "chains/evm/tests/it/proof.rs";
 const RECORDED: &str = "chains/evm/tests/it/recorded.rs";
@@ -385,6 +388,86 @@ const TRAPS: &[Entry] = &[
     ),
     ("gaps found afterwards", "tests/it/rescan.rs", &["a_missing_deposit_is_told_and_mended"]),
     ("the cost of many addresses", LOGS, &["a_live_block_by_its_logs_costs_two_requests_the_tip_included"]),
+    (
+        "delivery: the event in one system and its queue in another",
+        "tests/it/store/events.rs",
+        &["a_rolled_back_event_leaves_no_delivery"],
+    ),
+    (
+        "delivery: a transaction that is held while a receiver is waited for",
+        ENGINE,
+        &["no_transaction_is_open_while_a_receiver_is_waited_for"],
+    ),
+    (
+        "delivery: an answer without an end",
+        DELIVERY,
+        &[
+            "an_answer_that_is_not_complete_within_15_s_counts_as_failed_and_holds_up_nobody",
+            "of_an_endless_answer_no_more_than_16_kib_are_read_and_1_kib_is_kept",
+        ],
+    ),
+    (
+        "delivery: sent twice at once when the connection fails",
+        ENGINE,
+        &["a_connection_that_ends_behind_the_request_is_one_attempt_and_not_posted_again_at_once"],
+    ),
+    (
+        "delivery: one receiver that takes all slots",
+        ENGINE,
+        &[
+            "a_dead_and_a_dripping_endpoint_keep_back_nobody_else",
+            "an_endpoint_has_eight_attempts_under_way_at_most",
+            "what_failed_leaves_a_quarter_of_all_slots_to_what_is_new",
+        ],
+    ),
+    ("delivery: one event that takes an endpoint", ENGINE, &["events_that_are_refused_for_ever_keep_back_no_others"]),
+    (
+        "delivery: a shared secret in clear, and no time in what is signed",
+        DELIVERY,
+        &[
+            "each_attempt_is_signed_with_its_own_time_over_the_same_bytes",
+            "the_signing_key_appears_nowhere_but_in_its_row",
+        ],
+    ),
+    (
+        "delivery: given up after some tries, and dropped",
+        ENGINE,
+        &[
+            "a_receiver_that_is_dark_for_eight_days_gets_every_event_in_order_per_deposit",
+            "what_fails_for_seven_days_is_held_and_the_first_that_arrives_lets_all_go",
+            "a_410_and_a_pause_wait_for_a_person_and_keep_every_event",
+        ],
+    ),
+    (
+        "delivery: sent by two, or by one who had stood still",
+        INSTANCES,
+        &[
+            "instances_on_one_database_send_each_event_once_and_in_order",
+            "who_stood_still_between_its_claim_and_its_attempt_sends_nothing",
+        ],
+    ),
+    (
+        "delivery: sent by two, or by one who had stood still",
+        DELIVERIES,
+        &["two_instances_send_each_event_once_and_one_that_was_stopped_writes_nothing_when_it_goes_on"],
+    ),
+    (
+        "delivery: lost by kill -9 or with the database",
+        DELIVERIES,
+        &[
+            "kill_9_in_the_middle_of_attempts_loses_no_event_on_sqlite",
+            "kill_9_in_the_middle_of_attempts_loses_no_event_on_postgresql",
+            "a_database_that_crashes_in_the_middle_of_attempts_loses_no_event",
+        ],
+    ),
+    (
+        "idempotency that is a cache, and does not know the body",
+        "tests/it/api_accounts.rs",
+        &[
+            "an_account_is_opened_once_however_often_its_request_comes",
+            "requests_with_one_id_that_come_at_once_open_one_account_and_all_get_its_id",
+        ],
+    ),
     (
         "a scan of bytes that reads otherwise than a parser",
         "chains/evm/src/logs/seen.rs",

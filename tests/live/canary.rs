@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::stage::{Engine, Stage, address, binary};
+use crate::stage::{Engine, Stage, address, binary, free_port};
 
 /// In each part of an RPC URL, in a header, in a webhook's URL.
 const CANARY: &str = "canary";
@@ -94,7 +94,7 @@ async fn ask(port: u16, admin: u16, key: &str) -> Vec<String> {
     let admin = format!("http://127.0.0.1:{admin}");
     let list = "/v2/crypto/deposits?account_id=alice";
     let bearer = format!("Bearer {key}");
-    let mistyped = format!("Bearer {}x", &key[..64]);
+    let mistyped = format!("Bearer {}{}", &key[..64], if key.ends_with('x') { 'y' } else { 'x' });
     let cases = [
         (format!("{api}{list}"), bearer.as_str(), 200),
         (format!("{api}{list}&limit=0"), &bearer, 400),
@@ -113,8 +113,4 @@ async fn ask(port: u16, admin: u16, key: &str) -> Vec<String> {
         said.push(answer.text().await.unwrap());
     }
     said
-}
-
-fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

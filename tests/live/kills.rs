@@ -32,20 +32,28 @@ async fn kill_at_random_moments(engine: Engine) {
     let mut stage = Stage::new(engine).await;
     stage.set_up("alice", &address(ALICE)).await;
     let mut sent = 0_u64;
+    // Twice as long as this machine takes now: the kills must hit work, not only starts.
+    let (service, started) = (stage.start(), Instant::now());
+    while !stage.deposits().iter().any(|d| d["status"] == "CONFIRMED") {
+        assert!(started.elapsed() < AT_REST, "nothing is confirmed: {}", service.log());
+        sent += flow(&mut stage, &mut rng).await;
+    }
+    service.kill();
+    let longest = 2 * started.elapsed();
+    let confirmed_before = stage.deposits().iter().filter(|d| d["status"] == "CONFIRMED").count();
     for _ in 0..KILLS {
         let service = stage.start();
-        let until = Instant::now() + Duration::from_millis(rng.random_range(20..600));
+        let until = Instant::now() + rng.random_range(Duration::from_millis(20)..longest);
         while Instant::now() < until {
             sent += flow(&mut stage, &mut rng).await;
             tokio::time::sleep(Duration::from_millis(rng.random_range(5..60))).await;
         }
         service.kill();
     }
-    // The kills must have hit work, not only starts.
     let made = stage.deposits();
     let confirmed = made.iter().filter(|d| d["status"] == "CONFIRMED").count();
     println!("{engine:?}: {} deposits found and {confirmed} confirmed between the kills", made.len());
-    assert!(confirmed > 0 && !stage.receiver.log().is_empty());
+    assert!(confirmed > confirmed_before && !stage.receiver.log().is_empty());
 
     stage.node.mine(3).await.unwrap();
     let service = stage.start();

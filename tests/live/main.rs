@@ -6,11 +6,14 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 
 mod backfill;
+mod balances;
 mod canary;
 mod contracts;
 mod credits;
+mod deliveries;
 mod explain;
 mod first_deposit;
+mod hook;
 mod kills;
 mod op_stack;
 mod outages;
@@ -19,8 +22,10 @@ mod payments;
 mod postgres;
 mod proxy;
 mod rebuild;
+mod receivers;
 mod reorgs;
 mod sandbox;
+mod schemathesis;
 mod solana;
 mod stage;
 mod traces;

@@ -216,6 +216,12 @@ impl Service {
         (status.code(), begun.elapsed())
     }
 
+    /// Stops it where it stands, or lets it go on: STOP, CONT.
+    pub(crate) fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
+    }
+
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap()
     }
@@ -267,11 +273,22 @@ pub(crate) fn address(who: u8) -> Address {
     Address::parse(Family::Evm, &format!("0x{}", hex::encode([who; 20]))).unwrap()
 }
 
+pub(crate) fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
 /// A variable that `scripts/test` sets.
 pub(crate) fn variable(name: &str) -> String {
     #[expect(clippy::disallowed_methods, reason = "the test's own environment, set by scripts/test")]
     let value = std::env::var(name);
     value.unwrap_or_else(|_| panic!("{name} is not set: run scripts/test, which installs and starts what is needed"))
+}
+
+/// Whether the full counts are asked for.
+pub(crate) fn full() -> bool {
+    #[expect(clippy::disallowed_methods, reason = "the test's own environment")]
+    let full = std::env::var("LANDFALL_FULL");
+    full.is_ok_and(|value| value == "1")
 }
 
 /// The program.

@@ -7,7 +7,9 @@
 //! - [`verdict`], [`sender`], [`signers`]: why a movement is a credit or none; how its sender is known; who signed it
 //! - [`source`]: what a watcher reads of a chain, and how a read fails
 //! - [`facts`]: what a chain itself says of the assets that are listed
+//! - [`holdings`]: what addresses hold at a final block
 //! - [`endpoint`]: the health of the nodes behind a source
+//! - [`causes`]: an error with what caused it
 //! - [`retry`]: how long to wait before trying again
 //!
 //! Promises: a value that parses prints back to one canonical text; amounts are integers in base units.
@@ -17,9 +19,11 @@
 pub mod address;
 pub mod asset;
 pub mod block;
+pub mod causes;
 pub mod endpoint;
 pub mod facts;
 pub mod finality;
+pub mod holdings;
 pub mod network;
 pub mod retry;
 pub mod sender;
@@ -31,9 +35,11 @@ pub mod verdict;
 pub use address::Address;
 pub use asset::{AssetId, AssetTransfer, number_equal_legs};
 pub use block::{Block, BlockHash, BlockRef, Debits, Fee, Header, Proof, Rejected, Tip};
+pub use causes::with_causes;
 pub use endpoint::{EndpointState, EndpointStatus, Endpoints};
 pub use facts::{AssetFacts, AssetSource, Terms, TransferFee};
 pub use finality::{Finality, FinalityRule, RuleError, RuleName, Tag, Tier};
+pub use holdings::{HoldingSource, Holdings, told_alike};
 pub use network::{Asset, Chain, Family, Native, NativeSource, Network};
 pub use retry::Retry;
 pub use ruint::aliases::U256;

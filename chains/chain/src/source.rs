@@ -10,7 +10,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use crate::{
-    Address, AssetFacts, AssetId, AssetSource, AssetTransfer, Block, BlockRef, Header, Payer, Proof, Tip, TxRef, U256,
+    Address, AssetFacts, AssetId, AssetSource, AssetTransfer, Block, BlockRef, Header, HoldingSource, Holdings, Payer,
+    Proof, Tip, TxRef, U256,
 };
 
 /// A chain that can be read. Every call is bounded in time and retries nothing: the caller decides.
@@ -182,6 +183,17 @@ impl<S: AddressSource> AddressSource for Arc<S> {
 impl<S: AssetSource> AssetSource for Arc<S> {
     async fn facts(&self, asset: &AssetId, reached: Option<u64>) -> Result<Option<AssetFacts>, SourceError> {
         (**self).facts(asset, reached).await
+    }
+}
+
+impl<S: HoldingSource> HoldingSource for Arc<S> {
+    async fn holdings(
+        &self,
+        addresses: &[Address],
+        assets: &[AssetId],
+        at: &BlockRef,
+    ) -> Result<Holdings, SourceError> {
+        (**self).holdings(addresses, assets, at).await
     }
 }
 

@@ -61,6 +61,11 @@ pub enum EvmError {
          is not seen with chains.{chain}.native = \"top_level\""
     )]
     NoTraces { chain: Chain, endpoints: String },
+    #[error(
+        "{chain}: what addresses hold at block {block} is told by endpoint {endpoint} alone, and {agree} endpoints must \
+         tell it alike; {missing}"
+    )]
+    HoldingsUntold { chain: Chain, block: BlockRef, agree: usize, endpoint: String, missing: String },
     #[error("{chain}: {what} is not of an EVM chain")]
     Foreign { chain: Chain, what: String },
 }
@@ -112,7 +117,7 @@ impl EvmError {
             | EvmError::NoTraces { .. }
             | EvmError::Foreign { .. } => true,
             EvmError::Rpc(error) => error.is_permanent(),
-            EvmError::ProofFailed { .. } | EvmError::TracesDiffer { .. } => false,
+            EvmError::ProofFailed { .. } | EvmError::TracesDiffer { .. } | EvmError::HoldingsUntold { .. } => false,
         }
     }
 }

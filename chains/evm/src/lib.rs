@@ -16,6 +16,7 @@
 //!   `trace_block`); who agrees (`witnesses`); blocks that are too heavy to be traced at once (`one_by_one`)
 //! - `kept`: blocks that the roots have proved, until they are traced
 //! - `balances`, `signer`: what addresses own, proved by the state root; who signed a transaction
+//! - `holdings`: what addresses hold of the listed assets, as endpoints tell it alike
 //! - [`error`]: what can go wrong; transient or permanent is decided there and nowhere else
 //!
 //! Promises: no block leaves this crate unproved; no secret of a URL leaves it at all; bad input never panics.
@@ -31,6 +32,7 @@ mod dialect;
 mod fate;
 mod headers;
 mod hex;
+mod holdings;
 mod kept;
 mod legs;
 mod logs;

@@ -7,9 +7,9 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use landfall_chain::{
-    Address, AddressSource, AssetTransfer, Block, BlockRef, BlockSource, Candidates, Endpoints, Family, Fate, Finality,
-    FinalityRule, Found, Header, Lane, Legs, Network, Payer, Read, ReadProof, Search, SourceError, Tag, Tip, TxRef,
-    U256, Watched,
+    Address, AddressSource, AssetId, AssetTransfer, Block, BlockRef, BlockSource, Candidates, Endpoints, Family, Fate,
+    Finality, FinalityRule, Found, Header, HoldingSource, Holdings, Lane, Legs, Network, Payer, Read, ReadProof,
+    Search, SourceError, Tag, Tip, TxRef, U256, Watched,
 };
 use landfall_rpc::{EndpointUrl, Need};
 use tokio::sync::Notify;
@@ -21,6 +21,7 @@ use crate::dialect::{Endpoint, Evm, Pool};
 use crate::error::EvmError;
 use crate::fate::read_fate;
 use crate::headers::{HEADERS_MAX, read_headers};
+use crate::holdings::holdings;
 use crate::kept::{Kept, ProvedBlock};
 use crate::legs::Rules;
 use crate::logs::{LOGS, Sources};
@@ -202,6 +203,17 @@ impl AddressSource for EvmSource {
 
     async fn balances(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<U256>, SourceError> {
         Ok(balances(&self.pool, addresses, at).await?)
+    }
+}
+
+impl HoldingSource for EvmSource {
+    async fn holdings(
+        &self,
+        addresses: &[Address],
+        assets: &[AssetId],
+        at: &BlockRef,
+    ) -> Result<Holdings, SourceError> {
+        Ok(holdings(&self.pool, addresses, assets, at).await?)
     }
 }
 

@@ -81,6 +81,11 @@ pub(crate) struct State {
     /// Of how many blocks behind the newest the state is there.
     pub(crate) state_kept: Option<u64>,
     pub(crate) calls: u64,
+    pub(crate) holdings_withheld: bool,
+    /// Whose holdings endpoints tell differently.
+    pub(crate) disputed: BTreeSet<Address>,
+    /// Of how many addresses the holdings were asked for.
+    pub(crate) holdings_told: u64,
     before_call: Option<BeforeCall>,
 }
 
@@ -154,6 +159,9 @@ impl SimChain {
             untraceable: BTreeSet::new(),
             state_kept: None,
             calls: 0,
+            holdings_withheld: false,
+            disputed: BTreeSet::new(),
+            holdings_told: 0,
             before_call: None,
         })))
     }
@@ -257,6 +265,21 @@ impl SimChain {
     /// Whether balances cannot be had, from now on.
     pub fn withhold_balances(&self, withheld: bool) {
         self.lock().balances_withheld = withheld;
+    }
+
+    /// Whether nobody tells what addresses hold, from now on.
+    pub fn withhold_holdings(&self, withheld: bool) {
+        self.lock().holdings_withheld = withheld;
+    }
+
+    /// Whose holdings endpoints tell differently, from now on.
+    pub fn dispute_holdings(&self, of: impl IntoIterator<Item = Address>) {
+        self.lock().disputed = of.into_iter().collect();
+    }
+
+    /// Of how many addresses the holdings were asked for.
+    pub fn holdings_told(&self) -> u64 {
+        self.lock().holdings_told
     }
 
     /// Runs `f` before each call from now on: a chain that moves while it is read.

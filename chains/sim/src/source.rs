@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use landfall_chain::{
     Address, AddressSource, AssetId, AssetTransfer, Block, BlockRef, BlockSource, Candidates, Fate, Found, Header,
-    Lane, Legs, Payer, Proof, Read, ReadProof, Search, Signers, SourceError, Tip, TxLife, TxRef, U256, Watched,
+    HoldingSource, Holdings, Lane, Legs, Payer, Proof, Read, ReadProof, Search, Signers, SourceError, Tip, TxLife,
+    TxRef, U256, Watched,
 };
 
 use crate::ledger::{SimBlock, SimLeg, State};
@@ -116,6 +117,27 @@ impl AddressSource for SimChain {
             return Err(SourceError::transient(format!("the state of block {at} cannot be had")));
         }
         Ok(addresses.iter().map(|address| state.balance(address, &AssetId::Native, at.number)).collect())
+    }
+}
+
+impl HoldingSource for SimChain {
+    async fn holdings(
+        &self,
+        addresses: &[Address],
+        assets: &[AssetId],
+        at: &BlockRef,
+    ) -> Result<Holdings, SourceError> {
+        self.before_call();
+        let mut state = self.lock();
+        state.holdings_told += u64::try_from(addresses.len()).unwrap_or(u64::MAX);
+        let known = state.blocks.iter().any(|block| block.header.block == *at);
+        if state.holdings_withheld || !known || state.has_forgotten(at.number) {
+            return Err(SourceError::transient(format!("the state of block {at} cannot be had")));
+        }
+        let disputed = state.disputed.clone();
+        let of = |address: &Address| assets.iter().map(|asset| state.balance(address, asset, at.number)).collect();
+        let amounts = addresses.iter().map(|address| (!disputed.contains(address)).then(|| of(address)));
+        Ok(Holdings { number: at.number, hash: Some(at.hash), proof: Proof::TwoEndpoints, amounts: amounts.collect() })
     }
 }
 

@@ -8,7 +8,7 @@
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use landfall_chain::{AssetTransfer, Block, BlockHash, BlockRef, Header, Legs, Payer, TxId};
+use landfall_chain::{AssetId, AssetTransfer, Block, BlockHash, BlockRef, Header, Legs, Payer, TxId};
 use landfall_rpc::{Answer, Call, Dialect, Fault, NodeError, Raw};
 use serde::Deserialize;
 use serde_json::json;
@@ -20,7 +20,7 @@ use crate::digest::Digest;
 use crate::error::{SolanaError, Unusable};
 use crate::reaction::{Reaction, Refusal};
 use crate::read::{self, Asked, Candidate};
-use crate::rules::Rules;
+use crate::rules::{Rules, TokenPlace};
 use crate::sender;
 
 pub(crate) const BLOCKS: &str = "getBlocks";
@@ -73,6 +73,11 @@ impl Reader {
     /// Where the network's credits to `owner` can arrive: the owner's own account, and the token accounts that count.
     pub(crate) fn accounts_of(&self, owner: &[u8; 32]) -> Vec<[u8; 32]> {
         self.rules.accounts_of(owner)
+    }
+
+    /// The token accounts in which `owner` has `asset`.
+    pub(crate) fn places_of(&self, owner: &[u8; 32], asset: &AssetId) -> Vec<TokenPlace> {
+        self.rules.places_of(owner, asset)
     }
 
     /// The programs under which a mint is listed.

@@ -3,6 +3,7 @@
 //! - [`source`]: what a watcher reads; `dialect`: how endpoints are polled; `calls`: what one endpoint is asked for;
 //!   `client`: the light ones of these, by solana-client; `told`: what an endpoint said a moment ago
 //! - `assets`: what a listed mint is, as the chain has it; [`mint`]: what its account says
+//! - `holdings`: what owners hold of the listed assets, as endpoints tell it alike
 //! - `search`, `signatures`: where single addresses were named
 //! - `witness`: blocks that two endpoints must tell alike; [`digest`]: what of a block that is; `words`: what one told of
 //!   blocks before; [`sample`]: which blocks are compared though nobody asks for it
@@ -41,6 +42,7 @@ mod calls;
 mod client;
 mod credit;
 mod dialect;
+mod holdings;
 mod instructions;
 mod scan;
 mod search;

@@ -44,6 +44,14 @@ pub(crate) struct Mint {
     from_slot: u64,
 }
 
+/// A token account that counts for an owner.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TokenPlace {
+    pub(crate) account: [u8; 32],
+    pub(crate) program: TokenProgram,
+    pub(crate) mint: [u8; 32],
+}
+
 /// Whether a mint is listed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Listed<'r> {
@@ -116,6 +124,24 @@ impl Rules {
             accounts.extend(mint.and_then(|mint| ata::of(owner, TokenProgram::SplToken, &mint)));
         }
         std::iter::once(*owner).chain(accounts).collect()
+    }
+
+    /// The token accounts in which `owner` has a listed asset: the associated ones of its mint; of SOL, that of wrapped SOL where
+    /// that is SOL.
+    pub(crate) fn places_of(&self, owner: &[u8; 32], asset: &AssetId) -> Vec<TokenPlace> {
+        let place = |program, mint| ata::of(owner, program, &mint).map(|account| TokenPlace { account, program, mint });
+        match asset {
+            AssetId::Native if self.wrapped == Wrapped::Native => {
+                base58::key(WRAPPED_SOL).and_then(|mint| place(TokenProgram::SplToken, mint)).into_iter().collect()
+            }
+            AssetId::Native => Vec::new(),
+            AssetId::Token(mint) => {
+                let mint = self.mints.get(&mint.to_string());
+                mint.into_iter()
+                    .flat_map(|mint| mint.programs().filter_map(|program| place(program, mint.key)))
+                    .collect()
+            }
+        }
     }
 
     /// The mint of a token balance in `slot`, where it is listed.

@@ -79,13 +79,24 @@ pub(crate) fn answer(view: &View<'_>, genesis: &str, call: &Call) -> Answer {
         "getSignatureStatuses" => statuses(view, params)?,
         "getSignaturesForAddress" => history::signatures(view, params)?,
         "getBalance" => with_context(view, &params[1], |slot| json!(history::balance(view, &params[0], slot)))?,
-        "getAccountInfo" => with_context(view, &params[1], |slot| {
-            let told = params[0].as_str().and_then(|key| view.accounts.get(key)).cloned();
-            told.unwrap_or_else(|| account(history::balance(view, &params[0], slot)))
-        })?,
+        "getAccountInfo" => with_context(view, &params[1], |slot| in_account(view, &params[0], slot))?,
+        "getMultipleAccounts" => {
+            let keys = params[0].as_array().cloned().unwrap_or_default();
+            let all = |slot| keys.iter().map(|key| in_account(view, key, slot)).collect::<Value>();
+            match view.accounts_at {
+                Some(slot) => json!({ "context": { "slot": slot }, "value": all(slot) }),
+                None => with_context(view, &params[1], all)?,
+            }
+        }
         _ => return Err(Refusal::MethodNotFound.to_call(&Value::Null)),
     };
     Ok(told.to_string())
+}
+
+/// What a test tells of an account, or what the ledger's transactions left there.
+fn in_account(view: &View<'_>, key: &Value, slot: u64) -> Value {
+    let told = key.as_str().and_then(|key| view.accounts.get(key)).cloned();
+    told.unwrap_or_else(|| account(history::balance(view, key, slot)))
 }
 
 /// The slot that a call is answered of; refused when that is below the one that it must reach.

@@ -114,6 +114,7 @@ struct State {
     /// By signature.
     transactions: BTreeMap<String, OwnAnswer>,
     accounts: BTreeMap<String, Value>,
+    accounts_at: Option<u64>,
     lists: Lists,
     compresses: bool,
     latency: Duration,
@@ -202,9 +203,14 @@ impl Node {
         self.lock().transactions.insert(signature.to_owned(), answer);
     }
 
-    /// What it answers to `getAccountInfo` of this account from now on; null is an account that is not there.
+    /// What it answers to `getAccountInfo` and `getMultipleAccounts` of this account from now on; null is an account that is not there.
     pub fn tell_account(&self, key: &str, account: Value) {
         self.lock().accounts.insert(key.to_owned(), account);
+    }
+
+    /// From now on it tells several accounts at once as of this slot, whatever slot it is asked for.
+    pub fn tell_accounts_at(&self, slot: impl Into<Option<u64>>) {
+        self.lock().accounts_at = slot.into();
     }
 
     pub fn set_order(&self, order: SlotOrder) {
@@ -296,6 +302,7 @@ impl State {
             instead: BTreeMap::new(),
             transactions: BTreeMap::new(),
             accounts: BTreeMap::new(),
+            accounts_at: None,
             lists: Lists::default(),
             compresses: true,
             latency: Duration::ZERO,
@@ -376,7 +383,7 @@ impl State {
             return instead;
         }
         let asked = self.counts.calls.get(&(call.method.clone(), 0)).copied().unwrap_or_default();
-        let State { ledger, genesis, strikes, rng, unlisted, lists, bait, accounts, .. } = self;
+        let State { ledger, genesis, strikes, rng, unlisted, lists, bait, accounts, accounts_at, .. } = self;
         let mut lists = *lists;
         if lists.order == SlotOrder::Turning && asked.is_multiple_of(2) {
             lists.order = SlotOrder::BySignature;
@@ -416,6 +423,7 @@ impl State {
             unlisted: &*unlisted,
             lists,
             accounts: &*accounts,
+            accounts_at: *accounts_at,
         };
         let mut told = answer(&view, genesis, call);
         for fault in strikes.active() {

@@ -26,6 +26,8 @@ pub(crate) struct View<'a> {
     pub(crate) lists: Lists,
     /// Accounts that a test tells, by key, as `getAccountInfo` has them.
     pub(crate) accounts: &'a BTreeMap<String, Value>,
+    /// The slot that several accounts at once are told of, whatever is asked.
+    pub(crate) accounts_at: Option<u64>,
 }
 
 /// How sure a node must be of what it tells.

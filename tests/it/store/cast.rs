@@ -2,6 +2,7 @@
 //!
 //! What is looked up behind the store's back is looked up with [`rows`], with SQL of the test's own.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use landfall::account::{AccountType, NewAccount};
@@ -10,8 +11,9 @@ use landfall::deposit::{Deposit, DepositId, Leg};
 use landfall::event::Event;
 use landfall::store::accounts::{AddAccountError, WatchLists};
 use landfall::store::cursors::{self, Cursor};
-use landfall::store::deliveries::{self, Claimed};
+use landfall::store::deliveries::{Claim, Claimed, Queue};
 use landfall::store::deposits::{self, DepositFilter};
+use landfall::store::endpoints;
 use landfall::store::events::{self, History};
 use landfall::store::webhooks::{self, WebhookRow};
 use landfall::store::{Connection, Db, Engine as Connected, StoreError, Tx};
@@ -157,8 +159,27 @@ pub(super) async fn claimed_once(store: &TestStore) -> Claimed {
     claim(store, NOW, 9).await.remove(0)
 }
 
+/// Leases at most `limit` at each endpoint, as the delivery does.
 pub(super) async fn claim(store: &TestStore, now: Timestamp, limit: u32) -> Vec<Claimed> {
-    write(store, async |tx| deliveries::claim(tx, now, now.plus(LEASE), limit).await.unwrap()).await
+    write(store, async |tx| claim_in(tx, now, limit).await).await
+}
+
+pub(super) async fn claim_in(tx: &mut Tx, now: Timestamp, limit: u32) -> Vec<Claimed> {
+    static OWNER: AtomicI64 = AtomicI64::new(1);
+    let claim = Claim { owner: OWNER.fetch_add(1, Ordering::Relaxed), now, lease_until: now.plus(LEASE) };
+    for endpoint in endpoints::busy(tx, now).await.unwrap() {
+        let mut left = limit;
+        for queue in [Queue::Lapsed, Queue::Waiting, Queue::Again, Queue::First] {
+            while left > 0 {
+                let (taken, aside) = claim.take(tx, &endpoint.id, queue, left).await.unwrap();
+                left -= taken;
+                if aside == 0 {
+                    break;
+                }
+            }
+        }
+    }
+    claim.taken(tx).await.unwrap()
 }
 
 pub(super) async fn cursor(store: &TestStore) -> Cursor {

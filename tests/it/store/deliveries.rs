@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use landfall::event::Event;
-use landfall::store::deliveries::{self, Claimed};
+use landfall::store::deliveries::{self, Claimed, Queue};
 use landfall::store::deposits;
 use landfall::store::events::{self, History};
 use landfall::time::Timestamp;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use super::cast::{LEASE, NOW, append, claim, claimed_once, deposit, insert, prepare, register, rows, run, write};
-use crate::postgres::TestStore;
+use super::cast::{
+    LEASE, NOW, append, claim, claim_in, claimed_once, deposit, insert, prepare, register, rows, run, write,
+};
+use crate::postgres::{Engine, TestStore};
 
 on_both_engines!(
     a_claim_takes_what_is_due_in_order_and_no_more_than_its_limit,
@@ -22,14 +24,118 @@ on_both_engines!(
     a_lease_that_ends_gives_the_delivery_to_the_next,
     a_late_acknowledgement_changes_nothing,
     two_who_claim_at_once_never_get_the_same_delivery,
+    what_waits_is_not_walked_over_again_and_is_due_when_the_earlier_has_arrived,
+    what_waits_and_nobody_calls_is_looked_at_again_after_an_hour,
+    of_many_attempts_the_newest_fifty_are_kept,
 );
+
+/// The queue of each delivery, by the position of its event.
+async fn queues(store: &TestStore) -> Vec<(i64, String, i64)> {
+    rows(
+        &store.db,
+        "SELECT position, queue, attempt FROM deliveries WHERE state = 'PENDING' ORDER BY aggregateid, position",
+    )
+    .await
+}
+
+async fn what_waits_is_not_walked_over_again_and_is_due_when_the_earlier_has_arrived(store: TestStore) {
+    register(&store, "hook").await;
+    let one = insert(&store, deposit(1)).await;
+    append(&store, &Event::entered(&one, 0)).await.unwrap();
+    append(&store, &Event::entered(&one.confirm(NOW).unwrap(), 0)).await.unwrap();
+    let claimed = claim(&store, NOW, 9).await;
+    assert_eq!(claimed.len(), 1);
+    let named = |position, queue: &str, attempt| (position, queue.to_owned(), attempt);
+    assert_eq!(queues(&store).await, [named(0, "LEASED", 1), named(1, "WAITING", 0)]);
+    assert_eq!(claim(&store, NOW, 9).await, [], "in no queue that is looked at");
+    let next = NOW.plus(Duration::from_secs(2));
+    write(&store, async |tx| deliveries::retry_at(tx, &claimed[0], next, Queue::Again).await.unwrap()).await;
+    assert_eq!(queues(&store).await, [named(0, "AGAIN", 1), named(1, "WAITING", 0)], "it has not arrived");
+    let claimed = claim(&store, next, 9).await;
+    write(&store, async |tx| deliveries::delivered(tx, &claimed[0], next).await.unwrap()).await;
+    assert_eq!(queues(&store).await, [named(1, "FIRST", 0)]);
+    assert_eq!(claim(&store, next, 9).await[0].position, 1);
+}
+
+async fn what_waits_and_nobody_calls_is_looked_at_again_after_an_hour(store: TestStore) {
+    let first = two_events(&store).await;
+    assert_eq!(claim(&store, NOW, 9).await, []);
+    write(&store, async |tx| {
+        deliveries::retry_at(tx, &first, NOW.plus(Duration::from_secs(1_000_000)), Queue::Again).await.unwrap()
+    })
+    .await;
+    let hour = Duration::from_secs(3_600);
+    assert_eq!(claim(&store, NOW.plus(hour), 9).await, [], "the earlier has not arrived");
+    let waits = (1, "WAITING".to_owned(), 0);
+    assert_eq!(queues(&store).await[1], waits);
+    // As a program of before this one acknowledges: it knows no queues.
+    run(&store.db, "UPDATE deliveries SET state = 'DELIVERED' WHERE position = 0").await;
+    assert_eq!(claim(&store, Timestamp(NOW.plus(2 * hour).0 - 1), 9).await, []);
+    assert_eq!(claim(&store, NOW.plus(2 * hour), 9).await[0].position, 1);
+}
+
+async fn of_many_attempts_the_newest_fifty_are_kept(store: TestStore) {
+    let claimed = claimed_once(&store).await;
+    for attempt in 1..=120 {
+        let log = deliveries::AttemptLog {
+            started_at: NOW,
+            duration: Duration::ZERO,
+            status: Some(500),
+            error: "the receiver answered 500".to_owned(),
+            response_head: String::new(),
+            retry_after: None,
+        };
+        let claimed = Claimed { attempt, ..claimed.clone() };
+        write(&store, async |tx| deliveries::log(tx, &claimed, &log).await.unwrap()).await;
+    }
+    let kept = rows::<(i64, i64, i64)>(&store.db, "SELECT COUNT(*), MIN(attempt), MAX(attempt) FROM attempts").await;
+    assert_eq!(kept, [(50, 71, 120)]);
+}
+
+/// A deposit with two events, the first of them leased.
+async fn two_events(store: &TestStore) -> Claimed {
+    let first = claimed_once(store).await;
+    append(store, &Event::entered(&deposit(1).confirm(NOW).unwrap(), 0)).await.unwrap();
+    first
+}
+
+#[tokio::test]
+async fn while_an_earlier_event_is_being_acknowledged_the_later_one_neither_goes_nor_is_forgotten() {
+    // SQLite has one writer: there one is over before the other begins.
+    let store = TestStore::fresh(Engine::Postgres).await;
+    let first = two_events(&store).await;
+    let mut acknowledging = store.db.begin().await.unwrap();
+    assert!(deliveries::delivered(&mut acknowledging, &first, NOW).await.unwrap());
+    assert_eq!(claim(&store, NOW, 9).await, [], "what is being acknowledged may still fail");
+    acknowledging.commit().await.unwrap();
+    let later = NOW.plus(Duration::from_secs(1));
+    assert_eq!(claim(&store, later, 9).await.len(), 1, "given back, and due in a moment");
+}
+
+#[tokio::test]
+async fn whoever_acknowledges_waits_for_who_puts_the_later_one_aside_and_then_frees_it() {
+    let store = TestStore::fresh(Engine::Postgres).await;
+    let first = two_events(&store).await;
+    let mut claiming = store.db.begin().await.unwrap();
+    assert_eq!(claim_in(&mut claiming, NOW, 9).await, []);
+    let db = store.db.clone();
+    let mut acknowledging = JoinSet::new();
+    acknowledging.spawn(async move {
+        let mut tx = db.begin().await.unwrap();
+        assert!(deliveries::delivered(&mut tx, &first, NOW).await.unwrap());
+        tx.commit().await.unwrap();
+    });
+    let early = tokio::time::timeout(Duration::from_millis(300), acknowledging.join_next()).await;
+    assert!(early.is_err(), "the claim holds the earlier event");
+    claiming.commit().await.unwrap();
+    acknowledging.join_next().await.unwrap().unwrap();
+    assert_eq!(claim(&store, NOW, 9).await.len(), 1);
+}
 
 async fn a_claim_takes_what_is_due_in_order_and_no_more_than_its_limit(store: TestStore) {
     const COUNT: u8 = 150;
     prepare(&store).await;
-    for webhook in ["a", "b"] {
-        register(&store, webhook).await;
-    }
+    register(&store, "a").await;
     let mut ids = Vec::new();
     write(&store, async |tx| {
         for tag in 1..=COUNT {
@@ -39,7 +145,7 @@ async fn a_claim_takes_what_is_due_in_order_and_no_more_than_its_limit(store: Te
             let event = Event::entered(&deposit, 0);
             let at = Timestamp(NOW.0 + i64::from(tag / 10));
             events::append(tx, &event, &history, at).await.unwrap();
-            ids.extend(["a", "b"].map(|webhook| (at, event.id.to_string(), webhook.to_owned())));
+            ids.push((at, event.id.to_string(), "a".to_owned()));
         }
     })
     .await;
@@ -106,9 +212,9 @@ async fn a_later_event_of_a_deposit_waits_for_the_earlier_at_the_same_webhook_on
         let first = first.id.to_string();
         claimed.iter().find(|claimed| claimed.event_id == first && claimed.webhook_id == webhook).unwrap()
     };
-    assert!(write(&store, async |tx| deliveries::delivered(tx, of("a")).await.unwrap()).await);
+    assert!(write(&store, async |tx| deliveries::delivered(tx, of("a"), NOW).await.unwrap()).await);
     let next = NOW.plus(Duration::from_secs(2));
-    assert!(write(&store, async |tx| deliveries::retry_at(tx, of("b"), next).await.unwrap()).await);
+    assert!(write(&store, async |tx| deliveries::retry_at(tx, of("b"), next, Queue::Again).await.unwrap()).await);
     let claimed = claim(&store, NOW, 9).await;
     assert_eq!(claimed.len(), 1, "held at b, where the first is to be sent again");
     assert_eq!((claimed[0].event_id.clone(), claimed[0].webhook_id.clone()), name(&second, "a"));
@@ -129,18 +235,24 @@ async fn a_lease_that_ends_gives_the_delivery_to_the_next(store: TestStore) {
 async fn a_late_acknowledgement_changes_nothing(store: TestStore) {
     let late = claimed_once(&store).await;
     let again = claim(&store, NOW.plus(LEASE), 9).await.remove(0);
-    let table = "SELECT state, attempt, next_us, lease_until_us FROM deliveries";
-    let before: Vec<(String, i64, i64, i64)> = rows(&store.db, table).await;
+    let table = "SELECT state, attempt, next_us, queue FROM deliveries";
+    let before: Vec<(String, i64, i64, String)> = rows(&store.db, table).await;
     let held = write(&store, async |tx| {
-        [deliveries::delivered(tx, &late).await.unwrap(), deliveries::retry_at(tx, &late, NOW).await.unwrap()]
+        [
+            deliveries::delivered(tx, &late, NOW).await.unwrap(),
+            deliveries::retry_at(tx, &late, NOW, Queue::Again).await.unwrap(),
+        ]
     });
     assert_eq!(held.await, [false, false]);
-    assert_eq!(rows::<(String, i64, i64, i64)>(&store.db, table).await, before);
+    assert_eq!(rows::<(String, i64, i64, String)>(&store.db, table).await, before);
 
-    assert!(write(&store, async |tx| deliveries::delivered(tx, &again).await.unwrap()).await);
+    assert!(write(&store, async |tx| deliveries::delivered(tx, &again, NOW).await.unwrap()).await);
     for claimed in [&late, &again] {
         let held = write(&store, async |tx| {
-            [deliveries::delivered(tx, claimed).await.unwrap(), deliveries::retry_at(tx, claimed, NOW).await.unwrap()]
+            [
+                deliveries::delivered(tx, claimed, NOW).await.unwrap(),
+                deliveries::retry_at(tx, claimed, NOW, Queue::Again).await.unwrap(),
+            ]
         });
         assert_eq!(held.await, [false, false], "what has arrived is not sent again");
     }
@@ -166,7 +278,7 @@ async fn two_who_claim_at_once_never_get_the_same_delivery(store: TestStore) {
             let mut empty = 0;
             while empty < 3 {
                 let mut tx = db.begin().await.unwrap();
-                let claimed = deliveries::claim(&mut tx, NOW, NOW.plus(LEASE), 7).await.unwrap();
+                let claimed = claim_in(&mut tx, NOW, 7).await;
                 tx.commit().await.unwrap();
                 empty = if claimed.is_empty() { empty + 1 } else { 0 };
                 mine.extend(claimed);

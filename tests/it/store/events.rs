@@ -12,7 +12,7 @@ use crate::postgres::TestStore;
 on_both_engines!(
     an_event_is_refused_the_second_time,
     events_of_a_deposit_are_numbered_in_order_and_their_entries_counted,
-    an_event_is_delivered_to_each_active_webhook_of_its_moment,
+    an_event_is_for_each_webhook_of_its_moment_that_is_not_deleted,
     a_rolled_back_event_leaves_no_delivery,
 );
 
@@ -56,18 +56,18 @@ async fn events_of_a_deposit_are_numbered_in_order_and_their_entries_counted(sto
     assert_eq!(outbox, [expected], "as Debezium's outbox router reads it");
 }
 
-async fn an_event_is_delivered_to_each_active_webhook_of_its_moment(store: TestStore) {
+async fn an_event_is_for_each_webhook_of_its_moment_that_is_not_deleted(store: TestStore) {
     let deposit = insert(&store, deposit(1)).await;
-    for webhook in ["active", "also", "paused"] {
+    for webhook in ["active", "deleted", "gone", "open", "paused"] {
         register(&store, webhook).await;
     }
-    run(&store.db, "UPDATE webhooks SET status = 'PAUSED' WHERE id = 'paused'").await;
+    run(&store.db, "UPDATE webhooks SET status = UPPER(id)").await;
     let event = Event::entered(&deposit, 0);
     append(&store, &event).await.unwrap();
     register(&store, "later").await;
     let text = "SELECT webhook_id, event_id, state, attempt, next_us FROM deliveries ORDER BY webhook_id";
     let delivery = |webhook: &str| (webhook.to_owned(), event.id.to_string(), "PENDING".to_owned(), 0, NOW.0);
-    let expected: [(String, String, String, i64, i64); 2] = [delivery("active"), delivery("also")];
+    let expected: [(String, String, String, i64, i64); 4] = ["active", "gone", "open", "paused"].map(delivery);
     assert_eq!(rows::<(String, String, String, i64, i64)>(&store.db, text).await, expected);
 }
 

@@ -29,11 +29,13 @@ macro_rules! on_both_engines {
 
 mod accounts;
 mod asset_facts;
+mod balances;
 mod cast;
 mod cursors;
 mod deliveries;
 mod deposits;
 mod events;
+mod feed;
 mod movements;
 mod opening;
 mod schema;

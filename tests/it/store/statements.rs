@@ -93,7 +93,7 @@ fn statements_keep_to_the_portable_subset() {
 }
 
 /// What runs at every tick, poll or request, and the index that keeps it from walking over all that ever was.
-const HOT: [(&str, &str); 18] = [
+const HOT: [(&str, &str); 28] = [
     ("deposits::SETTLEABLE", "INDEX deposits_pending"),
     ("deposits::MISSING", "INDEX deposits_pending"),
     ("deposits::LIST_OF_ACCOUNT", "INDEX deposits_account"),
@@ -112,7 +112,17 @@ const HOT: [(&str, &str); 18] = [
     ("accounts::LOWER_FROM", "INDEX watched_addresses_from"),
     ("movements::DEBITED", "INDEX debits_sender"),
     ("movements::PAID", "INDEX fees_payer"),
-    ("deliveries::CLAIM", "INDEX deliveries_due"),
+    ("deliveries::TAKE", "INDEX deliveries_queue"),
+    ("deliveries::PARK", "INDEX deliveries_owner"),
+    ("deliveries::GIVE_BACK", "INDEX deliveries_owner"),
+    ("deliveries::TAKEN", "INDEX deliveries_owner"),
+    ("deliveries::NEXT", "INDEX deliveries_order"),
+    ("endpoints::BUSY", "INDEX deliveries_queue"),
+    ("endpoints::RELEASE_HELD", "INDEX deliveries_queue"),
+    ("endpoints::RELEASE_AGAIN", "INDEX deliveries_queue"),
+    ("feed::LAST", "INDEX events_feed"),
+    ("feed::OLDEST_UNNUMBERED", "INDEX events_unnumbered"),
+    ("feed::NUMBER", "INDEX events_unnumbered"),
 ];
 
 #[tokio::test]
@@ -120,7 +130,7 @@ async fn what_runs_all_the_time_uses_its_index_on_sqlite() {
     let store = TestStore::fresh(Engine::Sqlite).await;
     let mut tx = store.db.begin().await.unwrap();
     for (name, index) in HOT {
-        let sql = landfall::store::statements().find(|sql| sql.name.ends_with(name)).unwrap();
+        let sql = landfall::store::statements().find(|sql| sql.name.ends_with(&format!("::{name}"))).unwrap();
         let Connected::Sqlite(connection) = tx.engine() else { panic!("SQLite") };
         let text = sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {}", sql.sqlite));
         let plan: Vec<(i64, i64, i64, String)> = sqlx::query_as(text).fetch_all(connection).await.unwrap();

@@ -90,6 +90,6 @@ async fn the_queue_tells_what_is_undelivered_since_when(store: TestStore) {
     assert_eq!(status::queue(&mut reader).await.unwrap(), QueueStatus { pending: 0, oldest_at: None });
     let claimed = claimed_once(&store).await;
     assert_eq!(status::queue(&mut reader).await.unwrap(), QueueStatus { pending: 1, oldest_at: Some(NOW) });
-    write(&store, async |tx| deliveries::delivered(tx, &claimed).await.unwrap()).await;
+    write(&store, async |tx| deliveries::delivered(tx, &claimed, NOW).await.unwrap()).await;
     assert_eq!(status::queue(&mut reader).await.unwrap(), QueueStatus { pending: 0, oldest_at: None });
 }

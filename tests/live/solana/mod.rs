@@ -3,6 +3,7 @@
 //! [`credits`] is the index; [`payments`] has what was sent; [`cluster`] says which node runs it. In [`service`] it is the
 //! whole program that follows the cluster, on the [`stage`] of the other tests of this ring.
 
+mod balances;
 mod cluster;
 mod codes;
 mod credits;

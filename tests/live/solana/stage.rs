@@ -65,6 +65,14 @@ impl Stage {
         std::fs::write(self.folder.path().join("landfall.toml"), config).unwrap();
     }
 
+    /// Where the API listens, from the next start on.
+    pub(crate) fn listen(&self, address: &str) {
+        let path = self.folder.path().join("landfall.toml");
+        let config = std::fs::read_to_string(&path).unwrap();
+        let listen = format!("[api]\nlisten = {address:?}");
+        std::fs::write(&path, config.replacen("[api]\nlisten = \"127.0.0.1:0\"", &listen, 1)).unwrap();
+    }
+
     pub(crate) fn watch(&self, account: &str, owner: &Pubkey) {
         let spec = format!("{CHAIN}={owner}");
         self.ok(&["account", "add", "--account", account, "--type", "SEGREGATED", "--address", &spec]);

@@ -41,6 +41,7 @@ mod forge;
 mod fuzz;
 mod hard_forks;
 mod heavy;
+mod holdings;
 mod kept;
 mod lacking;
 mod legs;

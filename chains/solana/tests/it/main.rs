@@ -24,6 +24,7 @@ mod fixtures;
 mod fuzz;
 mod generated;
 mod heads;
+mod holdings;
 mod made;
 mod mints;
 mod payers;

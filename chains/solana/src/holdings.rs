@@ -1,0 +1,204 @@
+//! What owners hold: their own lamports, and what is in the associated token accounts of listed mints.
+//!
+//! Promises: an answer is of one slot that is final and not below the one that was reached, which it names itself; only such an
+//! answer says that an account is not there. A token account counts when its program, its mint and its owner are those that
+//! it was asked for; one that is not whole is a failure, never zero. As many endpoints as must agree tell each owner alike,
+//! each at a slot of its own, or it is not told. Asked aside: that an endpoint does not tell it says nothing of blocks.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use landfall_chain::{Address, AssetId, BlockRef, HoldingSource, Holdings, Proof, SourceError, U256, told_alike};
+use landfall_rpc::{Call, Need};
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::ata::TokenProgram;
+use crate::dialect::Endpoint;
+use crate::error::SolanaError;
+use crate::rules::TokenPlace;
+use crate::source::SolanaSource;
+
+const ACCOUNTS: &str = "getMultipleAccounts";
+/// Of one call (agave: `MAX_MULTIPLE_ACCOUNTS` in rpc-client-api/src/request.rs).
+const ACCOUNTS_MAX: usize = 100;
+/// Where the fields of a token account stand, and how long one is without extensions.
+const OWNER: usize = 32;
+const AMOUNT: usize = 64;
+const STATE: usize = 108;
+const TOKEN_ACCOUNT_BYTES: usize = 165;
+/// Initialised, and frozen by who may do that: it is there all the same.
+const STATES: [u8; 2] = [1, 2];
+
+#[derive(Deserialize)]
+struct Told {
+    context: Context,
+    value: Vec<Option<Account>>,
+}
+
+#[derive(Deserialize)]
+struct Context {
+    slot: u64,
+}
+
+/// The data is the text, and how it is written: as far as a token account goes.
+#[derive(Deserialize)]
+struct Account {
+    lamports: u64,
+    owner: String,
+    data: (String, String),
+}
+
+/// An owner, and where its assets are, each with all places that count.
+struct Wanted {
+    owner: [u8; 32],
+    assets: Vec<(AssetId, Vec<TokenPlace>)>,
+}
+
+/// What one endpoint tells: at which slot, and of each owner how much of each asset.
+type Amounts = (u64, Vec<Vec<U256>>);
+
+impl HoldingSource for SolanaSource {
+    async fn holdings(
+        &self,
+        addresses: &[Address],
+        assets: &[AssetId],
+        at: &BlockRef,
+    ) -> Result<Holdings, SourceError> {
+        Ok(self.told_holdings(addresses, assets, at).await?)
+    }
+}
+
+impl SolanaSource {
+    async fn told_holdings(
+        &self,
+        addresses: &[Address],
+        assets: &[AssetId],
+        at: &BlockRef,
+    ) -> Result<Holdings, SolanaError> {
+        let chain = self.pool.chain();
+        let wanted = addresses.iter().map(|address| match address {
+            Address::Solana(owner) => Ok(self.wanted(*owner, assets)),
+            Address::Evm(_) => Err(SolanaError::ForeignAddress { chain, address: *address }),
+        });
+        let wanted: Vec<Wanted> = wanted.collect::<Result<_, _>>()?;
+        let agree = self.pool.must_agree();
+        let believed = |told: &[(&Endpoint, Amounts)]| {
+            let told: Vec<_> = told.iter().map(|(_, (_, amounts))| amounts.clone()).collect();
+            told_alike(&told, addresses.len(), agree)
+        };
+        // Whoever is asked later tells of no earlier slot.
+        let reached = AtomicU64::new(at.number);
+        let (wanted, reached) = (&wanted[..], &reached);
+        let read = |endpoint| -> BoxRead<'_> {
+            Box::pin(async move {
+                let told = of_endpoint(endpoint, wanted, reached.load(Relaxed)).await;
+                let told = told.map_err(|error| endpoint.lacks(format!("does not tell what owners hold: {error}")))?;
+                reached.fetch_max(told.0, Relaxed);
+                Ok(told)
+            })
+        };
+        let need = Need { first: at.number, last: at.number, methods: &[ACCOUNTS] };
+        let enough = |told: &[_]| believed(told).iter().all(Option::is_some);
+        let heard = self.pool.call_each(need, Vec::new(), read, enough).await?;
+        if heard.told.len() < agree {
+            let names: Vec<&str> = heard.told.iter().map(|(endpoint, _)| endpoint.id.as_str()).collect();
+            let told = format!("what owners hold is told by endpoint {} alone", names.join(" and "));
+            return Err(SolanaError::Unwitnessed { chain, told, missing: heard.missing.join("; ") });
+        }
+        let number = heard.told.iter().map(|(_, (slot, _))| *slot).min().unwrap_or(at.number);
+        let proof = if agree > 1 { Proof::TwoEndpoints } else { Proof::OneEndpoint };
+        // A later slot has another hash, which nobody told.
+        let hash = (number == at.number).then_some(at.hash);
+        Ok(Holdings { number, hash, proof, amounts: believed(&heard.told) })
+    }
+
+    fn wanted(&self, owner: [u8; 32], assets: &[AssetId]) -> Wanted {
+        let assets = assets.iter().map(|asset| (*asset, self.reader.places_of(&owner, asset))).collect();
+        Wanted { owner, assets }
+    }
+}
+
+type BoxRead<'a> = futures_util::future::BoxFuture<'a, Result<Amounts, SolanaError>>;
+
+impl Wanted {
+    /// The owner's own account, then the others.
+    fn keys(&self) -> impl Iterator<Item = [u8; 32]> {
+        let places = self.assets.iter().flat_map(|(_, places)| places);
+        std::iter::once(self.owner).chain(places.map(|place| place.account))
+    }
+
+    /// How much of each asset there is in these accounts, which stand in the order of the keys.
+    fn amounts(&self, accounts: &[Option<Account>]) -> Result<Vec<U256>, &'static str> {
+        let (own, mut rest) = accounts.split_first().ok_or("an account is missing")?;
+        let lamports = own.as_ref().map_or(0, |account| account.lamports);
+        let mut amounts = Vec::with_capacity(self.assets.len());
+        for (asset, places) in &self.assets {
+            let mut sum = if *asset == AssetId::Native { U256::from(lamports) } else { U256::ZERO };
+            for place in places {
+                let (account, behind) = rest.split_first().ok_or("an account is missing")?;
+                rest = behind;
+                let tokens = account.as_ref().map_or(Ok(0), |account| tokens(account, place, &self.owner))?;
+                sum = sum.saturating_add(U256::from(tokens));
+            }
+            amounts.push(sum);
+        }
+        Ok(amounts)
+    }
+}
+
+/// What is in a token account of `owner`.
+fn tokens(account: &Account, place: &TokenPlace, owner: &[u8; 32]) -> Result<u64, &'static str> {
+    let (text, encoding) = &account.data;
+    let data = STANDARD.decode(text).ok().filter(|_| encoding == "base64").ok_or("data is not told as base64")?;
+    if TokenProgram::of(&account.owner) != Some(place.program) {
+        // Anybody may send lamports there before it is made.
+        return Ok(0);
+    }
+    if data.len() < TOKEN_ACCOUNT_BYTES || !STATES.contains(&data[STATE]) || data[..OWNER] != place.mint {
+        return Err("an account at the place of a token account is none");
+    }
+    if data[OWNER..AMOUNT] != *owner {
+        // It was given away.
+        return Ok(0);
+    }
+    let amount = data[AMOUNT..].first_chunk().ok_or("a token account is cut off")?;
+    Ok(u64::from_le_bytes(*amount))
+}
+
+async fn of_endpoint(endpoint: &Endpoint, wanted: &[Wanted], reached: u64) -> Result<Amounts, SolanaError> {
+    let width = wanted.first().map_or(1, |one| one.keys().count());
+    let (mut lowest, mut amounts) = (u64::MAX, Vec::with_capacity(wanted.len()));
+    for some in wanted.chunks((ACCOUNTS_MAX / width).max(1)) {
+        let keys: Vec<[u8; 32]> = some.iter().flat_map(Wanted::keys).collect();
+        let Told { context, value } = read_accounts(endpoint, &keys, reached).await?;
+        lowest = lowest.min(context.slot);
+        for (one, accounts) in some.iter().zip(value.chunks(width)) {
+            let told = one.amounts(accounts);
+            amounts.push(told.map_err(|reason| endpoint.unusable(ACCOUNTS, reason))?);
+        }
+    }
+    Ok((lowest, amounts))
+}
+
+/// The accounts, all of one final slot that is not below `reached`.
+async fn read_accounts(endpoint: &Endpoint, keys: &[[u8; 32]], reached: u64) -> Result<Told, SolanaError> {
+    let names: Vec<String> = keys.iter().map(|key| bs58::encode(key).into_string()).collect();
+    let how = json!({
+        "commitment": "finalized", "encoding": "base64", "minContextSlot": reached,
+        "dataSlice": { "offset": 0, "length": TOKEN_ACCOUNT_BYTES },
+    });
+    let answers = endpoint.ask_aside(&[Call { method: ACCOUNTS, params: json!([names, how]) }]).await?;
+    let answer = answers.into_iter().next().ok_or_else(|| endpoint.unusable(ACCOUNTS, "no answer"))?;
+    let answer = answer.map_err(|error| endpoint.refused(ACCOUNTS, &error))?;
+    let told: Told = endpoint.parse(ACCOUNTS, &answer)?;
+    if told.context.slot < reached {
+        let reason = format!("it is of slot {}, and slot {reached} was reached", told.context.slot);
+        return Err(endpoint.unusable(ACCOUNTS, &reason));
+    }
+    if told.value.len() != keys.len() {
+        return Err(endpoint.unusable(ACCOUNTS, &format!("{} of {} accounts", told.value.len(), keys.len())));
+    }
+    Ok(told)
+}

@@ -1,0 +1,200 @@
+//! What owners hold, as nodes tell it of a final slot: alike by as many as must agree; by nodes that lag, refuse or tell half of
+//! it, nothing; and never zero for want of an answer.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use landfall_chain::{
+    Address, AssetId, Chain, EndpointState, Family, HoldingSource, Holdings, Proof, SourceErrorKind, U256,
+};
+use landfall_cluster::{Fault, Ledger, Node, Refusal, When};
+use landfall_solana::{Options, SolanaSource, WRAPPED_SOL, Wrapped, network};
+use serde_json::{Value, json};
+
+use crate::made::associated_of;
+use crate::sources::{at, source, two};
+
+const USDC: &str = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v";
+const SPL_TOKEN: &str = "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA";
+const TOKEN_2022: &str = "TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb";
+const SYSTEM: &str = "11111111111111111111111111111111";
+const OWNER: Address = Address::Solana([0xb2; 32]);
+const OTHER: Address = Address::Solana([0xb3; 32]);
+
+fn usdc() -> AssetId {
+    AssetId::Token(Address::parse(Family::Solana, USDC).unwrap())
+}
+
+fn key(text: &str) -> [u8; 32] {
+    bs58::decode(text).into_vec().unwrap().try_into().unwrap()
+}
+
+/// The bytes of a token account.
+fn tokens(mint: &str, owner: &Address, amount: u64) -> Vec<u8> {
+    let mut data = [&key(mint)[..], owner.as_bytes(), &amount.to_le_bytes()].concat();
+    data.resize(165, 0);
+    data[108] = 1;
+    data
+}
+
+fn account(program: &str, lamports: u64, data: &[u8]) -> Value {
+    json!({ "data": [STANDARD.encode(data), "base64"], "lamports": lamports, "owner": program, "space": data.len() })
+}
+
+/// Tells that the owner has so many lamports and so much USDC.
+fn tell(nodes: &[&Node], owner: &Address, lamports: u64, amount: u64) {
+    for node in nodes {
+        node.tell_account(&owner.to_string(), account(SYSTEM, lamports, &[]));
+        let place = associated_of(&owner.to_string(), USDC);
+        node.tell_account(&place, account(SPL_TOKEN, 2_039_280, &tokens(USDC, owner, amount)));
+    }
+}
+
+async fn held(source: &SolanaSource) -> Result<Holdings, SourceErrorKind> {
+    source.holdings(&[OWNER], &[AssetId::Native, usdc()], &at(10)).await.map_err(|error| error.kind)
+}
+
+fn amounts(lamports: u64, tokens: u64) -> Option<Vec<U256>> {
+    Some([lamports, tokens].map(U256::from).to_vec())
+}
+
+fn told(lamports: u64, tokens: u64, proof: Proof) -> Holdings {
+    Holdings { number: 10, hash: Some(at(10).hash), proof, amounts: vec![amounts(lamports, tokens)] }
+}
+
+fn assert_trusted(source: &SolanaSource) {
+    let states: Vec<EndpointState> = source.endpoints().snapshot().iter().map(|endpoint| endpoint.state).collect();
+    assert!(states.iter().all(|state| *state == EndpointState::Healthy), "{states:?}");
+}
+
+#[tokio::test]
+async fn what_owners_hold_is_asked_for_at_what_is_final_and_told_by_two() {
+    let (node, other, source) = two().await;
+    tell(&[&node, &other], &OWNER, 5_000, 7);
+    assert_eq!(held(&source).await, Ok(told(5_000, 7, Proof::TwoEndpoints)));
+    let place = associated_of(&OWNER.to_string(), USDC);
+    let how = json!({
+        "commitment": "finalized", "encoding": "base64", "minContextSlot": 10, "dataSlice": { "offset": 0, "length": 165 },
+    });
+    assert_eq!(node.counts().last["getMultipleAccounts"], json!([[OWNER.to_string(), place], how]));
+    assert_eq!((node.calls("getMultipleAccounts", None), other.calls("getMultipleAccounts", None)), (1, 1));
+    source.set_agree(1).unwrap();
+    assert_eq!(held(&source).await, Ok(told(5_000, 7, Proof::OneEndpoint)));
+    assert_trusted(&source);
+}
+
+#[tokio::test]
+async fn an_account_that_is_not_there_is_zero_only_at_a_slot_that_was_reached() {
+    let (node, other, source) = two().await;
+    assert_eq!(held(&source).await, Ok(told(0, 0, Proof::TwoEndpoints)), "nobody has heard of the owner");
+    // It answers of an older slot, whatever it is asked.
+    node.tell_accounts_at(9);
+    assert_eq!(held(&source).await, Err(SourceErrorKind::Transient));
+    other.tell_accounts_at(9);
+    assert_eq!(held(&source).await, Err(SourceErrorKind::Transient));
+    node.tell_accounts_at(None);
+    other.tell_accounts_at(None);
+    // A slot that nothing is final at yet.
+    let error = source.holdings(&[OWNER], &[AssetId::Native], &at(12)).await.unwrap_err();
+    assert_eq!(error.kind, SourceErrorKind::Transient);
+    assert_trusted(&source);
+}
+
+#[tokio::test]
+async fn each_answer_is_of_its_own_slot_and_the_older_one_counts() {
+    let (node, other, source) = two().await;
+    tell(&[&node, &other], &OWNER, 5_000, 7);
+    node.tell_accounts_at(14);
+    other.tell_accounts_at(15);
+    let later = Holdings { number: 14, hash: None, ..told(5_000, 7, Proof::TwoEndpoints) };
+    assert_eq!(held(&source).await, Ok(later));
+    // Whoever is asked second must not answer of an older slot than the first.
+    other.tell_accounts_at(13);
+    assert_eq!(held(&source).await, Err(SourceErrorKind::Transient));
+    assert_eq!(other.counts().last["getMultipleAccounts"][1]["minContextSlot"], 14);
+}
+
+#[tokio::test]
+async fn owners_that_two_tell_differently_are_not_told_and_others_are() {
+    let (node, other, source) = two().await;
+    tell(&[&node, &other], &OWNER, 5_000, 7);
+    tell(&[&node], &OTHER, 5_000, 7);
+    tell(&[&other], &OTHER, 5_000, 8);
+    let both = source.holdings(&[OTHER, OWNER], &[AssetId::Native, usdc()], &at(10)).await.unwrap();
+    assert_eq!(both.amounts, [None, amounts(5_000, 7)]);
+    assert_trusted(&source);
+}
+
+#[tokio::test]
+async fn a_token_account_counts_when_program_mint_and_owner_are_those_that_it_was_asked_for() {
+    let (node, other, source) = two().await;
+    let place = associated_of(&OWNER.to_string(), USDC);
+    let with = |at: usize, byte: u8| {
+        let mut data = tokens(USDC, &OWNER, 7);
+        data[at] = byte;
+        account(SPL_TOKEN, 1, &data)
+    };
+    let cases = [
+        ("frozen, it is there all the same", with(108, 2), Some(7)),
+        ("given to somebody else", account(SPL_TOKEN, 1, &tokens(USDC, &OTHER, 7)), Some(0)),
+        ("lamports of a stranger, before it was made", account(SYSTEM, 7, &[]), Some(0)),
+        ("of another program", account(TOKEN_2022, 1, &tokens(USDC, &OWNER, 7)), Some(0)),
+        ("of another mint", account(SPL_TOKEN, 1, &tokens(WRAPPED_SOL, &OWNER, 7)), None),
+        ("not initialised", with(108, 0), None),
+        ("cut off", account(SPL_TOKEN, 1, &tokens(USDC, &OWNER, 7)[..164]), None),
+        ("empty", account(SPL_TOKEN, 1, &[]), None),
+        ("no base64", json!({ "data": ["***", "base64"], "lamports": 1, "owner": SPL_TOKEN }), None),
+        ("base58", json!({ "data": ["", "base58"], "lamports": 1, "owner": SPL_TOKEN }), None),
+        ("no data", json!({ "lamports": 1, "owner": SPL_TOKEN }), None),
+        ("parsed", json!({ "data": { "parsed": {} }, "lamports": 1, "owner": SPL_TOKEN }), None),
+    ];
+    for (what, told_account, expected) in cases {
+        for node in [&node, &other] {
+            node.tell_account(&place, told_account.clone());
+        }
+        let expected = expected.map(|amount| told(0, amount, Proof::TwoEndpoints));
+        assert_eq!(held(&source).await.ok(), expected, "{what}");
+        assert_trusted(&source);
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_refuses_or_knows_no_such_method_is_as_good_as_before_for_all_else() {
+    let (node, other, source) = two().await;
+    tell(&[&node, &other], &OWNER, 5_000, 7);
+    let mut refused = 0;
+    for refusal in Refusal::ALL {
+        let fault = Fault::Refuse(refusal);
+        node.misbehave(fault, When::Always);
+        let held = held(&source).await;
+        if node.struck(fault) > 0 {
+            assert_eq!(held, Err(SourceErrorKind::Transient), "{refusal:?}: one is not enough");
+            refused += 1;
+        }
+        node.behave();
+    }
+    assert!(refused >= 3, "a node that lags, that is limited, that knows no such method");
+    assert_eq!(held(&source).await, Ok(told(5_000, 7, Proof::TwoEndpoints)));
+    assert_trusted(&source);
+}
+
+#[tokio::test]
+async fn wrapped_sol_is_sol_where_that_is_so_and_many_owners_are_asked_for_in_parts() {
+    let node = Node::start(&Ledger::of(10..=15)).await;
+    let mainnet = network(Chain::SolanaMainnet).unwrap();
+    let options = Options { wrapped: Some(Wrapped::Native), ..Options::default() };
+    let url: url::Url = node.url().parse().unwrap();
+    let native = SolanaSource::at(&mainnet, vec![url.into()], &options).unwrap();
+    let owners: Vec<Address> = (0..150).map(|who| Address::Solana([who; 32])).collect();
+    for (owner, lamports) in owners.iter().zip(1_000..) {
+        node.tell_account(&owner.to_string(), account(SYSTEM, lamports, &[]));
+        let place = associated_of(&owner.to_string(), WRAPPED_SOL);
+        node.tell_account(&place, account(SPL_TOKEN, 2_039_285, &tokens(WRAPPED_SOL, owner, 5)));
+    }
+    let held = native.holdings(&owners, &[AssetId::Native], &at(10)).await.unwrap();
+    let expected: Vec<_> = (0..150).map(|index| Some(vec![U256::from(1_005 + index)])).collect();
+    assert_eq!((held.amounts, held.proof), (expected, Proof::OneEndpoint));
+    assert_eq!(node.calls("getMultipleAccounts", None), 3, "50 owners have 100 accounts");
+    let token = source(&[&node]);
+    let held = token.holdings(&owners[..1], &[AssetId::Native], &at(10)).await.unwrap();
+    assert_eq!(held.amounts, [Some(vec![U256::from(1_000)])]);
+}

@@ -1,0 +1,77 @@
+"""Receives Landfall's webhooks: verifies them, takes each change of a deposit once, and credits on CONFIRMED.
+
+    pip install standardwebhooks
+    SIGNING_KEY=whsec_.. PORT=9000 LEDGER=ledger.db python3 receiver.py
+
+Events come at least once. What makes crediting happen exactly once is one transaction: the change is noted under
+(dedup_key, status), and only when that was not there yet, the account is credited. The 2xx is said after the commit.
+"""
+
+import json
+import os
+import sqlite3
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from standardwebhooks.webhooks import Webhook, WebhookVerificationError
+
+BODY_BYTES_MAX = 1 << 20
+VERIFIER = Webhook(os.environ["SIGNING_KEY"])
+LEDGER = os.environ.get("LEDGER", "ledger.db")
+TABLES = """
+CREATE TABLE IF NOT EXISTS changes (dedup_key TEXT, status TEXT, PRIMARY KEY (dedup_key, status));
+CREATE TABLE IF NOT EXISTS credits (dedup_key TEXT PRIMARY KEY, account_id TEXT, amount TEXT, currency_symbol TEXT);
+"""
+
+
+def take(deposit: dict) -> bool:
+    """Notes a change of a deposit and credits it when it is CONFIRMED; false when it was noted before."""
+    ledger = sqlite3.connect(LEDGER, timeout=10)
+    try:
+        with ledger:
+            ledger.execute("PRAGMA synchronous = FULL")
+            change = (deposit["dedup_key"], deposit["status"])
+            if ledger.execute("INSERT OR IGNORE INTO changes VALUES (?, ?)", change).rowcount == 0:
+                return False
+            if deposit["status"] == "CONFIRMED":
+                # Amounts are decimal texts: never read them as floats.
+                credit = [deposit[field] for field in ("dedup_key", "account_id", "amount", "currency_symbol")]
+                ledger.execute("INSERT INTO credits VALUES (?, ?, ?, ?)", credit)
+    finally:
+        ledger.close()
+    return True
+
+
+class Receiver(BaseHTTPRequestHandler):
+    timeout = 30
+
+    def do_POST(self) -> None:
+        length = int(self.headers.get("Content-Length") or 0)
+        if length > BODY_BYTES_MAX:
+            return self.answer(413)
+        body = self.rfile.read(length).decode("utf-8", "replace")
+        try:
+            # The bytes as they came: what is parsed and written again has another signature.
+            VERIFIER.verify(body, {name.lower(): value for name, value in self.headers.items()})
+        except WebhookVerificationError:
+            return self.answer(401)
+        event = json.loads(body)
+        # Types that are not known yet are taken and left alone, so that they are not sent again.
+        if event["type"] == "deposit_v2":
+            deposit = event["data"]
+            if take(deposit) and deposit["status"] == "CONFIRMED":
+                print("credited", deposit["amount"], deposit["currency_symbol"], "to", deposit["account_id"], flush=True)
+        self.answer(204)
+
+    def answer(self, status: int) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+if __name__ == "__main__":
+    with sqlite3.connect(LEDGER) as created:
+        created.executescript(TABLES)
+    ThreadingHTTPServer(("127.0.0.1", int(os.environ.get("PORT", "9000"))), Receiver).serve_forever()

@@ -1,0 +1,102 @@
+// Receives Landfall's webhooks: verifies them, takes each change of a deposit once, and credits on CONFIRMED.
+//
+//     npm install standardwebhooks && npm install --save-dev typescript @types/node && npx tsc receiver.ts
+//     SIGNING_KEY=whsec_.. PORT=9000 LEDGER=ledger.jsonl node receiver.js
+//
+// Events come at least once. What makes crediting happen exactly once is one write: a line of the ledger says both that the
+// change (dedup_key, status) was taken and what it credits, and it is on the disk before the 2xx is said. With a database
+// of your own, make it one transaction.
+
+import { closeSync, fsyncSync, ftruncateSync, openSync, readFileSync, writeSync } from "node:fs";
+import { createServer, type IncomingHttpHeaders, type IncomingMessage } from "node:http";
+import { Webhook, WebhookVerificationError } from "standardwebhooks";
+
+interface Deposit {
+  dedup_key: string;
+  status: "PENDING" | "CONFIRMED" | "FAILED";
+  account_id: string;
+  /** A decimal text: never make it a number. */
+  amount: string;
+  currency_symbol: string;
+}
+
+const BODY_BYTES_MAX = 1 << 20;
+
+/** What was taken, in a file that survives. */
+class Ledger {
+  private readonly taken = new Set<string>();
+  private readonly file: number;
+
+  constructor(path: string) {
+    closeSync(openSync(path, "a"));
+    const text = readFileSync(path, "utf8");
+    // A line that was cut off in the writing was never answered with a 2xx: its event comes again.
+    const whole = text.slice(0, text.lastIndexOf("\n") + 1);
+    for (const line of whole.split("\n").filter((line) => line !== "")) {
+      this.taken.add(Ledger.key(JSON.parse(line) as Deposit));
+    }
+    this.file = openSync(path, "r+");
+    ftruncateSync(this.file, Buffer.byteLength(whole));
+    closeSync(this.file);
+    this.file = openSync(path, "a");
+  }
+
+  /** Notes a change of a deposit; false when it was noted before. */
+  take(deposit: Deposit): boolean {
+    const key = Ledger.key(deposit);
+    if (this.taken.has(key)) return false;
+    const { dedup_key, status, account_id, amount, currency_symbol } = deposit;
+    writeSync(this.file, JSON.stringify({ dedup_key, status, account_id, amount, currency_symbol }) + "\n");
+    fsyncSync(this.file);
+    this.taken.add(key);
+    return true;
+  }
+
+  private static key({ dedup_key, status }: Deposit): string {
+    return `${dedup_key} ${status}`;
+  }
+}
+
+const verifier = new Webhook(process.env["SIGNING_KEY"] ?? "");
+const ledger = new Ledger(process.env["LEDGER"] ?? "ledger.jsonl");
+
+async function read(request: IncomingMessage): Promise<string | undefined> {
+  const chunks: Buffer[] = [];
+  let length = 0;
+  for await (const chunk of request as AsyncIterable<Buffer>) {
+    length += chunk.length;
+    if (length > BODY_BYTES_MAX) return undefined;
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString("utf8");
+}
+
+function receive(body: string, headers: IncomingHttpHeaders): number {
+  let event: { type: string; data: unknown };
+  try {
+    // The bytes as they came: what is parsed and written again has another signature.
+    event = verifier.verify(body, headers as Record<string, string>) as typeof event;
+  } catch (error) {
+    if (error instanceof WebhookVerificationError) return 401;
+    throw error;
+  }
+  // Types that are not known yet are taken and left alone, so that they are not sent again.
+  if (event.type === "deposit_v2") {
+    const deposit = event.data as Deposit;
+    if (ledger.take(deposit) && deposit.status === "CONFIRMED") {
+      console.log(`credited ${deposit.amount} ${deposit.currency_symbol} to ${deposit.account_id}`);
+    }
+  }
+  return 204;
+}
+
+createServer(async (request, response) => {
+  let status = 500;
+  try {
+    const body = await read(request);
+    status = body === undefined ? 413 : receive(body, request.headers);
+  } catch (error) {
+    console.error(error);
+  }
+  response.writeHead(status).end();
+}).listen(Number(process.env["PORT"] ?? "9000"), "127.0.0.1");

@@ -1,0 +1,151 @@
+//! `GET /v2/accounts/{account_id}/balances`: what an account has of each asset, by what was read of its addresses at final blocks.
+//!
+//! Promises: each listed asset of each chain on which the account has an address has a line, and no line stands for what was
+//! never read: then the whole answer is refused, with the names of the chains.
+
+use axum::Json;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, RawQuery, State};
+use landfall_chain::{Asset, Chain, Network};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::account::AccountStatus;
+use crate::amount::to_decimal;
+use crate::api::accounts::{account_id, unknown};
+use crate::api::assets::describe;
+use crate::api::problem::Problem;
+use crate::api::query::Query;
+use crate::api::{AppState, openapi};
+use crate::balance::Balance;
+use crate::store::balances::{self, Known};
+use crate::store::{StoreError, account_pages};
+
+/// What an account has of an asset on a chain.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = Balance, examples(openapi::example_balance))]
+pub(super) struct BalanceResource {
+    pub symbol: String,
+    /// All that its addresses held after the block, in the major unit.
+    #[schema(pattern = r"^(0|[1-9][0-9]*)(\.[0-9]*[1-9])?$")]
+    pub total: String,
+    /// What of it may be spent: without deposits that are not CONFIRMED, and without what left the addresses since. Nothing
+    /// while the account is not ACTIVE.
+    #[schema(pattern = r"^(0|[1-9][0-9]*)(\.[0-9]*[1-9])?$")]
+    pub available: String,
+    /// How many decimal places the major unit has.
+    pub decimals: u8,
+    #[schema(schema_with = openapi::asset_type)]
+    pub r#type: &'static str,
+    #[schema(value_type = openapi::ChainName)]
+    pub chain: &'static str,
+    /// The contract on EVM chains, the mint on Solana; empty for the native currency.
+    pub contract_address: String,
+    /// The final block (the slot on Solana) that `total` is true of; the oldest, when the addresses of an account were read at
+    /// several.
+    #[schema(extensions(("x-landfall-extension" = json!(true))))]
+    pub as_of_block: u64,
+    /// When that was read; the oldest time, when there are several.
+    #[schema(format = DateTime, extensions(("x-landfall-extension" = json!(true))))]
+    pub as_of_time: String,
+}
+
+/// What an account has.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BalanceList {
+    balances: Vec<BalanceResource>,
+}
+
+/// Get an account's balances
+///
+/// A line for each listed asset of each chain on which the account has an address, chain by chain, the native currency first;
+/// also zeros. Balances are read at final blocks: soon after an address was added, again once what moved is final, and in a slow
+/// round over all addresses; `as_of_block` tells the block. Frozen and closed accounts are answered too.
+#[utoipa::path(
+    get,
+    path = "/v2/accounts/{account_id}/balances",
+    operation_id = "get_account_balances",
+    tag = "Accounts",
+    security(("bearer" = ["read"])),
+    params(
+        ("account_id" = String, Path, description = "The `id` of the account.", example = "acc_7f3k"),
+        ("chain" = Option<openapi::ChainName>, Query, nullable = false,
+            description = "Only balances on this chain; without it, on all chains that are followed."),
+    ),
+    responses(
+        (status = 200, description = "What the account has.", body = BalanceList),
+        (status = 400, description = "A parameter is unknown, repeated or malformed.", body = Problem,
+            content_type = "application/problem+json"),
+        (status = 404, description = "No account has this id.", body = Problem,
+            content_type = "application/problem+json"),
+        (status = 503, description = "What the account has is not known yet of some chain, which `detail` names \
+            (`BALANCE_UNKNOWN`), or too much is asked for at once. Send it again after `Retry-After` seconds.", body = Problem,
+            content_type = "application/problem+json", headers(("Retry-After" = u64))),
+    ),
+)]
+pub(super) async fn of_account(
+    State(state): State<AppState>,
+    id: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<BalanceList>, Problem> {
+    let account_id = account_id(id)?;
+    let mut query = Query::parse(query.as_deref(), &["chain"]);
+    let only: Option<Chain> = query.optional("chain", openapi::chain);
+    query.check()?;
+    let mut reader = state.db.read().await.map_err(Problem::internal)?;
+    let account = account_pages::by_id(&mut reader, &account_id).await.map_err(Problem::internal)?;
+    let status = AccountStatus::of(account.ok_or_else(unknown)?.identity_status);
+    let known = balances::of_account(&mut reader, &account_id).await.map_err(Problem::internal)?;
+    let networks = &state.settings.networks;
+    // What a chain holds that is not followed is not known.
+    let unfollowed = only.filter(|only| !networks.iter().any(|network| network.chain == *only));
+    let unfollowed = unfollowed.filter(|only| known.iter().any(|address| address.chain == *only));
+    let (mut balances, mut missing) = (Vec::new(), Vec::from_iter(unfollowed));
+    for network in networks.iter().filter(|network| only.is_none_or(|only| network.chain == only)) {
+        match of_chain(network, status, &known)? {
+            Some(lines) => balances.extend(lines),
+            None => missing.push(network.chain),
+        }
+    }
+    if missing.is_empty() { Ok(Json(BalanceList { balances })) } else { Err(Problem::balance_unknown(&missing)) }
+}
+
+/// The lines of a chain: none where the account has no address, `None` where something of it is not known.
+fn of_chain(
+    network: &Network,
+    status: AccountStatus,
+    known: &[Known],
+) -> Result<Option<Vec<BalanceResource>>, Problem> {
+    let addresses: Vec<_> = known.iter().filter(|of| of.chain == network.chain).map(|of| of.held.as_slice()).collect();
+    if addresses.is_empty() {
+        return Ok(Some(Vec::new()));
+    }
+    let mut lines = Vec::with_capacity(network.assets.len());
+    for asset in &network.assets {
+        let balance = Balance::of(&asset.id, status, addresses.iter().copied()).map_err(|error| {
+            Problem::internal(StoreError::Inconsistent { what: "balance", reason: error.to_string() })
+        })?;
+        let Some(balance) = balance else { return Ok(None) };
+        lines.push(BalanceResource::of(network.chain, asset, &balance));
+    }
+    Ok(Some(lines))
+}
+
+impl BalanceResource {
+    fn of(chain: Chain, asset: &Asset, balance: &Balance) -> Self {
+        let (r#type, contract_address) = describe(&asset.id);
+        BalanceResource {
+            symbol: asset.symbol.clone(),
+            total: to_decimal(balance.total, asset.decimals),
+            available: to_decimal(balance.available, asset.decimals),
+            decimals: asset.decimals,
+            r#type,
+            chain: chain.name(),
+            contract_address,
+            as_of_block: balance.number,
+            as_of_time: balance.read_at.to_string(),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! The newest events, for requests that wait for one: one look at the store for all of them.
+//!
+//! Promises: a request that waits holds no connection and no place among those that are being answered; it is told of
+//! each number that it may have to look at, and of few others; what the tail has not seen or has forgotten counts as
+//! "look yourself". Without its loop nobody is told anything, and a waiting request ends when its time is over.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use crate::store::feed::{self, FeedFilter, Told};
+use crate::store::{Db, StoreError};
+
+/// How often is looked, while somebody waits.
+const POLL: Duration = Duration::from_millis(100);
+const POLL_AFTER_ERROR: Duration = Duration::from_secs(1);
+/// How many events are remembered.
+const RECENT_MAX: u64 = 1_000;
+/// How many requests may wait at the same time.
+const WAITING_MAX: usize = 1_000;
+/// How many of those that were told of something read at the same time.
+const READING_MAX: usize = 4;
+
+#[derive(Debug)]
+pub(super) struct Tail {
+    recent: watch::Sender<Recent>,
+    /// One for each request that waits.
+    pub waiting: Semaphore,
+    /// One for each that waited and reads now.
+    pub reading: Semaphore,
+}
+
+/// The last events that were numbered.
+#[derive(Debug, Default)]
+pub(super) struct Recent {
+    /// The number of the newest.
+    pub last: u64,
+    /// The newest ones, in their order; what is older is not known.
+    told: VecDeque<Told>,
+}
+
+impl Default for Tail {
+    fn default() -> Self {
+        let (recent, _) = watch::channel(Recent::default());
+        Tail { recent, waiting: Semaphore::new(WAITING_MAX), reading: Semaphore::new(READING_MAX) }
+    }
+}
+
+impl Tail {
+    /// How many requests wait.
+    pub(super) fn waiting(&self) -> usize {
+        WAITING_MAX - self.waiting.available_permits()
+    }
+
+    /// Told from now on.
+    pub(super) fn listen(&self) -> watch::Receiver<Recent> {
+        self.recent.subscribe()
+    }
+
+    /// Looks again and again while somebody listens, until `stop`.
+    pub(super) async fn run(&self, db: &Db, stop: &CancellationToken) {
+        let mut pause = POLL;
+        while stop.run_until_cancelled(tokio::time::sleep(pause)).await.is_some() {
+            pause = POLL;
+            if self.recent.receiver_count() == 0 {
+                continue;
+            }
+            if let Err(error) = self.look(db).await {
+                warn!("who waits for events is told later, because the store cannot be read: {error}");
+                pause = POLL_AFTER_ERROR;
+            }
+        }
+    }
+
+    async fn look(&self, db: &Db) -> Result<(), StoreError> {
+        let known = self.recent.borrow().last;
+        let mut reader = db.read().await?;
+        let last = feed::last(&mut reader).await?;
+        if last == known {
+            return Ok(());
+        }
+        // More than is remembered would be forgotten at once.
+        let from = known.max(last.saturating_sub(RECENT_MAX)).min(last);
+        let told = feed::told(&mut reader, (from, last)).await?;
+        drop(reader);
+        self.recent.send_modify(|recent| recent.append(from, last, told));
+        Ok(())
+    }
+}
+
+impl Recent {
+    /// Whether an event above `seen` may match.
+    pub(super) fn may_match(&self, filter: &FeedFilter, seen: u64) -> bool {
+        let new = self.last.saturating_sub(seen);
+        let known = usize::try_from(new).unwrap_or(usize::MAX).min(self.told.len());
+        let is_known = u64::try_from(known).is_ok_and(|known| known == new);
+        !is_known || self.told.iter().rev().take(known).any(|told| filter.matches(told))
+    }
+
+    fn append(&mut self, from: u64, last: u64, told: Vec<Told>) {
+        let is_whole = u64::try_from(told.len()).is_ok_and(|count| from + count == last);
+        if from != self.last || !is_whole {
+            self.told.clear();
+        }
+        if is_whole {
+            self.told.extend(told);
+        }
+        let most = usize::try_from(RECENT_MAX).unwrap_or(usize::MAX);
+        self.told.drain(..self.told.len().saturating_sub(most));
+        self.last = last;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(account: &str) -> Told {
+        Told { account_id: account.to_owned(), kind: "deposit_v2".to_owned() }
+    }
+
+    fn of(account: &str) -> FeedFilter {
+        FeedFilter { account_id: Some(account.to_owned()), kind: None }
+    }
+
+    #[test]
+    fn a_request_is_told_of_what_it_waits_for_and_of_what_is_not_known() {
+        let mut recent = Recent::default();
+        recent.append(0, 3, vec![told("a"), told("b"), told("c")]);
+        let tells = |recent: &Recent, account: &str, seen| recent.may_match(&of(account), seen);
+        assert!(tells(&recent, "b", 0) && tells(&recent, "b", 1) && !tells(&recent, "b", 2) && !tells(&recent, "b", 3));
+        assert!(!tells(&recent, "d", 0), "nothing for d, and all is known");
+        assert!(recent.may_match(&FeedFilter::default(), 2) && !recent.may_match(&FeedFilter::default(), 3));
+        let kind = |kind: &str| FeedFilter { account_id: None, kind: Some(kind.to_owned()) };
+        assert!(recent.may_match(&kind("deposit_v2"), 0) && !recent.may_match(&kind("other"), 0));
+        // A part is missing, or fewer were found than there are numbers.
+        recent.append(10, 12, vec![told("a"), told("a")]);
+        assert!(tells(&recent, "d", 9) && !tells(&recent, "d", 10));
+        recent.append(12, 14, vec![told("a")]);
+        assert!(tells(&recent, "d", 13) && !tells(&recent, "d", 14));
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut recent = Recent::default();
+        for last in (0..3 * RECENT_MAX).step_by(7) {
+            recent.append(last, last + 7, vec![told("a"); 7]);
+        }
+        assert_eq!(recent.told.len(), 1_000);
+        assert!(!recent.may_match(&of("b"), recent.last - RECENT_MAX));
+        assert!(recent.may_match(&of("b"), recent.last - RECENT_MAX - 1));
+    }
+}

@@ -1,0 +1,132 @@
+//! What an account has of an asset: of what its addresses held at final blocks, what is its own to spend.
+//!
+//! Promises: an account whose addresses are not all known has no balance at all; what is not sure to be there is in `total`
+//! and not in `available`. Pure.
+
+use landfall_chain::{AssetId, BlockHash, U256};
+
+use crate::account::AccountStatus;
+use crate::time::Timestamp;
+
+/// What one address held of an asset after a final block.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Held {
+    pub asset: AssetId,
+    pub amount: U256,
+    /// The number of that block.
+    pub number: u64,
+    /// `None` where a chain tells only the number.
+    pub hash: Option<BlockHash>,
+    pub read_at: Timestamp,
+    /// What is in `amount` by deposits that are not CONFIRMED.
+    pub pending: U256,
+    /// What left the address in blocks after that one.
+    pub spent: U256,
+}
+
+/// What an account has of an asset, in base units.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Balance {
+    pub total: U256,
+    pub available: U256,
+    /// The oldest block, and the oldest reading, of those that it is made of.
+    pub number: u64,
+    pub read_at: Timestamp,
+}
+
+/// More than 2^256 - 1 base units.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the balances of its addresses make more than 2^256 - 1 base units")]
+pub struct TooLarge;
+
+impl Held {
+    /// What of it may be spent. What transfers that are under way have reserved is taken off here, once there are any.
+    fn available(&self) -> U256 {
+        self.amount.saturating_sub(self.pending).saturating_sub(self.spent)
+    }
+}
+
+impl Balance {
+    /// What an account in this state has of `asset`, of which `addresses` holds, for each address, all that is known.
+    /// `None` when it is not known of one of them, and when there is none.
+    ///
+    /// # Errors
+    /// A sum that is no amount.
+    pub fn of<'h>(
+        asset: &AssetId,
+        status: AccountStatus,
+        addresses: impl IntoIterator<Item = &'h [Held]>,
+    ) -> Result<Option<Self>, TooLarge> {
+        let mut sum: Option<Balance> = None;
+        for known in addresses {
+            let Some(held) = known.iter().find(|held| held.asset == *asset) else { return Ok(None) };
+            let before = sum.unwrap_or(Balance {
+                total: U256::ZERO,
+                available: U256::ZERO,
+                number: held.number,
+                read_at: held.read_at,
+            });
+            let add = |sum: U256, more: U256| sum.checked_add(more).ok_or(TooLarge);
+            sum = Some(Balance {
+                total: add(before.total, held.amount)?,
+                available: add(before.available, held.available())?,
+                number: before.number.min(held.number),
+                read_at: before.read_at.min(held.read_at),
+            });
+        }
+        Ok(sum.map(|sum| match status {
+            AccountStatus::Active => sum,
+            // Nothing may leave it.
+            AccountStatus::Frozen | AccountStatus::Closed => Balance { available: U256::ZERO, ..sum },
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn held(amount: u64, pending: u64, spent: u64, number: u64) -> Vec<Held> {
+        let [amount, pending, spent] = [amount, pending, spent].map(U256::from);
+        let read_at = Timestamp::from_secs(number);
+        vec![Held { asset: AssetId::Native, amount, number, hash: None, read_at, pending, spent }]
+    }
+
+    fn of(status: AccountStatus, addresses: &[Vec<Held>]) -> Option<(u64, u64, u64)> {
+        let balance = Balance::of(&AssetId::Native, status, addresses.iter().map(Vec::as_slice)).unwrap();
+        balance.map(|balance| (balance.total.to::<u64>(), balance.available.to::<u64>(), balance.number))
+    }
+
+    #[test]
+    fn what_is_pending_and_what_left_since_is_not_available() {
+        let active = |addresses: &[Vec<Held>]| of(AccountStatus::Active, addresses);
+        assert_eq!(active(&[held(10, 0, 0, 7)]), Some((10, 10, 7)));
+        assert_eq!(active(&[held(10, 3, 2, 7)]), Some((10, 5, 7)));
+        // What left may have come after the block: that of another address does not pay for it.
+        assert_eq!(active(&[held(10, 8, 9, 7), held(5, 0, 0, 9)]), Some((15, 5, 7)));
+    }
+
+    #[test]
+    fn an_account_with_an_address_that_is_not_known_has_no_balance() {
+        assert_eq!(of(AccountStatus::Active, &[held(10, 0, 0, 7), Vec::new()]), None);
+        assert_eq!(of(AccountStatus::Active, &[]), None);
+        let other =
+            Held { asset: AssetId::Token(landfall_chain::Address::Evm([1; 20])), ..held(1, 0, 0, 1)[0].clone() };
+        assert_eq!(of(AccountStatus::Active, &[vec![other]]), None);
+    }
+
+    #[test]
+    fn nothing_of_an_account_that_is_not_active_is_available() {
+        for status in [AccountStatus::Frozen, AccountStatus::Closed] {
+            assert_eq!(of(status, &[held(10, 0, 0, 7)]), Some((10, 0, 7)));
+        }
+    }
+
+    #[test]
+    fn a_sum_that_is_no_amount_is_an_error() {
+        let most = || vec![Held { amount: U256::MAX, ..held(0, 0, 0, 1)[0].clone() }];
+        let addresses = [most(), held(1, 0, 0, 1)];
+        let sum = Balance::of(&AssetId::Native, AccountStatus::Active, addresses.iter().map(Vec::as_slice));
+        assert_eq!(sum, Err(TooLarge));
+    }
+}

@@ -1,0 +1,277 @@
+//! `landfall event list|show|replay`: what clients were told, where it stands, and telling it again.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, ensure};
+use chrono::DateTime;
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::cli::json_line;
+use crate::store::Db;
+use crate::store::deliveries::AttemptLog;
+use crate::store::outbox::{self, DeliveryRow, EventFilter, EventRow};
+use crate::time::{Clock, Timestamp};
+
+/// Events are read and made due in pages, each in a transaction of its own.
+const PAGE_ROWS: u32 = 500;
+
+#[derive(Subcommand, Debug)]
+pub(super) enum Event {
+    /// Show events, oldest first.
+    List {
+        #[command(flatten)]
+        which: Which,
+        /// Only those that some webhook has not got yet.
+        #[arg(long)]
+        pending: bool,
+        /// A JSON object for each event, one a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one event with its deliveries and attempts: exit 0 found, 1 unknown.
+    Show {
+        id: String,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Send events again, in the order of each deposit. Receivers deduplicate them as ever.
+    Replay {
+        /// This one.
+        #[arg(required_unless_present_any = ["account", "from"], conflicts_with_all = ["account", "from", "to"])]
+        id: Option<String>,
+        #[command(flatten)]
+        which: Which,
+        /// To this webhook only, also what was written before it was there.
+        #[arg(long, value_name = "ID")]
+        webhook: Option<String>,
+        /// Change nothing, say what would be sent.
+        #[arg(long)]
+        dry_run: bool,
+        /// One JSON object.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Which {
+    /// Of this account.
+    #[arg(long, value_name = "ID")]
+    account: Option<String>,
+    /// Written at this time or later, for example 2026-01-31T00:00:00Z.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    from: Option<Timestamp>,
+    /// Written at this time or earlier.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    to: Option<Timestamp>,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    id: &'a str,
+    r#type: &'a str,
+    account_id: &'a str,
+    status: &'a str,
+    created_at: String,
+    pending: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deliveries: Option<Vec<Delivery>>,
+}
+
+#[derive(Serialize)]
+struct Delivery {
+    webhook_id: String,
+    /// DELIVERED, or how it is pending: FIRST, AGAIN, LEASED, WAITING, HELD.
+    state: String,
+    attempts: i64,
+    /// When it is due; of a LEASED one, when the lease ends.
+    next_at: Option<String>,
+    log: Vec<Attempt>,
+}
+
+#[derive(Serialize)]
+struct Attempt {
+    attempt: u32,
+    at: String,
+    duration_ms: u128,
+    status: Option<u16>,
+    error: String,
+    response_head: String,
+}
+
+#[derive(Serialize, Default)]
+struct Replayed {
+    events: u64,
+    deliveries: u64,
+    dry_run: bool,
+}
+
+impl Event {
+    pub(super) async fn run(self, db: &Db) -> anyhow::Result<ExitCode> {
+        match self {
+            Event::List { which, pending, json } => list(db, &which.filter(pending), json).await?,
+            Event::Show { id, json } => return show(db, &id, json).await,
+            Event::Replay { id, which, webhook, dry_run, json } => {
+                if let Some(webhook) = &webhook {
+                    let known = outbox::is_endpoint(&mut db.read().await?, webhook).await?;
+                    ensure!(known, "there is no webhook {webhook}");
+                }
+                let replay = Replay { db, webhook: webhook.as_deref(), dry_run };
+                let done = match id {
+                    Some(id) => replay.one(&id).await?,
+                    None => replay.all(&which.filter(false)).await?,
+                };
+                let Replayed { events, deliveries, dry_run } = done;
+                let words = if dry_run { "would be sent again" } else { "are sent again" };
+                let said = format!("{events} events {words}, in {deliveries} deliveries");
+                println!("{}", if json { json_line(&done)? } else { said });
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Which {
+    fn filter(self, pending: bool) -> EventFilter {
+        let (from, to) = (self.from.unwrap_or(Timestamp::EPOCH), self.to.unwrap_or(Timestamp(i64::MAX)));
+        EventFilter { account: self.account, from, to, pending }
+    }
+}
+
+/// What is sent again, where to, and whether at all.
+struct Replay<'a> {
+    db: &'a Db,
+    webhook: Option<&'a str>,
+    dry_run: bool,
+}
+
+impl Replay<'_> {
+    async fn one(&self, id: &str) -> anyhow::Result<Replayed> {
+        let event = outbox::by_id(&mut self.db.read().await?, id).await?;
+        let event = event.with_context(|| format!("there is no event {id}"))?;
+        self.page(&[event]).await
+    }
+
+    async fn all(&self, filter: &EventFilter) -> anyhow::Result<Replayed> {
+        let mut done = Replayed { dry_run: self.dry_run, ..Replayed::default() };
+        let mut after = None;
+        loop {
+            let (page, next) = outbox::list(&mut self.db.read().await?, filter, after.as_ref(), PAGE_ROWS).await?;
+            let Replayed { events, deliveries, .. } = self.page(&page).await?;
+            done.events += events;
+            done.deliveries += deliveries;
+            if next.is_none() {
+                return Ok(done);
+            }
+            after = next;
+        }
+    }
+
+    /// What a dry run would do is done, and taken back.
+    async fn page(&self, events: &[EventRow]) -> anyhow::Result<Replayed> {
+        let now = Clock::system().now();
+        let mut done = Replayed { dry_run: self.dry_run, ..Replayed::default() };
+        let mut tx = self.db.begin().await?;
+        for event in events {
+            let deliveries = outbox::replay(&mut tx, &event.id, self.webhook, now).await?;
+            done.deliveries += deliveries;
+            done.events += u64::from(deliveries > 0);
+        }
+        if !self.dry_run {
+            tx.commit().await?;
+        }
+        Ok(done)
+    }
+}
+
+async fn list(db: &Db, filter: &EventFilter, json: bool) -> anyhow::Result<()> {
+    let mut reader = db.read().await?;
+    let mut after = None;
+    loop {
+        let (page, next) = outbox::list(&mut reader, filter, after.as_ref(), PAGE_ROWS).await?;
+        for event in &page {
+            println!("{}", if json { json_line(&Line::of(event))? } else { headline(event) });
+        }
+        if next.is_none() {
+            return Ok(());
+        }
+        after = next;
+    }
+}
+
+async fn show(db: &Db, id: &str, json: bool) -> anyhow::Result<ExitCode> {
+    let mut reader = db.read().await?;
+    let Some(event) = outbox::by_id(&mut reader, id).await? else {
+        eprintln!("landfall: there is no event {id}");
+        return Ok(ExitCode::FAILURE);
+    };
+    let attempts = outbox::attempts(&mut reader, id).await?;
+    let rows = outbox::deliveries(&mut reader, id).await?;
+    let deliveries: Vec<Delivery> = rows.into_iter().map(|row| Delivery::of(row, &attempts)).collect();
+    if json {
+        let payload: Box<RawValue> = serde_json::from_str(&event.payload).context("the stored payload")?;
+        let line = Line { payload: Some(&payload), deliveries: Some(deliveries), ..Line::of(&event) };
+        println!("{}", json_line(&line)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("{}\n{}", headline(&event), event.payload);
+    deliveries.iter().flat_map(Delivery::lines).for_each(|line| println!("{line}"));
+    Ok(ExitCode::SUCCESS)
+}
+
+impl<'a> Line<'a> {
+    fn of(event: &'a EventRow) -> Self {
+        let EventRow { id, r#type, account_id, status, created_us, pending, .. } = event;
+        let created_at = Timestamp(*created_us).to_string();
+        Line { id, r#type, account_id, status, created_at, pending: *pending, payload: None, deliveries: None }
+    }
+}
+
+impl Delivery {
+    fn of(row: DeliveryRow, attempts: &[(String, u32, AttemptLog)]) -> Self {
+        let DeliveryRow { webhook_id, state, queue, attempt, next_us, .. } = row;
+        let pending = state == "PENDING";
+        let own = attempts.iter().filter(|(webhook, ..)| *webhook == webhook_id);
+        let log = own.map(|(_, attempt, log)| Attempt::of(*attempt, log)).collect();
+        let next_at = (pending && queue != "WAITING").then(|| Timestamp(next_us).to_string());
+        Delivery { state: if pending { queue } else { state }, attempts: attempt, next_at, log, webhook_id }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let Delivery { webhook_id, state, attempts, next_at, log } = self;
+        let next = next_at.as_ref().map_or(String::new(), |at| format!(", due at {at}"));
+        let mut lines = vec![format!("to {webhook_id}: {state}, {attempts} attempts{next}")];
+        lines.extend(log.iter().map(|attempt| {
+            let Attempt { attempt, at, duration_ms, status, error, .. } = attempt;
+            let status = status.map_or("no answer".to_owned(), |status| status.to_string());
+            format!("  {attempt} at {at}: {status} after {duration_ms} ms {error}").trim_end().to_owned()
+        }));
+        lines
+    }
+}
+
+impl Attempt {
+    fn of(attempt: u32, log: &AttemptLog) -> Self {
+        let AttemptLog { started_at, duration, status, error, response_head, .. } = log.clone();
+        let (at, duration_ms) = (started_at.to_string(), duration.as_millis());
+        Attempt { attempt, at, duration_ms, status, error, response_head }
+    }
+}
+
+fn headline(event: &EventRow) -> String {
+    let EventRow { id, r#type: kind, account_id, status, created_us, pending, aggregateid, .. } = event;
+    let created_at = Timestamp(*created_us);
+    let pending = if *pending == 0 { String::new() } else { format!(", pending at {pending} webhooks") };
+    format!("{created_at} {id} {kind} {status} of {aggregateid} for {account_id}{pending}")
+}
+
+fn time(text: &str) -> Result<Timestamp, String> {
+    let time = DateTime::parse_from_rfc3339(text);
+    time.map(|time| Timestamp(time.timestamp_micros()))
+        .map_err(|_| "expected a time such as 2026-01-31T00:00:00Z".to_owned())
+}

@@ -1,0 +1,110 @@
+//! What is written down of attempts that have ended: in groups, because the commit is what costs.
+//!
+//! Promises: only the attempt that holds the lease changes anything, also at its endpoint. A group that the store does
+//! not take is tried again whole; one row that it never takes does not keep back the others.
+
+use std::collections::BTreeMap;
+
+use tracing::{debug, info, warn};
+
+use crate::delivery::breaker::{self, Outcome, Word};
+use crate::delivery::{Delivered, Delivery, schedule};
+use crate::store::deliveries::{self, AttemptLog, Claimed, Queue};
+use crate::store::endpoints::{self, Status};
+use crate::store::{StoreError, Tx};
+use crate::time::Timestamp;
+
+/// An attempt that has ended.
+pub(super) type Ended = (Claimed, AttemptLog);
+
+impl Delivery {
+    /// Records how attempts went, all or none.
+    pub(super) async fn acknowledge(&self, ended: &[Ended]) -> Result<Delivered, StoreError> {
+        let now = self.clock.now();
+        let mut done = Delivered::default();
+        let mut words: BTreeMap<&str, Vec<Word>> = BTreeMap::new();
+        let mut tx = self.db.begin().await?;
+        for (claimed, log) in ended {
+            let word = self.word(claimed, log);
+            if !self.record(&mut tx, claimed, log, now).await? {
+                warn!("{claimed:?} ended after its lease, or was acknowledged before");
+                continue;
+            }
+            deliveries::log(&mut tx, claimed, log).await?;
+            words.entry(&claimed.webhook_id).or_default().push(word);
+            match word.outcome {
+                Outcome::Arrived => done.delivered += 1,
+                Outcome::Failed | Outcome::Gone => done.to_be_retried += 1,
+            }
+        }
+        let mut changed = Vec::new();
+        for (webhook, words) in words {
+            changed.extend(learn(&mut tx, webhook, &words, now).await?.map(|status| (webhook, status)));
+        }
+        tx.commit().await?;
+        ended.iter().for_each(|(claimed, log)| tell(claimed, log));
+        for (webhook, status) in changed {
+            info!(webhook = %webhook, "webhook {webhook} is {} from now on", status.name());
+        }
+        Ok(done)
+    }
+
+    /// As [`Delivery::acknowledge`], one by one; what the store does not take is attempted again when its lease ends.
+    pub(super) async fn acknowledge_each(&self, ended: &[Ended]) {
+        for one in ended {
+            if let Err(error) = self.acknowledge(std::slice::from_ref(one)).await {
+                warn!("{:?} is not acknowledged and will be sent again: {error}", one.0);
+            }
+        }
+    }
+
+    fn word(&self, claimed: &Claimed, log: &AttemptLog) -> Word {
+        let outcome = match log.status {
+            _ if log.error.is_empty() => Outcome::Arrived,
+            Some(410) => Outcome::Gone,
+            _ => Outcome::Failed,
+        };
+        let (began_at, failures, random) = (log.started_at, claimed.failures, (self.random)());
+        Word { outcome, began_at, failures, retry_after: log.retry_after, random }
+    }
+
+    async fn record(
+        &self,
+        tx: &mut Tx,
+        claimed: &Claimed,
+        log: &AttemptLog,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        if log.error.is_empty() {
+            return deliveries::delivered(tx, claimed, now).await;
+        }
+        let failures = claimed.failures.saturating_add(1);
+        let wait = schedule::wait_after(failures, log.retry_after, (self.random)());
+        let queue = if schedule::is_held(failures) { Queue::Held } else { Queue::Again };
+        deliveries::retry_at(tx, claimed, now.plus(wait), queue).await
+    }
+}
+
+/// What follows for the endpoint; its status, when that has changed.
+async fn learn(tx: &mut Tx, webhook: &str, words: &[Word], now: Timestamp) -> Result<Option<Status>, StoreError> {
+    let Some(before) = endpoints::health(tx, webhook).await? else { return Ok(None) };
+    let after = breaker::after_all(before, words, now);
+    if after != before {
+        endpoints::set_health(tx, webhook, before.status, after).await?;
+    }
+    // The first that arrives while it fails, or of what was held, lets all the others go.
+    let was_away = |word: &Word| before.status == Status::Open || schedule::is_held(word.failures);
+    if words.iter().any(|word| word.outcome == Outcome::Arrived && was_away(word)) {
+        endpoints::set_releasing(tx, webhook).await?;
+    }
+    Ok((after.status != before.status).then_some(after.status))
+}
+
+fn tell(claimed: &Claimed, log: &AttemptLog) {
+    let Claimed { event_id, webhook_id, .. } = claimed;
+    if log.error.is_empty() {
+        debug!(event = %event_id, webhook = %webhook_id, "{claimed:?} arrived");
+    } else {
+        warn!(event = %event_id, webhook = %webhook_id, "{claimed:?} failed: {}", log.error);
+    }
+}

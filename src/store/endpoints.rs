@@ -1,0 +1,211 @@
+//! How the endpoints of events do: which of them have something due, which fail, what is let go to them.
+//!
+//! A row here is a webhook's; its URL and keys are `webhooks.rs`'. What follows from a failure is decided in
+//! `delivery`. Nothing here waits for a row that another holds.
+
+use std::time::Duration;
+
+use sqlx::FromRow;
+
+use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
+use crate::store::{Connection, StoreError, Tx, parsed, uint};
+use crate::time::Timestamp;
+
+/// What is due so soon comes by itself: what is released and fails again is not released once more.
+const SOON: Duration = Duration::from_secs(60);
+
+/// Whether an endpoint gets events.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Status {
+    Active,
+    /// It fails: one event is attempted now and then, and nothing else.
+    Open,
+    /// By a person, until a person resumes it.
+    Paused,
+    /// It answered 410; until a person resumes it.
+    Gone,
+    Deleted,
+}
+
+/// What is remembered of an endpoint's attempts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Health {
+    pub status: Status,
+    pub since: Timestamp,
+    /// How many attempts have failed in a row, as far as they count.
+    pub failures: u32,
+    /// How many may be under way at once.
+    pub in_flight_max: u32,
+    /// Before that nothing is attempted while it fails; while it does not, nothing of what failed for seven days.
+    pub probe_at: Timestamp,
+}
+
+/// An endpoint with something to do, and in which of its queues.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Busy {
+    pub id: String,
+    pub health: Health,
+    pub releasing: bool,
+    pub first: bool,
+    pub again: bool,
+    /// A lease has ended without a word.
+    pub lapsed: bool,
+    /// Something has waited for an earlier event for very long.
+    pub waiting: bool,
+    /// One of those that failed for seven days is due.
+    pub held: bool,
+    /// Something is not under way, due or not.
+    pub any: bool,
+}
+
+statements! {
+    // The endpoints that deliveries name, one after the other: a backlog at one of them costs no more than a single row.
+    BUSY = "WITH RECURSIVE named (id) AS (SELECT MIN(webhook_id) FROM deliveries WHERE state = 'PENDING' \
+              UNION ALL SELECT (SELECT MIN(webhook_id) FROM deliveries WHERE state = 'PENDING' AND webhook_id > named.id) \
+                FROM named WHERE named.id IS NOT NULL) \
+            SELECT webhooks.id, status, status_since_us, failures, in_flight_max, probe_us, releasing, \
+              EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'FIRST' AND next_us <= $1) AS first, \
+              EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'AGAIN' AND next_us <= $1) AS again, \
+              EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'LEASED' AND next_us <= $1) AS lapsed, \
+              EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'WAITING' AND next_us <= $1) AS waiting, \
+              EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'HELD' AND next_us <= $1) AS held, \
+              EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue IN ('FIRST', 'AGAIN', 'HELD')) AS any_left \
+            FROM named JOIN webhooks ON webhooks.id = named.id WHERE status IN ('ACTIVE', 'OPEN') ORDER BY webhooks.id";
+    HEALTH = "SELECT status, status_since_us, failures, in_flight_max, probe_us FROM webhooks WHERE id = $1" [" FOR NO KEY UPDATE"] "";
+    SET_HEALTH = "UPDATE webhooks SET status = $2, status_since_us = $3, failures = $4, in_flight_max = $5, probe_us = $6 \
+                  WHERE id = $1 AND status = $7";
+    PROBE = "WITH free AS MATERIALIZED (SELECT id FROM webhooks WHERE id = $1 AND probe_us <= $2 ORDER BY id LIMIT 1" [" FOR NO KEY UPDATE SKIP LOCKED"] ") \
+            UPDATE webhooks SET probe_us = $3 WHERE id IN (SELECT id FROM free)";
+    SET_RELEASING = "UPDATE webhooks SET releasing = TRUE WHERE id = $1";
+    RELEASED = "WITH free AS MATERIALIZED (SELECT id FROM webhooks WHERE id = $1 ORDER BY id LIMIT 1" [" FOR NO KEY UPDATE SKIP LOCKED"] ") \
+                UPDATE webhooks SET releasing = FALSE WHERE id IN (SELECT id FROM free)";
+    RELEASE_HELD = "WITH held AS MATERIALIZED (SELECT event_id FROM deliveries WHERE webhook_id = $1 AND state = 'PENDING' AND queue = 'HELD' \
+                      ORDER BY next_us, event_id LIMIT $3" [" FOR UPDATE SKIP LOCKED"] ") \
+                    UPDATE deliveries SET queue = 'AGAIN', failures = 1, next_us = $2 \
+                    WHERE webhook_id = $1 AND event_id IN (SELECT event_id FROM held)";
+    RELEASE_AGAIN = "WITH later AS MATERIALIZED (SELECT event_id FROM deliveries WHERE webhook_id = $1 AND state = 'PENDING' AND queue = 'AGAIN' \
+                       AND next_us > $4 ORDER BY next_us DESC, event_id LIMIT $3" [" FOR UPDATE SKIP LOCKED"] ") \
+                     UPDATE deliveries SET failures = 1, next_us = $2 WHERE webhook_id = $1 AND event_id IN (SELECT event_id FROM later)";
+    PAUSE = "UPDATE webhooks SET status = 'PAUSED', status_since_us = $2 WHERE id = $1 AND status <> 'DELETED'";
+    RESUME = "UPDATE webhooks SET status = 'ACTIVE', status_since_us = $2, failures = 0, in_flight_max = 1, releasing = TRUE \
+              WHERE id = $1 AND status IN ('PAUSED', 'GONE', 'OPEN')";
+}
+
+#[derive(FromRow)]
+struct HealthRow {
+    status: String,
+    status_since_us: i64,
+    failures: i64,
+    in_flight_max: i64,
+    probe_us: i64,
+}
+
+#[derive(FromRow)]
+struct BusyRow {
+    id: String,
+    #[sqlx(flatten)]
+    health: HealthRow,
+    releasing: bool,
+    first: bool,
+    again: bool,
+    lapsed: bool,
+    waiting: bool,
+    held: bool,
+    any_left: bool,
+}
+
+/// The endpoints that are to get events and have some, whether they are due or not.
+pub async fn busy(connection: &mut impl Connection, now: Timestamp) -> Result<Vec<Busy>, StoreError> {
+    let rows = fetch_all!(connection, BusyRow, BUSY, now.0)?;
+    let read = |row: BusyRow| {
+        let BusyRow { id, health, releasing, first, again, lapsed, waiting, held, any_left: any } = row;
+        Ok(Busy { id, health: health.try_into()?, releasing, first, again, lapsed, waiting, held, any })
+    };
+    rows.into_iter().map(read).collect()
+}
+
+/// How an endpoint does; nobody else changes it until the transaction ends.
+pub async fn health(tx: &mut Tx, id: &str) -> Result<Option<Health>, StoreError> {
+    fetch_optional!(tx, HealthRow, HEALTH, id)?.map(Health::try_from).transpose()
+}
+
+/// Writes how it does from now on; nothing when it no longer has the status `from`.
+pub async fn set_health(tx: &mut Tx, id: &str, from: Status, health: Health) -> Result<bool, StoreError> {
+    let Health { status, since, failures, in_flight_max, probe_at } = health;
+    let (failures, in_flight_max) = (i64::from(failures), i64::from(in_flight_max));
+    let changed =
+        execute!(tx, SET_HEALTH, id, status.name(), since.0, failures, in_flight_max, probe_at.0, from.name())?;
+    Ok(changed == 1)
+}
+
+/// Takes the right to the probe that is due; the next may be taken at `until`. False when another took it.
+pub async fn take_probe(tx: &mut Tx, id: &str, now: Timestamp, until: Timestamp) -> Result<bool, StoreError> {
+    Ok(execute!(tx, PROBE, id, now.0, until.0)? == 1)
+}
+
+/// What failed is let go, from now on.
+pub async fn set_releasing(tx: &mut Tx, id: &str) -> Result<(), StoreError> {
+    execute!(tx, SET_RELEASING, id).map(drop)
+}
+
+/// All that failed has been let go; nothing when others are at this endpoint.
+pub async fn released(tx: &mut Tx, id: &str) -> Result<(), StoreError> {
+    execute!(tx, RELEASED, id).map(drop)
+}
+
+/// Lets at most `limit` of those that are held go; how many.
+pub async fn release_held(tx: &mut Tx, id: &str, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
+    execute!(tx, RELEASE_HELD, id, now.0, i64::from(limit))
+}
+
+/// Makes at most `limit` of those that failed and would wait for longer than a minute due at once; how many.
+pub async fn release_again(tx: &mut Tx, id: &str, now: Timestamp, limit: u32) -> Result<u64, StoreError> {
+    execute!(tx, RELEASE_AGAIN, id, now.0, i64::from(limit), now.plus(SOON).0)
+}
+
+/// No attempt is begun until a person resumes it. False when there is no such endpoint.
+pub async fn pause(tx: &mut Tx, id: &str, now: Timestamp) -> Result<bool, StoreError> {
+    Ok(execute!(tx, PAUSE, id, now.0)? == 1)
+}
+
+/// All that is pending is attempted, carefully at first. False when it was not paused, gone or failing.
+pub async fn resume(tx: &mut Tx, id: &str, now: Timestamp) -> Result<bool, StoreError> {
+    Ok(execute!(tx, RESUME, id, now.0)? == 1)
+}
+
+impl Status {
+    const ALL: [Status; 5] = [Status::Active, Status::Open, Status::Paused, Status::Gone, Status::Deleted];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Status::Active => "ACTIVE",
+            Status::Open => "OPEN",
+            Status::Paused => "PAUSED",
+            Status::Gone => "GONE",
+            Status::Deleted => "DELETED",
+        }
+    }
+}
+
+impl std::str::FromStr for Status {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Status::ALL.into_iter().find(|status| status.name() == text).ok_or_else(|| text.to_owned())
+    }
+}
+
+impl TryFrom<HealthRow> for Health {
+    type Error = StoreError;
+
+    fn try_from(row: HealthRow) -> Result<Self, StoreError> {
+        let HealthRow { status, status_since_us, failures, in_flight_max, probe_us } = row;
+        Ok(Health {
+            status: parsed("status", &status)?,
+            since: Timestamp(status_since_us),
+            failures: uint("failures", failures)?,
+            in_flight_max: uint("in_flight_max", in_flight_max)?,
+            probe_at: Timestamp(probe_us),
+        })
+    }
+}

@@ -1,0 +1,138 @@
+//! The events' numbers in the feed, and its pages.
+//!
+//! Promises: numbers have no gaps, and of one deposit's events an earlier one has the lower number; whoever sees a number
+//! sees every lower one, because only the holder of a lease writes them, one transaction after the other. A page costs
+//! what it shows, whatever its filter and however many events there are.
+
+use sqlx::FromRow;
+
+use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
+use crate::store::{Connection, ORGANIZATION, StoreError, Tx, int, uint};
+use crate::time::Timestamp;
+
+/// Which events are wanted: those that match all that is set.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct FeedFilter {
+    pub account_id: Option<String>,
+    /// The envelope's `type`.
+    pub kind: Option<String>,
+}
+
+/// An event with its number.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Numbered {
+    pub seq: u64,
+    /// The envelope, byte for byte as it is signed and sent.
+    pub payload: String,
+}
+
+/// What of an event filters go by.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Told {
+    pub account_id: String,
+    pub kind: String,
+}
+
+#[derive(FromRow)]
+struct Row {
+    feed_seq: i64,
+    payload: String,
+}
+
+statements! {
+    LAST = "SELECT MAX(feed_seq) FROM events WHERE organization_id = $1 AND feed_seq IS NOT NULL";
+    // With the account or the type in the order too, no planner takes the index of all events for a filter's and walks over
+    // everybody's, because it believes that this account has many.
+    PAGE = "SELECT feed_seq, payload FROM events WHERE organization_id = $1 AND feed_seq > $2 AND feed_seq <= $3 \
+            ORDER BY feed_seq LIMIT $4";
+    PAGE_OF_ACCOUNT = "SELECT feed_seq, payload FROM events WHERE organization_id = $1 AND feed_seq IS NOT NULL \
+                       AND (account_id, feed_seq) > ($5, $2) AND (account_id, feed_seq) <= ($5, $3) \
+                       ORDER BY account_id, feed_seq LIMIT $4";
+    PAGE_OF_TYPE = "SELECT feed_seq, payload FROM events WHERE organization_id = $1 AND feed_seq IS NOT NULL \
+                    AND (type, feed_seq) > ($5, $2) AND (type, feed_seq) <= ($5, $3) \
+                    ORDER BY type, feed_seq LIMIT $4";
+    PAGE_OF_BOTH = "SELECT feed_seq, payload FROM events WHERE organization_id = $1 AND feed_seq IS NOT NULL \
+                    AND (account_id, type, feed_seq) > ($5, $6, $2) AND (account_id, type, feed_seq) <= ($5, $6, $3) \
+                    ORDER BY account_id, type, feed_seq LIMIT $4";
+    TOLD = "SELECT account_id, type FROM events WHERE organization_id = $1 AND feed_seq > $2 AND feed_seq <= $3 \
+            ORDER BY feed_seq";
+    OLDEST_UNNUMBERED = "SELECT created_us FROM events \
+                         WHERE organization_id = $1 AND feed_seq IS NULL AND aggregatetype <> 'webhook' \
+                         ORDER BY created_us, aggregateid, position LIMIT 1";
+    // The oldest, and with each what its deposit has before it; in the order of their times, where no event counts as older
+    // than an earlier one of its deposit, whatever the clocks said that wrote them.
+    NUMBER = "WITH oldest AS MATERIALIZED (SELECT aggregateid, position FROM events \
+                WHERE organization_id = $1 AND feed_seq IS NULL AND aggregatetype <> 'webhook' \
+                ORDER BY created_us, aggregateid, position LIMIT $3), \
+              ends AS (SELECT aggregateid, MAX(position) AS position FROM oldest GROUP BY aggregateid), \
+              timed AS (SELECT events.id, events.aggregateid, events.position, \
+                MAX(events.created_us) OVER (PARTITION BY events.aggregateid ORDER BY events.position) AS at_us \
+                FROM ends JOIN events ON events.aggregateid = ends.aggregateid AND events.position <= ends.position \
+                WHERE events.feed_seq IS NULL), \
+              numbered AS MATERIALIZED (SELECT id, ROW_NUMBER() OVER (ORDER BY at_us, aggregateid, position) AS nth FROM timed) \
+              UPDATE events SET feed_seq = $2 + numbered.nth FROM numbered WHERE events.id = numbered.id";
+}
+
+/// The number of the newest event; 0 while there is none.
+pub async fn last(connection: &mut impl Connection) -> Result<u64, StoreError> {
+    let row = fetch_optional!(connection, (Option<i64>,), LAST, ORGANIZATION)?;
+    row.and_then(|(last,)| last).map_or(Ok(0), |last| uint("feed number", last))
+}
+
+/// At most `limit` events that match, with numbers above `after` up to `through`, in their order.
+pub async fn page(
+    connection: &mut impl Connection,
+    filter: &FeedFilter,
+    (after, through): (u64, u64),
+    limit: u32,
+) -> Result<Vec<Numbered>, StoreError> {
+    let (after, through, limit) = (int(after), int(through), i64::from(limit));
+    let rows = match (&filter.account_id, &filter.kind) {
+        (None, None) => fetch_all!(connection, Row, PAGE, ORGANIZATION, after, through, limit)?,
+        (Some(account), None) => {
+            fetch_all!(connection, Row, PAGE_OF_ACCOUNT, ORGANIZATION, after, through, limit, account)?
+        }
+        (None, Some(kind)) => fetch_all!(connection, Row, PAGE_OF_TYPE, ORGANIZATION, after, through, limit, kind)?,
+        (Some(account), Some(kind)) => {
+            fetch_all!(connection, Row, PAGE_OF_BOTH, ORGANIZATION, after, through, limit, account, kind)?
+        }
+    };
+    let read = |Row { feed_seq, payload }| Ok(Numbered { seq: uint("feed number", feed_seq)?, payload });
+    rows.into_iter().map(read).collect()
+}
+
+/// What the events with numbers above `after` up to `through` are about, in their order.
+pub async fn told(connection: &mut impl Connection, (after, through): (u64, u64)) -> Result<Vec<Told>, StoreError> {
+    let rows = fetch_all!(connection, (String, String), TOLD, ORGANIZATION, int(after), int(through))?;
+    Ok(rows.into_iter().map(|(account_id, kind)| Told { account_id, kind }).collect())
+}
+
+/// When the oldest event was written that has no number yet; `None` when each has.
+pub async fn oldest_unnumbered(connection: &mut impl Connection) -> Result<Option<Timestamp>, StoreError> {
+    let row = fetch_optional!(connection, (i64,), OLDEST_UNNUMBERED, ORGANIZATION)?;
+    Ok(row.map(|(at,)| Timestamp(at)))
+}
+
+/// Numbers about `limit` events, the oldest first; how many. Only for who holds the lease of the feed, in the same transaction.
+///
+/// # Errors
+/// Also when the numbers would have a gap: then nothing of this transaction may be committed.
+pub async fn number(tx: &mut Tx, limit: u32) -> Result<u64, StoreError> {
+    let before = last(tx).await?;
+    let numbered = execute!(tx, NUMBER, ORGANIZATION, int(before), i64::from(limit))?;
+    let after = last(tx).await?;
+    if after == before + numbered {
+        Ok(numbered)
+    } else {
+        let what = format!("{numbered} events behind {before} end at {after}");
+        Err(StoreError::inconsistent("feed numbers", what))
+    }
+}
+
+impl FeedFilter {
+    /// Whether an event matches.
+    pub fn matches(&self, told: &Told) -> bool {
+        let is = |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|wanted| wanted == is);
+        is(&self.account_id, &told.account_id) && is(&self.kind, &told.kind)
+    }
+}

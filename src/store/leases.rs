@@ -1,0 +1,63 @@
+//! Who does the work that one process at a time does, for a time, under an epoch.
+//!
+//! Promises: each taking has a higher epoch, and [`hold`] succeeds only for the newest one. Called first in a transaction,
+//! it locks the row to its end: what else that transaction writes is written by the holder or not at all, however long a
+//! process was paused. Clocks of processes decide only who waits for whom, never who may write.
+
+use std::time::Duration;
+
+use crate::store::sql::{execute, fetch_optional, statements};
+use crate::store::{Connection, StoreError, Tx};
+use crate::time::Timestamp;
+
+/// A lease that was taken.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Lease {
+    name: &'static str,
+    owner: String,
+    epoch: i64,
+}
+
+statements! {
+    ENSURE = "INSERT INTO leases (name, owner, epoch, expires_us) VALUES ($1, '', 0, 0) ON CONFLICT (name) DO NOTHING";
+    EXPIRES = "SELECT expires_us FROM leases WHERE name = $1";
+    // An end that lies farther off than any lease reaches was written by a clock that is ahead: nobody waits for it.
+    TAKE = "UPDATE leases SET owner = $2, epoch = epoch + 1, expires_us = $4 \
+            WHERE name = $1 AND (expires_us <= $3 OR expires_us > $4) RETURNING epoch";
+    HOLD = "UPDATE leases SET expires_us = $4 WHERE name = $1 AND owner = $2 AND epoch = $3";
+}
+
+/// Whether it looks as if the lease could be taken: a cheap look before [`take`].
+pub async fn is_free(
+    connection: &mut impl Connection,
+    name: &'static str,
+    now: Timestamp,
+    time: Duration,
+) -> Result<bool, StoreError> {
+    let row = fetch_optional!(connection, (i64,), EXPIRES, name)?;
+    Ok(row.is_none_or(|(expires,)| expires <= now.0 || expires > now.plus(time).0))
+}
+
+/// Takes the lease until `time` from now on; `None` while somebody else has it.
+pub async fn take(
+    tx: &mut Tx,
+    name: &'static str,
+    owner: &str,
+    now: Timestamp,
+    time: Duration,
+) -> Result<Option<Lease>, StoreError> {
+    execute!(tx, ENSURE, name)?;
+    let row = fetch_optional!(tx, (i64,), TAKE, name, owner, now.0, now.plus(time).0)?;
+    Ok(row.map(|(epoch,)| Lease { name, owner: owner.to_owned(), epoch }))
+}
+
+/// Keeps the lease until then, and everybody else from it up to the end of the transaction. False when somebody else has
+/// taken it: then this transaction must write nothing.
+pub async fn hold(tx: &mut Tx, lease: &Lease, until: Timestamp) -> Result<bool, StoreError> {
+    Ok(execute!(tx, HOLD, lease.name, &lease.owner, lease.epoch, until.0)? == 1)
+}
+
+/// Lets somebody else take the lease at once; false when somebody has.
+pub async fn release(tx: &mut Tx, lease: &Lease) -> Result<bool, StoreError> {
+    hold(tx, lease, Timestamp::EPOCH).await
+}

@@ -1,0 +1,571 @@
+//! What an account has: read at final blocks beside the watcher, kept fresh, and never a zero that was not read. The chain's
+//! own sums are the judge.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, StatusCode, header};
+use landfall::account::{AccountType, NewAccount};
+use landfall::api::{self, Limits, Settings};
+use landfall::deposit::DepositStatus::{Confirmed, Pending};
+use landfall::identity::{Change, IdentityType, NewIdentity};
+use landfall::key::{ApiKey, Environment, Scope, Scopes};
+use landfall::registry;
+use landfall::store::Db;
+use landfall::store::balances::{self, Reading};
+use landfall::store::cursors::Cursor;
+use landfall::watcher::{BalanceWatch, BalancesRead};
+use landfall_chain::{
+    Address, Asset, AssetId, BlockRef, Chain, HoldingSource, Holdings, Network, Proof, SourceError, U256,
+};
+use landfall_sim::{SimChain, SimLeg, SimTx};
+use serde_json::{Value, json};
+use tower::ServiceExt as _;
+
+use crate::postgres::{ENGINES, Engine};
+use crate::world::{CHAIN, FINALITY_DEPTH, TOKEN, World, address};
+
+const ALICE: u8 = 0xa1;
+const BOB: u8 = 0xb0;
+const PAYER: u8 = 0x01;
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A world whose balances are read and served.
+struct Bench {
+    world: World,
+    watch: BalanceWatch<SimChain>,
+    router: Router,
+    key: String,
+}
+
+impl Bench {
+    /// Where Alice is watched, and a block is final.
+    async fn on(engine: Engine) -> Self {
+        let mut bench = Bench::of(World::on(engine, 1).await).await;
+        bench.world.watch("alice", address(ALICE)).await;
+        bench.follow(FINALITY_DEPTH + 1).await;
+        bench
+    }
+
+    async fn new() -> Self {
+        Bench::on(Engine::Sqlite).await
+    }
+
+    async fn of(world: World) -> Self {
+        let scopes = Scopes::of(&[Scope::Read]).unwrap();
+        let random = [1; ApiKey::RANDOM_BYTES];
+        let key = registry::create_key(world.db(), Environment::Test, ("test", &scopes), &random, world.now());
+        let key = key.await.unwrap().reveal();
+        Bench::again(world, key)
+    }
+
+    /// As after a restart.
+    fn again(world: World, key: String) -> Self {
+        let limits = Limits { ip_requests_per_sec: 0, key_requests_per_sec: 0, ..Limits::default() };
+        let networks = vec![world.network.clone(), landfall_evm::network(Chain::BaseMainnet).unwrap()];
+        let settings = Settings { limits, networks, ..Settings::of(Environment::Test) };
+        let router = api::Api::new(world.db().clone(), settings, world.clock()).router();
+        Bench { watch: watch(&world, &world.network), world, router, key }
+    }
+
+    /// Mines empty blocks, and follows the chain to its end.
+    async fn follow(&mut self, blocks: u64) {
+        self.world.chain.mine_empty(blocks);
+        self.world.catch_up().await;
+    }
+
+    async fn read(&mut self) -> BalancesRead {
+        self.watch.tick(self.world.now(), 0).await.unwrap()
+    }
+
+    /// Reads until nothing is due.
+    async fn read_all(&mut self) {
+        for _ in 0..1_000 {
+            if self.read().await == BalancesRead::default() {
+                return;
+            }
+        }
+        panic!("there is always something due");
+    }
+
+    async fn get(&self, path: &str) -> (StatusCode, Value) {
+        let request = Request::builder().uri(path).header(header::AUTHORIZATION, format!("Bearer {}", self.key));
+        let response = self.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        let (status, retry) = (response.status(), response.headers().get(header::RETRY_AFTER).cloned());
+        let bytes = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        let body: Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(body["code"] == "BALANCE_UNKNOWN", retry.is_some(), "{body}");
+        (status, body)
+    }
+
+    async fn balances(&self, account: &str) -> (StatusCode, Value) {
+        self.get(&format!("/v2/accounts/{account}/balances")).await
+    }
+
+    /// What the account has of an asset, in base units: in total, available, and at which block.
+    async fn line(&self, account: &str, symbol: &str) -> (U256, U256, u64) {
+        let (status, body) = self.balances(account).await;
+        assert_eq!(status, StatusCode::OK, "{body}");
+        let lines = body["balances"].as_array().unwrap();
+        let mut found = lines.iter().filter(|line| line["symbol"] == symbol);
+        let line = found.next().unwrap();
+        assert_eq!(found.next(), None, "one line for each asset");
+        let decimals = u8::try_from(line["decimals"].as_u64().unwrap()).unwrap();
+        let [total, available] = ["total", "available"]
+            .map(|field| landfall::amount::from_decimal(line[field].as_str().unwrap(), decimals).unwrap());
+        (total, available, line["as_of_block"].as_u64().unwrap())
+    }
+
+    /// What the chain says that an address had after a block.
+    fn has(&self, who: u8, asset: &AssetId, number: u64) -> U256 {
+        self.world.chain.balance(&address(who), asset, number)
+    }
+
+    fn final_number(&self) -> u64 {
+        self.world.chain.finalized().unwrap().number
+    }
+
+    async fn assert_unknown(&self, account: &str, chains: &str) {
+        let (status, body) = self.balances(account).await;
+        assert_eq!((status, &body["code"]), (StatusCode::SERVICE_UNAVAILABLE, &json!("BALANCE_UNKNOWN")), "{body}");
+        assert_eq!(body["detail"], format!("what this account has on {chains} is not known yet; send it again later"));
+    }
+}
+
+fn watch(world: &World, network: &Network) -> BalanceWatch<SimChain> {
+    BalanceWatch::new(world.chain.clone(), world.db().clone(), network, 20)
+}
+
+fn pay(from: u8, nonce: u64, to: u8, amount: u64) -> SimTx {
+    SimTx::new(address(from), nonce, vec![SimLeg::native(address(from), address(to), amount)])
+}
+
+fn pay_token(from: u8, nonce: u64, to: u8, amount: u64) -> SimTx {
+    SimTx::new(
+        address(from),
+        nonce,
+        vec![SimLeg { asset: TOKEN, ..SimLeg::native(address(from), address(to), amount) }],
+    )
+}
+
+async fn add(world: &World, account: &str, addresses: &[(Chain, Address)]) {
+    let addresses = addresses.iter().copied().collect();
+    let account = NewAccount { id: account.to_owned(), identity_id: None, kind: AccountType::Omnibus, addresses };
+    registry::add_accounts(world.db(), &[account], world.now()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_balance_is_read_at_once_and_is_never_a_zero_that_was_not_read() {
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine).await;
+        bench.assert_unknown("alice", "ETHEREUM_TESTNET").await;
+        assert_eq!(bench.read().await, BalancesRead { read: 1, untold: 0, lacking: 1 });
+        let at = bench.final_number();
+        let [eth, usdc] = [AssetId::Native, TOKEN].map(|asset| bench.has(ALICE, &asset, at));
+        let time = bench.world.now().to_string();
+        let line = |symbol: &str, amount: U256, decimals: u8, kind: &str, contract: &str| {
+            let amount = landfall::amount::to_decimal(amount, decimals);
+            json!({
+                "symbol": symbol, "total": amount, "available": amount, "decimals": decimals, "type": kind,
+                "chain": "ETHEREUM_TESTNET", "contract_address": contract, "as_of_block": at, "as_of_time": time,
+            })
+        };
+        let contract = TOKEN.to_string();
+        let expected =
+            json!({ "balances": [line("ETH", eth, 18, "BASE", ""), line("USDC", usdc, 6, "ERC20_TOKEN", &contract)] });
+        assert_eq!(bench.balances("alice").await, (StatusCode::OK, expected.clone()));
+        assert_eq!(bench.get("/v2/accounts/alice/balances?chain=ETHEREUM_TESTNET").await, (StatusCode::OK, expected));
+        // She has no address there.
+        let none = json!({ "balances": [] });
+        assert_eq!(bench.get("/v2/accounts/alice/balances?chain=BASE_MAINNET").await, (StatusCode::OK, none));
+        assert_eq!(bench.read().await, BalancesRead::default(), "nothing is read without a reason");
+        bench.world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn what_moved_is_read_once_it_is_final_and_what_left_is_not_available_before() {
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine).await;
+        bench.read_all().await;
+        let before = bench.final_number();
+        let had = bench.has(ALICE, &AssetId::Native, before);
+        let unchanged = (had, had, before);
+
+        bench.world.chain.mine(vec![pay(PAYER, 0, ALICE, 5_000)]);
+        bench.world.catch_up().await;
+        bench.read_all().await;
+        assert_eq!(bench.world.status_of(5_000).await, Pending);
+        assert_eq!(bench.line("alice", "ETH").await, unchanged, "a deposit that is pending is not there");
+        bench.follow(FINALITY_DEPTH).await;
+        assert_eq!(bench.read().await.read, 1);
+        let at = bench.final_number();
+        assert_eq!(bench.world.status_of(5_000).await, Confirmed);
+        assert_eq!(bench.line("alice", "ETH").await, (had + U256::from(5_000), had + U256::from(5_000), at));
+        assert_eq!(bench.line("alice", "ETH").await.0, bench.has(ALICE, &AssetId::Native, at));
+
+        // Somebody with her key pays without us: 700 and the fee, and 30 of the token.
+        let had = bench.has(ALICE, &AssetId::Native, at);
+        let tokens = bench.has(ALICE, &TOKEN, at);
+        bench.world.chain.mine(vec![pay(ALICE, 0, BOB, 700), pay_token(ALICE, 1, BOB, 30)]);
+        bench.world.catch_up().await;
+        bench.read_all().await;
+        let newest = bench.world.chain.latest().number;
+        let left = bench.has(ALICE, &AssetId::Native, newest);
+        assert!(left < had - U256::from(700), "there is a fee");
+        assert_eq!(bench.line("alice", "ETH").await, (had, left, at), "it may not be spent twice");
+        assert_eq!(bench.line("alice", "USDC").await, (tokens, tokens - U256::from(30), at));
+        bench.follow(FINALITY_DEPTH).await;
+        bench.read_all().await;
+        let at = bench.final_number();
+        assert_eq!(bench.line("alice", "ETH").await, (left, left, at));
+        assert_eq!(bench.line("alice", "USDC").await.0, bench.has(ALICE, &TOKEN, at));
+        assert_eq!(bench.read().await, BalancesRead::default());
+        bench.world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_reorg_took_back_is_available_again() {
+    let mut bench = Bench::new().await;
+    bench.read_all().await;
+    let before = bench.line("alice", "ETH").await;
+    let fork = bench.world.chain.latest().number;
+    bench.world.chain.mine(vec![pay(ALICE, 0, BOB, 700)]);
+    bench.world.catch_up().await;
+    assert!(bench.line("alice", "ETH").await.1 < before.1);
+    bench.world.chain.fork_at(fork);
+    bench.follow(2).await;
+    assert_eq!(bench.line("alice", "ETH").await, before);
+    bench.world.close().await;
+}
+
+#[tokio::test]
+async fn a_deposit_in_a_final_block_that_is_not_confirmed_is_in_the_total_and_not_available() {
+    for engine in ENGINES {
+        let mut bench = Bench::of(World::traced(engine, 1).await).await;
+        bench.world.watch("alice", address(ALICE)).await;
+        bench.follow(FINALITY_DEPTH + 1).await;
+        bench.read_all().await;
+        let (had, ..) = bench.line("alice", "ETH").await;
+        // Nobody bears out what one endpoint's trace shows.
+        bench.world.chain.withhold_balances(true);
+        let leg = SimLeg::inner(address(PAYER), address(ALICE), 5_000);
+        bench.world.chain.mine(vec![SimTx::new(address(PAYER), 0, vec![leg])]);
+        bench.follow(FINALITY_DEPTH).await;
+        bench.read_all().await;
+        assert_eq!(bench.world.status_of(5_000).await, Pending);
+        let at = bench.final_number();
+        assert_eq!(bench.line("alice", "ETH").await, (had + U256::from(5_000), had, at));
+        bench.world.chain.withhold_balances(false);
+        bench.world.pass(MINUTE * 60);
+        bench.follow(1).await;
+        assert_eq!(bench.world.status_of(5_000).await, Confirmed);
+        let line = bench.line("alice", "ETH").await;
+        assert_eq!((line.0, line.1), (had + U256::from(5_000), had + U256::from(5_000)));
+        bench.world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_chain_that_is_not_known_is_named_and_no_other_takes_its_place() {
+    let mut bench = Bench::new().await;
+    let who = address(BOB);
+    add(&bench.world, "bob", &[(CHAIN, who), (Chain::BaseMainnet, who), (Chain::PolygonMainnet, who)]).await;
+    bench.assert_unknown("bob", "ETHEREUM_TESTNET, BASE_MAINNET").await;
+    bench.read_all().await;
+    bench.assert_unknown("bob", "BASE_MAINNET").await;
+    let (status, body) = bench.get("/v2/accounts/bob/balances?chain=ETHEREUM_TESTNET").await;
+    assert_eq!((status, body["balances"].as_array().unwrap().len()), (StatusCode::OK, 2), "{body}");
+    for chain in ["BASE_MAINNET", "POLYGON_MAINNET"] {
+        let (status, body) = bench.get(&format!("/v2/accounts/bob/balances?chain={chain}")).await;
+        assert_eq!((status, &body["code"]), (StatusCode::SERVICE_UNAVAILABLE, &json!("BALANCE_UNKNOWN")), "{body}");
+        assert!(body["detail"].as_str().unwrap().contains(chain), "{body}");
+    }
+    bench.world.close().await;
+}
+
+#[tokio::test]
+async fn an_address_that_was_added_makes_its_account_unknown_until_it_is_read() {
+    let mut bench = Bench::new().await;
+    bench.read_all().await;
+    let (total, ..) = bench.line("alice", "ETH").await;
+    let second = NewAccount {
+        id: "alice".to_owned(),
+        identity_id: None,
+        kind: AccountType::Segregated,
+        addresses: [(CHAIN, address(BOB))].into(),
+    };
+    registry::add_accounts(bench.world.db(), &[second], bench.world.now()).await.unwrap();
+    bench.assert_unknown("alice", "ETHEREUM_TESTNET").await;
+    bench.read_all().await;
+    let at = bench.final_number();
+    assert_eq!(bench.line("alice", "ETH").await.0, total + bench.has(BOB, &AssetId::Native, at));
+
+    // Between her own addresses nothing comes and nothing goes, whenever one looks.
+    bench.world.chain.mine(vec![pay_token(ALICE, 0, BOB, 40)]);
+    let sum = |bench: &Bench, at| bench.has(ALICE, &TOKEN, at) + bench.has(BOB, &TOKEN, at);
+    let had = sum(&bench, at);
+    for _ in 0..=FINALITY_DEPTH {
+        bench.follow(1).await;
+        bench.read().await;
+        let (total, available, _) = bench.line("alice", "USDC").await;
+        assert_eq!(total, had);
+        assert!(available <= total);
+    }
+    assert_eq!(bench.line("alice", "USDC").await.1, had);
+    bench.world.close().await;
+}
+
+#[tokio::test]
+async fn an_asset_that_is_listed_later_makes_accounts_unknown_until_it_is_read() {
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine).await;
+        bench.read_all().await;
+        let third = Asset { id: AssetId::Token(address(0x72)), symbol: "EURC".to_owned(), decimals: 6, from_block: 0 };
+        let mut network = bench.world.network.clone();
+        network.assets.push(third.clone());
+        let mut world = bench.world;
+        world.network = network.clone();
+        let mut bench = Bench::again(world, bench.key);
+        bench.assert_unknown("alice", "ETHEREUM_TESTNET").await;
+        assert_eq!(bench.read().await, BalancesRead { read: 1, untold: 0, lacking: 1 });
+        let at = bench.final_number();
+        assert_eq!(bench.line("alice", "EURC").await.0, bench.has(ALICE, &third.id, at));
+        bench.world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn nothing_of_a_frozen_or_closed_account_is_available_and_all_of_it_is_told() {
+    let mut bench = Bench::new().await;
+    let acme = NewIdentity { kind: IdentityType::Business, label: "Acme".to_owned(), fiat_operations_enabled: false };
+    registry::add_identity(bench.world.db(), "acme", &acme, bench.world.now()).await.unwrap();
+    let account = NewAccount {
+        id: "bob".to_owned(),
+        identity_id: Some("acme".to_owned()),
+        kind: AccountType::Segregated,
+        addresses: [(CHAIN, address(BOB))].into(),
+    };
+    registry::add_accounts(bench.world.db(), &[account], bench.world.now()).await.unwrap();
+    bench.read_all().await;
+    let (total, available, at) = bench.line("bob", "ETH").await;
+    assert_eq!(total, available);
+    for change in [Change::Suspend, Change::Terminate] {
+        bench.world.operator().change_identity(bench.world.db(), "acme", change).await.unwrap();
+        assert_eq!(bench.line("bob", "ETH").await, (total, U256::ZERO, at));
+    }
+    // What comes is in it all the same.
+    bench.world.chain.mine(vec![pay(PAYER, 0, BOB, 5_000)]);
+    bench.follow(FINALITY_DEPTH).await;
+    bench.read_all().await;
+    assert_eq!(bench.line("bob", "ETH").await, (total + U256::from(5_000), U256::ZERO, bench.final_number()));
+    bench.world.close().await;
+}
+
+#[tokio::test]
+async fn a_reading_that_fails_changes_nothing_and_is_tried_again() {
+    let mut bench = Bench::new().await;
+    bench.world.chain.withhold_holdings(true);
+    assert_eq!(bench.read().await, BalancesRead { read: 0, untold: 1, lacking: 1 });
+    bench.assert_unknown("alice", "ETHEREUM_TESTNET").await;
+    let asked = bench.world.chain.holdings_told();
+    bench.read().await;
+    assert_eq!(bench.world.chain.holdings_told(), asked, "it rests first");
+    bench.world.pass(MINUTE);
+    bench.world.chain.withhold_holdings(false);
+    assert_eq!(bench.read().await.read, 1);
+    let known = bench.line("alice", "ETH").await;
+
+    // A payment came, and nobody tells: what was known stays, with its block.
+    bench.world.chain.mine(vec![pay(PAYER, 0, ALICE, 5_000)]);
+    bench.world.chain.withhold_holdings(true);
+    bench.follow(FINALITY_DEPTH).await;
+    assert_eq!(bench.read().await.untold, 1);
+    assert_eq!(bench.line("alice", "ETH").await, known);
+    bench.world.pass(MINUTE);
+    bench.world.chain.withhold_holdings(false);
+    bench.read_all().await;
+    assert_eq!(bench.line("alice", "ETH").await.0, known.0 + U256::from(5_000));
+    bench.world.close().await;
+}
+
+#[tokio::test]
+async fn an_address_that_endpoints_tell_differently_waits_and_delays_no_other() {
+    let mut bench = Bench::new().await;
+    let disputed: Vec<Address> = (1..=30).map(|who| Address::Evm([who; 20])).collect();
+    for (index, who) in disputed.iter().enumerate() {
+        add(&bench.world, &format!("d-{index}"), &[(CHAIN, *who)]).await;
+    }
+    bench.world.chain.dispute_holdings(disputed);
+    for _ in 0..10 {
+        bench.read().await;
+    }
+    bench.assert_unknown("d-0", "ETHEREUM_TESTNET").await;
+    assert_eq!(bench.balances("alice").await.0, StatusCode::OK, "she was added before them");
+    bench.world.watch("bob", address(BOB)).await;
+    bench.read().await;
+    assert_eq!(bench.balances("bob").await.0, StatusCode::OK, "he was added after them");
+    bench.world.chain.dispute_holdings([]);
+    bench.read_all().await;
+    assert_eq!(bench.balances("d-0").await.0, StatusCode::OK);
+    bench.world.close().await;
+}
+
+#[tokio::test]
+async fn many_accounts_are_read_few_at_a_time_the_newest_first_and_all_in_the_end() {
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine).await;
+        let mut all = Vec::new();
+        for index in 0..150_u8 {
+            let mut who = [0xcc; 20];
+            who[0] = index;
+            all.push((format!("c-{index}"), Address::Evm(who)));
+        }
+        for (account, who) in &all {
+            add(&bench.world, account, &[(CHAIN, *who)]).await;
+            bench.world.pass(Duration::from_millis(1));
+        }
+        bench.read().await;
+        assert!(bench.world.chain.holdings_told() <= 20);
+        assert_eq!(bench.balances("c-149").await.0, StatusCode::OK);
+        assert_eq!(bench.balances("c-0").await.0, StatusCode::SERVICE_UNAVAILABLE);
+        let mut ticks = 1;
+        while bench.read().await != BalancesRead::default() {
+            ticks += 1;
+            assert!(bench.world.chain.holdings_told() <= 20 * ticks);
+        }
+        assert_eq!(bench.world.chain.holdings_told(), 151, "nobody is read twice");
+        assert_eq!(bench.balances("c-0").await.0, StatusCode::OK);
+        // A day later all are read again, a few at a time.
+        bench.world.pass(DAY + MINUTE);
+        bench.follow(1).await;
+        assert!((1..=5).contains(&bench.read().await.read));
+        bench.read_all().await;
+        let at = bench.final_number();
+        for account in ["c-0", "c-77", "c-149", "alice"] {
+            assert_eq!(bench.line(account, "ETH").await.2, at);
+        }
+        bench.world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn what_moved_without_a_trace_is_found_by_the_slow_round() {
+    let mut bench = Bench::new().await;
+    bench.read_all().await;
+    let (had, ..) = bench.line("alice", "ETH").await;
+    // The network is not traced: nobody sees this.
+    let leg = SimLeg::inner(address(PAYER), address(ALICE), 5_000);
+    bench.world.chain.mine(vec![SimTx::new(address(PAYER), 0, vec![leg])]);
+    bench.follow(FINALITY_DEPTH).await;
+    assert_eq!(bench.read().await, BalancesRead::default());
+    assert_eq!(bench.line("alice", "ETH").await.0, had);
+    bench.world.pass(DAY + MINUTE);
+    bench.read_all().await;
+    assert_eq!(bench.line("alice", "ETH").await.0, had + U256::from(5_000));
+    bench.world.abandon();
+}
+
+#[tokio::test]
+async fn what_a_reorg_below_final_blocks_made_untrue_is_forgotten_and_read_again() {
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine).await;
+        bench.world.chain.mine(vec![pay(PAYER, 0, ALICE, 5_000)]);
+        bench.follow(FINALITY_DEPTH).await;
+        bench.read_all().await;
+        let at = bench.final_number();
+        bench.world.chain.fork_at(2);
+        bench.world.chain.mine_empty(at);
+        bench.world.chain.claim_final(bench.world.chain.blocks()[3].header.block);
+        bench.world.try_tick().await.unwrap_err();
+        bench.world.chain.set_finality_depth(None);
+        bench.world.chain.claim_final(bench.world.chain.blocks()[2].header.block);
+        assert_eq!(bench.line("alice", "ETH").await.2, at, "until a person decides");
+        bench.world.operator().accept_reorg(bench.world.db(), CHAIN).await.unwrap();
+        for _ in 0..5 {
+            bench.world.tick_or_fail_for_now().await;
+        }
+        bench.assert_unknown("alice", "ETHEREUM_TESTNET").await;
+        bench.read_all().await;
+        assert_eq!(bench.line("alice", "ETH").await.2, 2, "of the newest block that is final now");
+        bench.world.chain.set_finality_depth(Some(FINALITY_DEPTH));
+        bench.follow(FINALITY_DEPTH * 2).await;
+        bench.read_all().await;
+        let at = bench.final_number();
+        assert_eq!(bench.line("alice", "ETH").await.0, bench.has(ALICE, &AssetId::Native, at));
+        bench.world.abandon();
+    }
+}
+
+/// Tells what is held after an operator took back what was final.
+struct TakenBackMeanwhile {
+    chain: SimChain,
+    db: Db,
+    to: BlockRef,
+}
+
+impl HoldingSource for TakenBackMeanwhile {
+    async fn holdings(
+        &self,
+        addresses: &[Address],
+        assets: &[AssetId],
+        at: &BlockRef,
+    ) -> Result<Holdings, SourceError> {
+        let held = self.chain.holdings(addresses, assets, at).await;
+        let mut tx = self.db.begin().await.unwrap();
+        Cursor::refinalize(&mut tx, CHAIN, &self.to).await.unwrap();
+        tx.commit().await.unwrap();
+        held
+    }
+}
+
+#[tokio::test]
+async fn a_reading_of_a_block_that_was_taken_back_meanwhile_is_not_recorded() {
+    for engine in ENGINES {
+        let bench = Bench::on(engine).await;
+        let (chain, db) = (bench.world.chain.clone(), bench.world.db().clone());
+        let to = bench.world.chain.blocks()[0].header.block;
+        let source = TakenBackMeanwhile { chain, db: db.clone(), to };
+        let mut watch = BalanceWatch::new(source, db, &bench.world.network, 20);
+        assert_eq!(watch.tick(bench.world.now(), 0).await.unwrap().read, 0);
+        bench.assert_unknown("alice", "ETHEREUM_TESTNET").await;
+        bench.world.abandon();
+    }
+}
+
+#[tokio::test]
+async fn an_older_reading_never_takes_the_place_of_a_newer_one() {
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine).await;
+        bench.read_all().await;
+        let known = bench.line("alice", "ETH").await;
+        let who = address(ALICE);
+        for (number, counts) in [(known.2 - 1, false), (known.2, true)] {
+            let amounts = [(AssetId::Native, U256::from(7))];
+            let reading = Reading { address: &who, number, hash: None, proof: Proof::OneEndpoint, amounts: &amounts };
+            let mut tx = bench.world.db().begin().await.unwrap();
+            balances::set(&mut tx, CHAIN, &reading, bench.world.now()).await.unwrap();
+            tx.commit().await.unwrap();
+            let expected = if counts { (U256::from(7), U256::from(7), known.2) } else { known };
+            assert_eq!(bench.line("alice", "ETH").await, expected);
+        }
+        bench.world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_understood_is_refused_and_an_unknown_account_is_not_found() {
+    let bench = Bench::new().await;
+    for path in ["nobody/balances", "nobody/balances?chain=BASE_MAINNET", "%FF/balances"] {
+        let (status, body) = bench.get(&format!("/v2/accounts/{path}")).await;
+        assert_eq!((status, &body["code"]), (StatusCode::NOT_FOUND, &json!("NOT_FOUND")), "{path}");
+    }
+    for query in ["chain=", "chain=base_mainnet", "chain=BASE_MAINNET&chain=BASE_MAINNET", "limit=5", "asset=USDC"] {
+        let (status, body) = bench.get(&format!("/v2/accounts/alice/balances?{query}")).await;
+        assert_eq!((status, &body["code"]), (StatusCode::BAD_REQUEST, &json!("INVALID_ARGUMENT")), "{query}");
+    }
+    bench.world.close().await;
+}

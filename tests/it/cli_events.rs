@@ -1,0 +1,144 @@
+//! `landfall event list|show|replay` and `webhook pause|resume`: the real binary on a store that a world has filled.
+
+use std::process::Command;
+
+use landfall::delivery::Delivered;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::delivery::{Answer, Receiver, amount_and_status, pay, register, tick, world};
+use crate::postgres::{ENGINES, folder};
+use crate::world::{FINALITY_DEPTH, World};
+
+/// A folder with a configuration that names the world's store.
+struct Desk(TempDir);
+
+impl Desk {
+    fn of(world: &World) -> Self {
+        let desk = Desk(folder());
+        let config = format!(
+            "[store]\nurl = \"{}\"\n[api]\nenvironment = \"test\"\n\
+             [chains.ETHEREUM_TESTNET]\nrpc = [\"http://127.0.0.1:9/\"]\n",
+            world.store.url
+        );
+        std::fs::write(desk.0.path().join("landfall.toml"), config).unwrap();
+        desk
+    }
+
+    /// The exit code, what was printed, and what was said to stderr.
+    fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+        let output = Command::new(env!("CARGO_BIN_EXE_landfall")).current_dir(self.0.path()).args(arguments).output();
+        let output = output.unwrap();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    }
+
+    /// The JSON lines of a command that must succeed.
+    fn json(&self, arguments: &[&str]) -> Vec<Value> {
+        let (code, printed, said) = self.run(&[arguments, &["--json"]].concat());
+        assert_eq!(code, Some(0), "{arguments:?}: {said}");
+        printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+/// Two deposits of alice, told in four events that have arrived.
+async fn told(world: &mut World, receiver: &Receiver) {
+    register(world, "hook", &receiver.url("/")).await;
+    pay(world, &[5, 7]).await;
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    for _ in 0..2 {
+        assert_eq!(tick(world).await, Delivered { delivered: 2, to_be_retried: 0 });
+    }
+}
+
+#[tokio::test]
+async fn events_are_listed_and_one_is_shown_with_its_deliveries_and_attempts() {
+    for engine in ENGINES {
+        let receiver = Receiver::scripted([Answer::Fault(b"not now".to_vec())]).await;
+        let mut world = world(engine).await;
+        let desk = Desk::of(&world);
+        register(&world, "hook", &receiver.url("/")).await;
+        pay(&mut world, &[5]).await;
+        tick(&world).await;
+
+        let [listed] = &desk.json(&["event", "list", "--account", "alice"])[..] else { panic!("one event") };
+        assert_eq!((&listed["status"], &listed["pending"]), (&Value::from("PENDING"), &Value::from(1)));
+        assert_eq!(desk.json(&["event", "list", "--pending"]).len(), 1);
+        assert_eq!(desk.json(&["event", "list", "--account", "bob"]).len(), 0);
+        assert_eq!(desk.json(&["event", "list", "--to", "2001-01-01T00:00:00Z"]).len(), 0);
+
+        let id = listed["id"].as_str().unwrap();
+        let shown = desk.json(&["event", "show", id]).remove(0);
+        assert_eq!(shown["payload"]["id"], id, "the bytes that are sent");
+        let delivery = &shown["deliveries"][0];
+        assert_eq!((&delivery["webhook_id"], &delivery["state"]), (&Value::from("hook"), &Value::from("AGAIN")));
+        assert_eq!(
+            (&delivery["log"][0]["status"], &delivery["log"][0]["response_head"]),
+            (&500.into(), &"not now".into())
+        );
+        let (code, printed, said) = desk.run(&["event", "show", "no-such-id"]);
+        assert_eq!((code, printed.as_str()), (Some(1), ""));
+        assert_eq!(said.trim_end(), "landfall: there is no event no-such-id");
+        world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_replay_sends_again_in_order_and_a_dry_run_changes_nothing() {
+    for engine in ENGINES {
+        let receiver = Receiver::scripted([]).await;
+        let mut world = world(engine).await;
+        let desk = Desk::of(&world);
+        told(&mut world, &receiver).await;
+        let said = desk.json(&["event", "replay", "--account", "alice", "--dry-run"]).remove(0);
+        assert_eq!((&said["events"], &said["deliveries"], &said["dry_run"]), (&4.into(), &4.into(), &true.into()));
+        world.pass(std::time::Duration::from_secs(1_000_000_000));
+        assert_eq!(tick(&world).await, Delivered::default(), "nothing has changed");
+
+        let id = desk.json(&["event", "list"])[0]["id"].as_str().unwrap().to_owned();
+        desk.json(&["event", "replay", &id]);
+        assert_eq!(tick(&world).await, Delivered { delivered: 1, to_be_retried: 0 });
+        desk.json(&["event", "replay", "--from", "2001-01-01T00:00:00Z"]);
+        for _ in 0..2 {
+            assert_eq!(tick(&world).await, Delivered { delivered: 2, to_be_retried: 0 }, "PENDING, then CONFIRMED");
+        }
+        let statuses: Vec<String> = receiver.received().iter().map(|got| amount_and_status(&got.body).1).collect();
+        assert_eq!(statuses[5..], ["PENDING", "PENDING", "CONFIRMED", "CONFIRMED"]);
+
+        // A receiver that came later gets what was before, when it is named.
+        let late = Receiver::scripted([]).await;
+        register(&world, "late", &late.url("/")).await;
+        let said = desk.json(&["event", "replay", "--account", "alice", "--webhook", "late"]).remove(0);
+        assert_eq!(said["deliveries"], 4);
+        for _ in 0..2 {
+            tick(&world).await;
+        }
+        assert_eq!((late.received().len(), receiver.received().len()), (4, 9), "that one only");
+        assert_eq!(desk.run(&["event", "replay", "no-such-id"]).0, Some(2));
+        assert_eq!(desk.run(&["event", "replay"]).0, Some(2), "all events are never meant by nothing");
+        world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_paused_webhook_gets_nothing_and_all_of_it_when_it_is_resumed() {
+    for engine in ENGINES {
+        let receiver = Receiver::scripted([]).await;
+        let mut world = world(engine).await;
+        let desk = Desk::of(&world);
+        register(&world, "hook", &receiver.url("/")).await;
+        assert_eq!(desk.run(&["webhook", "pause", "hook"]).0, Some(0));
+        pay(&mut world, &[5, 7]).await;
+        assert_eq!(tick(&world).await, Delivered::default());
+        assert_eq!(desk.run(&["webhook", "resume", "hook"]).0, Some(0));
+        for _ in 0..2 {
+            assert_eq!(tick(&world).await, Delivered { delivered: 1, to_be_retried: 0 }, "one at first");
+        }
+        for verb in ["pause", "resume"] {
+            assert_eq!(desk.run(&["webhook", verb, "nobody"]).0, Some(2));
+        }
+        assert_eq!(desk.run(&["webhook", "resume", "hook"]).0, Some(2), "it is not paused");
+        world.close().await;
+    }
+}

@@ -1,0 +1,428 @@
+//! What becomes of endpoints that fail, are slow, say no or come back after days: who waits for whom, and that nothing
+//! is ever lost. Each hole that was read in others' code has its test here or in `delivery.rs`.
+//!
+//! Time is the world's; a day passes when a test says so.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use landfall::delivery::{Delivered, Delivery};
+use landfall::store::endpoints;
+use landfall::store::{Connection, Engine as Connected};
+use landfall::time::Pulse;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::books::events;
+use crate::delivery::{Answer, Receiver, amount_and_status, attempts, delivery, pay, register, tick, world};
+use crate::postgres::{ENGINES, Engine};
+use crate::world::{FINALITY_DEPTH, World};
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// A receiver that refuses until it is told otherwise.
+async fn refusing() -> (Receiver, Arc<AtomicBool>) {
+    let well = Arc::new(AtomicBool::new(false));
+    let is_well = Arc::clone(&well);
+    let receiver =
+        Receiver::new(move |_| Answer::Status(if is_well.load(Ordering::Relaxed) { 200 } else { 500 })).await;
+    (receiver, well)
+}
+
+async fn status_of(world: &World, webhook: &str) -> (String, i64, i64) {
+    let text = "SELECT status, failures, in_flight_max FROM webhooks WHERE id = $1";
+    match world.db().read().await.unwrap().engine() {
+        Connected::Postgres(connection) => sqlx::query_as(text).bind(webhook).fetch_one(connection).await.unwrap(),
+        Connected::Sqlite(connection) => sqlx::query_as(text).bind(webhook).fetch_one(connection).await.unwrap(),
+    }
+}
+
+async fn write(world: &World, text: &'static str) {
+    let mut tx = world.db().begin().await.unwrap();
+    match tx.engine() {
+        Connected::Postgres(connection) => drop(sqlx::query(text).execute(connection).await.unwrap()),
+        Connected::Sqlite(connection) => drop(sqlx::query(text).execute(connection).await.unwrap()),
+    }
+    tx.commit().await.unwrap();
+}
+
+async fn resume(world: &World, webhook: &str) {
+    let mut tx = world.db().begin().await.unwrap();
+    assert!(endpoints::resume(&mut tx, webhook, world.now()).await.unwrap());
+    tx.commit().await.unwrap();
+}
+
+fn done(delivered: usize, to_be_retried: usize) -> Delivered {
+    Delivered { delivered, to_be_retried }
+}
+
+/// Everything arrived, and of each deposit in its order.
+async fn assert_all_in_order(world: &World, receiver: &Receiver) {
+    let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for received in receiver.received() {
+        let (amount, status) = amount_and_status(&received.body);
+        let statuses = told.entry(amount).or_default();
+        if statuses.last() != Some(&status) {
+            statuses.push(status);
+        }
+    }
+    let in_order =
+        |statuses: &Vec<String>| statuses.iter().zip(["PENDING", "CONFIRMED"]).all(|(found, wanted)| found == wanted);
+    assert!(told.values().all(|statuses| statuses.len() <= 2 && in_order(statuses)), "{told:#?}");
+    let arrived: BTreeSet<String> = receiver.bodies().into_iter().collect();
+    let stored: BTreeSet<String> = events(world.db()).await.into_iter().map(|event| event.payload).collect();
+    assert_eq!(arrived, stored, "nothing is lost");
+}
+
+#[tokio::test]
+async fn while_an_endpoint_fails_one_event_is_attempted_by_the_schedule_and_then_one_two_four_eight() {
+    for engine in ENGINES {
+        let (receiver, well) = refusing().await;
+        let mut world = world(engine).await;
+        register(&world, "hook", &receiver.url("/")).await;
+        pay(&mut world, &(1..=30).collect::<Vec<_>>()).await;
+        let delivery = delivery(&world);
+        assert_eq!(delivery.tick().await.unwrap(), done(0, 8), "as many as one endpoint may have");
+        assert_eq!(status_of(&world, "hook").await.0, "OPEN");
+        for wait_secs in [2, 5, 15, 60, 300] {
+            assert_eq!(delivery.tick().await.unwrap(), Delivered::default(), "nothing until the probe is due");
+            world.pass(Duration::from_secs(wait_secs));
+            assert_eq!(delivery.tick().await.unwrap(), done(0, 1), "the probe after {wait_secs} s");
+        }
+        assert_eq!(attempts(world.db()).await.len(), 8 + 5, "nothing but the probe spends an attempt");
+
+        well.store(true, Ordering::Relaxed);
+        world.pass(Duration::from_secs(900));
+        let mut ramp = Vec::new();
+        for _ in 0..6 {
+            ramp.push(delivery.tick().await.unwrap().delivered);
+        }
+        assert_eq!(ramp, [1, 1, 2, 4, 8, 8], "the probe, and then twice as many each time");
+        while delivery.tick().await.unwrap() != Delivered::default() {}
+        assert_eq!(status_of(&world, "hook").await, ("ACTIVE".to_owned(), 0, 8));
+        assert_all_in_order(&world, &receiver).await;
+        world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_receiver_that_is_dark_for_eight_days_gets_every_event_in_order_per_deposit() {
+    for engine in ENGINES {
+        let (receiver, well) = refusing().await;
+        let mut world = world(engine).await;
+        register(&world, "hook", &receiver.url("/")).await;
+        let delivery = delivery(&world);
+        for day in 1..=8_u64 {
+            pay(&mut world, &[100 * day + 1, 100 * day + 2, 100 * day + 3]).await;
+            world.chain.mine_empty(FINALITY_DEPTH);
+            world.catch_up().await;
+            for _ in 0..24 {
+                delivery.tick().await.unwrap();
+                world.pass(DAY / 24);
+            }
+        }
+        let tries = receiver.received().len();
+        assert!((20..80).contains(&tries), "{tries} attempts in eight days: the breaker spares it");
+        assert_eq!(events(world.db()).await.len(), 48);
+
+        well.store(true, Ordering::Relaxed);
+        let mut delivered = 0;
+        for _ in 0..100 {
+            world.pass(Duration::from_secs(600));
+            delivered += delivery.tick().await.unwrap().delivered;
+        }
+        assert_eq!(delivered, 48);
+        assert_all_in_order(&world, &receiver).await;
+        world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn what_fails_for_seven_days_is_held_and_the_first_that_arrives_lets_all_go() {
+    let poison = Arc::new(AtomicBool::new(true));
+    let refuses = Arc::clone(&poison);
+    let receiver = Receiver::new(move |received| {
+        let poisoned = amount_and_status(&received.body).0.ends_with("99");
+        Answer::Status(if poisoned && refuses.load(Ordering::Relaxed) { 500 } else { 200 })
+    })
+    .await;
+    let mut world = world(Engine::Sqlite).await;
+    register(&world, "hook", &receiver.url("/")).await;
+    pay(&mut world, &[199, 299, 399]).await;
+    let delivery = delivery(&world);
+    assert_eq!(delivery.tick().await.unwrap(), done(0, 3));
+    // As after 36 attempts.
+    write(&world, "UPDATE deliveries SET failures = 36").await;
+    world.pass(Duration::from_secs(2));
+    assert_eq!(delivery.tick().await.unwrap(), done(0, 3));
+    for _ in 0..3 {
+        world.pass(DAY / 4);
+        assert_eq!(delivery.tick().await.unwrap(), done(0, 1), "one for all of them, every six hours");
+        assert_eq!(delivery.tick().await.unwrap(), done(0, 0));
+    }
+    poison.store(false, Ordering::Relaxed);
+    world.pass(DAY / 4);
+    assert_eq!(delivery.tick().await.unwrap(), done(1, 0));
+    assert_eq!(delivery.tick().await.unwrap(), done(2, 0), "the others at once");
+    world.close().await;
+}
+
+#[tokio::test]
+async fn events_that_are_refused_for_ever_keep_back_no_others() {
+    for engine in ENGINES {
+        let receiver = Receiver::new(|received| {
+            let refused = amount_and_status(&received.body).0.ends_with('9');
+            Answer::Status(if refused { 400 } else { 200 })
+        })
+        .await;
+        let mut world = world(engine).await;
+        register(&world, "hook", &receiver.url("/")).await;
+        pay(&mut world, &[9]).await;
+        let delivery = delivery(&world);
+        for _ in 0..48 {
+            world.pass(DAY / 24);
+            delivery.tick().await.unwrap();
+        }
+        assert_eq!(status_of(&world, "hook").await.0, "ACTIVE", "one event does not speak for its endpoint");
+        pay(&mut world, &[1]).await;
+        assert_eq!(delivery.tick().await.unwrap().delivered, 1, "at once");
+
+        // Many of them do, until the next that is not refused is the probe.
+        pay(&mut world, &[19, 29, 39, 49, 59]).await;
+        delivery.tick().await.unwrap();
+        assert_eq!(status_of(&world, "hook").await.0, "OPEN");
+        for _ in 0..48 {
+            world.pass(DAY / 24);
+            delivery.tick().await.unwrap();
+        }
+        pay(&mut world, &[2, 3, 4]).await;
+        world.pass(DAY / 4);
+        assert_eq!(delivery.tick().await.unwrap().delivered, 1, "what never failed is tried before what did");
+        assert_eq!(status_of(&world, "hook").await.0, "ACTIVE");
+        for _ in 0..4 {
+            delivery.tick().await.unwrap();
+        }
+        let arrived: BTreeSet<String> = attempts_that_arrived(&world).await;
+        assert_eq!(arrived.len(), 4, "all that are not refused");
+        world.close().await;
+    }
+}
+
+/// The events that have arrived.
+async fn attempts_that_arrived(world: &World) -> BTreeSet<String> {
+    let text = "SELECT DISTINCT event_id FROM attempts WHERE error = ''";
+    let rows: Vec<String> = match world.db().read().await.unwrap().engine() {
+        Connected::Postgres(connection) => sqlx::query_scalar(text).fetch_all(connection).await.unwrap(),
+        Connected::Sqlite(connection) => sqlx::query_scalar(text).fetch_all(connection).await.unwrap(),
+    };
+    rows.into_iter().collect()
+}
+
+#[tokio::test]
+async fn a_410_and_a_pause_wait_for_a_person_and_keep_every_event() {
+    for engine in ENGINES {
+        let receiver = Receiver::scripted([Answer::Status(410)]).await;
+        let mut world = world(engine).await;
+        register(&world, "hook", &receiver.url("/")).await;
+        pay(&mut world, &[5]).await;
+        assert_eq!(tick(&world).await, done(0, 1));
+        assert_eq!(status_of(&world, "hook").await.0, "GONE");
+        world.chain.mine_empty(FINALITY_DEPTH);
+        world.catch_up().await;
+        world.pass(8 * DAY);
+        assert_eq!(tick(&world).await, Delivered::default(), "nobody knocks again");
+        resume(&world, "hook").await;
+        for _ in 0..3 {
+            tick(&world).await;
+        }
+        assert_all_in_order(&world, &receiver).await;
+
+        let mut tx = world.db().begin().await.unwrap();
+        assert!(endpoints::pause(&mut tx, "hook", world.now()).await.unwrap());
+        tx.commit().await.unwrap();
+        pay(&mut world, &[7]).await;
+        world.pass(DAY);
+        assert_eq!(tick(&world).await, Delivered::default());
+        resume(&world, "hook").await;
+        assert_eq!(tick(&world).await, done(1, 0));
+        assert_all_in_order(&world, &receiver).await;
+        world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_receiver_that_asks_for_time_gets_it_within_bounds() {
+    let cases =
+        [(429, "120", 120), (503, "120", 120), (429, "1", 2), (429, "86400", 600), (500, "120", 2), (429, "soon", 2)];
+    for (status, asked, secs) in cases {
+        let receiver = Receiver::scripted([Answer::Busy(status, asked.to_owned())]).await;
+        let mut world = world(Engine::Sqlite).await;
+        register(&world, "hook", &receiver.url("/")).await;
+        pay(&mut world, &[5]).await;
+        assert_eq!(tick(&world).await, done(0, 1));
+        world.pass(Duration::from_secs(secs) - Duration::from_micros(1));
+        assert_eq!(tick(&world).await, Delivered::default(), "{status} with {asked}");
+        world.pass(Duration::from_micros(1));
+        assert_eq!(tick(&world).await, done(1, 0), "{status} with {asked}");
+        world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn what_failed_leaves_a_quarter_of_all_slots_to_what_is_new() {
+    const ENDPOINTS: usize = 60;
+    let receiver = Receiver::new(|_| Answer::Status(500)).await;
+    let mut world = world(Engine::Sqlite).await;
+    for index in 0..ENDPOINTS {
+        register(&world, &format!("hook-{index}"), &receiver.url("/")).await;
+    }
+    pay(&mut world, &[1, 2, 3, 4]).await;
+    let delivery = delivery(&world);
+    assert_eq!(delivery.tick().await.unwrap(), done(0, 4 * ENDPOINTS), "fewer than all slots");
+    world.pass(Duration::from_secs(2));
+    pay(&mut world, &[5]).await;
+    assert_eq!(delivery.tick().await.unwrap(), done(0, 192 + ENDPOINTS), "three quarters again, and every new one");
+    world.close().await;
+}
+
+/// Runs a delivery while `work` is done.
+async fn running(world: &World, work: impl Future<Output = ()>) {
+    let stop = CancellationToken::new();
+    let mut running = JoinSet::new();
+    let delivery = Delivery::new(world.db().clone(), world.clock(), || 200).unwrap();
+    running.spawn(delivery.run(Pulse::new("delivery", world.now()), stop.clone()));
+    work.await;
+    running.abort_all();
+}
+
+async fn until(what: &str, met: impl AsyncFn() -> bool) {
+    for _ in 0..600 {
+        if met().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("{what} did not come true within a minute");
+}
+
+#[tokio::test]
+async fn a_dead_and_a_dripping_endpoint_keep_back_nobody_else() {
+    const GOOD: usize = 10;
+    for engine in ENGINES {
+        let (good, drip) = (Receiver::scripted([]).await, Receiver::new(|_| Answer::Drip).await);
+        let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let mut world = world(engine).await;
+        for index in 0..GOOD {
+            register(&world, &format!("good-{index}"), &good.url("/")).await;
+        }
+        register(&world, "drip", &drip.url("/")).await;
+        register(&world, "dead", &format!("http://{nobody}/")).await;
+        pay(&mut world, &(1..=6).collect::<Vec<_>>()).await;
+        world.chain.mine_empty(FINALITY_DEPTH);
+        world.catch_up().await;
+        running(&world, async {
+            until("all good ones", async || good.received().len() == GOOD * 12).await;
+        })
+        .await;
+        assert!(drip.received().len() <= 8, "it never had more than its own slots");
+        let waited = attempts(world.db()).await.iter().any(|attempt| attempt.webhook_id == "drip");
+        assert!(!waited, "all were done before its first attempts were over");
+        world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_has_eight_attempts_under_way_at_most() {
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(0)));
+    let (count, highest) = (Arc::clone(&now), Arc::clone(&most));
+    let receiver = Receiver::new(move |_| {
+        let mut most = highest.lock().unwrap();
+        *most = (*most).max(count.fetch_add(1, Ordering::SeqCst) + 1);
+        let count = Arc::clone(&count);
+        // It is counted until its answer is on its way.
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            count.fetch_sub(1, Ordering::SeqCst);
+        });
+        Answer::Late(Duration::from_millis(300))
+    })
+    .await;
+    let mut world = world(Engine::Sqlite).await;
+    register(&world, "hook", &receiver.url("/")).await;
+    pay(&mut world, &(1..=40).collect::<Vec<_>>()).await;
+    running(&world, async {
+        until("all forty", async || receiver.received().len() == 40).await;
+    })
+    .await;
+    let most = *most.lock().unwrap();
+    assert!((2..=8).contains(&most), "{most} at once");
+    world.close().await;
+}
+
+#[tokio::test]
+async fn no_transaction_is_open_while_a_receiver_is_waited_for() {
+    let receiver = Receiver::new(|_| Answer::Silence).await;
+    let mut world = world(Engine::Sqlite).await;
+    register(&world, "hook", &receiver.url("/")).await;
+    pay(&mut world, &[5]).await;
+    running(&world, async {
+        until("the request", async || receiver.received().len() == 1).await;
+        // SQLite has one writer: it would be refused.
+        let begun = tokio::time::timeout(Duration::from_secs(5), world.db().begin()).await;
+        drop(begun.expect("at once").unwrap());
+    })
+    .await;
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_connection_that_ends_behind_the_request_is_one_attempt_and_not_posted_again_at_once() {
+    let receiver = Receiver::scripted([Answer::Torn]).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let posts = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&posts);
+    let mut rude = JoinSet::new();
+    rude.spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = vec![0; 65_536];
+            if stream.read(&mut request).await.is_ok_and(|read| read > 0) {
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+        }
+    });
+    let mut world = world(Engine::Sqlite).await;
+    register(&world, "rude", &format!("http://{address}/")).await;
+    register(&world, "hook", &receiver.url("/")).await;
+    pay(&mut world, &[5]).await;
+    assert_eq!(tick(&world).await, done(1, 1));
+    assert_eq!(tick(&world).await, Delivered::default());
+    assert_eq!(posts.load(Ordering::SeqCst), 1, "the body had left: the outcome is unknown");
+    world.close().await;
+}
+
+#[tokio::test]
+async fn a_late_acknowledgement_is_no_word_about_the_endpoint() {
+    for engine in ENGINES {
+        let receiver = Receiver::scripted([Answer::Late(Duration::from_secs(2))]).await;
+        let mut world = world(engine).await;
+        register(&world, "hook", &receiver.url("/")).await;
+        pay(&mut world, &[5]).await;
+        let slow = delivery(&world);
+        let (late, again) = tokio::join!(slow.tick(), async {
+            receiver.arrived().await;
+            world.pass(Duration::from_secs(60));
+            tick(&world).await
+        });
+        assert_eq!(again, done(1, 0), "its lease had ended");
+        assert_eq!(late.unwrap(), Delivered::default(), "who was late changes nothing");
+        let numbers: Vec<i64> = attempts(world.db()).await.into_iter().map(|attempt| attempt.attempt).collect();
+        assert_eq!(numbers, [2]);
+        world.close().await;
+    }
+}

@@ -1,0 +1,112 @@
+//! Several deliveries on one database: each event is sent by one of them, and who stood still sends and writes nothing.
+//!
+//! Real processes that are stopped and killed are the live ring's (`tests/live/deliveries.rs`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use landfall::delivery::{Delivered, Delivery};
+use landfall::store::{Connection, Db, Engine as Connected};
+use landfall::time::{Clock, Pulse};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::books::events;
+use crate::delivery::{Answer, Receiver, amount_and_status, attempts, pay, register, tick, world};
+use crate::postgres::{ENGINES, Engine};
+use crate::world::{FINALITY_DEPTH, World};
+
+const INSTANCES: usize = 3;
+const HOOKS: usize = 5;
+
+async fn pending(world: &World) -> i64 {
+    let text = "SELECT COUNT(*) FROM deliveries WHERE state = 'PENDING'";
+    match world.db().read().await.unwrap().engine() {
+        Connected::Postgres(connection) => sqlx::query_scalar(text).fetch_one(connection).await.unwrap(),
+        Connected::Sqlite(connection) => sqlx::query_scalar(text).fetch_one(connection).await.unwrap(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn instances_on_one_database_send_each_event_once_and_in_order() {
+    for engine in ENGINES {
+        // Answers take their time, each a different one, so that claims and acknowledgements of all meet.
+        let turn = AtomicU32::new(0);
+        let receiver = Receiver::new(move |_| {
+            let millis = turn.fetch_add(7, Ordering::Relaxed) % 25;
+            Answer::Late(Duration::from_millis(millis.into()))
+        })
+        .await;
+        let mut world = world(engine).await;
+        for hook in 0..HOOKS {
+            register(&world, &format!("hook-{hook}"), &receiver.url(&format!("/{hook}"))).await;
+        }
+        let (stop, mut running) = (CancellationToken::new(), JoinSet::new());
+        for instance in 0..INSTANCES {
+            let db = Db::open(&world.store.url.parse().unwrap()).await.unwrap();
+            // Numbers of claims that are far apart, as in processes of their own.
+            let random: fn() -> u64 = [|| 200, || 1 << 40, || 1 << 50][instance];
+            let delivery = Delivery::new(db, world.clock(), random).unwrap();
+            running.spawn(delivery.run(Pulse::new(instance, world.now()), stop.clone()));
+        }
+        for round in 0..12_u64 {
+            pay(&mut world, &(1..=5).map(|amount| round * 10 + amount).collect::<Vec<_>>()).await;
+            // What is due is due by the world's time.
+            world.pass(Duration::from_millis(100));
+        }
+        world.chain.mine_empty(FINALITY_DEPTH);
+        world.catch_up().await;
+        for _ in 0..600 {
+            if pending(&world).await == 0 {
+                break;
+            }
+            world.pass(Duration::from_millis(100));
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        stop.cancel();
+        running.join_all().await;
+
+        let stored = events(world.db()).await.len();
+        assert_eq!((stored, pending(&world).await), (120, 0));
+        let mut told: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+        for received in receiver.received() {
+            let (amount, status) = amount_and_status(&received.body);
+            told.entry((received.path, amount)).or_default().push(status);
+        }
+        assert_eq!(told.len(), 60 * HOOKS);
+        for (deposit, statuses) in told {
+            assert_eq!(statuses, ["PENDING", "CONFIRMED"], "{engine:?}: {deposit:?}, each once and in order");
+        }
+        let numbers: BTreeSet<i64> = attempts(world.db()).await.iter().map(|attempt| attempt.attempt).collect();
+        assert_eq!(numbers, [1].into());
+        world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn who_stood_still_between_its_claim_and_its_attempt_sends_nothing() {
+    let receiver = Receiver::scripted([]).await;
+    let mut world = world(Engine::Sqlite).await;
+    register(&world, "hook", &receiver.url("/")).await;
+    pay(&mut world, &[5]).await;
+    let (now, asked) = (world.now(), Arc::new(AtomicU32::new(0)));
+    // The first that asks is the claim; then the process stands still for so long.
+    let stands_still = |secs| {
+        let asked = Arc::clone(&asked);
+        asked.store(0, Ordering::Relaxed);
+        let later = now.plus(Duration::from_secs(secs));
+        Clock::new(move || if asked.fetch_add(1, Ordering::Relaxed) == 0 { now } else { later })
+    };
+    let slow = Delivery::new(world.db().clone(), stands_still(46), || 200).unwrap();
+    assert_eq!(slow.tick().await.unwrap(), Delivered::default());
+    assert_eq!((receiver.received().len(), attempts(world.db()).await.len()), (0, 0), "45 s of 60 are the last moment");
+
+    world.pass(Duration::from_secs(59));
+    assert_eq!(tick(&world).await, Delivered::default(), "its lease holds all the same");
+    world.pass(Duration::from_secs(1));
+    assert_eq!(tick(&world).await, Delivered { delivered: 1, to_be_retried: 0 });
+    assert_eq!(attempts(world.db()).await[0].attempt, 2);
+    world.close().await;
+}

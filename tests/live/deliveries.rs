@@ -1,0 +1,169 @@
+//! The real program delivers: two of them on one database, one that is stopped and goes on, kill -9 in the middle of
+//! attempts, and a database that crashes under them. Nothing is lost; what is sent again had an unknown outcome.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use landfall::sandbox::token;
+use landfall_chain::U256;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde_json::Value;
+
+use crate::hook::Hook;
+use crate::postgres::Server;
+use crate::stage::{Engine, Stage, address, full};
+
+const ALICE: u8 = 0xa1;
+const BLOCK_DEPOSITS: usize = 8;
+const PATIENCE: Duration = Duration::from_secs(60);
+/// What a kill interrupts is attempted again when its lease of 60 s ends.
+const LEASES_PATIENCE: Duration = Duration::from_secs(180);
+
+/// A stage whose only webhook is the hook.
+async fn set_up(stage: &Stage, hook: &Hook) {
+    let spec = format!("ETHEREUM_TESTNET={}", address(ALICE));
+    stage.ok(&["account", "add", "--account", "alice", "--type", "SEGREGATED", "--address", &spec]);
+    stage.ok(&["webhook", "add", "--url", &hook.url, "--allow-private", "--json"]);
+}
+
+/// One block with deposits of alice.
+async fn pay(stage: &mut Stage) {
+    let legs = [(address(ALICE), U256::ONE); BLOCK_DEPOSITS];
+    stage.call(stage.token, token::pay(&legs)).await;
+    stage.node.mine(1).await.unwrap();
+}
+
+/// What `event show` tells of an event's only delivery: its state, and the numbers of the attempts on record.
+fn shown(stage: &Stage, event: &str) -> (String, Vec<u64>) {
+    let shown: Value = serde_json::from_str(&stage.ok(&["event", "show", event, "--json"])).unwrap();
+    let delivery = &shown["deliveries"][0];
+    let numbers = delivery["log"].as_array().unwrap().iter().map(|attempt| attempt["attempt"].as_u64().unwrap());
+    (delivery["state"].as_str().unwrap().to_owned(), numbers.collect())
+}
+
+async fn until_all_acknowledged(stage: &Stage) {
+    let begun = Instant::now();
+    loop {
+        let status: Value = serde_json::from_str(&stage.ok(&["status", "--json"])).unwrap();
+        if status["events"]["pending"] == 0 {
+            return;
+        }
+        assert!(begun.elapsed() < LEASES_PATIENCE, "{status}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_instances_send_each_event_once_and_one_that_was_stopped_writes_nothing_when_it_goes_on() {
+    let mut stage = Stage::new(Engine::Postgres).await;
+    let hook = Hook::start(Duration::from_millis(40)).await;
+    set_up(&stage, &hook).await;
+    let old = stage.start();
+    let new = stage.start();
+    for _ in 0..10 {
+        pay(&mut stage).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    stage.node.mine(3).await.unwrap();
+    let both = 2 * 10 * BLOCK_DEPOSITS;
+    hook.until("all of two instances", PATIENCE, |told| told.len() >= both).await;
+    assert_eq!(hook.assert_all_in_order(10 * BLOCK_DEPOSITS), []);
+    assert_eq!(hook.repeated(), BTreeSet::new(), "each by one of them only");
+    assert_eq!(new.stop().0, Some(0));
+    until_all_acknowledged(&stage).await;
+
+    // The old one has attempts under way when it is stopped.
+    hook.set_open(false);
+    pay(&mut stage).await;
+    hook.until("attempts under way", PATIENCE, |told| told.len() == both + BLOCK_DEPOSITS).await;
+    old.signal("STOP");
+    let held: BTreeSet<String> = hook.told().split_off(both).into_iter().map(|told| told.event).collect();
+    let new = stage.start();
+    hook.set_open(true);
+    stage.node.mine(3).await.unwrap();
+    let all = both + 2 * BLOCK_DEPOSITS;
+    hook.until("all by the new one", LEASES_PATIENCE, |_| hook.times().len() == all).await;
+    hook.until("again", LEASES_PATIENCE, |_| held.is_subset(&hook.repeated())).await;
+    hook.until("the acknowledgements", PATIENCE, |_| held.iter().all(|event| shown(&stage, event).0 == "DELIVERED"))
+        .await;
+    let before: Vec<_> = held.iter().map(|event| shown(&stage, event)).collect();
+    let sent = hook.told().len();
+
+    old.signal("CONT");
+    hook.until("its answers", PATIENCE, |_| old.log().matches("ended after its lease").count() >= held.len()).await;
+    let after: Vec<_> = held.iter().map(|event| shown(&stage, event)).collect();
+    assert_eq!(after, before, "it writes nothing");
+    assert!(after.iter().all(|(_, numbers)| !numbers.contains(&1)), "{after:?}");
+    assert_eq!(hook.told().len(), sent, "and sends nothing");
+    assert_eq!(hook.repeated(), held, "only what nobody knew the outcome of came again");
+    assert_eq!(hook.assert_all_in_order(11 * BLOCK_DEPOSITS), []);
+    println!("{both} events by two instances, each once; {} attempts of the stopped one changed nothing", held.len());
+    assert_eq!((old.stop().0, new.stop().0), (Some(0), Some(0)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kill_9_in_the_middle_of_attempts_loses_no_event_on_sqlite() {
+    kills(Engine::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kill_9_in_the_middle_of_attempts_loses_no_event_on_postgresql() {
+    kills(Engine::Postgres).await;
+}
+
+async fn kills(engine: Engine) {
+    let (count, mode) = if full() { (300, "full") } else { (15, "bounded") };
+    let mut rng = StdRng::seed_from_u64(20_261_122);
+    let mut stage = Stage::new(engine).await;
+    let hook = Hook::start(Duration::from_millis(120)).await;
+    set_up(&stage, &hook).await;
+    let mut in_the_middle = 0;
+    for _ in 0..count {
+        let service = stage.start();
+        pay(&mut stage).await;
+        let before = hook.told().len();
+        hook.until("something to interrupt", PATIENCE, |told| told.len() > before).await;
+        tokio::time::sleep(Duration::from_millis(rng.random_range(0..150))).await;
+        service.kill();
+        in_the_middle += usize::from(hook.told().len() > before);
+    }
+    stage.node.mine(3).await.unwrap();
+    let service = stage.start();
+    let deposits = count * BLOCK_DEPOSITS;
+    hook.until("every event", LEASES_PATIENCE, |_| hook.times().len() == 2 * deposits).await;
+    let behind = hook.assert_all_in_order(deposits);
+    assert_eq!(behind, [], "a later event is not sent while the outcome of an earlier one is unknown");
+    let repeats = hook.told().len() - hook.times().len();
+    assert!(repeats > 0, "no kill interrupted an attempt");
+    println!("{mode}, {engine:?}: {in_the_middle} kills, {} events, 0 lost, {repeats} sent again", 2 * deposits);
+    assert_eq!(service.stop().0, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_crashes_in_the_middle_of_attempts_loses_no_event() {
+    const ROUNDS: usize = 5;
+    let server = Server::new();
+    server.start();
+    let mut stage = Stage::new(Engine::Sqlite).await;
+    stage.configure(&server.url(), "");
+    let hook = Hook::start(Duration::from_millis(300)).await;
+    set_up(&stage, &hook).await;
+    let mut service = stage.start();
+    for round in 0..ROUNDS {
+        let before = hook.told().len();
+        pay(&mut stage).await;
+        hook.until("attempts under way", PATIENCE, |told| told.len() > before).await;
+        server.stop_at_once();
+        // They end while there is nothing to write it down in.
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        assert!(service.is_running(), "round {round}: {}", service.log());
+        server.start();
+    }
+    stage.node.mine(3).await.unwrap();
+    let deposits = ROUNDS * BLOCK_DEPOSITS;
+    hook.until("every event", LEASES_PATIENCE, |_| hook.times().len() == 2 * deposits).await;
+    assert_eq!(hook.assert_all_in_order(deposits), []);
+    println!("{ROUNDS} crashes, {} events, 0 lost, {} sent again", 2 * deposits, hook.repeated().len());
+    assert_eq!(service.stop().0, Some(0));
+}

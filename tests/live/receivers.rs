@@ -1,0 +1,181 @@
+//! The examples of receivers, in Rust, TypeScript and Python, as an integrator runs them: each is sent what the service sends,
+//! and what it must not believe, and is killed in between.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use landfall::time::Clock;
+use landfall::webhook::{sign, signing_key};
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::stage::{Engine, Stage, address, binary, free_port, variable};
+
+const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
+const NODE_MODULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/nodes/node_modules");
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A receiver and what it keeps, from one start to the next.
+struct Example {
+    name: &'static str,
+    program: Vec<String>,
+    port: u16,
+    folder: TempDir,
+    running: Option<Child>,
+}
+
+impl Example {
+    fn all() -> [Example; 3] {
+        let rust = Path::new(binary()).with_file_name("examples").join("receiver");
+        assert!(rust.exists(), "{} is missing: cargo build --workspace --examples", rust.display());
+        let typescript = tempfile::tempdir().unwrap();
+        let python = format!("{EXAMPLES}/receivers/receiver.py");
+        let compiled = compile(typescript.path()).display().to_string();
+        [
+            Example::new("Rust", vec![rust.display().to_string()], tempfile::tempdir().unwrap()),
+            Example::new("TypeScript", vec!["node".to_owned(), compiled], typescript),
+            Example::new("Python", vec![variable("LANDFALL_PYTHON"), python], tempfile::tempdir().unwrap()),
+        ]
+    }
+
+    fn new(name: &'static str, program: Vec<String>, folder: TempDir) -> Self {
+        Example { name, program, port: free_port(), folder, running: None }
+    }
+
+    fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/", self.port)
+    }
+
+    /// Starts it with a key, and waits until it answers.
+    async fn start(&mut self, key: &str) {
+        let output = File::options().create(true).append(true).open(self.output()).unwrap();
+        let mut command = Command::new(&self.program[0]);
+        command.args(&self.program[1..]).current_dir(self.folder.path()).stdin(Stdio::null()).stdout(output);
+        command.env("SIGNING_KEY", key).env("PORT", self.port.to_string()).env("LEDGER", "ledger");
+        command.env("NODE_PATH", NODE_MODULES);
+        self.running = Some(command.spawn().unwrap());
+        let begun = Instant::now();
+        while tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.is_err() {
+            assert!(begun.elapsed() < PATIENCE, "the {} receiver does not answer", self.name);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// kill -9.
+    fn kill(&mut self) {
+        if let Some(mut running) = self.running.take() {
+            running.kill().unwrap();
+            running.wait().unwrap();
+        }
+    }
+
+    fn output(&self) -> PathBuf {
+        self.folder.path().join("output")
+    }
+
+    /// What it says it credited, over all its starts.
+    fn credits(&self) -> Vec<String> {
+        std::fs::read_to_string(self.output()).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    async fn send(&self, key: &str, request: &Request<'_>) -> StatusCode {
+        let body = request.body.to_string();
+        let signature = sign(key, request.id, request.timestamp, &body).unwrap();
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let client = client.post(self.url()).header("webhook-id", request.id).header("webhook-signature", signature);
+        let client = client.header("webhook-timestamp", request.timestamp.to_string());
+        client.body(body).send().await.unwrap().status()
+    }
+}
+
+impl Drop for Example {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+struct Request<'a> {
+    id: &'a str,
+    timestamp: i64,
+    body: Value,
+}
+
+/// Type-checks the example and makes it what node runs.
+fn compile(into: &Path) -> PathBuf {
+    let options = "--strict --noUncheckedIndexedAccess --target es2022 --module commonjs --moduleResolution node10 --esModuleInterop";
+    let mut command = Command::new("node");
+    command.arg(format!("{NODE_MODULES}/typescript/bin/tsc")).args(options.split(' '));
+    command.args(["--ignoreDeprecations", "5.0", "--types", "node", "--typeRoots"]);
+    command.arg(format!("{NODE_MODULES}/@types")).args(["--baseUrl", NODE_MODULES, "--outDir"]).arg(into);
+    let output = command.arg(format!("{EXAMPLES}/receivers/receiver.ts")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    into.join("receiver.js")
+}
+
+fn deposit(key: &str, status: &str, amount: &str) -> Value {
+    let data = json!({
+        "id": "615684f4-6776-8c35-b3dd-17080e18a784", "dedup_key": key, "status": status, "account_id": "alice",
+        "amount": amount, "currency_symbol": "USDC",
+    });
+    json!({ "id": "38603d83-3e98-84d0-8073-ab6753fb2698", "type": "deposit_v2", "data": data })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_examples_believe_signed_events_only_and_credit_each_deposit_once_whatever_is_sent_again() {
+    let (key, stranger) = (signing_key([3; 32]), signing_key([4; 32]));
+    for mut example in Example::all() {
+        let name = example.name;
+        example.start(&key).await;
+        let now = Clock::system().now().0 / 1_000_000;
+        let request = |body: Value| Request { id: "one", timestamp: now, body };
+        let cases = [
+            (&key, request(deposit("a", "PENDING", "1250.5")), 204),
+            (&stranger, request(deposit("a", "CONFIRMED", "1250.5")), 401),
+            (&key, Request { timestamp: now - 301, ..request(deposit("a", "CONFIRMED", "1250.5")) }, 401),
+            (&key, request(deposit("a", "CONFIRMED", "1250.5")), 204),
+            (&key, request(deposit("a", "CONFIRMED", "1250.5")), 204),
+            // Out of order, and without its PENDING.
+            (&key, request(deposit("a", "PENDING", "1250.5")), 204),
+            (&key, request(deposit("b", "CONFIRMED", "0.000001")), 204),
+            (&key, request(deposit("c", "FAILED", "7")), 204),
+            (&key, request(json!({ "id": "test", "type": "webhook_test", "data": {} })), 204),
+        ];
+        for (key, request, expected) in cases {
+            assert_eq!(example.send(key, &request).await, expected, "{name}: {}", request.body);
+        }
+        let expected = ["credited 1250.5 USDC to alice", "credited 0.000001 USDC to alice"];
+        assert_eq!(example.credits(), expected, "{name}");
+        example.kill();
+        example.start(&key).await;
+        for status in ["PENDING", "CONFIRMED"] {
+            assert_eq!(example.send(&key, &request(deposit("a", status, "1250.5"))).await, 204, "{name}");
+        }
+        assert_eq!(example.credits(), expected, "{name}: a restart forgets nothing");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_examples_credit_what_the_service_confirmed() {
+    let mut stage = Stage::new(Engine::Sqlite).await;
+    stage.set_up("alice", &address(0xa1)).await;
+    let mut examples = Example::all();
+    for example in &mut examples {
+        let added = stage.ok(&["webhook", "add", "--url", &example.url(), "--allow-private", "--json"]);
+        let added: Value = serde_json::from_str(&added).unwrap();
+        example.start(added["secret"].as_str().unwrap()).await;
+    }
+    let _service = stage.start();
+    stage.pay_token(address(0xa1), 1_250_500_000).await;
+    stage.node.mine(3).await.unwrap();
+    for example in &examples {
+        let begun = Instant::now();
+        while example.credits().is_empty() {
+            assert!(begun.elapsed() < PATIENCE, "the {} receiver credited nothing", example.name);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(example.credits(), ["credited 1250.5 USDC to alice"], "{}", example.name);
+    }
+}
