@@ -19,6 +19,8 @@ use crate::store::{OpenError, StoreError};
 
 const READERS_MAX: u32 = 8;
 const POSTGRES_CONNECTIONS_MAX: u32 = 16;
+/// How many prepared statements a connection keeps: more than the store has, so that none is parsed twice.
+const STATEMENTS_KEPT: usize = 512;
 /// How long a connection is waited for, and SQLite's write lock.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
@@ -255,6 +257,7 @@ async fn open_sqlite(path: &Path) -> Result<Db, OpenError> {
         // NORMAL could lose the last commits when the power fails; a delivered event must not be forgotten.
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
+        .statement_cache_capacity(STATEMENTS_KEPT)
         .busy_timeout(WAIT_MAX);
     let open = |error| OpenError::Connect { url: StoreUrl::Sqlite(path.to_owned()), error };
     // A file does not hang up: asking each connection whether it is there would double the work of short reads.
@@ -273,7 +276,7 @@ fn create_private(path: &Path) -> std::io::Result<()> {
 
 async fn open_postgres(url: &StoreUrl, text: &str) -> Result<Db, OpenError> {
     let options = PgConnectOptions::from_str(text).map_err(|_| OpenError::Url)?;
-    let options = options.application_name("landfall").options([
+    let options = options.application_name("landfall").statement_cache_capacity(STATEMENTS_KEPT).options([
         ("statement_timeout", "30s"),
         ("lock_timeout", "5s"),
         ("idle_in_transaction_session_timeout", "30s"),

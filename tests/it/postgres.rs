@@ -10,8 +10,10 @@ use landfall::store::{Connection, Db, Engine as Connected};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
-/// A migrated SQLite file that is made once and copied: making a schema costs more than most tests.
-static TEMPLATE: OnceCell<(TempDir, PathBuf)> = OnceCell::const_new();
+/// A migrated SQLite file, and a migrated PostgreSQL database, that are made once and copied: making a schema costs more
+/// than most tests.
+static FILE: OnceCell<(TempDir, PathBuf)> = OnceCell::const_new();
+static DATABASE: OnceCell<String> = OnceCell::const_new();
 
 /// The engines every store test runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,16 +38,16 @@ impl TestStore {
             Engine::Sqlite => {
                 let folder = folder();
                 let file = folder.path().join("landfall.db");
-                let (_, template) = TEMPLATE.get_or_init(template).await;
-                std::fs::copy(template, &file).unwrap();
+                let (_, migrated) = FILE.get_or_init(migrated_file).await;
+                std::fs::copy(migrated, &file).unwrap();
                 (format!("sqlite:{}", file.display()), Some(folder))
             }
-            Engine::Postgres => (fresh_postgres().await, None),
+            Engine::Postgres => {
+                let migrated = DATABASE.get_or_init(migrated_database).await;
+                (create_database(&format!("TEMPLATE {migrated}")).await, None)
+            }
         };
         let db = Db::open(&url.parse().unwrap()).await.unwrap();
-        if engine == Engine::Postgres {
-            db.migrate().await.unwrap();
-        }
         TestStore { db, url, _folder: folder }
     }
 }
@@ -71,14 +73,25 @@ impl TestStore {
     }
 }
 
-async fn template() -> (TempDir, PathBuf) {
+async fn migrated_file() -> (TempDir, PathBuf) {
     let folder = folder();
     let file = folder.path().join("template.db");
-    let db = Db::open(&format!("sqlite:{}", file.display()).parse().unwrap()).await.unwrap();
-    db.migrate().await.unwrap();
-    // Its log is folded into the file.
-    db.close().await;
+    migrate(&format!("sqlite:{}", file.display())).await;
     (folder, file)
+}
+
+/// Its name.
+async fn migrated_database() -> String {
+    let url = create_database("").await;
+    migrate(&url).await;
+    url.rsplit_once('/').unwrap().1.to_owned()
+}
+
+/// Closed again: SQLite's log is folded into the file, and PostgreSQL copies no database that somebody uses.
+async fn migrate(url: &str) {
+    let db = Db::open(&url.parse().unwrap()).await.unwrap();
+    db.migrate().await.unwrap();
+    db.close().await;
 }
 
 /// A temporary folder, in memory where the system has one: SQLite waits for the disk at each commit.
@@ -88,14 +101,14 @@ pub(crate) fn folder() -> TempDir {
 }
 
 /// The URL of a database that nobody else uses.
-async fn fresh_postgres() -> String {
+async fn create_database(options: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     #[expect(clippy::disallowed_methods, reason = "the test's own environment, set by scripts/test")]
     let server = std::env::var("LANDFALL_TEST_POSTGRES")
         .expect("LANDFALL_TEST_POSTGRES is not set: run scripts/test, which installs and starts a PostgreSQL server");
     let name = format!("it_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let Ok(pool) = sqlx::PgPool::connect(&server).await else { panic!("no PostgreSQL server answers at {server}") };
-    sqlx::query(sqlx::AssertSqlSafe(format!("CREATE DATABASE {name}"))).execute(&pool).await.unwrap();
+    sqlx::query(sqlx::AssertSqlSafe(format!("CREATE DATABASE {name} {options}"))).execute(&pool).await.unwrap();
     pool.close().await;
     let (base, _) = server.rsplit_once('/').unwrap();
     format!("{base}/{name}")
