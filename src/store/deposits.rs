@@ -72,23 +72,24 @@ statements! {
                ON CONFLICT (deposit_id, block_hash) DO NOTHING";
     FOUND = "UPDATE deposits SET missing_since_us = NULL, missing_number = NULL WHERE id = $1 AND missing_since_us IS NOT NULL";
     MISS = "UPDATE deposits SET missing_since_us = COALESCE(missing_since_us, $1), missing_number = $2 WHERE id = $3";
-    // One that would credit its transaction with more than it paid waits for a person.
+    // One that would credit its transaction with more than it paid waits for a person. A block is found by its hash: by
+    // the range, which is also the inclusion's, PostgreSQL would read all blocks for each deposit while it has no statistics.
     SETTLEABLE = "SELECT deposits.*, blocks.number AS block_number, blocks.hash AS block_hash \
                   FROM deposits JOIN inclusions ON inclusions.deposit_id = deposits.id \
                   JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
                   WHERE deposits.chain = $1 AND deposits.status = 'PENDING' AND inclusions.lane = 'roots' \
-                  AND blocks.canonical AND blocks.number >= $4 AND blocks.number <= $2 AND NOT EXISTS (SELECT 1 FROM incidents \
-                  WHERE incidents.deposit_id = deposits.id AND incidents.kind = 'over_credited' AND incidents.resolved_us IS NULL) \
-                  ORDER BY blocks.number, deposits.id LIMIT $3";
+                  AND blocks.canonical AND inclusions.block_number >= $4 AND inclusions.block_number <= $2 \
+                  AND NOT EXISTS (SELECT 1 FROM incidents WHERE incidents.deposit_id = deposits.id AND incidents.kind = 'over_credited' \
+                  AND incidents.resolved_us IS NULL) ORDER BY blocks.number, deposits.id LIMIT $3";
     // A tier's: of one asset, from the least amount that fits to the highest, above what is final for all.
     SETTLEABLE_BY_TIER = "SELECT deposits.*, blocks.number AS block_number, blocks.hash AS block_hash \
                   FROM deposits JOIN inclusions ON inclusions.deposit_id = deposits.id \
                   JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
                   WHERE deposits.chain = $1 AND deposits.status = 'PENDING' AND deposits.asset = $2 \
                   AND deposits.amount >= $3 AND deposits.amount <= $4 AND inclusions.lane = 'roots' \
-                  AND blocks.canonical AND blocks.number > $5 AND blocks.number <= $6 AND NOT EXISTS (SELECT 1 FROM incidents \
-                  WHERE incidents.deposit_id = deposits.id AND incidents.kind = 'over_credited' AND incidents.resolved_us IS NULL) \
-                  ORDER BY blocks.number, deposits.id LIMIT $7";
+                  AND blocks.canonical AND inclusions.block_number > $5 AND inclusions.block_number <= $6 \
+                  AND NOT EXISTS (SELECT 1 FROM incidents WHERE incidents.deposit_id = deposits.id AND incidents.kind = 'over_credited' \
+                  AND incidents.resolved_us IS NULL) ORDER BY blocks.number, deposits.id LIMIT $7";
     MISSING = "SELECT * FROM deposits WHERE chain = $1 AND status = 'PENDING' \
                AND (missing_number IS NULL OR missing_number < $2) AND (CAST($3 AS TEXT) IS NULL OR id = $3) AND $5 = EXISTS \
                (SELECT 1 FROM inclusions WHERE inclusions.deposit_id = deposits.id AND inclusions.lane = 'traces') AND NOT EXISTS \

@@ -94,7 +94,7 @@ statements! {
                   JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
                   LEFT JOIN unwitnessed ON unwitnessed.deposit_id = deposits.id \
                   WHERE deposits.chain = $1 AND deposits.status = 'PENDING' AND inclusions.lane = 'traces' \
-                  AND blocks.canonical AND blocks.number <= $2 AND (unwitnessed.next_us IS NULL OR unwitnessed.next_us <= $3 \
+                  AND blocks.canonical AND inclusions.block_number <= $2 AND (unwitnessed.next_us IS NULL OR unwitnessed.next_us <= $3 \
                   OR NOT unwitnessed.is_final OR unwitnessed.block_hash IS NULL OR unwitnessed.block_hash <> blocks.hash) \
                   AND NOT EXISTS (SELECT 1 FROM incidents WHERE incidents.deposit_id = deposits.id \
                   AND incidents.kind = 'over_credited' AND incidents.resolved_us IS NULL) \

@@ -62,7 +62,7 @@ statements! {
            JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
            LEFT JOIN unwitnessed ON unwitnessed.deposit_id = deposits.id \
            WHERE deposits.chain = $1 AND deposits.status = 'PENDING' AND inclusions.lane = 'traces' \
-           AND inclusions.witness IS NULL AND blocks.canonical AND blocks.number > $2 \
+           AND inclusions.witness IS NULL AND blocks.canonical AND inclusions.block_number > $2 \
            AND (unwitnessed.next_us IS NULL OR unwitnessed.next_us <= $3 OR unwitnessed.is_final \
            OR unwitnessed.block_hash IS NULL OR unwitnessed.block_hash <> blocks.hash) \
            ORDER BY blocks.number, deposits.id LIMIT $4";
@@ -72,9 +72,9 @@ statements! {
                  JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
                  WHERE deposits.chain = $1 AND deposits.status = 'PENDING' AND deposits.asset = $2 \
                  AND deposits.amount >= $3 AND deposits.amount <= $4 AND inclusions.lane = 'traces' AND inclusions.witness_shows \
-                 AND blocks.canonical AND blocks.number > $5 AND blocks.number <= $6 AND NOT EXISTS (SELECT 1 FROM incidents \
-                 WHERE incidents.deposit_id = deposits.id AND incidents.kind = 'over_credited' AND incidents.resolved_us IS NULL) \
-                 ORDER BY blocks.number, deposits.id LIMIT $7";
+                 AND blocks.canonical AND inclusions.block_number > $5 AND inclusions.block_number <= $6 \
+                 AND NOT EXISTS (SELECT 1 FROM incidents WHERE incidents.deposit_id = deposits.id AND incidents.kind = 'over_credited' \
+                 AND incidents.resolved_us IS NULL) ORDER BY blocks.number, deposits.id LIMIT $7";
     LEFT = "SELECT 1 FROM deposits WHERE chain = $1 AND status = 'PENDING' AND EXISTS \
             (SELECT 1 FROM inclusions WHERE inclusions.deposit_id = deposits.id AND inclusions.lane = 'traces') ORDER BY id LIMIT 1";
 }

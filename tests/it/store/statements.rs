@@ -3,9 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use landfall::store::{Connection, Engine as Connected, MIGRATIONS};
+use landfall::store::deposits::{self, Fits};
+use landfall::store::{Connection, Engine as Connected, MIGRATIONS, traces, witnesses};
+use landfall_chain::{AssetId, Block, Lane, U256};
 use sqlx::{Executor as _, SqlSafeStr as _, Statement as _};
 
+use super::cast::{CHAIN, NOW, block, connect, deposit, prepare, write};
 use crate::postgres::{Engine, TestStore};
 
 /// What engines compatible with PostgreSQL lack, what SQLite lacks, and what reads clocks or dice in the database.
@@ -137,6 +140,40 @@ async fn what_runs_all_the_time_uses_its_index_on_sqlite() {
         let steps: Vec<&str> = plan.iter().map(|(.., step)| step.as_str()).collect();
         assert!(steps.iter().any(|step| step.contains(index)), "{name} does not use {index}: {steps:#?}");
     }
+}
+
+/// How many deposits there are, in one block of ten, where the database knows nothing about its rows yet, as after a first start.
+const DEPOSITS: u8 = 200;
+
+#[tokio::test]
+async fn what_settles_finds_blocks_by_their_hash_on_postgresql_before_it_has_statistics() {
+    let store = TestStore::fresh(Engine::Postgres).await;
+    prepare(&store).await;
+    let blocks: Vec<Block> = (1..=10 * u64::from(DEPOSITS)).map(|number| block(number, 0)).collect();
+    connect(&store, &blocks).await;
+    write(&store, async |tx| {
+        for (tag, block) in (1..=DEPOSITS).zip(blocks.iter().step_by(10)) {
+            let lane = if tag % 2 == 0 { Lane::Roots } else { Lane::Traces };
+            deposits::insert(tx, &deposit(tag)).await.unwrap();
+            deposits::include(tx, &deposit(tag), &block.header.block, lane).await.unwrap();
+        }
+    })
+    .await;
+    let (through, half) = (u64::MAX >> 1, usize::from(DEPOSITS) / 2);
+    let fits = Fits { asset: AssetId::Native, least: U256::ZERO, most: U256::MAX };
+    let mut tx = store.db.begin().await.unwrap();
+    let found = [
+        deposits::settleable(&mut tx, CHAIN, (0, through), 500).await.unwrap(),
+        deposits::settleable_by_tier(&mut tx, CHAIN, &fits, (0, through), 500).await.unwrap(),
+        traces::settleable(&mut tx, CHAIN, through, NOW, 500).await.unwrap(),
+        witnesses::due(&mut tx, CHAIN, None, NOW, 500).await.unwrap(),
+    ];
+    assert_eq!(found.map(|found| found.len()), [half; 4]);
+    let read = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'blocks'";
+    let Connected::Postgres(connection) = tx.engine() else { panic!("PostgreSQL") };
+    let (read,): (i64,) = sqlx::query_as(read).fetch_one(connection).await.unwrap();
+    println!("{read} blocks were read for 4 times {half} deposits");
+    assert!(read <= 4 * i64::from(DEPOSITS), "{read} blocks were read for 4 times {half} deposits");
 }
 
 fn words(text: &str) -> BTreeSet<String> {
