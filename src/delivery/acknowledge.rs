@@ -27,7 +27,7 @@ impl Delivery {
         for (claimed, log) in ended {
             let word = self.word(claimed, log);
             if !self.record(&mut tx, claimed, log, now).await? {
-                warn!("{claimed:?} ended after its lease, or was acknowledged before");
+                warn!("{claimed:?} ended after its lease, was acknowledged before, or is to be sent behind an earlier event");
                 continue;
             }
             deliveries::log(&mut tx, claimed, log).await?;

@@ -102,6 +102,11 @@ statements! {
     NEXT = "UPDATE deliveries SET next_us = CASE queue WHEN 'WAITING' THEN $4 ELSE next_us END, \
             queue = CASE queue WHEN 'WAITING' THEN 'FIRST' ELSE queue END \
             WHERE webhook_id = $1 AND aggregateid = $2 AND position > $3 AND state <> 'DELIVERED'";
+    // As NEXT, it waits for who holds one of them, and sees what became of it: one that is leased at last has no attempt
+    // whose end counts.
+    CALL_OFF = "UPDATE deliveries SET next_us = CASE queue WHEN 'LEASED' THEN $4 ELSE next_us END, \
+                queue = CASE queue WHEN 'LEASED' THEN 'WAITING' ELSE queue END \
+                WHERE webhook_id = $1 AND aggregateid = $2 AND position > $3 AND state <> 'DELIVERED'";
     RETRY = "UPDATE deliveries SET queue = $5, next_us = $4, failures = failures + 1 \
              WHERE event_id = $1 AND webhook_id = $2 AND attempt = $3 AND state = 'PENDING' AND queue = 'LEASED'";
     LOG = "INSERT INTO attempts (event_id, webhook_id, attempt, started_us, duration_us, status, error, response_head) \
@@ -180,6 +185,17 @@ pub async fn delivered(tx: &mut Tx, claimed: &Claimed, now: Timestamp) -> Result
     }
     execute!(tx, NEXT, webhook_id, aggregate_id, *position, now.0)?;
     Ok(true)
+}
+
+/// An event of this deposit is to be sent again: the later ones that are under way wait for it, and are sent once more then.
+pub async fn call_off_later(
+    tx: &mut Tx,
+    webhook_id: &str,
+    aggregate_id: &str,
+    position: i64,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    execute!(tx, CALL_OFF, webhook_id, aggregate_id, position, now.plus(LOOKED_AT_AGAIN).0).map(drop)
 }
 
 /// The claimed delivery did not arrive, or nobody knows: it is due again at `next`, or held then. False when the claim

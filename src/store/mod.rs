@@ -25,8 +25,8 @@ pub mod leases;
 pub mod movements;
 pub mod native_settings;
 pub mod nonces;
-pub mod outbox;
 pub mod overrides;
+pub mod replay;
 pub mod requests;
 mod sql;
 pub mod status;
@@ -66,8 +66,8 @@ pub fn statements() -> impl Iterator<Item = Sql> {
         movements::STATEMENTS,
         native_settings::STATEMENTS,
         nonces::STATEMENTS,
-        outbox::STATEMENTS,
         overrides::STATEMENTS,
+        replay::STATEMENTS,
         requests::STATEMENTS,
         status::STATEMENTS,
         traces::STATEMENTS,
