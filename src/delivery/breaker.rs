@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use crate::delivery::schedule::wait_after;
+use crate::delivery::slots::ENDPOINT_IN_FLIGHT_MAX;
 use crate::store::endpoints::{Health, Status};
 use crate::time::Timestamp;
 
@@ -13,8 +14,6 @@ use crate::time::Timestamp;
 const FAILURES_TO_OPEN: u32 = 5;
 /// An event's failures beyond this many say something about the event, and nothing more about the endpoint.
 const FAILURES_THAT_COUNT: u32 = 2;
-/// How many attempts at one endpoint are under way at once.
-pub(super) const ENDPOINT_IN_FLIGHT_MAX: u32 = 8;
 
 /// How an attempt went, as far as the endpoint is concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

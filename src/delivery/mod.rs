@@ -11,6 +11,7 @@ mod claim;
 mod client;
 mod schedule;
 mod send;
+mod slots;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +28,8 @@ use crate::store::deliveries::{AttemptLog, Claimed};
 use crate::store::{Db, StoreError};
 use crate::time::{Clock, Pulse};
 use acknowledge::Ended;
-use claim::{Found, Slots};
+use claim::Found;
+use slots::Slots;
 
 /// Longer than an attempt can take, so that nobody else takes over one that is still under way.
 const LEASE: Duration = Duration::from_secs(60);
@@ -149,9 +151,9 @@ impl Delivery {
     /// A process that stood still between its claim and here sends nothing: the delivery may be another's by now, and
     /// a later event of its deposit may have arrived.
     fn begin(&self, work: &mut Work, found: Found) {
-        let begin_by = found.begin_by;
-        for claimed in found.claimed {
-            work.slots.take(&claimed);
+        let Found { claimed, slots, begin_by, .. } = found;
+        work.slots = slots;
+        for claimed in claimed {
             let (clients, clock) = (Arc::clone(&self.clients), self.clock.clone());
             work.attempts.spawn(async move {
                 if clock.now() > begin_by {
