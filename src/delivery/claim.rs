@@ -9,7 +9,7 @@ use crate::delivery::send::ATTEMPT_TIME_MAX;
 use crate::delivery::slots::Slots;
 use crate::delivery::{Delivery, LEASE, schedule};
 use crate::store::deliveries::{Claim, Claimed, Queue};
-use crate::store::endpoints::{self, Busy, Status};
+use crate::store::endpoints::{self, Busy, Health, Status};
 use crate::store::{StoreError, Tx};
 use crate::time::Timestamp;
 
@@ -90,10 +90,11 @@ impl Taking {
     /// none that is refused for ever stands before all others.
     async fn probe(&mut self, tx: &mut Tx, endpoint: &Busy, now: Timestamp) -> Result<(), StoreError> {
         let is_free = self.slots.has_none(endpoint) && self.slots.left_again(endpoint) > 0;
-        if !is_free || !endpoints::take_probe(tx, &endpoint.id, now, now.plus(LEASE)).await? {
+        let since = endpoint.first.then(|| now.minus(schedule::FIRST_WAIT_MAX));
+        if !is_free || !endpoints::take_probe(tx, &endpoint.id, now, now.plus(LEASE), since).await? {
             return Ok(());
         }
-        for queue in [Queue::Lapsed, Queue::First, Queue::Again, Queue::Held] {
+        for queue in [Queue::Lapsed, Queue::First, Queue::Waiting, Queue::Again, Queue::Held] {
             for _ in 0..ROUNDS_MAX {
                 let taken = self.claim.take_one(tx, &endpoint.id, queue).await?;
                 self.slots.take(endpoint, taken);
@@ -138,7 +139,7 @@ impl Taking {
         if !endpoint.held || endpoint.health.probe_at > now || limit == 0 {
             return Ok(());
         }
-        if endpoints::take_probe(tx, &endpoint.id, now, now.plus(schedule::LAST_WAIT)).await? {
+        if endpoints::take_probe(tx, &endpoint.id, now, now.plus(schedule::LAST_WAIT), None).await? {
             self.queue(tx, endpoint, Queue::Held, limit).await?;
         }
         Ok(())
@@ -175,12 +176,17 @@ impl Taking {
     }
 }
 
+/// Whether what was never attempted has waited for a probe for long enough.
+fn is_overdue(health: &Health, now: Timestamp) -> bool {
+    health.probed_at.max(health.since) <= now.minus(schedule::FIRST_WAIT_MAX)
+}
+
 /// Whether something may be attempted, as far as one can see from outside.
 fn is_due(endpoint: &Busy, now: Timestamp) -> bool {
     let Busy { health, releasing, first, again, lapsed, waiting, held, any, .. } = endpoint;
     let may_probe = health.probe_at <= now;
     match health.status {
-        Status::Open => may_probe && (*any || *lapsed),
+        Status::Open => (may_probe && (*any || *lapsed || *waiting)) || (*first && is_overdue(health, now)),
         Status::Active => *releasing || *first || *again || *lapsed || *waiting || (*held && may_probe),
         Status::Paused | Status::Gone | Status::Deleted => false,
     }

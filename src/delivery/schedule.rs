@@ -9,6 +9,8 @@ use landfall_chain::retry::jitter;
 /// The waits after the first, second, third .. attempt that failed.
 const WAITS_SECS: [u64; 10] = [2, 5, 15, 60, 5 * 60, 15 * 60, 30 * 60, 60 * 60, 2 * 60 * 60, 4 * 60 * 60];
 pub(super) const LAST_WAIT: Duration = Duration::from_secs(6 * 60 * 60);
+/// What was never attempted waits no longer than this for the probe of an endpoint that fails.
+pub(super) const FIRST_WAIT_MAX: Duration = Duration::from_secs(10 * 60);
 /// So many attempts take seven days; then it is held.
 const ATTEMPTS_MAX: u32 = 37;
 /// What a receiver may ask for in any case.

@@ -68,10 +68,8 @@ impl Slots {
     /// Gives back what [`Slots::take`] took for one of them.
     pub(super) fn free(&mut self, claimed: &Claimed) {
         let [first, again] = [claimed.is_first(), !claimed.is_first()].map(u32::from);
-        let less = |count: Count| Count {
-            first: count.first.saturating_sub(first),
-            again: count.again.saturating_sub(again),
-        };
+        let less =
+            |count: Count| Count { first: count.first.saturating_sub(first), again: count.again.saturating_sub(again) };
         self.all = less(self.all);
         if let Some(count) = self.of.get_mut(&claimed.webhook_id) {
             *count = less(*count);
@@ -102,7 +100,8 @@ mod tests {
 
     fn endpoint(number: u32) -> Busy {
         let at = Timestamp(0);
-        let health = Health { status: Status::Active, since: at, failures: 0, in_flight_max: 8, probe_at: at };
+        let (status, since, probe_at, probed_at) = (Status::Active, at, at, at);
+        let health = Health { status, since, failures: 0, strain: 0, in_flight_max: 8, probe_at, probed_at };
         let id = format!("hook-{number}");
         let (releasing, first, again, lapsed, waiting, held, any) = (false, true, true, false, false, false, true);
         Busy { id, health, releasing, first, again, lapsed, waiting, held, any }

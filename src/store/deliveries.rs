@@ -147,9 +147,9 @@ impl Claim {
         self.take_due(tx, webhook, queue, self.now, limit).await
     }
 
-    /// Leases one of a queue, due or not; but for one that may be under way.
+    /// Leases one of a queue, due or not; but for one that may be under way, and for one that waits for another.
     pub async fn take_one(self, tx: &mut Tx, webhook: &str, queue: Queue) -> Result<Taken, StoreError> {
-        let due = if queue == Queue::Lapsed { self.now } else { Timestamp(i64::MAX) };
+        let due = if matches!(queue, Queue::Lapsed | Queue::Waiting) { self.now } else { Timestamp(i64::MAX) };
         self.take_due(tx, webhook, queue, due, 1).await
     }
 
@@ -163,8 +163,7 @@ impl Claim {
     ) -> Result<Taken, StoreError> {
         let Claim { owner, now, lease_until } = self;
         let limit = i64::from(limit);
-        let taken =
-            fetch_all!(tx, (i64, i64), TAKE, webhook, queue.name(), due.0, limit, owner, lease_until.0, now.0)?;
+        let taken = fetch_all!(tx, (i64, i64), TAKE, webhook, queue.name(), due.0, limit, owner, lease_until.0, now.0)?;
         self.put_aside(tx, webhook, &taken).await
     }
 

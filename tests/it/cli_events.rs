@@ -125,7 +125,8 @@ async fn a_replay_sends_again_in_order_and_a_dry_run_changes_nothing() {
 #[tokio::test]
 async fn a_later_event_that_is_under_way_is_called_off_by_a_replay_and_sent_behind_the_earlier_one() {
     for engine in ENGINES {
-        let answers = [200, 200, 200, 200].map(Answer::Status).into_iter().chain([Answer::Late(Duration::from_secs(1))]);
+        let answers =
+            [200, 200, 200, 200].map(Answer::Status).into_iter().chain([Answer::Late(Duration::from_secs(1))]);
         let receiver = Receiver::scripted(answers).await;
         let mut world = world(engine).await;
         let desk = Desk::of(&world);
