@@ -5,6 +5,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tokio::time::Instant;
+
 use crate::delivery::send::ATTEMPT_TIME_MAX;
 use crate::delivery::slots::Slots;
 use crate::delivery::{Delivery, LEASE, schedule};
@@ -26,6 +28,8 @@ pub(super) struct Found {
     pub(super) slots: Slots,
     /// What is not begun by then is not begun at all: it could not end within its lease.
     pub(super) begin_by: Timestamp,
+    /// The same, should the clock go back.
+    pub(super) begin_within: Instant,
     /// There is probably more.
     pub(super) more: bool,
 }
@@ -40,12 +44,16 @@ impl Delivery {
 
     /// Leases what is due and has a slot.
     pub(super) async fn claim(&self, slots: &Slots) -> Result<Found, StoreError> {
+        self.set_clock().await?;
         let now = self.clock.now();
+        let begin_within = Instant::now() + (LEASE - ATTEMPT_TIME_MAX);
+        self.bring_back(now).await?;
         // Nothing is locked while there is nothing to do.
         let mut busy = endpoints::busy(&mut self.db.read().await?, now).await?;
         busy.retain(|endpoint| is_due(endpoint, now));
         if busy.is_empty() {
-            return Ok(Found { claimed: Vec::new(), slots: slots.clone(), begin_by: now, more: false });
+            let (claimed, slots) = (Vec::new(), slots.clone());
+            return Ok(Found { claimed, slots, begin_by: now, begin_within, more: false });
         }
         // Nobody is always the first to be served.
         let random = (self.random)();
@@ -60,7 +68,8 @@ impl Delivery {
         let claimed = claim.taken(&mut tx).await?;
         tx.commit().await?;
         let Taking { slots, more, .. } = taking;
-        Ok(Found { claimed, slots, begin_by: now.plus(LEASE - ATTEMPT_TIME_MAX), more })
+        let begin_by = now.plus(LEASE - ATTEMPT_TIME_MAX);
+        Ok(Found { claimed, slots, begin_by, begin_within, more })
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub mod account_pages;
 pub mod accounts;
+pub mod ahead;
 pub mod asset_facts;
 pub mod audit;
 pub mod backfills;
@@ -28,6 +29,7 @@ pub mod nonces;
 pub mod overrides;
 pub mod replay;
 pub mod requests;
+pub mod shared_clock;
 mod sql;
 pub mod status;
 pub mod traces;
@@ -47,6 +49,7 @@ pub fn statements() -> impl Iterator<Item = Sql> {
     [
         account_pages::STATEMENTS,
         accounts::STATEMENTS,
+        ahead::STATEMENTS,
         asset_facts::STATEMENTS,
         audit::STATEMENTS,
         backfills::STATEMENTS,
@@ -69,6 +72,7 @@ pub fn statements() -> impl Iterator<Item = Sql> {
         overrides::STATEMENTS,
         replay::STATEMENTS,
         requests::STATEMENTS,
+        shared_clock::STATEMENTS,
         status::STATEMENTS,
         traces::STATEMENTS,
         unattributed::STATEMENTS,
