@@ -88,8 +88,11 @@ impl Taking {
                 self.release(tx, endpoint, now).await?;
                 self.looked_for(tx, endpoint).await?;
                 self.held(tx, endpoint, now).await?;
-                self.again(tx, endpoint).await?;
-                self.first(tx, endpoint).await
+                let left = self.slots.left_again(endpoint);
+                self.again(tx, endpoint, if endpoint.first { left * 3 / 4 } else { left }).await?;
+                self.first(tx, endpoint).await?;
+                // What is new may be behind what is not, and leave slots.
+                self.again(tx, endpoint, if endpoint.first { self.slots.left_again(endpoint) } else { 0 }).await
             }
             Status::Paused | Status::Gone | Status::Deleted => Ok(()),
         }
@@ -154,10 +157,8 @@ impl Taking {
         Ok(())
     }
 
-    /// A quarter of the endpoint's slots, too, is for first attempts, and the last one.
-    async fn again(&mut self, tx: &mut Tx, endpoint: &Busy) -> Result<(), StoreError> {
-        let left = self.slots.left_again(endpoint);
-        let limit = if endpoint.first { left * 3 / 4 } else { left };
+    /// A quarter of the endpoint's slots, too, is for first attempts, and the last one, as long as there are any.
+    async fn again(&mut self, tx: &mut Tx, endpoint: &Busy, limit: u32) -> Result<(), StoreError> {
         let again = endpoint.again || endpoint.releasing;
         if again { self.queue(tx, endpoint, Queue::Again, limit).await } else { Ok(()) }
     }

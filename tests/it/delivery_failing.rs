@@ -218,3 +218,22 @@ async fn whoever_asks_how_things_are_is_told_of_webhooks_that_hold_events_back()
         world.close().await;
     }
 }
+
+#[tokio::test]
+async fn what_waits_for_an_earlier_event_takes_no_slot_from_it() {
+    for engine in ENGINES {
+        let receiver = Receiver::scripted([]).await;
+        let mut world = world(engine).await;
+        register(&world, "hook", &receiver.url("/")).await;
+        pay(&mut world, &[5]).await;
+        write(&world, "UPDATE deliveries SET queue = 'AGAIN', attempt = 1, failures = 1").await;
+        world.chain.mine_empty(FINALITY_DEPTH);
+        world.catch_up().await;
+        // As behind the first that arrived: one slot.
+        write(&world, "UPDATE webhooks SET in_flight_max = 1").await;
+        assert_eq!(tick(&world).await, done(1, 0), "{engine:?}: PENDING, though CONFIRMED is new");
+        assert_eq!(tick(&world).await, done(1, 0));
+        assert_all_in_order(&world, &receiver).await;
+        world.close().await;
+    }
+}
