@@ -54,14 +54,15 @@ impl Delivery {
         let Some(shared) = self.shared.as_ref().filter(|shared| !shared.is_fresh()) else { return Ok(()) };
         let mut reader = self.db.read().await?;
         let (asked, began) = (shared.own.now(), Instant::now());
-        let Some(theirs) = shared_clock::now(&mut reader).await? else { return Ok(()) };
+        let theirs = shared_clock::now(&mut reader).await?;
         let took = began.elapsed();
         if took > ANSWER_MAX {
             return Ok(());
         }
+        *shared.looked_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(began);
+        let Some(theirs) = theirs else { return Ok(()) };
         let ahead_us = theirs.0.saturating_sub(asked.plus(took / 2).0);
         let before = shared.ahead_us.swap(ahead_us, Ordering::Relaxed);
-        *shared.looked_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(began);
         let (difference, changed) = (Duration::from_micros(ahead_us.unsigned_abs()), ahead_us.abs_diff(before));
         if difference > DIFFERENCE_MAX && Duration::from_micros(changed) > DIFFERENCE_MAX {
             let which = if ahead_us < 0 { "ahead of" } else { "behind" };
