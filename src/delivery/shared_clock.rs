@@ -16,10 +16,10 @@ use crate::time::{Clock, Timestamp};
 const EVERY: Duration = Duration::from_secs(60);
 /// An answer that took longer says too little.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// A difference that a person should know of.
+/// Clocks that differ by less are as good as one: what this machine writes is due at once here, and a lease leaves time.
 const DIFFERENCE_MAX: Duration = Duration::from_secs(10);
 
-/// How far the database's clock is ahead of this machine's.
+/// How far the database's clock is ahead of this machine's; 0 while they are as good as one.
 #[derive(Clone, Debug)]
 pub(super) struct SharedClock {
     own: Clock,
@@ -61,12 +61,12 @@ impl Delivery {
         }
         *shared.looked_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(began);
         let Some(theirs) = theirs else { return Ok(()) };
-        let ahead_us = theirs.0.saturating_sub(asked.plus(took / 2).0);
-        let before = shared.ahead_us.swap(ahead_us, Ordering::Relaxed);
-        let (difference, changed) = (Duration::from_micros(ahead_us.unsigned_abs()), ahead_us.abs_diff(before));
-        if difference > DIFFERENCE_MAX && Duration::from_micros(changed) > DIFFERENCE_MAX {
-            let which = if ahead_us < 0 { "ahead of" } else { "behind" };
-            warn!("this machine's clock is {} s {which} the database's, by which deliveries go", difference.as_secs());
+        let difference = theirs.0.saturating_sub(asked.plus(took / 2).0);
+        let is_wrong = Duration::from_micros(difference.unsigned_abs()) > DIFFERENCE_MAX;
+        let was_wrong = shared.ahead_us.swap(if is_wrong { difference } else { 0 }, Ordering::Relaxed) != 0;
+        if is_wrong && !was_wrong {
+            let (secs, which) = (difference.abs() / 1_000_000, if difference < 0 { "ahead of" } else { "behind" });
+            warn!("this machine's clock is {secs} s {which} the database's, by which deliveries go");
         }
         Ok(())
     }

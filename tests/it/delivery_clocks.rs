@@ -107,3 +107,18 @@ async fn a_process_whose_clock_is_wrong_goes_by_the_databases_and_takes_no_lease
         world.close().await;
     }
 }
+
+#[tokio::test]
+async fn a_clock_that_is_hardly_off_keeps_back_nothing_that_its_machine_wrote() {
+    let receiver = Receiver::scripted([]).await;
+    let mut world = world(Engine::Postgres).await;
+    register(&world, "hook", &receiver.url("/")).await;
+    pay(&mut world, &[5]).await;
+    let written =
+        "UPDATE deliveries SET next_us = CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000 AS BIGINT) + 7000000";
+    write(&world, written).await;
+    let ahead = Clock::new(|| Timestamp(Clock::system().now().0 + 8_000_000));
+    let delivery = Delivery::new(world.db().clone(), ahead, || 200).unwrap().by_the_shared_clock();
+    assert_eq!(delivery.tick().await.unwrap(), ONE);
+    world.close().await;
+}
