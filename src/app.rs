@@ -121,7 +121,7 @@ impl App {
         workers.spawn("api upkeep", served.run(stop.clone()));
 
         let mut pulses = vec![Pulse::new("delivery", clock.now())];
-        let delivery = Delivery::new(db.clone(), clock.clone(), random::number)?;
+        let delivery = Delivery::new(db.clone(), clock.clone(), random::number)?.by_the_shared_clock();
         workers.spawn("delivery", delivery.run(pulses[0].clone(), stop.clone()));
         let pulse = Pulse::new("feed", clock.now());
         let numberer = Numberer::new(db.clone(), format!("{:032x}", u128::from_ne_bytes(random::bytes())));

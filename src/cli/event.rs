@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use crate::cli::json_line;
 use crate::store::Db;
 use crate::store::deliveries::AttemptLog;
-use crate::store::outbox::{self, DeliveryRow, EventFilter, EventRow};
+use crate::store::replay::{self, DeliveryRow, EventFilter, EventRow};
 use crate::time::{Clock, Timestamp};
 
 /// Events are read and made due in pages, each in a transaction of its own.
@@ -106,8 +106,8 @@ struct Attempt {
 
 #[derive(Serialize, Default)]
 struct Replayed {
-    events: u64,
-    deliveries: u64,
+    events: usize,
+    deliveries: usize,
     dry_run: bool,
 }
 
@@ -118,7 +118,7 @@ impl Event {
             Event::Show { id, json } => return show(db, &id, json).await,
             Event::Replay { id, which, webhook, dry_run, json } => {
                 if let Some(webhook) = &webhook {
-                    let known = outbox::is_endpoint(&mut db.read().await?, webhook).await?;
+                    let known = replay::is_endpoint(&mut db.read().await?, webhook).await?;
                     ensure!(known, "there is no webhook {webhook}");
                 }
                 let replay = Replay { db, webhook: webhook.as_deref(), dry_run };
@@ -152,7 +152,7 @@ struct Replay<'a> {
 
 impl Replay<'_> {
     async fn one(&self, id: &str) -> anyhow::Result<Replayed> {
-        let event = outbox::by_id(&mut self.db.read().await?, id).await?;
+        let event = replay::by_id(&mut self.db.read().await?, id).await?;
         let event = event.with_context(|| format!("there is no event {id}"))?;
         self.page(&[event]).await
     }
@@ -161,7 +161,7 @@ impl Replay<'_> {
         let mut done = Replayed { dry_run: self.dry_run, ..Replayed::default() };
         let mut after = None;
         loop {
-            let (page, next) = outbox::list(&mut self.db.read().await?, filter, after.as_ref(), PAGE_ROWS).await?;
+            let (page, next) = replay::list(&mut self.db.read().await?, filter, after.as_ref(), PAGE_ROWS).await?;
             let Replayed { events, deliveries, .. } = self.page(&page).await?;
             done.events += events;
             done.deliveries += deliveries;
@@ -178,9 +178,9 @@ impl Replay<'_> {
         let mut done = Replayed { dry_run: self.dry_run, ..Replayed::default() };
         let mut tx = self.db.begin().await?;
         for event in events {
-            let deliveries = outbox::replay(&mut tx, &event.id, self.webhook, now).await?;
+            let deliveries = replay::replay(&mut tx, &event.id, self.webhook, now).await?;
             done.deliveries += deliveries;
-            done.events += u64::from(deliveries > 0);
+            done.events += usize::from(deliveries > 0);
         }
         if !self.dry_run {
             tx.commit().await?;
@@ -193,7 +193,7 @@ async fn list(db: &Db, filter: &EventFilter, json: bool) -> anyhow::Result<()> {
     let mut reader = db.read().await?;
     let mut after = None;
     loop {
-        let (page, next) = outbox::list(&mut reader, filter, after.as_ref(), PAGE_ROWS).await?;
+        let (page, next) = replay::list(&mut reader, filter, after.as_ref(), PAGE_ROWS).await?;
         for event in &page {
             println!("{}", if json { json_line(&Line::of(event))? } else { headline(event) });
         }
@@ -206,12 +206,12 @@ async fn list(db: &Db, filter: &EventFilter, json: bool) -> anyhow::Result<()> {
 
 async fn show(db: &Db, id: &str, json: bool) -> anyhow::Result<ExitCode> {
     let mut reader = db.read().await?;
-    let Some(event) = outbox::by_id(&mut reader, id).await? else {
+    let Some(event) = replay::by_id(&mut reader, id).await? else {
         eprintln!("landfall: there is no event {id}");
         return Ok(ExitCode::FAILURE);
     };
-    let attempts = outbox::attempts(&mut reader, id).await?;
-    let rows = outbox::deliveries(&mut reader, id).await?;
+    let attempts = replay::attempts(&mut reader, id).await?;
+    let rows = replay::deliveries(&mut reader, id).await?;
     let deliveries: Vec<Delivery> = rows.into_iter().map(|row| Delivery::of(row, &attempts)).collect();
     if json {
         let payload: Box<RawValue> = serde_json::from_str(&event.payload).context("the stored payload")?;

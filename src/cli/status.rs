@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::cli::{duration, json_line, open_existing};
 use crate::config::Config;
-use crate::health::{ChainReport, EndpointReport, OverrideReport, Status};
+use crate::health::{ChainReport, EndpointReport, OverrideReport, Status, WebhookReport};
 use crate::store::Db;
 use crate::time::Clock;
 
@@ -20,7 +20,7 @@ pub(super) struct Show {
 
 #[derive(Args, Debug)]
 pub(super) struct Health {
-    /// How far behind a chain may be, or the feed, for example 60s or 5m.
+    /// How far behind a chain, the feed or what is due at a webhook may be, for example 60s or 5m.
     #[arg(long, default_value = "60s", value_parser = duration)]
     max_lag: Duration,
 }
@@ -55,6 +55,7 @@ impl Show {
         }
         let age = status.events.oldest_secs.map_or(String::new(), |secs| format!(", the oldest {secs} s old"));
         println!("{} deliveries pending{age}", status.events.pending);
+        status.webhooks.iter().for_each(|webhook| println!("  {}", of_webhook(webhook)));
         let waits =
             status.feed.lag_secs.map_or(String::new(), |secs| format!(", the oldest without a number {secs} s old"));
         println!("{} events in the feed{waits}", status.feed.last);
@@ -92,6 +93,16 @@ fn of_endpoint(EndpointReport { id, state, reason, latest, latency_ms }: &Endpoi
     let latency = latency_ms.map(|millis| format!(", {millis} ms"));
     let reason = (!reason.is_empty()).then(|| format!(": {reason}"));
     [Some(format!("{id} {state}")), latest, latency, reason].into_iter().flatten().collect()
+}
+
+/// Its id and status, then what has not arrived.
+fn of_webhook(webhook: &WebhookReport) -> String {
+    let WebhookReport { id, status, since, pending, held, oldest_due_secs, .. } = webhook;
+    let since = since.as_ref().map(|since| format!(" since {since}"));
+    let held = (*held > 0).then(|| format!(", {held} of them held"));
+    let due = oldest_due_secs.map(|secs| format!(", the oldest due for {secs} s"));
+    let rest = [since, Some(format!(", {pending} pending")), held, due];
+    [Some(format!("webhook {id} {status}"))].into_iter().chain(rest).flatten().collect()
 }
 
 /// Of a chain that is traced: how far, by how many endpoints, why not farther, and what waits for a second witness.

@@ -25,9 +25,11 @@ impl Delivery {
         let mut words: BTreeMap<&str, Vec<Word>> = BTreeMap::new();
         let mut tx = self.db.begin().await?;
         for (claimed, log) in ended {
-            let word = self.word(claimed, log);
+            let word = self.word(&mut tx, claimed, log).await?;
             if !self.record(&mut tx, claimed, log, now).await? {
-                warn!("{claimed:?} ended after its lease, or was acknowledged before");
+                warn!(
+                    "{claimed:?} ended after its lease, was acknowledged before, or is to be sent behind an earlier event"
+                );
                 continue;
             }
             deliveries::log(&mut tx, claimed, log).await?;
@@ -58,14 +60,20 @@ impl Delivery {
         }
     }
 
-    fn word(&self, claimed: &Claimed, log: &AttemptLog) -> Word {
+    async fn word(&self, tx: &mut Tx, claimed: &Claimed, log: &AttemptLog) -> Result<Word, StoreError> {
         let outcome = match log.status {
             _ if log.error.is_empty() => Outcome::Arrived,
             Some(410) => Outcome::Gone,
             _ => Outcome::Failed,
         };
-        let (began_at, failures, random) = (log.started_at, claimed.failures, (self.random)());
-        Word { outcome, began_at, failures, retry_after: log.retry_after, random }
+        let Claimed { event_id, webhook_id, failures, .. } = claimed;
+        let before = match outcome {
+            Outcome::Failed if *failures > 0 => deliveries::last_attempt(tx, event_id, webhook_id).await?,
+            Outcome::Arrived | Outcome::Failed | Outcome::Gone => None,
+        };
+        let attempted_at = before.map(|(_, before)| before.started_at);
+        let (began_at, failures, random) = (log.started_at, *failures, (self.random)());
+        Ok(Word { outcome, began_at, failures, attempted_at, retry_after: log.retry_after, random })
     }
 
     async fn record(

@@ -1,20 +1,26 @@
 //! What follows for an endpoint from how attempts went: when it is spared, when it is trusted again, and how fast.
 //!
 //! Pure. One event that is refused again and again does not speak for its endpoint: what counts is that event after
-//! event fails. A person's word (paused, deleted) is never undone by an attempt.
+//! event fails. One that is back is trusted step by step, and taken for failing again at the second failure. A person's
+//! word (paused, deleted) is never undone by an attempt.
 
 use std::time::Duration;
 
-use crate::delivery::schedule::wait_after;
+use crate::delivery::schedule::{is_held, wait_after};
+use crate::delivery::slots::ENDPOINT_IN_FLIGHT_MAX;
 use crate::store::endpoints::{Health, Status};
 use crate::time::Timestamp;
 
-/// So many failures in a row open the breaker.
-const FAILURES_TO_OPEN: u32 = 5;
-/// An event's failures beyond this many say something about the event, and nothing more about the endpoint.
-const FAILURES_THAT_COUNT: u32 = 2;
-/// How many attempts at one endpoint are under way at once.
-pub(super) const ENDPOINT_IN_FLIGHT_MAX: u32 = 8;
+/// So much strain opens the breaker. Whatever arrives takes all of it away.
+const STRAIN_MAX: u32 = 100;
+/// Of an event's first failure since it was written, replayed or released, or since the endpoint is what it is: five open it.
+const STRAIN_FIRST: u32 = 20;
+/// The same while the endpoint is back and not wholly trusted: two open it, so that not all that was let go fails once more.
+const STRAIN_FIRST_BACK: u32 = 50;
+/// Of each further failure: it says something about the event. A hundred of them say something about the endpoint, too.
+const STRAIN_AGAIN: u32 = 1;
+/// What `failures` is when it opens: from here on it counts the probes.
+const FAILURES_AT_OPENING: u32 = 5;
 
 /// How an attempt went, as far as the endpoint is concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +38,8 @@ pub(super) struct Word {
     pub(super) began_at: Timestamp,
     /// How often its event had failed before.
     pub(super) failures: u32,
+    /// When it was attempted before, if that is known.
+    pub(super) attempted_at: Option<Timestamp>,
     /// How long the receiver asks us to wait.
     pub(super) retry_after: Option<Duration>,
     pub(super) random: u64,
@@ -40,24 +48,32 @@ pub(super) struct Word {
 /// How the endpoint does after attempts that ended together at `now`. Behind the first that arrives 1, 2, 4 .. may be
 /// under way: however many arrive together, it is twice as many at most.
 pub(super) fn after_all(before: Health, words: &[Word], now: Timestamp) -> Health {
-    let after = words.iter().fold(before, |health, word| after(health, word, now));
+    let is_trusted = before.in_flight_max >= ENDPOINT_IN_FLIGHT_MAX;
+    let after = words.iter().fold(before, |health, word| after(health, word, is_trusted, now));
     let is_back = before.status == Status::Open && after.status != Status::Open;
     let most = if is_back { 1 } else { before.in_flight_max.saturating_mul(2).max(1) };
     let since = if after.status == before.status { before.since } else { now };
     Health { in_flight_max: after.in_flight_max.min(most), since, ..after }
 }
 
-fn after(health: Health, word: &Word, now: Timestamp) -> Health {
+fn after(health: Health, word: &Word, is_trusted: bool, now: Timestamp) -> Health {
     match (word.outcome, health.status) {
-        (Outcome::Arrived, Status::Open) => Health { status: Status::Active, failures: 0, in_flight_max: 1, ..health },
+        (Outcome::Arrived, Status::Open) => {
+            Health { status: Status::Active, failures: 0, strain: 0, in_flight_max: 1, ..health }
+        }
         (Outcome::Arrived, Status::Active) => {
             let in_flight_max = health.in_flight_max.saturating_mul(2).clamp(1, ENDPOINT_IN_FLIGHT_MAX);
-            Health { failures: 0, in_flight_max, ..health }
+            Health { failures: 0, strain: 0, in_flight_max, ..health }
         }
         (Outcome::Gone, Status::Active | Status::Open) => Health { status: Status::Gone, ..health },
-        (Outcome::Failed, Status::Active) if word.failures < FAILURES_THAT_COUNT => {
-            let failed = Health { failures: health.failures.saturating_add(1), ..health };
-            if failed.failures < FAILURES_TO_OPEN { failed } else { open(failed, word, now) }
+        (Outcome::Failed, Status::Active) => {
+            let strain = health.strain.saturating_add(strain_of(word, health.since, is_trusted));
+            let failures = health.failures.saturating_add(u32::from(word.failures == 0)).min(FAILURES_AT_OPENING);
+            if strain < STRAIN_MAX {
+                Health { strain, failures, ..health }
+            } else {
+                open(Health { strain, failures: FAILURES_AT_OPENING, ..health }, word, now)
+            }
         }
         // What began before it was opened is no probe.
         (Outcome::Failed, Status::Open) if word.began_at > health.since => {
@@ -67,9 +83,20 @@ fn after(health: Health, word: &Word, now: Timestamp) -> Health {
     }
 }
 
+fn strain_of(word: &Word, since: Timestamp, is_trusted: bool) -> u32 {
+    let is_first = word.failures == 0 || word.attempted_at.is_none_or(|at| at <= since);
+    match word.failures {
+        // One for all that are held, every six hours.
+        failures if is_held(failures) => 0,
+        _ if !is_first => STRAIN_AGAIN,
+        _ if is_trusted => STRAIN_FIRST,
+        _ => STRAIN_FIRST_BACK,
+    }
+}
+
 /// Nothing is attempted until the next probe.
 fn open(health: Health, word: &Word, now: Timestamp) -> Health {
-    let step = health.failures.saturating_sub(FAILURES_TO_OPEN).saturating_add(1);
+    let step = health.failures.saturating_sub(FAILURES_AT_OPENING).saturating_add(1);
     let probe_at = now.plus(wait_after(step, word.retry_after, word.random));
     // Those that end together with the one that opens it are no probes either.
     let since = if health.status == Status::Open { health.since } else { now };
@@ -84,12 +111,15 @@ mod tests {
         status: Status::Active,
         since: Timestamp(0),
         failures: 0,
+        strain: 0,
         in_flight_max: ENDPOINT_IN_FLIGHT_MAX,
         probe_at: Timestamp(0),
+        probed_at: Timestamp(0),
     };
 
     fn word(outcome: Outcome) -> Word {
-        Word { outcome, began_at: Timestamp(1), failures: 0, retry_after: None, random: 200 }
+        let attempted_at = Some(Timestamp(i64::MAX));
+        Word { outcome, began_at: Timestamp(1), failures: 0, attempted_at, retry_after: None, random: 200 }
     }
 
     fn all(outcomes: &[Outcome]) -> Health {
@@ -102,9 +132,9 @@ mod tests {
 
     #[test]
     fn five_failures_in_a_row_open_it_and_one_that_arrives_begins_the_count_anew() {
-        assert_eq!(all(&[Outcome::Failed; 4]), Health { failures: 4, ..WELL });
-        let open =
-            Health { status: Status::Open, failures: 5, since: Timestamp(1), probe_at: Timestamp(2_000_001), ..WELL };
+        assert_eq!(all(&[Outcome::Failed; 4]), Health { failures: 4, strain: 80, ..WELL });
+        let (since, probe_at) = (Timestamp(1), Timestamp(2_000_001));
+        let open = Health { status: Status::Open, failures: 5, strain: 100, since, probe_at, ..WELL };
         assert_eq!(all(&[Outcome::Failed; 5]), open);
         assert_eq!(all(&[Outcome::Failed; 9]), open, "what was under way when it opened changes nothing");
         let broken = [&[Outcome::Failed; 4][..], &[Outcome::Arrived], &[Outcome::Failed; 4]].concat();
@@ -117,7 +147,44 @@ mod tests {
         for failures in 0..40 {
             health = after_all(health, &[Word { failures, ..word(Outcome::Failed) }], at(i64::from(failures)));
         }
-        assert_eq!(health, Health { failures: 2, ..WELL });
+        assert_eq!(health, Health { failures: 1, strain: 56, ..WELL });
+    }
+
+    #[test]
+    fn five_events_that_fail_open_it_however_often_each_of_them_fails_between() {
+        let mut health = WELL;
+        for failures in [0, 1, 2, 0, 1, 0, 1, 2, 3, 0] {
+            assert_eq!(health.status, Status::Active);
+            health = after_all(health, &[Word { failures, ..word(Outcome::Failed) }], at(9));
+        }
+        assert_eq!((health.status, health.strain), (Status::Active, 86));
+        assert_eq!(after_all(health, &[word(Outcome::Failed)], at(9)).status, Status::Open);
+    }
+
+    #[test]
+    fn events_that_failed_before_open_it_when_a_hundred_of_them_fail_in_a_row() {
+        let again = Word { failures: 3, ..word(Outcome::Failed) };
+        let health = (0..99).fold(WELL, |health, _| after_all(health, &[again], at(9)));
+        assert_eq!(health.status, Status::Active);
+        assert_eq!(after_all(health, &[again], at(9)).status, Status::Open);
+        assert_eq!(after_all(after_all(health, &[word(Outcome::Arrived)], at(9)), &[again], at(9)).strain, 1);
+    }
+
+    #[test]
+    fn one_that_is_back_and_fails_again_is_open_at_the_second_failure_and_not_by_one_event_alone() {
+        let back = after_all(all(&[Outcome::Failed; 5]), &[word(Outcome::Arrived)], at(9));
+        let failed = after_all(back, &[word(Outcome::Failed)], at(9));
+        assert_eq!((failed.status, failed.strain), (Status::Active, 50));
+        let open = after_all(failed, &[word(Outcome::Failed)], at(9));
+        assert_eq!((open.status, open.failures), (Status::Open, 5), "the first probe is soon");
+        assert_eq!(open.probe_at, at(11));
+        let alone = (0..40).map(|failures| Word { failures, ..word(Outcome::Failed) });
+        let alone = alone.fold(back, |health, word| after_all(health, &[word], at(9)));
+        assert_eq!((alone.status, alone.strain), (Status::Active, 86));
+        let before = Word { failures: 7, attempted_at: Some(back.since), ..word(Outcome::Failed) };
+        assert_eq!(after_all(back, &[before], at(9)).strain, 50, "it failed before the endpoint was back");
+        let trusted = (0..3).fold(back, |health, _| after_all(health, &[word(Outcome::Arrived)], at(9)));
+        assert_eq!(after_all(trusted, &[word(Outcome::Failed)], at(9)).strain, 20, "wholly trusted again");
     }
 
     #[test]

@@ -1,87 +1,37 @@
 //! Which deliveries are attempted next, and at whose cost.
 //!
-//! Each endpoint has slots of its own, so that a slow one takes nothing from the others; of all slots a quarter is kept
-//! for first attempts, so that what failed never keeps back what is new. A failing endpoint gets one event now and then.
+//! Each endpoint has slots of its own (`slots`), so that a slow one takes nothing from the others and what failed never
+//! keeps back what is new. A failing endpoint gets one event now and then.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::delivery::breaker::ENDPOINT_IN_FLIGHT_MAX;
+use tokio::time::Instant;
+
 use crate::delivery::send::ATTEMPT_TIME_MAX;
+use crate::delivery::slots::Slots;
 use crate::delivery::{Delivery, LEASE, schedule};
 use crate::store::deliveries::{Claim, Claimed, Queue};
-use crate::store::endpoints::{self, Busy, Status};
+use crate::store::endpoints::{self, Busy, Health, Status};
 use crate::store::{StoreError, Tx};
 use crate::time::Timestamp;
 
-/// How many attempts are under way at once, at all endpoints together.
-pub(super) const IN_FLIGHT_MAX: u32 = 256;
-/// How many of them may be made again.
-const AGAIN_MAX: u32 = IN_FLIGHT_MAX / 4 * 3;
 /// How often a queue is looked at for more when what was taken had to stand aside.
 const ROUNDS_MAX: u32 = 16;
 /// How many of those that failed are let go at a time.
 const RELEASE_MAX: u32 = 1_000;
 
-/// What is under way in this process.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Slots {
-    all: u32,
-    again: u32,
-    of: HashMap<String, u32>,
-}
-
 /// What a claim found.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) claimed: Vec<Claimed>,
+    /// With those that were taken.
+    pub(super) slots: Slots,
     /// What is not begun by then is not begun at all: it could not end within its lease.
     pub(super) begin_by: Timestamp,
+    /// The same, should the clock go back.
+    pub(super) begin_within: Instant,
     /// There is probably more.
     pub(super) more: bool,
-}
-
-impl Slots {
-    pub(super) fn take(&mut self, claimed: &Claimed) {
-        self.all += 1;
-        self.again += u32::from(claimed.failures > 0);
-        *self.of.entry(claimed.webhook_id.clone()).or_default() += 1;
-    }
-
-    pub(super) fn free(&mut self, claimed: &Claimed) {
-        self.all = self.all.saturating_sub(1);
-        self.again = self.again.saturating_sub(u32::from(claimed.failures > 0));
-        if let Some(count) = self.of.get_mut(&claimed.webhook_id) {
-            *count -= 1;
-            if *count == 0 {
-                self.of.remove(&claimed.webhook_id);
-            }
-        }
-    }
-
-    pub(super) fn are_free(&self) -> bool {
-        self.all < IN_FLIGHT_MAX
-    }
-
-    fn of(&self, endpoint: &Busy) -> u32 {
-        self.of.get(&endpoint.id).copied().unwrap_or_default()
-    }
-
-    fn again_left(&self) -> u32 {
-        AGAIN_MAX.saturating_sub(self.again)
-    }
-
-    /// How many attempts may be begun at an endpoint.
-    fn left(&self, endpoint: &Busy) -> u32 {
-        let own = endpoint.health.in_flight_max.min(ENDPOINT_IN_FLIGHT_MAX).saturating_sub(self.of(endpoint));
-        own.min(IN_FLIGHT_MAX.saturating_sub(self.all))
-    }
-
-    fn reserve(&mut self, endpoint: &Busy, count: u32, again: bool) {
-        self.all += count;
-        self.again += if again { count } else { 0 };
-        *self.of.entry(endpoint.id.clone()).or_default() += count;
-    }
 }
 
 impl Delivery {
@@ -94,12 +44,16 @@ impl Delivery {
 
     /// Leases what is due and has a slot.
     pub(super) async fn claim(&self, slots: &Slots) -> Result<Found, StoreError> {
+        self.set_clock().await?;
         let now = self.clock.now();
+        let begin_within = Instant::now() + (LEASE - ATTEMPT_TIME_MAX);
+        self.bring_back(now).await?;
         // Nothing is locked while there is nothing to do.
         let mut busy = endpoints::busy(&mut self.db.read().await?, now).await?;
         busy.retain(|endpoint| is_due(endpoint, now));
         if busy.is_empty() {
-            return Ok(Found { claimed: Vec::new(), begin_by: now, more: false });
+            let (claimed, slots) = (Vec::new(), slots.clone());
+            return Ok(Found { claimed, slots, begin_by: now, begin_within, more: false });
         }
         // Nobody is always the first to be served.
         let random = (self.random)();
@@ -113,7 +67,9 @@ impl Delivery {
         }
         let claimed = claim.taken(&mut tx).await?;
         tx.commit().await?;
-        Ok(Found { claimed, begin_by: now.plus(LEASE - ATTEMPT_TIME_MAX), more: taking.more })
+        let Taking { slots, more, .. } = taking;
+        let begin_by = now.plus(LEASE - ATTEMPT_TIME_MAX);
+        Ok(Found { claimed, slots, begin_by, begin_within, more })
     }
 }
 
@@ -132,8 +88,11 @@ impl Taking {
                 self.release(tx, endpoint, now).await?;
                 self.looked_for(tx, endpoint).await?;
                 self.held(tx, endpoint, now).await?;
-                self.again(tx, endpoint).await?;
-                self.first(tx, endpoint).await
+                let left = self.slots.left_again(endpoint);
+                self.again(tx, endpoint, if endpoint.first { left * 3 / 4 } else { left }).await?;
+                self.first(tx, endpoint).await?;
+                // What is new may be behind what is not, and leave slots.
+                self.again(tx, endpoint, if endpoint.first { self.slots.left_again(endpoint) } else { 0 }).await
             }
             Status::Paused | Status::Gone | Status::Deleted => Ok(()),
         }
@@ -142,18 +101,19 @@ impl Taking {
     /// One event, alone: one that has not failed before those that have, and of these the one whose turn is next, so that
     /// none that is refused for ever stands before all others.
     async fn probe(&mut self, tx: &mut Tx, endpoint: &Busy, now: Timestamp) -> Result<(), StoreError> {
-        let is_free = self.slots.of(endpoint) == 0 && self.slots.are_free() && self.slots.again_left() > 0;
-        if !is_free || !endpoints::take_probe(tx, &endpoint.id, now, now.plus(LEASE)).await? {
+        let is_free = self.slots.has_none(endpoint) && self.slots.left_again(endpoint) > 0;
+        let since = endpoint.first.then(|| now.minus(schedule::FIRST_WAIT_MAX));
+        if !is_free || !endpoints::take_probe(tx, &endpoint.id, now, now.plus(LEASE), since).await? {
             return Ok(());
         }
-        for queue in [Queue::Lapsed, Queue::First, Queue::Again, Queue::Held] {
+        for queue in [Queue::Lapsed, Queue::First, Queue::Waiting, Queue::Again, Queue::Held] {
             for _ in 0..ROUNDS_MAX {
-                let (taken, aside) = self.claim.take_one(tx, &endpoint.id, queue).await?;
-                self.slots.reserve(endpoint, taken, true);
-                if taken > 0 {
+                let taken = self.claim.take_one(tx, &endpoint.id, queue).await?;
+                self.slots.take(endpoint, taken);
+                if taken.count() > 0 {
                     return Ok(());
                 }
-                if aside == 0 {
+                if taken.aside == 0 {
                     break;
                 }
             }
@@ -177,7 +137,7 @@ impl Taking {
     /// Those of whose attempt nobody heard, and those that nobody called.
     async fn looked_for(&mut self, tx: &mut Tx, endpoint: &Busy) -> Result<(), StoreError> {
         for (is_due, queue) in [(endpoint.lapsed, Queue::Lapsed), (endpoint.waiting, Queue::Waiting)] {
-            let limit = self.slots.left(endpoint).min(self.slots.again_left());
+            let limit = self.slots.left_again(endpoint);
             if is_due {
                 self.queue(tx, endpoint, queue, limit).await?;
             }
@@ -187,27 +147,24 @@ impl Taking {
 
     /// One of those that are held, for all of them.
     async fn held(&mut self, tx: &mut Tx, endpoint: &Busy, now: Timestamp) -> Result<(), StoreError> {
-        let limit = self.slots.left(endpoint).min(self.slots.again_left()).min(1);
+        let limit = self.slots.left_again(endpoint).min(1);
         if !endpoint.held || endpoint.health.probe_at > now || limit == 0 {
             return Ok(());
         }
-        if endpoints::take_probe(tx, &endpoint.id, now, now.plus(schedule::LAST_WAIT)).await? {
+        if endpoints::take_probe(tx, &endpoint.id, now, now.plus(schedule::LAST_WAIT), None).await? {
             self.queue(tx, endpoint, Queue::Held, limit).await?;
         }
         Ok(())
     }
 
-    /// A quarter of the endpoint's slots, too, is for first attempts, and the last one.
-    async fn again(&mut self, tx: &mut Tx, endpoint: &Busy) -> Result<(), StoreError> {
-        let left = self.slots.left(endpoint);
-        let share = if endpoint.first { left * 3 / 4 } else { left };
-        let limit = share.min(self.slots.again_left());
+    /// A quarter of the endpoint's slots, too, is for first attempts, and the last one, as long as there are any.
+    async fn again(&mut self, tx: &mut Tx, endpoint: &Busy, limit: u32) -> Result<(), StoreError> {
         let again = endpoint.again || endpoint.releasing;
         if again { self.queue(tx, endpoint, Queue::Again, limit).await } else { Ok(()) }
     }
 
     async fn first(&mut self, tx: &mut Tx, endpoint: &Busy) -> Result<(), StoreError> {
-        let limit = self.slots.left(endpoint);
+        let limit = self.slots.left_first(endpoint);
         if endpoint.first { self.queue(tx, endpoint, Queue::First, limit).await } else { Ok(()) }
     }
 
@@ -217,10 +174,10 @@ impl Taking {
             if left == 0 {
                 return Ok(());
             }
-            let (taken, aside) = self.claim.take(tx, &endpoint.id, queue, left).await?;
-            self.slots.reserve(endpoint, taken, queue != Queue::First);
-            left = left.saturating_sub(taken);
-            if aside == 0 {
+            let taken = self.claim.take(tx, &endpoint.id, queue, left).await?;
+            self.slots.take(endpoint, taken);
+            left = left.saturating_sub(taken.count());
+            if taken.aside == 0 {
                 return Ok(());
             }
         }
@@ -229,12 +186,17 @@ impl Taking {
     }
 }
 
+/// Whether what was never attempted has waited for a probe for long enough.
+fn is_overdue(health: &Health, now: Timestamp) -> bool {
+    health.probed_at.max(health.since) <= now.minus(schedule::FIRST_WAIT_MAX)
+}
+
 /// Whether something may be attempted, as far as one can see from outside.
 fn is_due(endpoint: &Busy, now: Timestamp) -> bool {
     let Busy { health, releasing, first, again, lapsed, waiting, held, any, .. } = endpoint;
     let may_probe = health.probe_at <= now;
     match health.status {
-        Status::Open => may_probe && (*any || *lapsed),
+        Status::Open => (may_probe && (*any || *lapsed || *waiting)) || (*first && is_overdue(health, now)),
         Status::Active => *releasing || *first || *again || *lapsed || *waiting || (*held && may_probe),
         Status::Paused | Status::Gone | Status::Deleted => false,
     }

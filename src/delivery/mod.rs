@@ -6,13 +6,16 @@
 //! It does not know chains or deposits: only rows with bytes to send. How an attempt is made is `send`'s alone.
 
 mod acknowledge;
+mod ahead;
 mod breaker;
 mod claim;
 mod client;
 mod schedule;
 mod send;
+mod shared_clock;
+mod slots;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use landfall_chain::retry::jitter;
@@ -27,7 +30,10 @@ use crate::store::deliveries::{AttemptLog, Claimed};
 use crate::store::{Db, StoreError};
 use crate::time::{Clock, Pulse};
 use acknowledge::Ended;
-use claim::{Found, Slots};
+use ahead::Ahead;
+use claim::Found;
+use shared_clock::SharedClock;
+use slots::Slots;
 
 /// Longer than an attempt can take, so that nobody else takes over one that is still under way.
 const LEASE: Duration = Duration::from_secs(60);
@@ -49,6 +55,8 @@ pub struct Delivery {
     random: fn() -> u64,
     /// Where the numbers of this process's claims begin.
     owner: u64,
+    ahead: Arc<Mutex<Ahead>>,
+    shared: Option<SharedClock>,
 }
 
 /// What a tick did.
@@ -74,7 +82,15 @@ impl Delivery {
     /// # Errors
     /// When the HTTP client cannot be built, for example without any root certificates.
     pub fn new(db: Db, clock: Clock, random: fn() -> u64) -> Result<Self, reqwest::Error> {
-        Ok(Delivery { db, clients: Arc::new(Clients::new(Resolver::system())?), clock, random, owner: random() })
+        Ok(Delivery {
+            db,
+            clients: Arc::new(Clients::new(Resolver::system())?),
+            clock,
+            random,
+            owner: random(),
+            ahead: Arc::default(),
+            shared: None,
+        })
     }
 
     /// Looks names up with `resolver`.
@@ -114,7 +130,8 @@ impl Delivery {
         let mut work = Work::default();
         let mut claim_at = Instant::now();
         loop {
-            pulse.beat(self.clock.now());
+            // Whoever looks at the pulse goes by this machine's clock.
+            pulse.beat(self.shared.as_ref().map_or(&self.clock, SharedClock::own).now());
             let may_claim = work.slots.are_free() && !stop.is_cancelled();
             let due = work.due();
             tokio::select! {
@@ -149,12 +166,12 @@ impl Delivery {
     /// A process that stood still between its claim and here sends nothing: the delivery may be another's by now, and
     /// a later event of its deposit may have arrived.
     fn begin(&self, work: &mut Work, found: Found) {
-        let begin_by = found.begin_by;
-        for claimed in found.claimed {
-            work.slots.take(&claimed);
+        let Found { claimed, slots, begin_by, begin_within, .. } = found;
+        work.slots = slots;
+        for claimed in claimed {
             let (clients, clock) = (Arc::clone(&self.clients), self.clock.clone());
             work.attempts.spawn(async move {
-                if clock.now() > begin_by {
+                if clock.now() > begin_by || Instant::now() > begin_within {
                     return (claimed, None);
                 }
                 let log = send::attempt(&clients, &claimed, &clock).await;

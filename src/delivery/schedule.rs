@@ -9,6 +9,8 @@ use landfall_chain::retry::jitter;
 /// The waits after the first, second, third .. attempt that failed.
 const WAITS_SECS: [u64; 10] = [2, 5, 15, 60, 5 * 60, 15 * 60, 30 * 60, 60 * 60, 2 * 60 * 60, 4 * 60 * 60];
 pub(super) const LAST_WAIT: Duration = Duration::from_secs(6 * 60 * 60);
+/// What was never attempted waits no longer than this for the probe of an endpoint that fails.
+pub(super) const FIRST_WAIT_MAX: Duration = Duration::from_secs(10 * 60);
 /// So many attempts take seven days; then it is held.
 const ATTEMPTS_MAX: u32 = 37;
 /// What a receiver may ask for in any case.
@@ -26,6 +28,12 @@ pub(super) fn wait_after(failures: u32, retry_after: Option<Duration>, random: u
     let step = WAITS_SECS.get(index).map_or(LAST_WAIT, |secs| Duration::from_secs(*secs));
     let step = jitter(step, random);
     retry_after.map_or(step, |asked| asked.clamp(step, RETRY_AFTER_MAX.max(2 * step)))
+}
+
+/// The longest that [`wait_after`] tells, whatever a receiver asks for and chance adds.
+pub(super) fn longest_wait(failures: u32) -> Duration {
+    const MOST_JITTER: u64 = 400;
+    wait_after(failures, Some(Duration::MAX), MOST_JITTER)
 }
 
 #[cfg(test)]
@@ -53,6 +61,8 @@ mod tests {
         let asked = |failures, secs| wait_after(failures, Some(Duration::from_secs(secs)), NO_JITTER).as_secs();
         assert_eq!([asked(1, 0), asked(1, 1), asked(1, 120), asked(1, 600), asked(1, 86_400)], [2, 2, 120, 600, 600]);
         assert_eq!([asked(8, 60), asked(8, 4_000), asked(8, 9_000)], [3_600, 4_000, 7_200], "twice the step");
+        assert_eq!([longest_wait(1), longest_wait(5)].map(|wait| wait.as_secs()), [600, 720]);
+        assert_eq!(longest_wait(u32::MAX), LAST_WAIT * 12 / 5);
         let jittered = wait_after(1, Some(Duration::ZERO), 0);
         assert_eq!(jittered, Duration::from_millis(1_600));
     }

@@ -5,6 +5,7 @@
 mod admin;
 mod assets;
 mod feed;
+mod webhooks;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use crate::time::Timestamp;
 pub use admin::{Started, router};
 pub use assets::AssetReport;
 pub use feed::FeedReport;
+pub use webhooks::WebhookReport;
 
 /// A watcher that has said nothing for so long is not there.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(30);
@@ -32,6 +34,7 @@ pub struct Status {
     pub chains: Vec<ChainReport>,
     pub events: EventsReport,
     pub feed: FeedReport,
+    pub webhooks: Vec<WebhookReport>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -99,6 +102,8 @@ pub struct EventsReport {
     pub pending: u64,
     /// The age of the oldest of their events.
     pub oldest_secs: Option<u64>,
+    /// For how long the oldest has been due that nothing keeps back.
+    pub oldest_due_secs: Option<u64>,
 }
 
 impl Status {
@@ -122,14 +127,13 @@ impl Status {
         }
         let QueueStatus { pending, oldest_at } = status::queue(&mut reader).await?;
         let feed = FeedReport::read(&mut reader, now).await?;
-        Ok(Status {
-            chains,
-            events: EventsReport { pending, oldest_secs: oldest_at.map(|at| now.since(at).as_secs()) },
-            feed,
-        })
+        let webhooks = WebhookReport::read(&mut reader, now).await?;
+        let oldest_secs = oldest_at.map(|at| now.since(at).as_secs());
+        let oldest_due_secs = webhooks.iter().filter_map(WebhookReport::late_secs).max();
+        Ok(Status { chains, events: EventsReport { pending, oldest_secs, oldest_due_secs }, feed, webhooks })
     }
 
-    /// What is wrong with the `expected` chains and the feed; empty when all is well.
+    /// What is wrong with the `expected` chains, the feed and webhooks; empty when all is well.
     pub fn complaints(&self, expected: &BTreeSet<Chain>, lag_max: Duration) -> Vec<String> {
         let mut complaints = Vec::new();
         for chain in expected {
@@ -143,6 +147,7 @@ impl Status {
             }
         }
         complaints.extend(self.feed.complaint(lag_max));
+        complaints.extend(self.webhooks.iter().flat_map(|webhook| webhook.complaints(lag_max)));
         complaints
     }
 }

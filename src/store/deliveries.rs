@@ -61,6 +61,15 @@ pub struct Claim {
     pub lease_until: Timestamp,
 }
 
+/// What was leased of a queue: how many that were never attempted before, and how many that were.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Taken {
+    pub first: u32,
+    pub again: u32,
+    /// How many others stood aside for an earlier event.
+    pub aside: u32,
+}
+
 /// Where a delivery stands that is to be attempted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Queue {
@@ -79,18 +88,20 @@ statements! {
               WHERE webhook_id = $1 AND state = 'PENDING' AND queue = $2 AND next_us <= $3 AND lease_until_us <= $7 \
               ORDER BY next_us, event_id LIMIT $4" [" FOR UPDATE SKIP LOCKED"] ") \
             UPDATE deliveries SET queue = 'LEASED', attempt = attempt + 1, owner = $5, next_us = $6 \
-            WHERE webhook_id = $1 AND event_id IN (SELECT event_id FROM claimable) RETURNING position";
+            WHERE webhook_id = $1 AND event_id IN (SELECT event_id FROM claimable) RETURNING position, attempt";
     // What is looked for by owner or deposit says so in words that the indexes of whole queues do not know: a planner
     // without statistics would walk over a backlog with them. The earlier one is locked: whoever acknowledges it waits, and then finds this one waiting. One that is being
     // acknowledged right now cannot be locked, and its followers are given back instead.
     PARK = "UPDATE deliveries SET queue = 'WAITING', attempt = attempt - 1, next_us = $3 \
             WHERE owner = $1 AND webhook_id = $2 AND queue = 'LEASED' AND state <> 'DELIVERED' AND EXISTS \
               (SELECT 1 FROM deliveries AS earlier WHERE earlier.webhook_id = deliveries.webhook_id \
-               AND earlier.aggregateid = deliveries.aggregateid AND earlier.position < deliveries.position AND earlier.state <> 'DELIVERED'" [" FOR SHARE SKIP LOCKED"] ")";
-    GIVE_BACK = "UPDATE deliveries SET queue = CASE failures WHEN 0 THEN 'FIRST' ELSE 'AGAIN' END, attempt = attempt - 1, next_us = $3 \
+               AND earlier.aggregateid = deliveries.aggregateid AND earlier.position < deliveries.position AND earlier.state <> 'DELIVERED'" [" FOR SHARE SKIP LOCKED"] ") \
+            RETURNING attempt";
+    GIVE_BACK = "UPDATE deliveries SET queue = CASE attempt WHEN 1 THEN 'FIRST' ELSE 'AGAIN' END, attempt = attempt - 1, next_us = $3 \
                  WHERE owner = $1 AND webhook_id = $2 AND queue = 'LEASED' AND state <> 'DELIVERED' AND EXISTS \
                    (SELECT 1 FROM deliveries AS earlier WHERE earlier.webhook_id = deliveries.webhook_id \
-                    AND earlier.aggregateid = deliveries.aggregateid AND earlier.position < deliveries.position AND earlier.state <> 'DELIVERED')";
+                    AND earlier.aggregateid = deliveries.aggregateid AND earlier.position < deliveries.position AND earlier.state <> 'DELIVERED') \
+                 RETURNING attempt";
     TAKEN = "SELECT event_id, webhook_id, deliveries.aggregateid AS aggregate_id, deliveries.position, attempt, deliveries.failures, \
              payload, url, allowed_networks, \
              signing_key || CASE WHEN previous_key_expires_us > $2 THEN ' ' || previous_signing_key ELSE '' END AS signing_key FROM deliveries \
@@ -100,8 +111,13 @@ statements! {
                  WHERE event_id = $1 AND webhook_id = $2 AND attempt = $3 AND state = 'PENDING' AND queue = 'LEASED'";
     // Touches those that do not wait, too: one that is just being put aside is locked, and waits when we get it.
     NEXT = "UPDATE deliveries SET next_us = CASE queue WHEN 'WAITING' THEN $4 ELSE next_us END, \
-            queue = CASE queue WHEN 'WAITING' THEN 'FIRST' ELSE queue END \
+            queue = CASE WHEN queue <> 'WAITING' THEN queue WHEN attempt = 0 THEN 'FIRST' ELSE 'AGAIN' END \
             WHERE webhook_id = $1 AND aggregateid = $2 AND position > $3 AND state <> 'DELIVERED'";
+    // As NEXT, it waits for who holds one of them, and sees what became of it: one that is leased at last has no attempt
+    // whose end counts.
+    CALL_OFF = "UPDATE deliveries SET next_us = CASE queue WHEN 'LEASED' THEN $4 ELSE next_us END, \
+                queue = CASE queue WHEN 'LEASED' THEN 'WAITING' ELSE queue END \
+                WHERE webhook_id = $1 AND aggregateid = $2 AND position > $3 AND state <> 'DELIVERED'";
     RETRY = "UPDATE deliveries SET queue = $5, next_us = $4, failures = failures + 1 \
              WHERE event_id = $1 AND webhook_id = $2 AND attempt = $3 AND state = 'PENDING' AND queue = 'LEASED'";
     LOG = "INSERT INTO attempts (event_id, webhook_id, attempt, started_us, duration_us, status, error, response_head) \
@@ -126,15 +142,14 @@ struct ClaimedRow {
 }
 
 impl Claim {
-    /// Leases at most `limit` due deliveries of a queue, those that have waited longest; how many, and how many
-    /// others stood aside for an earlier event.
-    pub async fn take(self, tx: &mut Tx, webhook: &str, queue: Queue, limit: u32) -> Result<(u32, u32), StoreError> {
+    /// Leases at most `limit` due deliveries of a queue, those that have waited longest.
+    pub async fn take(self, tx: &mut Tx, webhook: &str, queue: Queue, limit: u32) -> Result<Taken, StoreError> {
         self.take_due(tx, webhook, queue, self.now, limit).await
     }
 
-    /// Leases one of a queue, due or not; but for one that may be under way.
-    pub async fn take_one(self, tx: &mut Tx, webhook: &str, queue: Queue) -> Result<(u32, u32), StoreError> {
-        let due = if queue == Queue::Lapsed { self.now } else { Timestamp(i64::MAX) };
+    /// Leases one of a queue, due or not; but for one that may be under way, and for one that waits for another.
+    pub async fn take_one(self, tx: &mut Tx, webhook: &str, queue: Queue) -> Result<Taken, StoreError> {
+        let due = if matches!(queue, Queue::Lapsed | Queue::Waiting) { self.now } else { Timestamp(i64::MAX) };
         self.take_due(tx, webhook, queue, due, 1).await
     }
 
@@ -145,30 +160,51 @@ impl Claim {
         queue: Queue,
         due: Timestamp,
         limit: u32,
-    ) -> Result<(u32, u32), StoreError> {
+    ) -> Result<Taken, StoreError> {
         let Claim { owner, now, lease_until } = self;
         let limit = i64::from(limit);
-        let taken = fetch_all!(tx, (i64,), TAKE, webhook, queue.name(), due.0, limit, owner, lease_until.0, now.0)?;
+        let taken = fetch_all!(tx, (i64, i64), TAKE, webhook, queue.name(), due.0, limit, owner, lease_until.0, now.0)?;
         self.put_aside(tx, webhook, &taken).await
     }
 
     /// Those that must wait are not leased after all. They are locked by now, and what is seen from here on is newer
     /// than that: on PostgreSQL no ack of an earlier event can slip through between.
-    async fn put_aside(self, tx: &mut Tx, webhook: &str, taken: &[(i64,)]) -> Result<(u32, u32), StoreError> {
-        let count = u32::try_from(taken.len()).unwrap_or(u32::MAX);
-        if taken.iter().all(|(position,)| *position == 0) {
-            return Ok((count, 0));
+    async fn put_aside(self, tx: &mut Tx, webhook: &str, rows: &[(i64, i64)]) -> Result<Taken, StoreError> {
+        let mut taken = Taken::default();
+        rows.iter().for_each(|(_, attempt)| *taken.of_attempt(*attempt) += 1);
+        if rows.iter().all(|(position, _)| *position == 0) {
+            return Ok(taken);
         }
-        let parked = execute!(tx, PARK, self.owner, webhook, self.now.plus(LOOKED_AT_AGAIN).0)?;
-        let given_back = execute!(tx, GIVE_BACK, self.owner, webhook, self.now.plus(GIVEN_BACK).0)?;
-        let aside = u32::try_from(parked + given_back).unwrap_or(u32::MAX);
-        Ok((count.saturating_sub(aside), aside))
+        let parked = fetch_all!(tx, (i64,), PARK, self.owner, webhook, self.now.plus(LOOKED_AT_AGAIN).0)?;
+        let given_back = fetch_all!(tx, (i64,), GIVE_BACK, self.owner, webhook, self.now.plus(GIVEN_BACK).0)?;
+        for (attempt_before,) in parked.into_iter().chain(given_back) {
+            *taken.of_attempt(attempt_before + 1) -= 1;
+            taken.aside += 1;
+        }
+        Ok(taken)
     }
 
     /// Everything that was leased.
     pub async fn taken(self, tx: &mut Tx) -> Result<Vec<Claimed>, StoreError> {
         let rows = fetch_all!(tx, ClaimedRow, TAKEN, self.owner, self.now.0)?;
         rows.into_iter().map(Claimed::try_from).collect()
+    }
+}
+
+impl Taken {
+    pub fn count(self) -> u32 {
+        self.first + self.again
+    }
+
+    fn of_attempt(&mut self, attempt: i64) -> &mut u32 {
+        if attempt == 1 { &mut self.first } else { &mut self.again }
+    }
+}
+
+impl Claimed {
+    /// Whether it was never attempted before.
+    pub fn is_first(&self) -> bool {
+        self.attempt == 1
     }
 }
 
@@ -180,6 +216,17 @@ pub async fn delivered(tx: &mut Tx, claimed: &Claimed, now: Timestamp) -> Result
     }
     execute!(tx, NEXT, webhook_id, aggregate_id, *position, now.0)?;
     Ok(true)
+}
+
+/// An event of this deposit is to be sent again: the later ones that are under way wait for it, and are sent once more then.
+pub async fn call_off_later(
+    tx: &mut Tx,
+    webhook_id: &str,
+    aggregate_id: &str,
+    position: i64,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    execute!(tx, CALL_OFF, webhook_id, aggregate_id, position, now.plus(LOOKED_AT_AGAIN).0).map(drop)
 }
 
 /// The claimed delivery did not arrive, or nobody knows: it is due again at `next`, or held then. False when the claim

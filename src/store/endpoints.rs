@@ -32,12 +32,16 @@ pub enum Status {
 pub struct Health {
     pub status: Status,
     pub since: Timestamp,
-    /// How many attempts have failed in a row, as far as they count.
+    /// Active: how many events failed in a row. Open: those that opened it, and each probe since then.
     pub failures: u32,
+    /// What its failures in a row weigh.
+    pub strain: u32,
     /// How many may be under way at once.
     pub in_flight_max: u32,
     /// Before that nothing is attempted while it fails; while it does not, nothing of what failed for seven days.
     pub probe_at: Timestamp,
+    /// When a probe last began.
+    pub probed_at: Timestamp,
 }
 
 /// An endpoint with something to do, and in which of its queues.
@@ -63,7 +67,7 @@ statements! {
     BUSY = "WITH RECURSIVE named (id) AS (SELECT MIN(webhook_id) FROM deliveries WHERE state = 'PENDING' \
               UNION ALL SELECT (SELECT MIN(webhook_id) FROM deliveries WHERE state = 'PENDING' AND webhook_id > named.id) \
                 FROM named WHERE named.id IS NOT NULL) \
-            SELECT webhooks.id, status, status_since_us, failures, in_flight_max, probe_us, releasing, \
+            SELECT webhooks.id, status, status_since_us, failures, strain, in_flight_max, probe_us, probed_us, releasing, \
               EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'FIRST' AND next_us <= $1) AS first, \
               EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'AGAIN' AND next_us <= $1) AS again, \
               EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'LEASED' AND next_us <= $1) AS lapsed, \
@@ -71,23 +75,24 @@ statements! {
               EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'HELD' AND next_us <= $1) AS held, \
               EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue IN ('FIRST', 'AGAIN', 'HELD')) AS any_left \
             FROM named JOIN webhooks ON webhooks.id = named.id WHERE status IN ('ACTIVE', 'OPEN') ORDER BY webhooks.id";
-    HEALTH = "SELECT status, status_since_us, failures, in_flight_max, probe_us FROM webhooks WHERE id = $1" [" FOR NO KEY UPDATE"] "";
-    SET_HEALTH = "UPDATE webhooks SET status = $2, status_since_us = $3, failures = $4, in_flight_max = $5, probe_us = $6 \
+    HEALTH = "SELECT status, status_since_us, failures, strain, in_flight_max, probe_us, probed_us FROM webhooks WHERE id = $1" [" FOR NO KEY UPDATE"] "";
+    SET_HEALTH = "UPDATE webhooks SET status = $2, status_since_us = $3, failures = $4, in_flight_max = $5, probe_us = $6, strain = $8 \
                   WHERE id = $1 AND status = $7";
-    PROBE = "WITH free AS MATERIALIZED (SELECT id FROM webhooks WHERE id = $1 AND probe_us <= $2 ORDER BY id LIMIT 1" [" FOR NO KEY UPDATE SKIP LOCKED"] ") \
-            UPDATE webhooks SET probe_us = $3 WHERE id IN (SELECT id FROM free)";
+    PROBE = "WITH free AS MATERIALIZED (SELECT id FROM webhooks WHERE id = $1 AND (probe_us <= $2 OR (probed_us <= $4 AND status_since_us <= $4)) \
+               ORDER BY id LIMIT 1" [" FOR NO KEY UPDATE SKIP LOCKED"] ") \
+            UPDATE webhooks SET probe_us = $3, probed_us = $2 WHERE id IN (SELECT id FROM free)";
     SET_RELEASING = "UPDATE webhooks SET releasing = TRUE WHERE id = $1";
     RELEASED = "WITH free AS MATERIALIZED (SELECT id FROM webhooks WHERE id = $1 ORDER BY id LIMIT 1" [" FOR NO KEY UPDATE SKIP LOCKED"] ") \
                 UPDATE webhooks SET releasing = FALSE WHERE id IN (SELECT id FROM free)";
     RELEASE_HELD = "WITH held AS MATERIALIZED (SELECT event_id FROM deliveries WHERE webhook_id = $1 AND state = 'PENDING' AND queue = 'HELD' \
                       ORDER BY next_us, event_id LIMIT $3" [" FOR UPDATE SKIP LOCKED"] ") \
-                    UPDATE deliveries SET queue = 'AGAIN', failures = 1, next_us = $2 \
+                    UPDATE deliveries SET queue = 'AGAIN', failures = 0, next_us = $2 \
                     WHERE webhook_id = $1 AND event_id IN (SELECT event_id FROM held)";
     RELEASE_AGAIN = "WITH later AS MATERIALIZED (SELECT event_id FROM deliveries WHERE webhook_id = $1 AND state = 'PENDING' AND queue = 'AGAIN' \
                        AND next_us > $4 ORDER BY next_us DESC, event_id LIMIT $3" [" FOR UPDATE SKIP LOCKED"] ") \
-                     UPDATE deliveries SET failures = 1, next_us = $2 WHERE webhook_id = $1 AND event_id IN (SELECT event_id FROM later)";
+                     UPDATE deliveries SET failures = 0, next_us = $2 WHERE webhook_id = $1 AND event_id IN (SELECT event_id FROM later)";
     PAUSE = "UPDATE webhooks SET status = 'PAUSED', status_since_us = $2 WHERE id = $1 AND status <> 'DELETED'";
-    RESUME = "UPDATE webhooks SET status = 'ACTIVE', status_since_us = $2, failures = 0, in_flight_max = 1, releasing = TRUE \
+    RESUME = "UPDATE webhooks SET status = 'ACTIVE', status_since_us = $2, failures = 0, strain = 0, in_flight_max = 1, releasing = TRUE \
               WHERE id = $1 AND status IN ('PAUSED', 'GONE', 'OPEN')";
 }
 
@@ -96,8 +101,10 @@ struct HealthRow {
     status: String,
     status_since_us: i64,
     failures: i64,
+    strain: i64,
     in_flight_max: i64,
     probe_us: i64,
+    probed_us: i64,
 }
 
 #[derive(FromRow)]
@@ -131,16 +138,23 @@ pub async fn health(tx: &mut Tx, id: &str) -> Result<Option<Health>, StoreError>
 
 /// Writes how it does from now on; nothing when it no longer has the status `from`.
 pub async fn set_health(tx: &mut Tx, id: &str, from: Status, health: Health) -> Result<bool, StoreError> {
-    let Health { status, since, failures, in_flight_max, probe_at } = health;
-    let (failures, in_flight_max) = (i64::from(failures), i64::from(in_flight_max));
+    let Health { status, since, failures, strain, in_flight_max, probe_at, .. } = health;
+    let [failures, strain, most] = [failures, strain, in_flight_max].map(i64::from);
     let changed =
-        execute!(tx, SET_HEALTH, id, status.name(), since.0, failures, in_flight_max, probe_at.0, from.name())?;
+        execute!(tx, SET_HEALTH, id, status.name(), since.0, failures, most, probe_at.0, from.name(), strain)?;
     Ok(changed == 1)
 }
 
-/// Takes the right to the probe that is due; the next may be taken at `until`. False when another took it.
-pub async fn take_probe(tx: &mut Tx, id: &str, now: Timestamp, until: Timestamp) -> Result<bool, StoreError> {
-    Ok(execute!(tx, PROBE, id, now.0, until.0)? == 1)
+/// Takes the right to the probe that is due, or that is due because none began since `since`; the next may be taken at
+/// `until`. False when another took it.
+pub async fn take_probe(
+    tx: &mut Tx,
+    id: &str,
+    now: Timestamp,
+    until: Timestamp,
+    since: Option<Timestamp>,
+) -> Result<bool, StoreError> {
+    Ok(execute!(tx, PROBE, id, now.0, until.0, since.map_or(i64::MIN, |since| since.0))? == 1)
 }
 
 /// What failed is let go, from now on.
@@ -199,13 +213,15 @@ impl TryFrom<HealthRow> for Health {
     type Error = StoreError;
 
     fn try_from(row: HealthRow) -> Result<Self, StoreError> {
-        let HealthRow { status, status_since_us, failures, in_flight_max, probe_us } = row;
+        let HealthRow { status, status_since_us, failures, strain, in_flight_max, probe_us, probed_us } = row;
         Ok(Health {
             status: parsed("status", &status)?,
             since: Timestamp(status_since_us),
             failures: uint("failures", failures)?,
+            strain: uint("strain", strain)?,
             in_flight_max: uint("in_flight_max", in_flight_max)?,
             probe_at: Timestamp(probe_us),
+            probed_at: Timestamp(probed_us),
         })
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod account_pages;
 pub mod accounts;
+pub mod ahead;
 pub mod asset_facts;
 pub mod audit;
 pub mod backfills;
@@ -25,9 +26,10 @@ pub mod leases;
 pub mod movements;
 pub mod native_settings;
 pub mod nonces;
-pub mod outbox;
 pub mod overrides;
+pub mod replay;
 pub mod requests;
+pub mod shared_clock;
 mod sql;
 pub mod status;
 pub mod traces;
@@ -47,6 +49,7 @@ pub fn statements() -> impl Iterator<Item = Sql> {
     [
         account_pages::STATEMENTS,
         accounts::STATEMENTS,
+        ahead::STATEMENTS,
         asset_facts::STATEMENTS,
         audit::STATEMENTS,
         backfills::STATEMENTS,
@@ -66,9 +69,10 @@ pub fn statements() -> impl Iterator<Item = Sql> {
         movements::STATEMENTS,
         native_settings::STATEMENTS,
         nonces::STATEMENTS,
-        outbox::STATEMENTS,
         overrides::STATEMENTS,
+        replay::STATEMENTS,
         requests::STATEMENTS,
+        shared_clock::STATEMENTS,
         status::STATEMENTS,
         traces::STATEMENTS,
         unattributed::STATEMENTS,

@@ -4,7 +4,7 @@ use landfall_chain::{Chain, EndpointStatus};
 use sqlx::FromRow;
 
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
-use crate::store::{Connection, StoreError, Tx, int, parsed, uint};
+use crate::store::{Connection, StoreError, Tx, endpoints, int, parsed, uint};
 use crate::time::Timestamp;
 
 /// A watcher's word about its chain.
@@ -40,6 +40,20 @@ pub struct EndpointRow {
     pub latency_ms: Option<u64>,
 }
 
+/// Where the deliveries of a webhook stand.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WebhookStatus {
+    pub id: String,
+    pub status: endpoints::Status,
+    /// The epoch when it never changed.
+    pub since: Timestamp,
+    pub pending: u64,
+    /// How many of them have failed for seven days.
+    pub held: u64,
+    /// When the first of those is due that wait for nothing but their time, or whose lease ends.
+    pub due_at: Option<Timestamp>,
+}
+
 /// What is still to be delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueStatus {
@@ -69,6 +83,13 @@ statements! {
     QUEUE = "SELECT COUNT(*), MIN(events.created_us) FROM deliveries JOIN events ON events.id = deliveries.event_id \
              JOIN webhooks ON webhooks.id = deliveries.webhook_id \
              WHERE deliveries.state = 'PENDING' AND webhooks.status <> 'DELETED'";
+    WEBHOOKS = "SELECT webhooks.id, status, status_since_us, \
+                (SELECT COUNT(*) FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING') AS pending, \
+                (SELECT COUNT(*) FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'HELD') AS held, \
+                (SELECT MIN(next_us) FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'FIRST') AS first_us, \
+                (SELECT MIN(next_us) FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'AGAIN') AS again_us, \
+                (SELECT MIN(next_us) FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'LEASED') AS leased_us \
+                FROM webhooks WHERE status <> 'DELETED' ORDER BY created_us, webhooks.id";
 }
 
 #[derive(FromRow)]
@@ -151,6 +172,22 @@ pub async fn queue(connection: &mut impl Connection) -> Result<QueueStatus, Stor
     let row = fetch_optional!(connection, (i64, Option<i64>), QUEUE)?;
     let (pending, oldest) = row.unwrap_or((0, None));
     Ok(QueueStatus { pending: uint("count", pending)?, oldest_at: oldest.map(Timestamp) })
+}
+
+/// Where the deliveries of each webhook stand.
+pub async fn webhooks(connection: &mut impl Connection) -> Result<Vec<WebhookStatus>, StoreError> {
+    type Row = (String, String, i64, i64, i64, Option<i64>, Option<i64>, Option<i64>);
+    let read = |(id, status, since, pending, held, first, again, leased): Row| {
+        Ok(WebhookStatus {
+            id,
+            status: parsed("status", &status)?,
+            since: Timestamp(since),
+            pending: uint("count", pending)?,
+            held: uint("count", held)?,
+            due_at: [first, again, leased].into_iter().flatten().min().map(Timestamp),
+        })
+    };
+    fetch_all!(connection, Row, WEBHOOKS)?.into_iter().map(read).collect()
 }
 
 impl TryFrom<ChainRow> for ChainStatus {

@@ -263,7 +263,10 @@ fn status_and_health_cannot_tell_without_a_store_and_do_not_make_one() {
     let status: Value = serde_json::from_str(&desk.ok(&["status", "--json"])).unwrap();
     assert_eq!(
         status,
-        serde_json::json!({"chains": [], "events": {"pending": 0, "oldest_secs": null}, "feed": {"last": 0, "lag_secs": null}})
+        serde_json::json!({
+            "chains": [], "events": {"pending": 0, "oldest_secs": null, "oldest_due_secs": null},
+            "feed": {"last": 0, "lag_secs": null}, "webhooks": [],
+        })
     );
 }
 
@@ -277,7 +280,7 @@ fn run_without_migration_refuses_another_schema() {
     let last = lines.lines().last().unwrap();
     assert_eq!(
         last,
-        "landfall: the store's schema is version none, this program needs version 17: run `landfall migrate`"
+        "landfall: the store's schema is version none, this program needs version 18: run `landfall migrate`"
     );
 }
 

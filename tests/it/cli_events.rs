@@ -1,12 +1,13 @@
 //! `landfall event list|show|replay` and `webhook pause|resume`: the real binary on a store that a world has filled.
 
 use std::process::Command;
+use std::time::Duration;
 
 use landfall::delivery::Delivered;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::delivery::{Answer, Receiver, amount_and_status, pay, register, tick, world};
+use crate::delivery::{Answer, Receiver, amount_and_status, delivery, pay, register, tick, world};
 use crate::postgres::{ENGINES, folder};
 use crate::world::{FINALITY_DEPTH, World};
 
@@ -93,7 +94,7 @@ async fn a_replay_sends_again_in_order_and_a_dry_run_changes_nothing() {
         told(&mut world, &receiver).await;
         let said = desk.json(&["event", "replay", "--account", "alice", "--dry-run"]).remove(0);
         assert_eq!((&said["events"], &said["deliveries"], &said["dry_run"]), (&4.into(), &4.into(), &true.into()));
-        world.pass(std::time::Duration::from_secs(1_000_000_000));
+        world.pass(Duration::from_secs(1_000_000_000));
         assert_eq!(tick(&world).await, Delivered::default(), "nothing has changed");
 
         let id = desk.json(&["event", "list"])[0]["id"].as_str().unwrap().to_owned();
@@ -117,6 +118,35 @@ async fn a_replay_sends_again_in_order_and_a_dry_run_changes_nothing() {
         assert_eq!((late.received().len(), receiver.received().len()), (4, 9), "that one only");
         assert_eq!(desk.run(&["event", "replay", "no-such-id"]).0, Some(2));
         assert_eq!(desk.run(&["event", "replay"]).0, Some(2), "all events are never meant by nothing");
+        world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_later_event_that_is_under_way_is_called_off_by_a_replay_and_sent_behind_the_earlier_one() {
+    for engine in ENGINES {
+        let answers =
+            [200, 200, 200, 200].map(Answer::Status).into_iter().chain([Answer::Late(Duration::from_secs(1))]);
+        let receiver = Receiver::scripted(answers).await;
+        let mut world = world(engine).await;
+        let desk = Desk::of(&world);
+        told(&mut world, &receiver).await;
+        let events = desk.json(&["event", "list"]);
+        let confirmed = events.iter().find(|event| event["status"] == "CONFIRMED").unwrap();
+        desk.json(&["event", "replay", confirmed["id"].as_str().unwrap()]);
+        let slow = delivery(&world);
+        let (late, ()) = tokio::join!(slow.tick(), async {
+            while receiver.received().len() < 5 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            desk.json(&["event", "replay", "--account", "alice"]);
+        });
+        assert_eq!(late.unwrap(), Delivered::default(), "{engine:?}: its end no longer counts");
+        while tick(&world).await != Delivered::default() {}
+        let deposit = amount_and_status(&receiver.received()[4].body).0;
+        let told = receiver.received().iter().map(|got| amount_and_status(&got.body)).collect::<Vec<_>>();
+        let statuses: Vec<&str> = told.iter().filter(|told| told.0 == deposit).map(|told| told.1.as_str()).collect();
+        assert_eq!(statuses, ["PENDING", "CONFIRMED", "CONFIRMED", "PENDING", "CONFIRMED"], "{engine:?}");
         world.close().await;
     }
 }

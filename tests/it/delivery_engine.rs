@@ -22,10 +22,10 @@ use crate::delivery::{Answer, Receiver, amount_and_status, attempts, delivery, p
 use crate::postgres::{ENGINES, Engine};
 use crate::world::{FINALITY_DEPTH, World};
 
-const DAY: Duration = Duration::from_secs(86_400);
+pub(crate) const DAY: Duration = Duration::from_secs(86_400);
 
 /// A receiver that refuses until it is told otherwise.
-async fn refusing() -> (Receiver, Arc<AtomicBool>) {
+pub(crate) async fn refusing() -> (Receiver, Arc<AtomicBool>) {
     let well = Arc::new(AtomicBool::new(false));
     let is_well = Arc::clone(&well);
     let receiver =
@@ -33,7 +33,7 @@ async fn refusing() -> (Receiver, Arc<AtomicBool>) {
     (receiver, well)
 }
 
-async fn status_of(world: &World, webhook: &str) -> (String, i64, i64) {
+pub(crate) async fn status_of(world: &World, webhook: &str) -> (String, i64, i64) {
     let text = "SELECT status, failures, in_flight_max FROM webhooks WHERE id = $1";
     match world.db().read().await.unwrap().engine() {
         Connected::Postgres(connection) => sqlx::query_as(text).bind(webhook).fetch_one(connection).await.unwrap(),
@@ -41,7 +41,7 @@ async fn status_of(world: &World, webhook: &str) -> (String, i64, i64) {
     }
 }
 
-async fn write(world: &World, text: &'static str) {
+pub(crate) async fn write(world: &World, text: &'static str) {
     let mut tx = world.db().begin().await.unwrap();
     match tx.engine() {
         Connected::Postgres(connection) => drop(sqlx::query(text).execute(connection).await.unwrap()),
@@ -56,12 +56,12 @@ async fn resume(world: &World, webhook: &str) {
     tx.commit().await.unwrap();
 }
 
-fn done(delivered: usize, to_be_retried: usize) -> Delivered {
+pub(crate) fn done(delivered: usize, to_be_retried: usize) -> Delivered {
     Delivered { delivered, to_be_retried }
 }
 
 /// Everything arrived, and of each deposit in its order.
-async fn assert_all_in_order(world: &World, receiver: &Receiver) {
+pub(crate) async fn assert_all_in_order(world: &World, receiver: &Receiver) {
     let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for received in receiver.received() {
         let (amount, status) = amount_and_status(&received.body);
@@ -126,7 +126,8 @@ async fn a_receiver_that_is_dark_for_eight_days_gets_every_event_in_order_per_de
             }
         }
         let tries = receiver.received().len();
-        assert!((20..80).contains(&tries), "{tries} attempts in eight days: the breaker spares it");
+        // Three events do not open it on the first day; then there are probes, and one for each that is new.
+        assert!((20..100).contains(&tries), "{tries} attempts in eight days: the breaker spares it");
         assert_eq!(events(world.db()).await.len(), 48);
 
         well.store(true, Ordering::Relaxed);
@@ -272,25 +273,8 @@ async fn a_receiver_that_asks_for_time_gets_it_within_bounds() {
     }
 }
 
-#[tokio::test]
-async fn what_failed_leaves_a_quarter_of_all_slots_to_what_is_new() {
-    const ENDPOINTS: usize = 60;
-    let receiver = Receiver::new(|_| Answer::Status(500)).await;
-    let mut world = world(Engine::Sqlite).await;
-    for index in 0..ENDPOINTS {
-        register(&world, &format!("hook-{index}"), &receiver.url("/")).await;
-    }
-    pay(&mut world, &[1, 2, 3, 4]).await;
-    let delivery = delivery(&world);
-    assert_eq!(delivery.tick().await.unwrap(), done(0, 4 * ENDPOINTS), "fewer than all slots");
-    world.pass(Duration::from_secs(2));
-    pay(&mut world, &[5]).await;
-    assert_eq!(delivery.tick().await.unwrap(), done(0, 192 + ENDPOINTS), "three quarters again, and every new one");
-    world.close().await;
-}
-
 /// Runs a delivery while `work` is done.
-async fn running(world: &World, work: impl Future<Output = ()>) {
+pub(crate) async fn running(world: &World, work: impl Future<Output = ()>) {
     let stop = CancellationToken::new();
     let mut running = JoinSet::new();
     let delivery = Delivery::new(world.db().clone(), world.clock(), || 200).unwrap();
@@ -299,7 +283,7 @@ async fn running(world: &World, work: impl Future<Output = ()>) {
     running.abort_all();
 }
 
-async fn until(what: &str, met: impl AsyncFn() -> bool) {
+pub(crate) async fn until(what: &str, met: impl AsyncFn() -> bool) {
     for _ in 0..600 {
         if met().await {
             return;

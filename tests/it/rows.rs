@@ -19,6 +19,10 @@ const FINALITY: &str = "tests/it/finality.rs";
 const DELIVERY: &str = "tests/it/delivery.rs";
 const ENGINE: &str = "tests/it/delivery_engine.rs";
 const INSTANCES: &str = "tests/it/delivery_instances.rs";
+const FAILING: &str = "tests/it/delivery_failing.rs";
+const CLOCKS: &str = "tests/it/delivery_clocks.rs";
+const CUT_OFF: &str = "tests/it/delivery_crashes.rs";
+const CLI_EVENTS: &str = "tests/it/cli_events.rs";
 const DELIVERIES: &str = "tests/live/deliveries.rs";
 const WATCHING: &str = "tests/it/watching.rs";
 const PROOF: &str = "chains/evm/tests/it/proof.rs";
@@ -414,13 +418,45 @@ const TRAPS: &[Entry] = &[
     (
         "delivery: one receiver that takes all slots",
         ENGINE,
+        &["a_dead_and_a_dripping_endpoint_keep_back_nobody_else", "an_endpoint_has_eight_attempts_under_way_at_most"],
+    ),
+    (
+        "delivery: one receiver that takes all slots",
+        FAILING,
         &[
-            "a_dead_and_a_dripping_endpoint_keep_back_nobody_else",
-            "an_endpoint_has_eight_attempts_under_way_at_most",
             "what_failed_leaves_a_quarter_of_all_slots_to_what_is_new",
+            "what_a_dead_process_left_leaves_a_quarter_of_all_slots_to_what_is_new",
         ],
     ),
     ("delivery: one event that takes an endpoint", ENGINE, &["events_that_are_refused_for_ever_keep_back_no_others"]),
+    (
+        "delivery: one event that takes an endpoint",
+        FAILING,
+        &[
+            "three_refused_events_in_a_quiet_hour_keep_back_no_others",
+            "a_new_event_waits_ten_minutes_at_most_for_the_probe_of_an_endpoint_that_fails",
+            "an_endpoint_that_fails_again_behind_its_probe_costs_what_was_let_go_two_attempts",
+        ],
+    ),
+    (
+        "delivery: sent again in another order",
+        CLI_EVENTS,
+        &["a_later_event_that_is_under_way_is_called_off_by_a_replay_and_sent_behind_the_earlier_one"],
+    ),
+    (
+        "delivery: put off or taken away by a clock that is wrong",
+        CLOCKS,
+        &[
+            "what_a_clock_that_was_ahead_has_put_off_is_due_at_once",
+            "a_lease_that_ends_too_far_ahead_is_left_to_its_holder_for_as_long_as_an_attempt_may_take",
+            "a_process_whose_clock_is_wrong_goes_by_the_databases_and_takes_no_lease_of_others",
+        ],
+    ),
+    (
+        "delivery: held back, and nobody is told",
+        FAILING,
+        &["whoever_asks_how_things_are_is_told_of_webhooks_that_hold_events_back"],
+    ),
     (
         "delivery: a shared secret in clear, and no time in what is signed",
         DELIVERY,
@@ -450,6 +486,11 @@ const TRAPS: &[Entry] = &[
         "delivery: sent by two, or by one who had stood still",
         DELIVERIES,
         &["two_instances_send_each_event_once_and_one_that_was_stopped_writes_nothing_when_it_goes_on"],
+    ),
+    (
+        "delivery: lost by kill -9 or with the database",
+        CUT_OFF,
+        &["a_crash_at_any_await_of_a_delivery_loses_nothing_and_keeps_the_order"],
     ),
     (
         "delivery: lost by kill -9 or with the database",

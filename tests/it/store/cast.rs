@@ -171,9 +171,9 @@ pub(super) async fn claim_in(tx: &mut Tx, now: Timestamp, limit: u32) -> Vec<Cla
         let mut left = limit;
         for queue in [Queue::Lapsed, Queue::Waiting, Queue::Again, Queue::First] {
             while left > 0 {
-                let (taken, aside) = claim.take(tx, &endpoint.id, queue, left).await.unwrap();
-                left -= taken;
-                if aside == 0 {
+                let taken = claim.take(tx, &endpoint.id, queue, left).await.unwrap();
+                left -= taken.count();
+                if taken.aside == 0 {
                     break;
                 }
             }

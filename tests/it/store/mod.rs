@@ -38,6 +38,7 @@ mod events;
 mod feed;
 mod movements;
 mod opening;
+mod replay;
 mod schema;
 mod statements;
 mod status;

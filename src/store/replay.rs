@@ -1,13 +1,14 @@
 //! What operators see of events and do with them: lists, one with its deliveries and attempts, and sending again.
 //!
-//! Sending again changes no event and no order: what is under way or waits for an earlier event of its deposit stays so.
+//! Sending again changes no event and no order: at each endpoint a deposit's events are due in their order, and a later one
+//! that is just under way is called off, to be sent behind the earlier one. What is sent again stands behind what is new.
 
 use std::time::Duration;
 
 use sqlx::FromRow;
 
-use crate::store::deliveries::AttemptLog;
-use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
+use crate::store::deliveries::{self, AttemptLog};
+use crate::store::sql::{fetch_all, fetch_optional, statements};
 use crate::store::{Connection, StoreError, Tx, uint};
 use crate::time::Timestamp;
 
@@ -20,6 +21,7 @@ pub struct EventRow {
     pub account_id: String,
     pub status: String,
     pub payload: String,
+    pub position: i64,
     pub created_us: i64,
     /// How many endpoints it is still to be delivered to.
     pub pending: i64,
@@ -46,6 +48,14 @@ pub struct DeliveryRow {
     pub next_us: i64,
 }
 
+/// What is due again, and where.
+#[derive(FromRow)]
+struct Due {
+    webhook_id: String,
+    aggregateid: String,
+    position: i64,
+}
+
 #[derive(FromRow)]
 struct AttemptRow {
     webhook_id: String,
@@ -58,43 +68,50 @@ struct AttemptRow {
 }
 
 statements! {
-    LIST = "SELECT id, type, aggregateid, account_id, status, payload, created_us, \
+    LIST = "SELECT id, type, aggregateid, account_id, status, payload, position, created_us, \
               (SELECT COUNT(*) FROM deliveries WHERE event_id = events.id AND state = 'PENDING') AS pending \
-            FROM events WHERE (created_us, id) > ($1, $2) AND created_us >= $1 AND created_us <= $3 ORDER BY created_us, id LIMIT $4";
-    LIST_OF_ACCOUNT = "SELECT id, type, aggregateid, account_id, status, payload, created_us, \
+            FROM events WHERE (created_us, aggregateid, position) > ($1, $2, $3) AND created_us >= $1 AND created_us <= $4 \
+            ORDER BY created_us, aggregateid, position LIMIT $5";
+    LIST_OF_ACCOUNT = "SELECT id, type, aggregateid, account_id, status, payload, position, created_us, \
               (SELECT COUNT(*) FROM deliveries WHERE event_id = events.id AND state = 'PENDING') AS pending \
-            FROM events WHERE account_id = $5 AND (created_us, id) > ($1, $2) AND created_us >= $1 AND created_us <= $3 ORDER BY created_us, id LIMIT $4";
-    BY_ID = "SELECT id, type, aggregateid, account_id, status, payload, created_us, \
+            FROM events WHERE account_id = $6 AND (created_us, aggregateid, position) > ($1, $2, $3) AND created_us >= $1 AND created_us <= $4 \
+            ORDER BY created_us, aggregateid, position LIMIT $5";
+    BY_ID = "SELECT id, type, aggregateid, account_id, status, payload, position, created_us, \
                (SELECT COUNT(*) FROM deliveries WHERE event_id = events.id AND state = 'PENDING') AS pending \
              FROM events WHERE id = $1";
     DELIVERIES = "SELECT webhook_id, state, queue, attempt, failures, next_us FROM deliveries WHERE event_id = $1 ORDER BY webhook_id";
     ATTEMPTS = "SELECT webhook_id, attempt, started_us, duration_us, status, error, response_head FROM attempts \
                 WHERE event_id = $1 ORDER BY started_us, webhook_id, attempt";
-    REPLAY = "UPDATE deliveries SET state = 'PENDING', queue = 'FIRST', failures = 0, next_us = $3 \
+    REPLAY = "UPDATE deliveries SET state = 'PENDING', queue = 'AGAIN', failures = 0, next_us = $3 \
               WHERE event_id = $1 AND ($2 = '' OR webhook_id = $2) AND (state = 'DELIVERED' OR queue IN ('AGAIN', 'HELD')) \
-              AND EXISTS (SELECT 1 FROM webhooks WHERE webhooks.id = deliveries.webhook_id AND webhooks.status <> 'DELETED')";
+              AND EXISTS (SELECT 1 FROM webhooks WHERE webhooks.id = deliveries.webhook_id AND webhooks.status <> 'DELETED') \
+              RETURNING webhook_id, aggregateid, position";
     SEND = "INSERT INTO deliveries (event_id, webhook_id, aggregateid, position, state, attempt, next_us, lease_until_us) \
             SELECT events.id, webhooks.id, events.aggregateid, events.position, 'PENDING', 0, $3, 0 \
             FROM events JOIN webhooks ON webhooks.organization_id = events.organization_id \
             WHERE events.id = $1 AND webhooks.id = $2 AND webhooks.status <> 'DELETED' \
-            ON CONFLICT (event_id, webhook_id) DO NOTHING";
+            ON CONFLICT (event_id, webhook_id) DO NOTHING RETURNING webhook_id, aggregateid, position";
     IS_ENDPOINT = "SELECT id FROM webhooks WHERE id = $1 AND status <> 'DELETED'";
 }
 
-/// At most `limit` events behind `after`, oldest first, and where the next page begins; `None` behind the last.
+/// Where a page of events ends: when its last one was written, its deposit, its position there.
+pub type After = (Timestamp, String, i64);
+
+/// At most `limit` events behind `after`, oldest first and each deposit's in their order, and where the next page begins;
+/// `None` behind the last.
 pub async fn list(
     connection: &mut impl Connection,
     filter: &EventFilter,
-    after: Option<&(Timestamp, String)>,
+    after: Option<&After>,
     limit: u32,
-) -> Result<(Vec<EventRow>, Option<(Timestamp, String)>), StoreError> {
-    let (at, id) = after.map_or((filter.from, ""), |(at, id)| (*at, id));
-    let count = i64::from(limit);
+) -> Result<(Vec<EventRow>, Option<After>), StoreError> {
+    let (at, of, position) = after.map_or((filter.from, "", -1), |(at, of, position)| (*at, of, *position));
+    let (to, count) = (filter.to.0, i64::from(limit));
     let mut rows = match &filter.account {
-        None => fetch_all!(connection, EventRow, LIST, at.0, id, filter.to.0, count)?,
-        Some(account) => fetch_all!(connection, EventRow, LIST_OF_ACCOUNT, at.0, id, filter.to.0, count, account)?,
+        None => fetch_all!(connection, EventRow, LIST, at.0, of, position, to, count)?,
+        Some(account) => fetch_all!(connection, EventRow, LIST_OF_ACCOUNT, at.0, of, position, to, count, account)?,
     };
-    let next = rows.last().map(|last| (Timestamp(last.created_us), last.id.clone()));
+    let next = rows.last().map(|last| (Timestamp(last.created_us), last.aggregateid.clone(), last.position));
     rows.retain(|row| !filter.pending || row.pending > 0);
     Ok((rows, next))
 }
@@ -130,13 +147,16 @@ pub async fn attempts(
 }
 
 /// Makes an event due again where it was delivered or is to be tried later; at `webhook` also where it never was to be
-/// delivered. At how many endpoints.
-pub async fn replay(tx: &mut Tx, id: &str, webhook: Option<&str>, now: Timestamp) -> Result<u64, StoreError> {
-    let replayed = execute!(tx, REPLAY, id, webhook.unwrap_or_default(), now.0)?;
-    match webhook {
-        None => Ok(replayed),
-        Some(webhook) => Ok(replayed + execute!(tx, SEND, id, webhook, now.0)?),
+/// delivered. At how many endpoints. Of several events the earlier ones of a deposit come first.
+pub async fn replay(tx: &mut Tx, id: &str, webhook: Option<&str>, now: Timestamp) -> Result<usize, StoreError> {
+    let mut due = fetch_all!(tx, Due, REPLAY, id, webhook.unwrap_or_default(), now.0)?;
+    if let Some(webhook) = webhook {
+        due.extend(fetch_all!(tx, Due, SEND, id, webhook, now.0)?);
     }
+    for Due { webhook_id, aggregateid, position } in &due {
+        deliveries::call_off_later(tx, webhook_id, aggregateid, *position, now).await?;
+    }
+    Ok(due.len())
 }
 
 /// Whether there is such an endpoint.

@@ -1,0 +1,73 @@
+//! Deliveries of several machines go by one clock: the database's. Leases are times, and a machine whose clock is ahead
+//! would take those of all others for ended; one whose clock is behind would lose its own to them.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::warn;
+
+use crate::delivery::Delivery;
+use crate::store::{StoreError, shared_clock};
+use crate::time::{Clock, Timestamp};
+
+/// How often it is looked at.
+const EVERY: Duration = Duration::from_secs(60);
+/// An answer that took longer says too little.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// Clocks that differ by less are as good as one: what this machine writes is due at once here, and a lease leaves time.
+const DIFFERENCE_MAX: Duration = Duration::from_secs(10);
+
+/// How far the database's clock is ahead of this machine's; 0 while they are as good as one.
+#[derive(Clone, Debug)]
+pub(super) struct SharedClock {
+    own: Clock,
+    ahead_us: Arc<AtomicI64>,
+    looked_at: Arc<Mutex<Option<Instant>>>,
+}
+
+impl SharedClock {
+    /// This machine's.
+    pub(super) fn own(&self) -> &Clock {
+        &self.own
+    }
+
+    fn is_fresh(&self) -> bool {
+        let looked_at = self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
+        looked_at.is_some_and(|at| at.elapsed() < EVERY)
+    }
+}
+
+impl Delivery {
+    /// Goes by the database's clock from here on, where machines share one.
+    #[must_use]
+    pub fn by_the_shared_clock(self) -> Self {
+        let (own, ahead_us) = (self.clock.clone(), Arc::new(AtomicI64::new(0)));
+        let shared = SharedClock { own: own.clone(), ahead_us: Arc::clone(&ahead_us), looked_at: Arc::default() };
+        let now = move || Timestamp(own.now().0.saturating_add(ahead_us.load(Ordering::Relaxed)));
+        Delivery { clock: Clock::new(now), shared: Some(shared), ..self }
+    }
+
+    /// Asks the database for its time now and then.
+    pub(super) async fn set_clock(&self) -> Result<(), StoreError> {
+        let Some(shared) = self.shared.as_ref().filter(|shared| !shared.is_fresh()) else { return Ok(()) };
+        let mut reader = self.db.read().await?;
+        let (asked, began) = (shared.own.now(), Instant::now());
+        let theirs = shared_clock::now(&mut reader).await?;
+        let took = began.elapsed();
+        if took > ANSWER_MAX {
+            return Ok(());
+        }
+        *shared.looked_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(began);
+        let Some(theirs) = theirs else { return Ok(()) };
+        let difference = theirs.0.saturating_sub(asked.plus(took / 2).0);
+        let is_wrong = Duration::from_micros(difference.unsigned_abs()) > DIFFERENCE_MAX;
+        let was_wrong = shared.ahead_us.swap(if is_wrong { difference } else { 0 }, Ordering::Relaxed) != 0;
+        if is_wrong && !was_wrong {
+            let (secs, which) = (difference.abs() / 1_000_000, if difference < 0 { "ahead of" } else { "behind" });
+            warn!("this machine's clock is {secs} s {which} the database's, by which deliveries go");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! Webhooks in the status report: which of them fail, are put aside or hold events back, and whether what is due goes
+//! out. Nothing is dropped, so what nobody looks at would wait for ever.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::store::endpoints::Status;
+use crate::store::status::{self, WebhookStatus};
+use crate::store::{Connection, StoreError};
+use crate::time::Timestamp;
+
+/// A pause that holds events back for longer is probably forgotten.
+const PAUSE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct WebhookReport {
+    pub id: String,
+    /// ACTIVE, OPEN (it fails and is probed), PAUSED, GONE (it answered 410).
+    pub status: &'static str,
+    /// Since when; null when it never changed.
+    pub since: Option<String>,
+    /// Deliveries that have not arrived.
+    pub pending: u64,
+    /// How many of them have failed for seven days and are tried every six hours, one for all.
+    pub held: u64,
+    /// For how long the oldest that is due has been due; null when none is.
+    pub oldest_due_secs: Option<u64>,
+    #[serde(skip)]
+    state: Status,
+    #[serde(skip)]
+    state_secs: u64,
+}
+
+impl WebhookReport {
+    pub(super) async fn read(connection: &mut impl Connection, now: Timestamp) -> Result<Vec<Self>, StoreError> {
+        let webhooks = status::webhooks(connection).await?;
+        Ok(webhooks.into_iter().map(|webhook| WebhookReport::of(webhook, now)).collect())
+    }
+
+    fn of(webhook: WebhookStatus, now: Timestamp) -> Self {
+        let WebhookStatus { id, status, since, pending, held, due_at } = webhook;
+        WebhookReport {
+            id,
+            status: status.name(),
+            since: (since > Timestamp::EPOCH).then(|| since.to_string()),
+            pending,
+            held,
+            oldest_due_secs: due_at.filter(|at| *at <= now).map(|at| now.since(at).as_secs()),
+            state: status,
+            state_secs: now.since(since).as_secs(),
+        }
+    }
+
+    /// For how long something has been due that nothing keeps back.
+    pub(super) fn late_secs(&self) -> Option<u64> {
+        self.oldest_due_secs.filter(|_| self.state == Status::Active)
+    }
+
+    /// What a person should look at.
+    pub(super) fn complaints(&self, lag_max: Duration) -> Vec<String> {
+        let WebhookReport { id, pending, held, state, state_secs, .. } = self;
+        let since = self.since.as_deref().unwrap_or("the beginning");
+        let state = match state {
+            Status::Active => self.late_secs().filter(|secs| *secs > lag_max.as_secs()).map(|secs| {
+                format!("a delivery has been due for {secs} s; is `landfall run` running, and can it keep up?")
+            }),
+            Status::Open if *state_secs > lag_max.as_secs() => {
+                Some(format!("fails since {since}, {pending} deliveries wait; see `landfall event list --pending`"))
+            }
+            Status::Gone => {
+                Some(format!("answered 410 at {since}, {pending} deliveries wait for `landfall webhook resume {id}`"))
+            }
+            Status::Paused if *pending > 0 && *state_secs > PAUSE_MAX.as_secs() => {
+                Some(format!("paused since {since}, {pending} deliveries wait for `landfall webhook resume {id}`"))
+            }
+            Status::Open | Status::Paused | Status::Deleted => None,
+        };
+        let held = (*held > 0).then(|| format!("{held} deliveries failed for seven days and are held"));
+        state.into_iter().chain(held).map(|what| format!("webhook {id}: {what}")).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
+
+    fn report(status: Status, since_secs: u64, change: impl FnOnce(&mut WebhookStatus)) -> WebhookReport {
+        let since = NOW.minus(Duration::from_secs(since_secs));
+        let mut webhook = WebhookStatus { id: "hook".to_owned(), status, since, pending: 0, held: 0, due_at: None };
+        change(&mut webhook);
+        WebhookReport::of(webhook, NOW)
+    }
+
+    fn complaints(report: &WebhookReport) -> String {
+        report.complaints(Duration::from_secs(60)).join("; ")
+    }
+
+    #[test]
+    fn each_condition_that_holds_events_back_is_told_with_what_to_do() {
+        let due = |secs| move |webhook: &mut WebhookStatus| webhook.due_at = Some(NOW.minus(Duration::from_secs(secs)));
+        assert_eq!(complaints(&report(Status::Active, 9, due(60))), "");
+        let late = complaints(&report(Status::Active, 9, due(61)));
+        assert_eq!(
+            late,
+            "webhook hook: a delivery has been due for 61 s; is `landfall run` running, and can it keep up?"
+        );
+        assert_eq!(complaints(&report(Status::Active, 9, |webhook| webhook.due_at = Some(NOW.plus(PAUSE_MAX)))), "");
+
+        let waiting = |webhook: &mut WebhookStatus| webhook.pending = 3;
+        assert_eq!(complaints(&report(Status::Open, 60, waiting)), "", "it may pass");
+        let open = complaints(&report(Status::Open, 61, waiting));
+        assert!(open.starts_with("webhook hook: fails since 2027-01-15T07:58:59Z, 3 deliveries wait"), "{open}");
+        let gone = complaints(&report(Status::Gone, 1, waiting));
+        assert!(gone.ends_with("3 deliveries wait for `landfall webhook resume hook`"), "{gone}");
+        assert_eq!(complaints(&report(Status::Paused, 86_400, waiting)), "", "a person meant it");
+        assert!(complaints(&report(Status::Paused, 86_401, waiting)).contains("paused since"));
+        assert_eq!(complaints(&report(Status::Paused, 86_401, |_| {})), "", "it holds nothing back");
+        let held = complaints(&report(Status::Active, 9, |webhook| webhook.held = 2));
+        assert_eq!(held, "webhook hook: 2 deliveries failed for seven days and are held");
+    }
+}

@@ -1,0 +1,80 @@
+//! Times of deliveries that lie farther ahead than any rule puts them: a clock that was ahead wrote them, and nobody waits
+//! for such a time. How far that is, and what may be done about it, is decided in `delivery`.
+
+use crate::store::sql::{execute, fetch_all, statements};
+use crate::store::{Connection, StoreError, Tx};
+use crate::time::Timestamp;
+
+/// Behind each of these times something of its kind stands ahead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bounds {
+    pub now: Timestamp,
+    /// Of what is due when it is written, and of when something has happened.
+    pub written: Timestamp,
+    pub leased: Timestamp,
+    pub waiting: Timestamp,
+    /// Of what has failed at most `soon_failures` times.
+    pub soon: Timestamp,
+    pub soon_failures: u32,
+    /// Of what has failed more often, and of probes.
+    pub last: Timestamp,
+}
+
+/// A lease that ends too far ahead: its event, the number of its attempt.
+pub type AheadLease = (String, i64);
+
+statements! {
+    // One after the other, as the delivery looks for work: a backlog at an endpoint costs no more than a single row.
+    ENDPOINTS = "WITH RECURSIVE named (id) AS (SELECT MIN(webhook_id) FROM deliveries WHERE state = 'PENDING' \
+                   UNION ALL SELECT (SELECT MIN(webhook_id) FROM deliveries WHERE state = 'PENDING' AND webhook_id > named.id) \
+                     FROM named WHERE named.id IS NOT NULL) \
+                 SELECT webhooks.id FROM named JOIN webhooks ON webhooks.id = named.id \
+                 WHERE status_since_us > $1 OR probed_us > $1 OR probe_us > $6 \
+                 OR EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'FIRST' AND next_us > $1) \
+                 OR EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'LEASED' AND next_us > $2) \
+                 OR EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'WAITING' AND next_us > $3) \
+                 OR EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'AGAIN' AND next_us > $4 \
+                            AND deliveries.failures <= $5) \
+                 OR EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'AGAIN' AND next_us > $6) \
+                 OR EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'HELD' AND next_us > $6) \
+                 ORDER BY webhooks.id";
+    MAKE_DUE = "UPDATE deliveries SET next_us = $3 WHERE webhook_id = $1 AND state = 'PENDING' AND queue = $2 AND next_us > $4 AND failures <= $5";
+    HEALTH = "UPDATE webhooks SET status_since_us = CASE WHEN status_since_us > $3 THEN $2 ELSE status_since_us END, \
+                probed_us = CASE WHEN probed_us > $3 THEN $2 ELSE probed_us END, probe_us = CASE WHEN probe_us > $4 THEN $2 ELSE probe_us END \
+              WHERE id = $1 AND (status_since_us > $3 OR probed_us > $3 OR probe_us > $4)";
+    LEASES = "SELECT event_id, attempt FROM deliveries WHERE webhook_id = $1 AND state = 'PENDING' AND queue = 'LEASED' AND next_us > $2";
+    END_LEASE = "UPDATE deliveries SET next_us = $4 WHERE event_id = $1 AND webhook_id = $2 AND attempt = $3 AND state = 'PENDING' AND queue = 'LEASED'";
+}
+
+/// The endpoints at which something stands ahead.
+pub async fn endpoints(connection: &mut impl Connection, bounds: Bounds) -> Result<Vec<String>, StoreError> {
+    let Bounds { written, leased, waiting, soon, soon_failures, last, .. } = bounds;
+    let soon_failures = i64::from(soon_failures);
+    let rows =
+        fetch_all!(connection, (String,), ENDPOINTS, written.0, leased.0, waiting.0, soon.0, soon_failures, last.0)?;
+    Ok(rows.into_iter().map(|(id,)| id).collect())
+}
+
+/// Makes what stands ahead at an endpoint due now, but for what is leased; how many.
+pub async fn make_due(tx: &mut Tx, id: &str, bounds: Bounds) -> Result<u64, StoreError> {
+    let Bounds { now, written, waiting, soon, soon_failures, last, .. } = bounds;
+    execute!(tx, HEALTH, id, now.0, written.0, last.0)?;
+    let (few, any) = (i64::from(soon_failures), i64::MAX);
+    let of = [("FIRST", written, any), ("WAITING", waiting, any), ("AGAIN", soon, few), ("AGAIN", last, any)];
+    let mut count = 0;
+    for (queue, beyond, failures) in of.into_iter().chain([("HELD", last, any)]) {
+        count += execute!(tx, MAKE_DUE, id, queue, now.0, beyond.0, failures)?;
+    }
+    Ok(count)
+}
+
+/// The leases that end too far ahead.
+pub async fn leases(connection: &mut impl Connection, id: &str, bounds: Bounds) -> Result<Vec<AheadLease>, StoreError> {
+    fetch_all!(connection, AheadLease, LEASES, id, bounds.leased.0)
+}
+
+/// Ends a lease, if it is still this one.
+pub async fn end_lease(tx: &mut Tx, id: &str, lease: &AheadLease, now: Timestamp) -> Result<u64, StoreError> {
+    let (event, attempt) = lease;
+    execute!(tx, END_LEASE, event, id, *attempt, now.0)
+}
