@@ -1,8 +1,9 @@
 //! `GET /v2/accounts/{account_id}/balances`: what an account has of each asset, by what was read of its addresses at final blocks.
 //!
 //! Promises: each listed asset of each chain on which the account has an address has a line, and no line stands for what was
-//! never read, for what may have left without being seen, or for a chain whose newest blocks have long been unread: then the
-//! whole answer is refused, with the names of the chains and assets. Who asks for one chain or one symbol is answered of that.
+//! never read, for what may have left without being seen, or for a chain that is halted or whose newest blocks have long been
+//! unread: then the whole answer is refused, with the names of the chains and assets. Who asks for one chain or one symbol is
+//! answered of that.
 
 use std::time::Duration;
 
@@ -72,7 +73,7 @@ pub(super) struct BalanceList {
 /// round over all addresses; `as_of_block` tells the block. Frozen and closed accounts are answered too. Refused
 /// (`BALANCE_UNKNOWN`) while a line would say more than is known: before an asset was read of all addresses; where there is some
 /// of it, until the block is final that the address, or the asset, is followed from; and while the newest blocks of the chain
-/// have not been read for 5 minutes. With `chain` or `symbol` only what was asked for must be known.
+/// have not been read for 5 minutes, or the chain is halted. With `chain` or `symbol` only what was asked for must be known.
 #[utoipa::path(
     get,
     path = "/v2/accounts/{account_id}/balances",
@@ -138,10 +139,11 @@ pub(super) async fn of_account(
     if missing.is_empty() { Ok(Json(BalanceList { balances })) } else { Err(Problem::balance_unknown(&missing)) }
 }
 
-/// Whether the newest block of a chain has been read within the last minutes.
+/// Whether the newest block of a chain has been read within the last minutes, and nothing has halted it: a block that was
+/// final may have been replaced.
 async fn is_read(reader: &mut Reader, chain: Chain, now: Timestamp) -> Result<bool, StoreError> {
-    let caught_up = status::caught_up_at(reader, chain).await?;
-    Ok(caught_up.is_some_and(|at| now.since(at) <= UNREAD_MAX))
+    let followed_at = status::followed_at(reader, chain).await?;
+    Ok(followed_at.is_some_and(|at| now.since(at) <= UNREAD_MAX))
 }
 
 /// A line for each of these assets, or the symbols of those that are not known of these addresses.

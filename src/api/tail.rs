@@ -2,7 +2,8 @@
 //!
 //! Promises: a request that waits holds no connection and no place among those that are being answered; it is told of
 //! each number that it may have to look at, and of few others; what the tail has not seen or has forgotten counts as
-//! "look yourself". No key takes all the seats there are. Without its loop nobody is told anything, and a waiting request ends when its time is over.
+//! "look yourself". No key takes all the seats there are. Without its loop nobody is told anything, and a waiting request
+//! ends when its time is over.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};

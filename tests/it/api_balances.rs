@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use crate::postgres::{ENGINES, Engine};
-use crate::world::{CHAIN, FINALITY_DEPTH, TOKEN, World, address, report};
+use crate::world::{CHAIN, FINALITY_DEPTH, TOKEN, World, address, report, report_as};
 
 const ALICE: u8 = 0xa1;
 const BOB: u8 = 0xb0;
@@ -780,7 +780,7 @@ async fn words_of_two_blocks_are_one_when_nothing_moved_between_and_none_is_of_a
 }
 
 #[tokio::test]
-async fn nothing_is_available_of_a_chain_whose_newest_blocks_are_long_unread() {
+async fn nothing_is_told_of_a_chain_that_is_halted_or_whose_newest_blocks_are_long_unread() {
     let mut bench = Bench::new().await;
     bench.read_all().await;
     let known = bench.line("alice", "ETH").await;
@@ -788,6 +788,9 @@ async fn nothing_is_available_of_a_chain_whose_newest_blocks_are_long_unread() {
     bench.world.pass(MINUTE * 5);
     assert_eq!(bench.line("alice", "ETH").await, known);
     bench.world.pass(Duration::from_secs(1));
+    bench.assert_unknown("alice", "ETHEREUM_TESTNET").await;
+    // A block that was final may have been replaced.
+    report_as(&bench.world, "halted").await;
     bench.assert_unknown("alice", "ETHEREUM_TESTNET").await;
     bench.follows = true;
     assert_eq!(bench.line("alice", "ETH").await, known);
