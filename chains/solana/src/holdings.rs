@@ -139,11 +139,11 @@ impl Wanted {
             let own = if *asset == AssetId::Native { U256::from(lamports) } else { U256::ZERO };
             let (here, behind) = rest.split_at(places.len().min(rest.len()));
             rest = behind;
-            let tokens = places.iter().zip(here).map(|(place, account)| match account {
+            let mut tokens = places.iter().zip(here).map(|(place, account)| match account {
                 Some(account) => tokens(account, place, &self.owner).map(U256::from),
                 None => Some(U256::ZERO),
             });
-            let sum = tokens.fold(Some(own), |sum, more| Some(sum?.saturating_add(more?)));
+            let sum = tokens.try_fold(own, |sum, more| Some(sum.saturating_add(more?)));
             amounts.push(sum.filter(|_| here.len() == places.len()));
         }
         amounts
