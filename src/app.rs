@@ -124,7 +124,8 @@ impl App {
         let delivery = Delivery::new(db.clone(), clock.clone(), random::number)?.by_the_shared_clock();
         workers.spawn("delivery", delivery.run(pulses[0].clone(), stop.clone()));
         let pulse = Pulse::new("feed", clock.now());
-        let numberer = Numberer::new(db.clone(), format!("{:032x}", u128::from_ne_bytes(random::bytes())));
+        let owner = format!("{:032x}", u128::from_ne_bytes(random::bytes()));
+        let numberer = Numberer::new(db.clone(), owner.clone());
         workers.spawn("feed", numberer.run(clock.clone(), pulse.clone(), stop.clone()));
         pulses.push(pulse);
         for (source, network, config) in sources {
@@ -139,7 +140,8 @@ impl App {
                 pulses.push(pulse);
             }
             let pulse_of_balances = Pulse::new(format!("{chain} balances"), clock.now());
-            let balances = BalanceWatch::new(Arc::clone(&source), db.clone(), &network, config.balances_per_sec);
+            let (most, owner) = (config.balances_per_sec, owner.clone());
+            let balances = BalanceWatch::new(Arc::clone(&source), db.clone(), &network, most, owner);
             let work = balances.run(clock.clone(), random::number, pulse_of_balances.clone(), stop.clone());
             workers.spawn(pulse_of_balances.name(), work);
             pulses.push(pulse_of_balances);

@@ -1,7 +1,7 @@
 //! What an account has of an asset: of what its addresses held at final blocks, what is its own to spend.
 //!
-//! Promises: an account whose addresses are not all known has no balance at all; what is not sure to be there is in `total`
-//! and not in `available`. Pure.
+//! Promises: an account whose addresses are not all known has no balance at all, nor has one of which something may have left
+//! without being seen; what is not sure to be there is in `total` and not in `available`. Pure.
 
 use landfall_chain::{AssetId, BlockHash, U256};
 
@@ -22,6 +22,9 @@ pub struct Held {
     pub pending: U256,
     /// What left the address in blocks after that one.
     pub spent: U256,
+    /// From this block on all that leaves is seen: the address is watched, and the asset followed. `None` when that is not
+    /// known of any block.
+    pub seen_from: Option<u64>,
 }
 
 /// What an account has of an asset, in base units.
@@ -41,14 +44,17 @@ pub struct TooLarge;
 
 impl Held {
     /// What of it may be spent. What transfers that are under way have reserved is taken off here, once there are any.
-    fn available(&self) -> U256 {
-        self.amount.saturating_sub(self.pending).saturating_sub(self.spent)
+    /// `None` when some may have left in blocks that were not searched for it.
+    fn available(&self) -> Option<U256> {
+        let is_seen = self.seen_from.is_some_and(|from| from <= self.number.saturating_add(1));
+        let is_known = is_seen || self.amount.is_zero();
+        is_known.then(|| self.amount.saturating_sub(self.pending).saturating_sub(self.spent))
     }
 }
 
 impl Balance {
     /// What an account in this state has of `asset`, of which `addresses` holds, for each address, all that is known.
-    /// `None` when it is not known of one of them, and when there is none.
+    /// `None` when it, or what of it is available, is not known of one of them, and when there is none.
     ///
     /// # Errors
     /// A sum that is no amount.
@@ -60,6 +66,12 @@ impl Balance {
         let mut sum: Option<Balance> = None;
         for known in addresses {
             let Some(held) = known.iter().find(|held| held.asset == *asset) else { return Ok(None) };
+            let available = match status {
+                AccountStatus::Active => held.available(),
+                // Nothing may leave it.
+                AccountStatus::Frozen | AccountStatus::Closed => Some(U256::ZERO),
+            };
+            let Some(available) = available else { return Ok(None) };
             let before = sum.unwrap_or(Balance {
                 total: U256::ZERO,
                 available: U256::ZERO,
@@ -69,16 +81,12 @@ impl Balance {
             let add = |sum: U256, more: U256| sum.checked_add(more).ok_or(TooLarge);
             sum = Some(Balance {
                 total: add(before.total, held.amount)?,
-                available: add(before.available, held.available())?,
+                available: add(before.available, available)?,
                 number: before.number.min(held.number),
                 read_at: before.read_at.min(held.read_at),
             });
         }
-        Ok(sum.map(|sum| match status {
-            AccountStatus::Active => sum,
-            // Nothing may leave it.
-            AccountStatus::Frozen | AccountStatus::Closed => Balance { available: U256::ZERO, ..sum },
-        }))
+        Ok(sum)
     }
 }
 
@@ -89,7 +97,7 @@ mod tests {
     fn held(amount: u64, pending: u64, spent: u64, number: u64) -> Vec<Held> {
         let [amount, pending, spent] = [amount, pending, spent].map(U256::from);
         let read_at = Timestamp::from_secs(number);
-        vec![Held { asset: AssetId::Native, amount, number, hash: None, read_at, pending, spent }]
+        vec![Held { asset: AssetId::Native, amount, number, hash: None, read_at, pending, spent, seen_from: Some(0) }]
     }
 
     fn of(status: AccountStatus, addresses: &[Vec<Held>]) -> Option<(u64, u64, u64)> {
@@ -113,6 +121,24 @@ mod tests {
         let other =
             Held { asset: AssetId::Token(landfall_chain::Address::Evm([1; 20])), ..held(1, 0, 0, 1)[0].clone() };
         assert_eq!(of(AccountStatus::Active, &[vec![other]]), None);
+    }
+
+    #[test]
+    fn what_may_have_left_without_being_seen_is_not_known_to_be_available() {
+        let seen = |from, amount, number| vec![Held { seen_from: from, ..held(amount, 0, 0, number)[0].clone() }];
+        let active = |addresses: &[Vec<Held>]| of(AccountStatus::Active, addresses);
+        // All that leaves is seen from block 8 on, and what is read is true after block 7.
+        assert_eq!(active(&[seen(Some(8), 10, 7)]), Some((10, 10, 7)));
+        assert_eq!(active(&[seen(Some(9), 10, 7)]), None);
+        assert_eq!(active(&[seen(None, 10, 7)]), None);
+        assert_eq!(
+            active(&[seen(Some(0), 10, 7), seen(Some(9), 10, 7)]),
+            None,
+            "nor does another address stand for it"
+        );
+        // From nothing nothing leaves.
+        assert_eq!(active(&[seen(Some(9), 0, 7)]), Some((0, 0, 7)));
+        assert_eq!(of(AccountStatus::Frozen, &[seen(Some(9), 10, 7)]), Some((10, 0, 7)));
     }
 
     #[test]

@@ -10,15 +10,13 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::store::leases::{self, Lease};
 use crate::store::{Db, StoreError, feed};
 use crate::time::{Clock, Pulse, Timestamp};
+use crate::turn::Turn;
 
 const LEASE_NAME: &str = "feed";
 /// How long nobody else takes over from a holder that says nothing.
 const LEASE: Duration = Duration::from_secs(10);
-/// A holder with nothing to number says so often that it is there.
-const RENEWAL: Duration = Duration::from_secs(3);
 /// How many events one transaction numbers, or a few more.
 const BATCH: u32 = 500;
 /// How often unnumbered events are looked for.
@@ -30,8 +28,7 @@ const POLL_ASIDE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Numberer {
     db: Db,
-    owner: String,
-    held: Option<Held>,
+    turn: Turn,
 }
 
 /// What a tick did.
@@ -43,17 +40,10 @@ pub enum Ticked {
     Numbered(u64),
 }
 
-#[derive(Debug)]
-struct Held {
-    lease: Lease,
-    /// When it was last written down that it is held.
-    said_at: Timestamp,
-}
-
 impl Numberer {
     /// A numberer that differs from all others by `owner`.
     pub fn new(db: Db, owner: String) -> Self {
-        Numberer { db, owner, held: None }
+        Numberer { db, turn: Turn::new(LEASE_NAME, owner, LEASE) }
     }
 
     /// One bounded step: takes the lease where it is free, numbers a batch where there is one.
@@ -61,12 +51,17 @@ impl Numberer {
     /// # Errors
     /// When the store fails; nothing is half done.
     pub async fn tick(&mut self, now: Timestamp) -> Result<Ticked, StoreError> {
-        let Some(held) = &self.held else { return self.take(now).await };
-        let is_due = now.since(held.said_at) >= RENEWAL || now < held.said_at;
+        if !self.turn.is_ours() {
+            if !self.turn.take(&self.db, now).await? {
+                return Ok(Ticked::Aside);
+            }
+            info!("this process numbers the events of the feed");
+            return self.number(now).await;
+        }
         let mut reader = self.db.read().await?;
         let has_work = feed::oldest_unnumbered(&mut reader).await?.is_some();
         drop(reader);
-        if !has_work && !is_due {
+        if !has_work && !self.turn.is_due(now) {
             return Ok(Ticked::Numbered(0));
         }
         self.number(now).await
@@ -97,41 +92,20 @@ impl Numberer {
     /// # Errors
     /// When the store fails: then the lease runs out by itself.
     pub async fn release(&mut self) -> Result<(), StoreError> {
-        let Some(Held { lease, .. }) = self.held.take() else { return Ok(()) };
-        let mut tx = self.db.begin().await?;
-        leases::release(&mut tx, &lease).await?;
-        tx.commit().await
-    }
-
-    async fn take(&mut self, now: Timestamp) -> Result<Ticked, StoreError> {
-        let mut reader = self.db.read().await?;
-        let is_free = leases::is_free(&mut reader, LEASE_NAME, now, LEASE).await?;
-        drop(reader);
-        if !is_free {
-            return Ok(Ticked::Aside);
-        }
-        let mut tx = self.db.begin().await?;
-        let taken = leases::take(&mut tx, LEASE_NAME, &self.owner, now, LEASE).await?;
-        tx.commit().await?;
-        let Some(lease) = taken else { return Ok(Ticked::Aside) };
-        info!("this process numbers the events of the feed");
-        self.held = Some(Held { lease, said_at: now });
-        self.number(now).await
+        self.turn.release(&self.db).await
     }
 
     /// Numbers a batch, when the lease is still held.
     async fn number(&mut self, now: Timestamp) -> Result<Ticked, StoreError> {
-        let Some(Held { lease, said_at }) = &mut self.held else { return Ok(Ticked::Aside) };
         let mut tx = self.db.begin().await?;
         // First: it keeps all others from numbering up to the commit.
-        if !leases::hold(&mut tx, lease, now.plus(LEASE)).await? {
+        if !self.turn.hold(&mut tx, now).await? {
             warn!("another process has taken over the numbering of the feed; this one writes nothing");
-            self.held = None;
             return Ok(Ticked::Aside);
         }
         let numbered = feed::number(&mut tx, BATCH).await?;
         tx.commit().await?;
-        *said_at = now;
+        self.turn.held(now);
         Ok(Ticked::Numbered(numbered))
     }
 }

@@ -48,5 +48,6 @@ pub mod sandbox;
 pub mod store;
 pub mod telemetry;
 pub mod time;
+pub mod turn;
 pub mod watcher;
 pub mod webhook;

@@ -6,12 +6,12 @@
 //
 // Its own: which slots hold a block (one empty slot in 20 is skipped), blockhash, previousBlockhash, parentSlot, blockHeight; what
 // is confirmed and final, and that by `getSlot`, `getBlockHeight`, `getLatestBlockhash`, `getBlocks`, `getBlock`,
-// `getTransaction`, `getSignatureStatuses`, `getSignaturesForAddress` alike.
+// `getTransaction`, `getSignatureStatuses`, `getSignaturesForAddress`, `getMultipleAccounts` alike.
 // Put right: `blockTime` (seconds and not kiloseconds), the codes -32001 (before the first slot), -32004 (not there yet), -32007
 // (skipped), -32015 (transaction version), -32016 (minContextSlot), -32020 (signature unknown); token balances of accounts that
 // have no lamports left; batches of calls.
-// Left as it is: all transactions, their balances, errors and fees, in the slot and order in which surfpool ran them; accounts
-// and balances, which are always the newest; `getLatestBlockhash` at `processed`, which is surfpool's own: transactions are signed
+// Left as it is: all transactions, their balances, errors and fees, in the slot and order in which surfpool ran them; other
+// accounts and balances, which are always the newest; `getLatestBlockhash` at `processed`, which is surfpool's own: transactions are signed
 // with that one, and nobody else may ask for it. There are no forks, no votes and no holes here: those need a node that is
 // made up.
 import { createHash } from "node:crypto";
@@ -24,6 +24,9 @@ const SLOTS_BEHIND = 3;
 const SLOTS_TO_FINAL = 31;
 const SKIP_ONE_IN = 20;
 const PAGE_MAX = 1000;
+// How often accounts are read that do not stand still, and how often it is looked whether a slot is final.
+const STILL_TRIES_MAX = 5;
+const STILL_PAUSE_MS = 20;
 // As far as surfpool counts.
 const VERSION_MAX = 127;
 
@@ -164,6 +167,19 @@ const METHODS = {
     const slot = chain.tip(commitment);
     const value = { blockhash: chain.hash(slot), lastValidBlockHeight: chain.heights.get(slot) + 150 };
     return { context: { slot }, value };
+  },
+
+  // surfpool has only the newest state: what is told of a slot has stood still until that was final.
+  async getMultipleAccounts(chain, params, { commitment }) {
+    let told = await chain.ask("getMultipleAccounts", params);
+    for (let tries = 0; tries < STILL_TRIES_MAX; tries += 1) {
+      const { slot } = told.context;
+      while (chain.tip(commitment) < slot) await new Promise((done) => setTimeout(done, STILL_PAUSE_MS));
+      const now = await chain.ask("getMultipleAccounts", params);
+      if (JSON.stringify(now.value) === JSON.stringify(told.value)) return { context: { slot }, value: told.value };
+      told = now;
+    }
+    throw new Refusal(-32603, "the accounts do not stand still");
   },
 
   getBlocks(chain, [first, second], { commitment }) {

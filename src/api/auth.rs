@@ -49,8 +49,20 @@ async fn authenticate(state: &AppState, request: Request) -> Result<Request, Pro
         on_time(state, take(state, &parts.method, nonce)).await?;
     }
     state.last_used.note(key.id(), state.clock.now());
-    parts.extensions.insert(Caller { scopes: known.key.scopes, patience: limits.request_timeout });
+    let (key_id, scopes) = (known.key.id, known.key.scopes);
+    parts.extensions.insert(Caller { key_id, scopes, patience: limits.request_timeout });
     Ok(Request::from_parts(parts, Body::from(body)))
+}
+
+/// That a request's key has not been revoked since: for who has waited, before anything is told.
+pub(super) async fn still_valid(state: &AppState, caller: &Caller) -> Result<(), Problem> {
+    let mut reader = state.db.read().await.map_err(Problem::internal)?;
+    let known = keys::known(&mut reader, &caller.key_id).await.map_err(Problem::internal)?;
+    if known.is_some_and(|known| !known.is_revoked) { Ok(()) } else { Err(revoked()) }
+}
+
+fn revoked() -> Problem {
+    Problem::unauthorized("the API key is revoked".to_owned())
 }
 
 /// What can be told without the store.
@@ -89,7 +101,7 @@ async fn on_record(state: &AppState, key: &ApiKey) -> Result<KnownKey, Problem> 
     let stored = found.as_ref().map_or_else(|| vec![0; 32], |known| known.key.secret_hash.clone());
     let is_right = key.verify(&stored);
     match found.filter(|_| is_right) {
-        Some(known) if known.is_revoked => Err(Problem::unauthorized("the API key is revoked".to_owned())),
+        Some(known) if known.is_revoked => Err(revoked()),
         Some(known) => Ok(known),
         None => Err(Problem::unauthorized("the API key is not known".to_owned())),
     }

@@ -1,12 +1,16 @@
 //! `GET /v2/accounts/{account_id}/balances`: what an account has of each asset, by what was read of its addresses at final blocks.
 //!
 //! Promises: each listed asset of each chain on which the account has an address has a line, and no line stands for what was
-//! never read: then the whole answer is refused, with the names of the chains.
+//! never read, for what may have left without being seen, or for a chain that is halted or whose newest blocks have long been
+//! unread: then the whole answer is refused, with the names of the chains and assets. Who asks for one chain or one symbol is
+//! answered of that.
+
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
-use landfall_chain::{Asset, Chain, Network};
+use landfall_chain::{Asset, Chain};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -15,11 +19,15 @@ use crate::amount::to_decimal;
 use crate::api::accounts::{account_id, unknown};
 use crate::api::assets::describe;
 use crate::api::problem::Problem;
-use crate::api::query::Query;
+use crate::api::query::{self, Query};
 use crate::api::{AppState, openapi};
 use crate::balance::Balance;
 use crate::store::balances::{self, Known};
-use crate::store::{StoreError, account_pages};
+use crate::store::{Reader, StoreError, account_pages, status};
+use crate::time::Timestamp;
+
+/// How long the newest blocks of a chain may have been unread: what left in them is in nobody's books.
+const UNREAD_MAX: Duration = Duration::from_secs(5 * 60);
 
 /// What an account has of an asset on a chain.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
@@ -62,7 +70,10 @@ pub(super) struct BalanceList {
 ///
 /// A line for each listed asset of each chain on which the account has an address, chain by chain, the native currency first;
 /// also zeros. Balances are read at final blocks: soon after an address was added, again once what moved is final, and in a slow
-/// round over all addresses; `as_of_block` tells the block. Frozen and closed accounts are answered too.
+/// round over all addresses; `as_of_block` tells the block. Frozen and closed accounts are answered too. Refused
+/// (`BALANCE_UNKNOWN`) while a line would say more than is known: before an asset was read of all addresses; where there is some
+/// of it, until the block is final that the address, or the asset, is followed from; and while the newest blocks of the chain
+/// have not been read for 5 minutes, or the chain is halted. With `chain` or `symbol` only what was asked for must be known.
 #[utoipa::path(
     get,
     path = "/v2/accounts/{account_id}/balances",
@@ -73,6 +84,9 @@ pub(super) struct BalanceList {
         ("account_id" = String, Path, description = "The `id` of the account.", example = "acc_7f3k"),
         ("chain" = Option<openapi::ChainName>, Query, nullable = false,
             description = "Only balances on this chain; without it, on all chains that are followed."),
+        ("symbol" = Option<String>, Query, nullable = false, min_length = 1, example = "USDC",
+            pattern = r"^[^\u0000-\u001F\u007F-\u009F\uFFFD]+$",
+            description = "Only balances of assets with this symbol, an extension of the interface."),
     ),
     responses(
         (status = 200, description = "What the account has.", body = BalanceList),
@@ -80,7 +94,7 @@ pub(super) struct BalanceList {
             content_type = "application/problem+json"),
         (status = 404, description = "No account has this id.", body = Problem,
             content_type = "application/problem+json"),
-        (status = 503, description = "What the account has is not known yet of some chain, which `detail` names \
+        (status = 503, description = "What the account has is not known of some chain, or of some asset on it; `detail` names them \
             (`BALANCE_UNKNOWN`), or too much is asked for at once. Send it again after `Retry-After` seconds.", body = Problem,
             content_type = "application/problem+json", headers(("Retry-After" = u64))),
     ),
@@ -91,8 +105,9 @@ pub(super) async fn of_account(
     RawQuery(query): RawQuery,
 ) -> Result<Json<BalanceList>, Problem> {
     let account_id = account_id(id)?;
-    let mut query = Query::parse(query.as_deref(), &["chain"]);
+    let mut query = Query::parse(query.as_deref(), &["chain", "symbol"]);
     let only: Option<Chain> = query.optional("chain", openapi::chain);
+    let symbol: Option<String> = query.optional("symbol", query::text);
     query.check()?;
     let mut reader = state.db.read().await.map_err(Problem::internal)?;
     let account = account_pages::by_id(&mut reader, &account_id).await.map_err(Problem::internal)?;
@@ -102,35 +117,54 @@ pub(super) async fn of_account(
     // What a chain holds that is not followed is not known.
     let unfollowed = only.filter(|only| !networks.iter().any(|network| network.chain == *only));
     let unfollowed = unfollowed.filter(|only| known.iter().any(|address| address.chain == *only));
-    let (mut balances, mut missing) = (Vec::new(), Vec::from_iter(unfollowed));
+    let mut missing: Vec<String> = unfollowed.map(|chain| chain.name().to_owned()).into_iter().collect();
+    let mut balances = Vec::new();
     for network in networks.iter().filter(|network| only.is_none_or(|only| network.chain == only)) {
-        match of_chain(network, status, &known)? {
-            Some(lines) => balances.extend(lines),
-            None => missing.push(network.chain),
+        let addresses: Vec<_> = known.iter().filter(|of| of.chain == network.chain).collect();
+        let assets = network.assets.iter().filter(|asset| symbol.as_ref().is_none_or(|only| asset.symbol == *only));
+        let assets: Vec<&Asset> = assets.collect();
+        if addresses.is_empty() || assets.is_empty() {
+            continue;
+        }
+        if !is_read(&mut reader, network.chain, state.clock.now()).await.map_err(Problem::internal)? {
+            missing.push(network.chain.name().to_owned());
+            continue;
+        }
+        match of_chain(network.chain, &assets, status, &addresses)? {
+            Ok(lines) => balances.extend(lines),
+            Err(unknown) if unknown.len() == network.assets.len() => missing.push(network.chain.name().to_owned()),
+            Err(unknown) => missing.push(format!("{} ({})", network.chain, unknown.join(", "))),
         }
     }
     if missing.is_empty() { Ok(Json(BalanceList { balances })) } else { Err(Problem::balance_unknown(&missing)) }
 }
 
-/// The lines of a chain: none where the account has no address, `None` where something of it is not known.
+/// Whether the newest block of a chain has been read within the last minutes, and nothing has halted it: a block that was
+/// final may have been replaced.
+async fn is_read(reader: &mut Reader, chain: Chain, now: Timestamp) -> Result<bool, StoreError> {
+    let followed_at = status::followed_at(reader, chain).await?;
+    Ok(followed_at.is_some_and(|at| now.since(at) <= UNREAD_MAX))
+}
+
+/// A line for each of these assets, or the symbols of those that are not known of these addresses.
 fn of_chain(
-    network: &Network,
+    chain: Chain,
+    assets: &[&Asset],
     status: AccountStatus,
-    known: &[Known],
-) -> Result<Option<Vec<BalanceResource>>, Problem> {
-    let addresses: Vec<_> = known.iter().filter(|of| of.chain == network.chain).map(|of| of.held.as_slice()).collect();
-    if addresses.is_empty() {
-        return Ok(Some(Vec::new()));
-    }
-    let mut lines = Vec::with_capacity(network.assets.len());
-    for asset in &network.assets {
-        let balance = Balance::of(&asset.id, status, addresses.iter().copied()).map_err(|error| {
+    addresses: &[&Known],
+) -> Result<Result<Vec<BalanceResource>, Vec<String>>, Problem> {
+    let (mut lines, mut unknown) = (Vec::with_capacity(assets.len()), Vec::new());
+    for asset in assets {
+        let held = addresses.iter().map(|address| address.held.as_slice());
+        let balance = Balance::of(&asset.id, status, held).map_err(|error| {
             Problem::internal(StoreError::Inconsistent { what: "balance", reason: error.to_string() })
         })?;
-        let Some(balance) = balance else { return Ok(None) };
-        lines.push(BalanceResource::of(network.chain, asset, &balance));
+        match balance {
+            Some(balance) => lines.push(BalanceResource::of(chain, asset, &balance)),
+            None => unknown.push(asset.symbol.clone()),
+        }
     }
-    Ok(Some(lines))
+    Ok(if unknown.is_empty() { Ok(lines) } else { Err(unknown) })
 }
 
 impl BalanceResource {

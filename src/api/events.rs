@@ -2,7 +2,7 @@
 //!
 //! Promises: what is read behind the last `next` was never read before, and nothing is ever left out, whatever was
 //! committed late; `event` is byte for byte what webhooks are sent. A request may wait for an event; while it does it takes
-//! nothing away from others, and a stop ends it at once.
+//! nothing away from others, a stop ends it at once, and a key that was revoked meanwhile is told nothing.
 
 use std::time::Duration;
 
@@ -13,9 +13,12 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::api::accounts::{LIMIT_DEFAULT, LIMIT_MAX};
+use crate::api::auth;
 use crate::api::edge::Place;
 use crate::api::problem::{ParameterError, Problem};
 use crate::api::query::{self, Query};
+use crate::api::scope::Caller;
+use crate::api::tail::Refused;
 use crate::api::{AppState, openapi};
 use crate::event::FEED_TYPES;
 use crate::store::feed::{self, FeedFilter, Numbered};
@@ -125,7 +128,8 @@ struct Page {
         ("limit" = inline(Option<openapi::AccountPageLimit>), Query, nullable = false,
             description = "How many events an answer has at most."),
         ("wait" = Option<u8>, Query, nullable = false, minimum = 0, maximum = 25,
-            description = "How many seconds to wait for an event when there is none yet; 0 when it is missing."),
+            description = "How many seconds to wait for an event when there is none yet; 0 when it is missing. At most 250 requests may \
+                           wait with one API key (429 beyond)."),
     ),
     responses(
         (status = 200, description = "The next events that match; none when there are none, or none came in time.",
@@ -137,6 +141,7 @@ struct Page {
 pub(super) async fn list(
     State(state): State<AppState>,
     Extension(place): Extension<Place>,
+    Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<EventList>, Problem> {
     let asked = Asked::parse(query.as_deref())?;
@@ -145,8 +150,11 @@ pub(super) async fn list(
     if page.next < asked.after {
         return Err(beyond(page.next));
     }
-    let page =
-        if page.events.is_empty() && !asked.wait.is_zero() { wait(&state, &asked, page, &place).await? } else { page };
+    let page = if page.events.is_empty() && !asked.wait.is_zero() {
+        wait(&state, &asked, page, (&place, &caller)).await?
+    } else {
+        page
+    };
     page.show().map(Json)
 }
 
@@ -165,8 +173,16 @@ async fn read(state: &AppState, asked: &Asked, after: u64) -> Result<Page, Probl
 }
 
 /// The first page with something in it, or the empty one when the time is over or the server stops.
-async fn wait(state: &AppState, asked: &Asked, empty: Page, place: &Place) -> Result<Page, Problem> {
-    let _waiting = state.tail.waiting.try_acquire().map_err(|_| Problem::overloaded())?;
+async fn wait(
+    state: &AppState,
+    asked: &Asked,
+    empty: Page,
+    (place, caller): (&Place, &Caller),
+) -> Result<Page, Problem> {
+    let _seat = state.tail.seat(&caller.key_id).map_err(|refused| match refused {
+        Refused::ByKey { most } => Problem::too_many_wait(most),
+        Refused::ByAll => Problem::overloaded(),
+    })?;
     place.leave();
     let mut tail = state.tail.listen();
     let over = tokio::time::sleep(asked.wait);
@@ -184,6 +200,7 @@ async fn wait(state: &AppState, asked: &Asked, empty: Page, place: &Place) -> Re
                 let _reading = state.tail.reading.acquire().await.map_err(|_| Problem::failed())?;
                 let page = read(state, asked, seen).await?;
                 if !page.events.is_empty() {
+                    auth::still_valid(state, caller).await?;
                     return Ok(page);
                 }
                 seen = seen.max(page.next);

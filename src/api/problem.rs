@@ -7,7 +7,6 @@
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use landfall_chain::Chain;
 use serde::Serialize;
 use tracing::error;
 use utoipa::openapi::RefOr;
@@ -215,14 +214,19 @@ impl Problem {
         Problem { retry_after_secs: Some(retry_after_secs), ..Problem::new(Code::RateLimited, detail) }
     }
 
+    /// For a key with which as many requests wait as may.
+    pub(super) fn too_many_wait(most: usize) -> Self {
+        let detail = format!("{most} requests wait for events with this API key, which is as many as may at a time");
+        Problem { retry_after_secs: Some(OVERLOADED_RETRY_SECS), ..Problem::new(Code::RateLimited, detail) }
+    }
+
     pub(super) fn overloaded() -> Self {
         let detail = "too many requests are being answered; nothing was done, send it again later".to_owned();
         Problem { retry_after_secs: Some(OVERLOADED_RETRY_SECS), ..Problem::new(Code::Overloaded, detail) }
     }
 
-    /// For an account of which these chains are not known.
-    pub(super) fn balance_unknown(chains: &[Chain]) -> Self {
-        let names: Vec<&str> = chains.iter().map(|chain| chain.name()).collect();
+    /// For an account of which this is not known: chains, each with the assets where it is not known of all.
+    pub(super) fn balance_unknown(names: &[String]) -> Self {
         let detail = format!("what this account has on {} is not known yet; send it again later", names.join(", "));
         Problem { retry_after_secs: Some(BALANCE_RETRY_SECS), ..Problem::new(Code::BalanceUnknown, detail) }
     }

@@ -18,6 +18,8 @@ use crate::key::{Scope, Scopes};
 /// Who sent a request, when its key and signature are good.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
+    /// The id of its key.
+    pub key_id: String,
     pub scopes: Scopes,
     /// How long the answer may take.
     pub patience: Duration,

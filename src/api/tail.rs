@@ -2,12 +2,14 @@
 //!
 //! Promises: a request that waits holds no connection and no place among those that are being answered; it is told of
 //! each number that it may have to look at, and of few others; what the tail has not seen or has forgotten counts as
-//! "look yourself". Without its loop nobody is told anything, and a waiting request ends when its time is over.
+//! "look yourself". No key takes all the seats there are. Without its loop nobody is told anything, and a waiting request
+//! ends when its time is over.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -21,6 +23,8 @@ const POLL_AFTER_ERROR: Duration = Duration::from_secs(1);
 const RECENT_MAX: u64 = 1_000;
 /// How many requests may wait at the same time.
 const WAITING_MAX: usize = 1_000;
+/// How many of them with the same key.
+const WAITING_BY_KEY_MAX: usize = 250;
 /// How many of those that were told of something read at the same time.
 const READING_MAX: usize = 4;
 
@@ -28,9 +32,28 @@ const READING_MAX: usize = 4;
 pub(super) struct Tail {
     recent: watch::Sender<Recent>,
     /// One for each request that waits.
-    pub waiting: Semaphore,
+    waiting: Semaphore,
+    /// How many wait with a key, for keys with which some do.
+    by_key: Mutex<HashMap<String, usize>>,
     /// One for each that waited and reads now.
     pub reading: Semaphore,
+}
+
+/// What a request that waits has; given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Seat<'t> {
+    tail: &'t Tail,
+    key_id: String,
+    _permit: SemaphorePermit<'t>,
+}
+
+/// Why a request may not wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Refused {
+    /// As many wait with its key as may.
+    ByKey { most: usize },
+    /// As many wait as may.
+    ByAll,
 }
 
 /// The last events that were numbered.
@@ -45,7 +68,8 @@ pub(super) struct Recent {
 impl Default for Tail {
     fn default() -> Self {
         let (recent, _) = watch::channel(Recent::default());
-        Tail { recent, waiting: Semaphore::new(WAITING_MAX), reading: Semaphore::new(READING_MAX) }
+        let (waiting, reading) = (Semaphore::new(WAITING_MAX), Semaphore::new(READING_MAX));
+        Tail { recent, waiting, by_key: Mutex::default(), reading }
     }
 }
 
@@ -53,6 +77,22 @@ impl Tail {
     /// How many requests wait.
     pub(super) fn waiting(&self) -> usize {
         WAITING_MAX - self.waiting.available_permits()
+    }
+
+    /// A seat for a request that is going to wait.
+    pub(super) fn seat(&self, key_id: &str) -> Result<Seat<'_>, Refused> {
+        let mut by_key = self.by_key();
+        let taken = by_key.get(key_id).copied().unwrap_or_default();
+        if taken >= WAITING_BY_KEY_MAX {
+            return Err(Refused::ByKey { most: WAITING_BY_KEY_MAX });
+        }
+        let permit = self.waiting.try_acquire().map_err(|_| Refused::ByAll)?;
+        by_key.insert(key_id.to_owned(), taken + 1);
+        Ok(Seat { tail: self, key_id: key_id.to_owned(), _permit: permit })
+    }
+
+    fn by_key(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+        self.by_key.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Told from now on.
@@ -88,6 +128,16 @@ impl Tail {
         drop(reader);
         self.recent.send_modify(|recent| recent.append(from, last, told));
         Ok(())
+    }
+}
+
+impl Drop for Seat<'_> {
+    fn drop(&mut self) {
+        let mut by_key = self.tail.by_key();
+        match by_key.get_mut(&self.key_id) {
+            Some(taken) if *taken > 1 => *taken -= 1,
+            _ => drop(by_key.remove(&self.key_id)),
+        }
     }
 }
 
@@ -141,6 +191,23 @@ mod tests {
         assert!(tells(&recent, "d", 9) && !tells(&recent, "d", 10));
         recent.append(12, 14, vec![told("a")]);
         assert!(tells(&recent, "d", 13) && !tells(&recent, "d", 14));
+    }
+
+    #[test]
+    fn no_key_takes_all_the_seats() {
+        let tail = Tail::default();
+        let take = |key: &str, count: usize| (0..count).map(|_| tail.seat(key).unwrap()).collect::<Vec<_>>();
+        let mut first = take("a", 250);
+        assert_eq!(tail.seat("a").unwrap_err(), Refused::ByKey { most: 250 });
+        let _others = ["b", "c"].map(|key| take(key, 250));
+        let last = take("d", 250);
+        assert_eq!(tail.seat("e").unwrap_err(), Refused::ByAll);
+        first.pop();
+        assert_eq!(tail.waiting(), 999);
+        drop(tail.seat("a").unwrap());
+        drop(last);
+        drop(first);
+        assert_eq!((tail.waiting(), tail.by_key().len()), (500, 2), "nobody is remembered who does not wait");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod admin;
 mod assets;
+mod balances;
 mod feed;
 mod webhooks;
 
@@ -119,7 +120,9 @@ impl Status {
             let decisions = overrides::of_chain(&mut reader, chain.chain).await?;
             let traces = traces.iter().find(|traces| traces.chain == chain.chain);
             let of_chain = assets.iter().filter(|asset| asset.chain == chain.chain).map(AssetReport::of).collect();
-            let report = ChainReport { assets: of_chain, ..ChainReport::of(chain, &incidents, decisions, now) };
+            let untold = balances::alarms(&mut reader, chain.chain, now).await?;
+            let mut report = ChainReport { assets: of_chain, ..ChainReport::of(chain, &incidents, decisions, now) };
+            report.alarms.extend(untold);
             chains.push(match traces {
                 Some(traces) => report.traced(traces, now),
                 None => report.doubted(&doubts),

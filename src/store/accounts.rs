@@ -9,6 +9,7 @@ use sqlx::FromRow;
 
 use crate::account::{AccountType, NewAccount};
 use crate::identity::{DEFAULT_IDENTITY, IdentityStatus};
+use crate::store::balances::Reason;
 use crate::store::cursors::Cursor;
 use crate::store::error::expect_one;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
@@ -110,8 +111,8 @@ impl WatchLists {
 
     async fn watch_all(&mut self, tx: &mut Tx, account: &NewAccount, now: Timestamp) -> Result<(), AddAccountError> {
         for (chain, address) in &account.addresses {
-            if self.watch(tx, *chain, address, &account.id).await? {
-                balances::first(tx, *chain, address, now).await?;
+            if let Some(from) = self.watch(tx, *chain, address, &account.id).await? {
+                balances::first(tx, *chain, address, (Reason::Added, from), now).await?;
             }
         }
         Ok(())
@@ -127,18 +128,18 @@ impl WatchLists {
         Ok(())
     }
 
-    /// Whether it was not watched before.
+    /// The first block that will be matched against it; `None` when it was watched before.
     async fn watch(
         &mut self,
         tx: &mut Tx,
         chain: Chain,
         address: &Address,
         account_id: &str,
-    ) -> Result<bool, AddAccountError> {
+    ) -> Result<Option<u64>, AddAccountError> {
         let bytes = address.as_bytes();
         if let Some(owner) = owner(tx, chain, address).await? {
             return if owner == account_id {
-                Ok(false)
+                Ok(None)
             } else {
                 Err(AddAccountError::OtherOwner { address: *address, chain, owner })
             };
@@ -148,7 +149,7 @@ impl WatchLists {
         let (seq, from) = (int(end.seq), int(end.from_number));
         let inserted = execute!(tx, INSERT_ADDRESS, chain.name(), bytes, account_id, seq, from)?;
         expect_one("insert watched address", inserted)?;
-        Ok(true)
+        Ok(Some(end.from_number))
     }
 }
 

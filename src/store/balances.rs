@@ -1,20 +1,25 @@
 //! What watched addresses held at final blocks, and whose holdings are to be read.
 //!
-//! Promises: whatever is recorded to have moved queues its address (`moved`), and an address that is added does
-//! ([`first`]); what was read never takes the place of what is true of a later block. No line of an account reads as zero
-//! because it was never read: what is not known is not in [`Known::held`].
+//! Promises: whatever is recorded to have moved queues its address (`moved`), and an address that is added does ([`first`]);
+//! what was read never takes the place of what is true of a later block. No line of an account reads as zero because it was
+//! never read: what is not known is not in [`Known::held`], and from which block on all that leaves is seen stands beside it.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::time::Duration;
 
 use landfall_chain::{Address, AssetId, BlockHash, Chain, Proof, U256};
 use sqlx::FromRow;
 
 use crate::balance::Held;
 use crate::store::deposits::{amount_bytes, amount_of};
-use crate::store::sql::{execute, fetch_all, statements};
+use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, StoreError, Tx, hash, int, parsed, uint};
 use crate::time::Timestamp;
+
+/// How long an address rests that was not told: as long as it has been untold, within these bounds.
+const REST_MIN: Duration = Duration::from_secs(30);
+const REST_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// What is known of one address of an account.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,67 +30,123 @@ pub struct Known {
     pub held: Vec<Held>,
 }
 
-/// A watched address and the assets that are known of it.
+/// A watched address, and of which block each asset is known that is known of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Watched {
     pub seq: u64,
     pub address: Address,
-    pub assets: Vec<AssetId>,
+    pub assets: Vec<(AssetId, u64)>,
 }
 
-/// What was read of an address.
+/// An asset whose holders are told their balances.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Followed {
+    pub asset: AssetId,
+    /// The first block that was searched for it.
+    pub from: u64,
+    /// Since when nobody tells how much of it anybody holds.
+    pub untold_since: Option<Timestamp>,
+}
+
+/// An address that was not told when it was asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Untold {
+    pub address: Address,
+    /// Of which assets, in words.
+    pub assets: String,
+    pub since: Timestamp,
+}
+
+/// Why an address is to be read at whichever block is final.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Reason {
+    /// It was added to the watch list.
+    Added,
+    /// What was read of it is of a block that is not final after all.
+    TakenBack,
+    /// An asset is listed that is not known of it.
+    Listed,
+}
+
+/// What was read of an asset of an address.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading<'a> {
     pub address: &'a Address,
+    pub asset: AssetId,
+    pub amount: U256,
     pub number: u64,
     pub hash: Option<BlockHash>,
     pub proof: Proof,
-    pub amounts: &'a [(AssetId, U256)],
 }
 
 statements! {
-    FIRST = "INSERT INTO balances_due (chain, address, block_number, queued_us) VALUES ($1, $2, 0, $3) \
+    FIRST = "INSERT INTO balances_due (chain, address, block_number, queued_us, reason) VALUES ($1, $2, 0, $3, $4) \
              ON CONFLICT (chain, address, block_number) DO NOTHING";
-    // Where the address was read at this block or a later one, what moved is in it already.
+    // Where the asset was read at this block or a later one, what moved is in it already.
     MOVED = "INSERT INTO balances_due (chain, address, block_number, queued_us) SELECT w.chain, w.address, \
              CAST($3 AS BIGINT), 0 FROM watched_addresses AS w WHERE w.chain = $1 AND w.address = $2 AND NOT EXISTS \
-             (SELECT 1 FROM balances AS b WHERE b.chain = $1 AND b.address = $2 AND b.block_number >= $3) \
+             (SELECT 1 FROM balances AS b WHERE b.chain = $1 AND b.address = $2 AND b.asset = $4 AND b.block_number >= $3) \
              ON CONFLICT (chain, address, block_number) DO NOTHING";
-    NEVER_READ = "SELECT address FROM balances_due WHERE chain = $1 AND block_number = 0 ORDER BY queued_us DESC LIMIT $2";
-    MOVED_BY = "SELECT address FROM balances_due WHERE chain = $1 AND block_number > 0 AND block_number <= $2 \
-                ORDER BY block_number DESC LIMIT $3";
+    UNSEEN = "INSERT INTO balances_due (chain, address, block_number, queued_us) VALUES ($1, $2, $3, 0) \
+              ON CONFLICT (chain, address, block_number) DO NOTHING";
+    // One that is due already stays as it is.
+    KEEP = "INSERT INTO balances_due (chain, address, block_number, queued_us) SELECT w.chain, w.address, CAST($3 AS BIGINT), 0 \
+            FROM watched_addresses AS w WHERE w.chain = $1 AND w.address = $2 AND NOT EXISTS (SELECT 1 FROM balances_due AS due \
+            WHERE due.chain = $1 AND due.address = $2 AND due.block_number <= $3) \
+            ON CONFLICT (chain, address, block_number) DO NOTHING";
+    QUEUED = "SELECT address FROM balances_due WHERE chain = $1 AND reason = $2 AND again_us <= $3 \
+              ORDER BY queued_us DESC LIMIT $4";
+    MOVED_BY = "SELECT address FROM balances_due WHERE chain = $1 AND reason = 'moved' AND block_number <= $2 AND again_us <= $3 \
+                ORDER BY block_number DESC LIMIT $4";
+    MOVED_BETWEEN = "SELECT block_number FROM balances_due WHERE chain = $1 AND address = $2 AND block_number > $3 \
+                     AND block_number <= $4 ORDER BY block_number LIMIT 1";
     OLDEST = "SELECT b.address FROM balances AS b WHERE b.chain = $1 AND b.read_us < $2 AND NOT EXISTS \
               (SELECT 1 FROM balances_due AS due WHERE due.chain = b.chain AND due.address = b.address) \
               ORDER BY b.read_us LIMIT $3";
-    PAGE = "SELECT page.seq, page.address, b.asset FROM (SELECT chain, seq, address FROM watched_addresses \
+    PAGE = "SELECT page.seq, page.address, b.asset, b.block_number FROM (SELECT chain, seq, address FROM watched_addresses \
             WHERE chain = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3) AS page \
             LEFT JOIN balances AS b ON b.chain = page.chain AND b.address = page.address ORDER BY page.seq DESC";
-    // A later block's amount stays.
+    // A later block's amount stays, and of one block the word of two.
     SET = "INSERT INTO balances (chain, address, asset, amount, amount_text, block_number, block_hash, proof, read_us) \
            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (chain, address, asset) DO UPDATE SET \
            amount = excluded.amount, amount_text = excluded.amount_text, block_number = excluded.block_number, \
            block_hash = excluded.block_hash, proof = excluded.proof, read_us = excluded.read_us \
-           WHERE balances.block_number <= excluded.block_number";
+           WHERE balances.block_number < excluded.block_number OR balances.block_number = excluded.block_number \
+           AND (balances.proof = excluded.proof OR balances.proof = 'one_endpoint')";
     DONE = "DELETE FROM balances_due WHERE chain = $1 AND address = $2 AND block_number <= $3";
-    QUEUE_ABOVE = "INSERT INTO balances_due (chain, address, block_number, queued_us) SELECT DISTINCT chain, address, 0, 0 \
+    REST = "UPDATE balances_due SET untold_us = COALESCE(untold_us, $4), untold_assets = $5, again_us = $4 + \
+            CASE WHEN $4 - COALESCE(untold_us, $4) < $6 THEN $6 WHEN $4 - untold_us > $7 THEN $7 ELSE $4 - untold_us END \
+            WHERE chain = $1 AND address = $2 AND block_number <= $3";
+    UNTOLD = "SELECT address, untold_assets, untold_us FROM balances_due WHERE chain = $1 AND untold_us IS NOT NULL \
+              AND untold_us <= $2 ORDER BY untold_us, address, block_number LIMIT $3";
+    QUEUE_ABOVE = "INSERT INTO balances_due (chain, address, block_number, queued_us, reason) \
+                   SELECT DISTINCT chain, address, 0, CAST($3 AS BIGINT), 'taken_back' \
                    FROM balances WHERE chain = $1 AND block_number > $2 ON CONFLICT (chain, address, block_number) DO NOTHING";
     FORGET_ABOVE = "DELETE FROM balances WHERE chain = $1 AND block_number > $2";
+    FOLLOWED = "SELECT asset, followed_from, untold_us FROM balance_assets WHERE chain = $1 ORDER BY asset";
+    FOLLOW = "INSERT INTO balance_assets (chain, asset, followed_from) VALUES ($1, $2, $3) ON CONFLICT (chain, asset) DO NOTHING";
+    UNFOLLOW = "DELETE FROM balance_assets WHERE chain = $1 AND asset = $2";
+    SILENT = "UPDATE balance_assets SET untold_us = COALESCE(untold_us, $3) WHERE chain = $1 AND asset = $2";
+    TOLD = "UPDATE balance_assets SET untold_us = NULL WHERE chain = $1 AND asset = $2 AND untold_us IS NOT NULL";
     // One statement, so that what was spent is counted from the very block that the amount is of. CROSS JOIN, because SQLite's
     // planner would walk over all that an address ever spent.
-    OF_ACCOUNT = "SELECT 'held' AS what, w.chain, w.address, b.asset, b.amount, b.block_number, b.block_hash, b.read_us \
+    OF_ACCOUNT = "SELECT 'held' AS what, w.chain, w.address, b.asset, b.amount, b.block_number, b.block_hash, b.read_us, \
+                  CASE WHEN f.followed_from > w.from_number THEN f.followed_from WHEN f.followed_from IS NOT NULL \
+                  THEN w.from_number END AS seen_from \
                   FROM watched_addresses AS w LEFT JOIN balances AS b ON b.chain = w.chain AND b.address = w.address \
+                  LEFT JOIN balance_assets AS f ON f.chain = b.chain AND f.asset = b.asset \
                   WHERE w.account_id = $1 \
-                  UNION ALL SELECT 'spent', w.chain, w.address, b.asset, d.amount, b.block_number, b.block_hash, b.read_us \
+                  UNION ALL SELECT 'spent', w.chain, w.address, b.asset, d.amount, b.block_number, b.block_hash, b.read_us, 0 \
                   FROM watched_addresses AS w CROSS JOIN balances AS b CROSS JOIN debits AS d CROSS JOIN blocks \
                   WHERE w.account_id = $1 AND b.chain = w.chain AND b.address = w.address \
                   AND d.chain = b.chain AND d.sender = b.address AND d.block_number > b.block_number AND d.asset = b.asset \
                   AND blocks.chain = d.chain AND blocks.hash = d.block_hash AND blocks.canonical \
-                  UNION ALL SELECT 'spent', w.chain, w.address, b.asset, f.amount, b.block_number, b.block_hash, b.read_us \
+                  UNION ALL SELECT 'spent', w.chain, w.address, b.asset, f.amount, b.block_number, b.block_hash, b.read_us, 0 \
                   FROM watched_addresses AS w CROSS JOIN balances AS b CROSS JOIN fees AS f CROSS JOIN blocks \
                   WHERE w.account_id = $1 AND b.chain = w.chain AND b.address = w.address AND b.asset = $2 \
                   AND f.chain = b.chain AND f.payer = b.address AND f.block_number > b.block_number \
                   AND blocks.chain = f.chain AND blocks.hash = f.block_hash AND blocks.canonical \
-                  UNION ALL SELECT 'pending', p.chain, p.recipient, p.asset, p.amount, b.block_number, b.block_hash, b.read_us \
+                  UNION ALL SELECT 'pending', p.chain, p.recipient, p.asset, p.amount, b.block_number, b.block_hash, b.read_us, 0 \
                   FROM deposits AS p JOIN balances AS b ON b.chain = p.chain AND b.address = p.recipient AND b.asset = p.asset \
                   WHERE p.account_id = $1 AND p.status = 'PENDING' AND EXISTS \
                   (SELECT 1 FROM inclusions AS i JOIN blocks ON blocks.chain = i.chain AND blocks.hash = i.block_hash \
@@ -102,36 +163,69 @@ struct Row {
     block_number: Option<i64>,
     block_hash: Option<Vec<u8>>,
     read_us: Option<i64>,
+    seen_from: Option<i64>,
 }
 
-/// An address was added: its holdings are to be read, at whichever block is final.
-pub async fn first(tx: &mut Tx, chain: Chain, address: &Address, now: Timestamp) -> Result<(), StoreError> {
-    execute!(tx, FIRST, chain.name(), address.as_bytes(), now.0).map(drop)
+/// The holdings of an address are to be read at whichever block is final; and, where that is below `seen_from`, again once the
+/// block before that one is: from there on whatever leaves it is seen.
+pub async fn first(
+    tx: &mut Tx,
+    chain: Chain,
+    address: &Address,
+    (reason, seen_from): (Reason, u64),
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    execute!(tx, FIRST, chain.name(), address.as_bytes(), now.0, reason.name())?;
+    match seen_from.checked_sub(1) {
+        Some(unseen) if unseen > 0 => execute!(tx, UNSEEN, chain.name(), address.as_bytes(), int(unseen)).map(drop),
+        _ => Ok(()),
+    }
 }
 
-/// Something of `address`, if it is watched, moved in block `number`: its holdings are to be read once that is final.
-pub(super) async fn moved(tx: &mut Tx, chain: Chain, address: &Address, number: u64) -> Result<(), StoreError> {
-    execute!(tx, MOVED, chain.name(), address.as_bytes(), int(number)).map(drop)
+/// Some of `asset` moved from or to `address`, if it is watched, in block `number`: its holdings are to be read once that is
+/// final.
+pub(super) async fn moved(
+    tx: &mut Tx,
+    chain: Chain,
+    address: &Address,
+    asset: &AssetId,
+    number: u64,
+) -> Result<(), StoreError> {
+    execute!(tx, MOVED, chain.name(), address.as_bytes(), int(number), asset.to_bytes()).map(drop)
 }
 
-/// At most `limit` addresses that were never read, those added last before others.
-pub async fn never_read(
+/// At most `limit` addresses that are to be read for this reason, those queued last before others, without those that rest.
+pub async fn queued(
     connection: &mut impl Connection,
     chain: Chain,
+    reason: Reason,
+    now: Timestamp,
     limit: u32,
 ) -> Result<Vec<Address>, StoreError> {
-    addresses(fetch_all!(connection, (Vec<u8>,), NEVER_READ, chain.name(), i64::from(limit))?)
+    addresses(fetch_all!(connection, (Vec<u8>,), QUEUED, chain.name(), reason.name(), now.0, i64::from(limit))?)
 }
 
 /// At most `limit` addresses that something moved of, up to the final block `number`, those of the newest blocks before
-/// others. One may stand there several times.
+/// others, without those that rest. One may stand there several times.
 pub async fn moved_by(
     connection: &mut impl Connection,
     chain: Chain,
     number: u64,
+    now: Timestamp,
     limit: u32,
 ) -> Result<Vec<Address>, StoreError> {
-    addresses(fetch_all!(connection, (Vec<u8>,), MOVED_BY, chain.name(), int(number), i64::from(limit))?)
+    addresses(fetch_all!(connection, (Vec<u8>,), MOVED_BY, chain.name(), int(number), now.0, i64::from(limit))?)
+}
+
+/// Whether something moved of `address` in a block above `from`, up to `to`, that is not in what is on record.
+pub async fn moved_between(
+    connection: &mut impl Connection,
+    chain: Chain,
+    address: &Address,
+    (from, to): (u64, u64),
+) -> Result<bool, StoreError> {
+    let row = fetch_optional!(connection, (i64,), MOVED_BETWEEN, chain.name(), address.as_bytes(), int(from), int(to))?;
+    Ok(row.is_some())
 }
 
 /// At most `limit` lines that were read before `before` and are not due, the oldest before others: their addresses.
@@ -151,57 +245,108 @@ pub async fn watched_below(
     seq: u64,
     limit: u32,
 ) -> Result<Vec<Watched>, StoreError> {
-    let rows = fetch_all!(connection, (i64, Vec<u8>, Option<Vec<u8>>), PAGE, chain.name(), int(seq), i64::from(limit))?;
+    type PageRow = (i64, Vec<u8>, Option<Vec<u8>>, Option<i64>);
     let mut found: Vec<Watched> = Vec::new();
-    for (seq, bytes, asset) in rows {
-        let (seq, asset) = (uint("seq", seq)?, asset.map(|bytes| asset_of(&bytes)).transpose()?);
+    for (seq, bytes, asset, number) in fetch_all!(connection, PageRow, PAGE, chain.name(), int(seq), i64::from(limit))?
+    {
+        let seq = uint("seq", seq)?;
+        let known = asset.zip(number).map(|(asset, number)| Ok((asset_of(&asset)?, uint("block number", number)?)));
+        let known = known.transpose()?;
         match found.last_mut().filter(|last| last.seq == seq) {
-            Some(last) => last.assets.extend(asset),
-            None => found.push(Watched { seq, address: address(&bytes)?, assets: asset.into_iter().collect() }),
+            Some(last) => last.assets.extend(known),
+            None => found.push(Watched { seq, address: address(&bytes)?, assets: known.into_iter().collect() }),
         }
     }
     Ok(found)
 }
 
-/// Records what was read of an address, all assets of it, and that it is no longer due. Where a later block was read
-/// already, that stays.
+/// Records what was read. Where a later block was read already, that stays; and where of the same block more endpoints told it.
 pub async fn set(tx: &mut Tx, chain: Chain, reading: &Reading<'_>, now: Timestamp) -> Result<(), StoreError> {
-    let (who, number) = (reading.address.as_bytes(), int(reading.number));
-    for (asset, amount) in reading.amounts {
-        execute!(
-            tx,
-            SET,
-            chain.name(),
-            who,
-            asset.to_bytes(),
-            amount_bytes(amount),
-            amount.to_string(),
-            number,
-            reading.hash.as_ref().map(|hash| &hash.0[..]),
-            reading.proof.name(),
-            now.0,
-        )?;
-    }
-    execute!(tx, DONE, chain.name(), who, number).map(drop)
+    let Reading { address, asset, amount, number, hash, proof } = reading;
+    execute!(
+        tx,
+        SET,
+        chain.name(),
+        address.as_bytes(),
+        asset.to_bytes(),
+        amount_bytes(amount),
+        amount.to_string(),
+        int(*number),
+        hash.as_ref().map(|hash| &hash.0[..]),
+        proof.name(),
+        now.0,
+    )
+    .map(drop)
 }
 
-/// An address that is due up to block `number` could not be read although others were: it comes after all others, and after
-/// those that came to this before.
-pub async fn postpone(
+/// An address is no longer due: all of it was read at block `number`, or at a later one.
+pub async fn done(tx: &mut Tx, chain: Chain, address: &Address, number: u64) -> Result<(), StoreError> {
+    execute!(tx, DONE, chain.name(), address.as_bytes(), int(number)).map(drop)
+}
+
+/// An address that was asked for at block `number` was not told of `assets`: it stays due, and rests for as long as it has been
+/// so, from half a minute to an hour.
+pub async fn rest(
     tx: &mut Tx,
     chain: Chain,
     address: &Address,
-    number: u64,
+    (number, assets): (u64, &str),
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    execute!(tx, DONE, chain.name(), address.as_bytes(), int(number))?;
-    execute!(tx, FIRST, chain.name(), address.as_bytes(), now.0.saturating_neg()).map(drop)
+    let (who, number) = (address.as_bytes(), int(number));
+    // Who was only looked at in its turn is due from now on.
+    execute!(tx, KEEP, chain.name(), who, number)?;
+    let [least, most] = [REST_MIN, REST_MAX].map(|time| Timestamp::EPOCH.plus(time).0);
+    execute!(tx, REST, chain.name(), who, number, now.0, assets, least, most).map(drop)
+}
+
+/// At most `limit` of the addresses of a chain that have been untold since `before` or longer, the longest first.
+pub async fn untold(
+    connection: &mut impl Connection,
+    chain: Chain,
+    before: Timestamp,
+    limit: u32,
+) -> Result<Vec<Untold>, StoreError> {
+    let rows = fetch_all!(connection, (Vec<u8>, String, i64), UNTOLD, chain.name(), before.0, i64::from(limit))?;
+    let untold = rows
+        .into_iter()
+        .map(|(bytes, assets, since)| Ok(Untold { address: address(&bytes)?, assets, since: Timestamp(since) }));
+    untold.collect()
 }
 
 /// What was read of blocks above `number`, which are not final after all, is forgotten, and read again.
-pub async fn take_back(tx: &mut Tx, chain: Chain, number: u64) -> Result<(), StoreError> {
-    execute!(tx, QUEUE_ABOVE, chain.name(), int(number))?;
+pub async fn take_back(tx: &mut Tx, chain: Chain, number: u64, now: Timestamp) -> Result<(), StoreError> {
+    execute!(tx, QUEUE_ABOVE, chain.name(), int(number), now.0)?;
     execute!(tx, FORGET_ABOVE, chain.name(), int(number)).map(drop)
+}
+
+/// The assets of a chain that are followed.
+pub async fn followed(connection: &mut impl Connection, chain: Chain) -> Result<Vec<Followed>, StoreError> {
+    let rows = fetch_all!(connection, (Vec<u8>, i64, Option<i64>), FOLLOWED, chain.name())?;
+    let followed = rows.into_iter().map(|(asset, from, untold)| {
+        let (asset, from) = (asset_of(&asset)?, uint("followed_from", from)?);
+        Ok(Followed { asset, from, untold_since: untold.map(Timestamp) })
+    });
+    followed.collect()
+}
+
+/// `asset` is followed from block `from` on, unless it is followed already.
+pub async fn follow(tx: &mut Tx, chain: Chain, asset: &AssetId, from: u64) -> Result<(), StoreError> {
+    execute!(tx, FOLLOW, chain.name(), asset.to_bytes(), int(from)).map(drop)
+}
+
+/// `asset` is not listed any more: should it be again, what moved meanwhile was not seen.
+pub async fn unfollow(tx: &mut Tx, chain: Chain, asset: &AssetId) -> Result<(), StoreError> {
+    execute!(tx, UNFOLLOW, chain.name(), asset.to_bytes()).map(drop)
+}
+
+/// Whether somebody tells how much of `asset` is held.
+pub async fn tell(tx: &mut Tx, chain: Chain, asset: &AssetId, is_told: bool, now: Timestamp) -> Result<(), StoreError> {
+    if is_told {
+        execute!(tx, TOLD, chain.name(), asset.to_bytes()).map(drop)
+    } else {
+        execute!(tx, SILENT, chain.name(), asset.to_bytes(), now.0).map(drop)
+    }
 }
 
 /// What is known of each address of an account, by chain.
@@ -240,7 +385,21 @@ impl Row {
             read_at: Timestamp(read_us),
             pending: U256::ZERO,
             spent: U256::ZERO,
+            seen_from: self.seen_from.map(|from| uint("block number", from)).transpose()?,
         })
+    }
+}
+
+impl Reason {
+    /// All, those that are read first before others.
+    pub const ALL: [Reason; 3] = [Reason::Added, Reason::TakenBack, Reason::Listed];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Reason::Added => "added",
+            Reason::TakenBack => "taken_back",
+            Reason::Listed => "listed",
+        }
     }
 }
 

@@ -47,6 +47,7 @@ pub const MIGRATIONS: &[(i64, &str, &str)] = &[
     (16, "feed", include_str!("../../migrations/0016_feed.sql")),
     (17, "balances", include_str!("../../migrations/0017_balances.sql")),
     (18, "delivery_strain", include_str!("../../migrations/0018_delivery_strain.sql")),
+    (19, "balances_followed", include_str!("../../migrations/0019_balances_followed.sql")),
 ];
 
 /// Where the data is.
@@ -280,7 +281,8 @@ async fn open_postgres(url: &StoreUrl, text: &str) -> Result<Db, OpenError> {
     let options = options.application_name("landfall").statement_cache_capacity(STATEMENTS_KEPT).options([
         ("statement_timeout", "30s"),
         ("lock_timeout", "5s"),
-        ("idle_in_transaction_session_timeout", "30s"),
+        // What a process that is paused in a transaction has locked, the feed's numbering above all, is free after this.
+        ("idle_in_transaction_session_timeout", "10s"),
     ]);
     let pool = PgPoolOptions::new().max_connections(POSTGRES_CONNECTIONS_MAX).acquire_timeout(WAIT_MAX);
     let pool = pool.connect_with(options).await;

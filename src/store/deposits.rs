@@ -215,7 +215,7 @@ pub async fn set_sender(tx: &mut Tx, deposit: &Deposit) -> Result<(), StoreError
 pub async fn include(tx: &mut Tx, deposit: &Deposit, block: &BlockRef, lane: Lane) -> Result<(), StoreError> {
     let id = deposit.id.to_string();
     execute!(tx, INCLUDE, &id, deposit.chain.name(), &block.hash.0[..], int(block.number), lane.name())?;
-    balances::moved(tx, deposit.chain, &deposit.recipient, block.number).await?;
+    balances::moved(tx, deposit.chain, &deposit.recipient, &deposit.asset, block.number).await?;
     execute!(tx, FOUND, &id).map(drop)
 }
 

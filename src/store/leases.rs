@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 /// A lease that was taken.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lease {
-    name: &'static str,
+    name: String,
     owner: String,
     epoch: i64,
 }
@@ -30,7 +30,7 @@ statements! {
 /// Whether it looks as if the lease could be taken: a cheap look before [`take`].
 pub async fn is_free(
     connection: &mut impl Connection,
-    name: &'static str,
+    name: &str,
     now: Timestamp,
     time: Duration,
 ) -> Result<bool, StoreError> {
@@ -41,20 +41,20 @@ pub async fn is_free(
 /// Takes the lease until `time` from now on; `None` while somebody else has it.
 pub async fn take(
     tx: &mut Tx,
-    name: &'static str,
+    name: &str,
     owner: &str,
     now: Timestamp,
     time: Duration,
 ) -> Result<Option<Lease>, StoreError> {
     execute!(tx, ENSURE, name)?;
     let row = fetch_optional!(tx, (i64,), TAKE, name, owner, now.0, now.plus(time).0)?;
-    Ok(row.map(|(epoch,)| Lease { name, owner: owner.to_owned(), epoch }))
+    Ok(row.map(|(epoch,)| Lease { name: name.to_owned(), owner: owner.to_owned(), epoch }))
 }
 
 /// Keeps the lease until then, and everybody else from it up to the end of the transaction. False when somebody else has
 /// taken it: then this transaction must write nothing.
 pub async fn hold(tx: &mut Tx, lease: &Lease, until: Timestamp) -> Result<bool, StoreError> {
-    Ok(execute!(tx, HOLD, lease.name, &lease.owner, lease.epoch, until.0)? == 1)
+    Ok(execute!(tx, HOLD, &lease.name, &lease.owner, lease.epoch, until.0)? == 1)
 }
 
 /// Lets somebody else take the lease at once; false when somebody has.

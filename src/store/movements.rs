@@ -60,7 +60,7 @@ pub async fn debit(
         amount_bytes(amount),
         amount.to_string(),
     )?;
-    balances::moved(tx, chain, sender, block.number).await
+    balances::moved(tx, chain, sender, asset, block.number).await
 }
 
 /// Records what a transaction cost a watched address; once for each block.
@@ -69,7 +69,7 @@ pub async fn fee(tx: &mut Tx, chain: Chain, block: &BlockRef, fee: &Fee) -> Resu
     let (bytes, text) = (amount_bytes(amount), amount.to_string());
     let (hash, number) = (&block.hash.0[..], int(block.number));
     execute!(tx, FEE, chain.name(), hash, number, of.id.as_bytes(), payer.as_bytes(), bytes, text)?;
-    balances::moved(tx, chain, payer, block.number).await
+    balances::moved(tx, chain, payer, &AssetId::Native, block.number).await
 }
 
 /// Whether any reading of the block's traces showed native value leave `address`.

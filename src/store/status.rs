@@ -73,6 +73,7 @@ statements! {
               alarms = excluded.alarms";
     FINALIZED = "SELECT latest, finalized, finalized_us FROM chain_status WHERE chain = $1";
     CAUGHT_UP = "SELECT caught_up_us FROM chain_status WHERE chain = $1";
+    FOLLOWED = "SELECT caught_up_us FROM chain_status WHERE chain = $1 AND state <> 'halted'";
     FORGET_ENDPOINTS = "DELETE FROM endpoint_status WHERE chain = $1";
     RECORD_ENDPOINT = "INSERT INTO endpoint_status (chain, id, ordinal, state, reason, latest, latency_ms) \
                        VALUES ($1, $2, $3, $4, $5, $6, $7)";
@@ -139,6 +140,12 @@ pub async fn record(tx: &mut Tx, status: &ChainStatus, endpoints: &[EndpointStat
 /// When the chain's cursor last stood at the newest block, as a former watcher said.
 pub async fn caught_up_at(connection: &mut impl Connection, chain: Chain) -> Result<Option<Timestamp>, StoreError> {
     let row = fetch_optional!(connection, (i64,), CAUGHT_UP, chain.name())?;
+    Ok(row.map(|(at,)| Timestamp(at)))
+}
+
+/// As [`caught_up_at`]; `None` while the chain is halted too: what is on record of it may not be true.
+pub async fn followed_at(connection: &mut impl Connection, chain: Chain) -> Result<Option<Timestamp>, StoreError> {
+    let row = fetch_optional!(connection, (i64,), FOLLOWED, chain.name())?;
     Ok(row.map(|(at,)| Timestamp(at)))
 }
 

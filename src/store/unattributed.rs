@@ -100,7 +100,7 @@ pub async fn insert(
         amount_bytes(&transfer.amount),
         transfer.amount.to_string(),
     )?;
-    balances::moved(tx, chain, &transfer.recipient, block.number).await
+    balances::moved(tx, chain, &transfer.recipient, &transfer.asset, block.number).await
 }
 
 /// What of `asset` came to `address` without being a deposit, in the canonical blocks of `range`, both ends inclusive.

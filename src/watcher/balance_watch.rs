@@ -1,23 +1,25 @@
 //! Reads what watched addresses hold, and keeps it fresh. A worker of its own, so that neither a tick nor who opens an account
-//! waits for it.
+//! waits for it; one process at a time, under a lease.
 //!
 //! Promises: what is read is of a final block of the chain that we follow; a tick reads a bounded number of addresses, at one
-//! block: first those that were never read, then those that something moved of since, then those that were read longest
-//! ago. A reading that fails changes nothing and is tried again, later each time. What stands on record says of which block
-//! it is; how old it may be is how long a round over all addresses takes, and it lags behind a movement that we saw by the
-//! time until its block is final. At the start it looks through all addresses for one that lacks a listed asset.
+//! block: half of them such as were never read, half such as something moved of since; and where there is room those that were
+//! read longest ago. A reading that fails changes nothing and is tried again, later each time; what is not told of one asset
+//! keeps nothing from being recorded of another. What stands on record says of which block it is; how old it may be is how long
+//! a round over all addresses takes, and it lags behind a movement that we saw by the time until its block is final. At the
+//! start it looks through all addresses for one that lacks a listed asset.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use landfall_chain::{Address, AssetId, BlockRef, Chain, HoldingSource, Holdings, Network, Retry};
+use landfall_chain::{Address, AssetId, BlockRef, Chain, Holding, HoldingSource, Holdings, Network, Retry};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::store::balances::{self, Reading};
-use crate::store::cursors::Cursor;
-use crate::store::{Db, StoreError};
+use crate::store::balances::{self, Reading, Reason, Watched};
+use crate::store::cursors::{self, Cursor};
+use crate::store::{Db, StoreError, Tx};
 use crate::time::{Clock, Pulse, Timestamp};
+use crate::turn::Turn;
 
 /// From one tick to the next.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -25,10 +27,14 @@ const PAUSE: Duration = Duration::from_secs(1);
 const AGAIN_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 /// How many addresses a tick looks through at the start.
 const LOOKED_THROUGH_MAX: u32 = 1_000;
-/// How long a reading may take.
+/// How long a reading may take. Short of the lease.
 const READ_TIME_MAX: Duration = Duration::from_secs(20);
+const LEASE: Duration = Duration::from_secs(60);
 const RETRY_FIRST: Duration = Duration::from_secs(2);
 const RETRY_MAX: Duration = Duration::from_secs(60);
+/// A token that is told of none of so many addresses is not asked for, for so long: its contract answers nobody.
+const SILENT_ADDRESSES: usize = 3;
+const SILENT_REST: Duration = Duration::from_secs(60 * 60);
 
 /// Reads what the watched addresses of one chain hold.
 #[derive(Debug)]
@@ -36,35 +42,64 @@ pub struct BalanceWatch<S> {
     source: S,
     db: Db,
     chain: Chain,
-    assets: Vec<AssetId>,
+    turn: Turn,
+    listed: Vec<Listed>,
+    /// Since when each listed asset is followed; `None` until that is on record.
+    followed: Option<BTreeMap<AssetId, u64>>,
     /// How many addresses a tick reads: each costs one light call for each asset, at as many endpoints as must agree.
     most: u32,
-    /// Addresses with this number and above have been looked through since the start.
+    /// Addresses with this number and above have been looked through.
     looked_through: u64,
     retry: Retry,
     /// Nothing is read before.
     rests_until: Timestamp,
 }
 
+/// A listed asset.
+#[derive(Debug)]
+struct Listed {
+    id: AssetId,
+    symbol: String,
+    from_block: u64,
+    /// It is not asked for before.
+    silent_until: Option<Timestamp>,
+}
+
 /// What a tick did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BalancesRead {
-    /// Of how many addresses the holdings are on record now.
+    /// Of how many addresses all that was asked for is on record now.
     pub read: usize,
-    /// Of how many they were asked for and not told.
+    /// Of how many not all of it was told.
     pub untold: usize,
     /// How many were found that lack a listed asset.
     pub lacking: usize,
 }
 
+/// What is asked for, and at which block.
+struct Asked {
+    addresses: Vec<Address>,
+    assets: Vec<AssetId>,
+    at: BlockRef,
+}
+
 impl<S: HoldingSource> BalanceWatch<S> {
-    /// Of the assets that `network` lists; a tick, of which there is one in a second, reads `most` addresses.
-    pub fn new(source: S, db: Db, network: &Network, most: u32) -> Self {
+    /// Of the assets that `network` lists; a tick, of which there is one in a second, reads `most` addresses. `owner` tells it
+    /// from the same worker of other processes.
+    pub fn new(source: S, db: Db, network: &Network, most: u32, owner: String) -> Self {
+        let listed = network.assets.iter().map(|asset| Listed {
+            id: asset.id,
+            symbol: asset.symbol.clone(),
+            from_block: asset.from_block,
+            silent_until: None,
+        });
         BalanceWatch {
             source,
             db,
             chain: network.chain,
-            assets: network.assets.iter().map(|asset| asset.id).collect(),
+            turn: Turn::new(format!("balances {}", network.chain), owner, LEASE),
+            listed: listed.collect(),
+            followed: None,
             most,
             looked_through: u64::MAX,
             retry: Retry::new(RETRY_FIRST, RETRY_MAX),
@@ -72,97 +107,184 @@ impl<S: HoldingSource> BalanceWatch<S> {
         }
     }
 
-    /// Reads what is due most, if anything is. `random` spreads the next try when this one fails.
+    /// Reads what is due most, if anything is, and if no other process does. `random` spreads the next try when this one fails.
     ///
     /// # Errors
     /// When the store cannot be read or written; what was due stays due.
     pub async fn tick(&mut self, now: Timestamp, random: u64) -> Result<BalancesRead, StoreError> {
+        if !self.is_our_turn(now).await? {
+            return Ok(BalancesRead::default());
+        }
+        self.hear_again(now);
         let lacking = self.look_through(now).await?;
         let nothing = BalancesRead { lacking, ..BalancesRead::default() };
         let finalized = Cursor::load(&mut self.db.read().await?, self.chain).await?.finalized;
         let Some(at) = finalized.filter(|_| self.rests_until <= now) else { return Ok(nothing) };
-        let due = self.due(&at, now).await?;
-        if due.is_empty() {
+        let addresses = self.due(&at, now).await?;
+        let assets: Vec<AssetId> = self.heard().map(|listed| listed.id).collect();
+        if addresses.is_empty() || assets.is_empty() {
             return Ok(nothing);
         }
-        let asked = tokio::time::timeout(READ_TIME_MAX, self.source.holdings(&due, &self.assets, &at)).await;
-        let reason = match asked {
+        let asked = Asked { addresses, assets, at };
+        let answer = self.source.holdings(&asked.addresses, &asked.assets, &at);
+        let reason = match tokio::time::timeout(READ_TIME_MAX, answer).await {
             Ok(Ok(holdings)) => {
-                let read = self.record(&due, &holdings, &at, now).await?;
+                let read = self.record(&asked, &holdings, now).await?;
                 self.retry.reset();
-                return Ok(BalancesRead { read, untold: due.len() - read, lacking });
+                return Ok(BalancesRead { lacking, ..read });
             }
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("no answer within {} s", READ_TIME_MAX.as_secs()),
         };
-        let chain = self.chain;
-        warn!(%chain, "what {} addresses on {chain} hold at block {} is not told for now: {reason}", due.len(), at.number);
+        let (chain, count) = (self.chain, asked.addresses.len());
+        warn!(%chain, "what {count} addresses on {chain} hold at block {} is not told for now: {reason}", at.number);
         self.rests_until = now.plus(self.retry.next_delay(random));
-        Ok(BalancesRead { untold: due.len(), ..nothing })
+        let mut tx = self.db.begin().await?;
+        if self.turn.hold(&mut tx, now).await? {
+            for asset in &asked.assets {
+                balances::tell(&mut tx, chain, asset, false, now).await?;
+            }
+            tx.commit().await?;
+        }
+        Ok(BalancesRead { untold: count, ..nothing })
     }
 
     /// Ticks until it is stopped. What the store refuses is tried again: nothing depends on it.
     pub async fn run(mut self, clock: Clock, random: impl Fn() -> u64 + Send, pulse: Pulse, stop: CancellationToken) {
         let chain = self.chain;
-        loop {
+        while !stop.is_cancelled() {
             pulse.beat(clock.now());
-            let ticked = tokio::select! {
-                () = stop.cancelled() => return,
-                ticked = self.tick(clock.now(), random()) => ticked,
-            };
-            if let Err(error) = ticked {
+            let ticked = stop.run_until_cancelled(self.tick(clock.now(), random())).await;
+            if let Some(Err(error)) = ticked {
                 warn!(%chain, "what addresses on {chain} hold was not recorded: {error}");
             }
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(PAUSE) => {}
+            stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await;
+        }
+        if let Err(error) = self.release().await {
+            warn!(%chain, "the lease of the balances of {chain} runs out by itself, since it cannot be given up: {error}");
+        }
+    }
+
+    /// Lets another process go on at once.
+    ///
+    /// # Errors
+    /// When the store fails: then the lease runs out by itself.
+    pub async fn release(&mut self) -> Result<(), StoreError> {
+        self.turn.release(&self.db).await
+    }
+
+    /// Whether this process is the one that reads; where it has just become that, with all that is followed on record.
+    async fn is_our_turn(&mut self, now: Timestamp) -> Result<bool, StoreError> {
+        if !self.turn.is_ours() && !self.turn.take(&self.db, now).await? {
+            self.followed = None;
+            return Ok(false);
+        }
+        if self.followed.is_some() && !self.turn.is_due(now) {
+            return Ok(true);
+        }
+        let mut tx = self.db.begin().await?;
+        if !self.turn.hold(&mut tx, now).await? {
+            let chain = self.chain;
+            warn!(%chain, "another process has taken over the balances of {chain}; this one writes nothing");
+            self.followed = None;
+            return Ok(false);
+        }
+        if self.followed.is_none() {
+            self.followed = Some(self.follow(&mut tx).await?);
+            // Another process may list other assets.
+            self.looked_through = u64::MAX;
+        }
+        tx.commit().await?;
+        self.turn.held(now);
+        Ok(true)
+    }
+
+    /// Puts on record since when each listed asset is followed.
+    async fn follow(&self, tx: &mut Tx) -> Result<BTreeMap<AssetId, u64>, StoreError> {
+        let at = Cursor::lock(tx, self.chain).await?.at;
+        for gone in balances::followed(tx, self.chain).await? {
+            if !self.listed.iter().any(|listed| listed.id == gone.asset) {
+                balances::unfollow(tx, self.chain, &gone.asset).await?;
             }
         }
+        for listed in &self.listed {
+            let from = at.map_or(0, |at| at.number + 1).max(listed.from_block);
+            balances::follow(tx, self.chain, &listed.id, from).await?;
+        }
+        let followed = balances::followed(tx, self.chain).await?;
+        Ok(followed.into_iter().map(|followed| (followed.asset, followed.from)).collect())
     }
 
     /// The addresses to be read at the final block `at`.
     async fn due(&self, at: &BlockRef, now: Timestamp) -> Result<Vec<Address>, StoreError> {
+        let (chain, most) = (self.chain, self.most);
         let mut reader = self.db.read().await?;
+        let mut new = Vec::new();
+        for reason in Reason::ALL {
+            let room = most.saturating_sub(u32::try_from(new.len()).unwrap_or(u32::MAX));
+            new.extend(balances::queued(&mut reader, chain, reason, now, room).await?);
+        }
+        let moved = balances::moved_by(&mut reader, chain, at.number, now, most).await?;
+        // Neither keep the others waiting; what one half leaves free is the other's.
+        let half = usize::try_from(most.div_ceil(2)).unwrap_or(usize::MAX).min(new.len());
         let mut due = BTreeSet::new();
-        // Neither those that were never read nor those that are only old keep the others waiting.
-        due.extend(balances::never_read(&mut reader, self.chain, self.most.div_ceil(2)).await?);
-        due.extend(balances::moved_by(&mut reader, self.chain, at.number, room(&due, self.most)).await?);
-        let again = room(&due, self.most).min(self.most.div_ceil(4));
-        let lines = again.saturating_mul(u32::try_from(self.assets.len()).unwrap_or(u32::MAX));
-        let oldest = balances::oldest(&mut reader, self.chain, now.minus(AGAIN_AFTER), lines).await?;
+        for address in new[..half].iter().chain(&moved).chain(&new[half..]) {
+            if room(&due, most) > 0 {
+                due.insert(*address);
+            }
+        }
+        let again = room(&due, most).min(most.div_ceil(4));
+        let lines = again.saturating_mul(u32::try_from(self.listed.len()).unwrap_or(u32::MAX));
+        let oldest = balances::oldest(&mut reader, chain, now.minus(AGAIN_AFTER), lines).await?;
         let oldest: BTreeSet<Address> = oldest.into_iter().collect();
         due.extend(oldest.into_iter().take(usize::try_from(again).unwrap_or(usize::MAX)));
         Ok(due.into_iter().collect())
     }
 
-    /// Records what was told, in one transaction, so that what moved between two addresses is never in both; of how many
-    /// addresses it was.
-    async fn record(
-        &self,
-        addresses: &[Address],
-        holdings: &Holdings,
-        at: &BlockRef,
-        now: Timestamp,
-    ) -> Result<usize, StoreError> {
+    /// Records what was told, in one transaction, so that what moved between two addresses is never in both.
+    async fn record(&mut self, asked: &Asked, holdings: &Holdings, now: Timestamp) -> Result<BalancesRead, StoreError> {
+        let (chain, at) = (self.chain, &asked.at);
         let mut tx = self.db.begin().await?;
-        // An operator may have taken the block back meanwhile.
-        let finalized = Cursor::lock(&mut tx, self.chain).await?.finalized;
-        if finalized.is_none_or(|finalized| finalized.number < at.number) || holdings.number < at.number {
-            return Ok(0);
+        if !self.turn.hold(&mut tx, now).await? {
+            return Ok(BalancesRead::default());
         }
-        let mut read = 0;
-        for (address, amounts) in addresses.iter().zip(&holdings.amounts) {
-            let Some(amounts) = amounts.as_ref().filter(|amounts| amounts.len() == self.assets.len()) else {
-                balances::postpone(&mut tx, self.chain, address, at.number, now).await?;
-                continue;
-            };
-            let amounts: Vec<_> = self.assets.iter().copied().zip(amounts.iter().copied()).collect();
-            let Holdings { number, hash, proof, .. } = *holdings;
-            let reading = Reading { address, number, hash, proof, amounts: &amounts };
-            balances::set(&mut tx, self.chain, &reading, now).await?;
-            read += 1;
+        let cursor = Cursor::lock(&mut tx, chain).await?;
+        // An operator may have taken the block back meanwhile, and another may be final at its number.
+        let is_final = cursor.finalized.is_some_and(|finalized| finalized.number >= at.number);
+        if !is_final || cursors::canonical_at(&mut tx, chain, at.number).await? != Some(at.hash) {
+            return Ok(BalancesRead { untold: asked.addresses.len(), ..BalancesRead::default() });
+        }
+        let reached = cursor.at.map_or(0, |at| at.number);
+        let told = asked.told(&mut tx, chain, holdings, reached).await?;
+        let silent = asked.silent(&told);
+        let mut read = BalancesRead::default();
+        for (address, told) in asked.addresses.iter().zip(&told) {
+            let held = || asked.assets.iter().zip(told).filter_map(|(asset, held)| Some((*asset, (*held)?)));
+            for (asset, Holding { amount, number, .. }) in held() {
+                // A later slot has another hash, which nobody told.
+                let hash = (number == at.number).then_some(at.hash);
+                let reading = Reading { address, asset, amount, number, hash, proof: holdings.proof };
+                balances::set(&mut tx, chain, &reading, now).await?;
+            }
+            let untold =
+                asked.assets.iter().zip(told).filter(|(asset, held)| held.is_none() && !silent.contains(asset));
+            let untold: Vec<&str> = untold.map(|(asset, _)| self.symbol(asset)).collect();
+            if untold.is_empty() {
+                let oldest = held().map(|(_, held)| held.number).min().unwrap_or(at.number);
+                balances::done(&mut tx, chain, address, oldest).await?;
+                read.read += 1;
+            } else {
+                balances::rest(&mut tx, chain, address, (at.number, &untold.join(", ")), now).await?;
+                read.untold += 1;
+            }
+        }
+        for (index, asset) in asked.assets.iter().enumerate() {
+            let is_told = told.iter().any(|told| told[index].is_some());
+            balances::tell(&mut tx, chain, asset, is_told, now).await?;
         }
         tx.commit().await?;
+        self.turn.held(now);
+        self.rest_from(&silent, now);
         Ok(read)
     }
 
@@ -178,18 +300,98 @@ impl<S: HoldingSource> BalanceWatch<S> {
             self.looked_through = 0;
             return Ok(0);
         };
-        let is_lacking = |known: &[AssetId]| self.assets.iter().any(|asset| !known.contains(asset));
-        let lacking: Vec<_> = page.iter().filter(|watched| is_lacking(&watched.assets)).collect();
+        let lacking: Vec<_> = page.iter().filter_map(|watched| Some((watched.address, self.lacks(watched)?))).collect();
         if !lacking.is_empty() {
             let mut tx = self.db.begin().await?;
-            for watched in &lacking {
-                // Whoever is added now comes before them.
-                balances::first(&mut tx, self.chain, &watched.address, now.minus(AGAIN_AFTER)).await?;
+            for (address, seen_from) in &lacking {
+                balances::first(&mut tx, self.chain, address, (Reason::Listed, *seen_from), now).await?;
             }
             tx.commit().await?;
         }
         self.looked_through = last;
         Ok(lacking.len())
+    }
+
+    /// Whether a listed asset was never read of an address, was left out when others were read, or was read before all that
+    /// leaves of it was seen: then from which block on that is.
+    fn lacks(&self, watched: &Watched) -> Option<u64> {
+        let newest = watched.assets.iter().map(|(_, number)| *number).max();
+        let followed =
+            |asset: &AssetId| self.followed.as_ref().and_then(|all| all.get(asset)).copied().unwrap_or_default();
+        let lacking = self.heard().filter_map(|listed| {
+            let known = watched.assets.iter().find(|(asset, _)| *asset == listed.id).map(|(_, number)| *number);
+            let from = followed(&listed.id);
+            let is_whole = known.is_some() && known == newest && known.is_some_and(|number| number + 1 >= from);
+            (!is_whole).then_some(from)
+        });
+        lacking.max()
+    }
+
+    /// The listed assets that are asked for now.
+    fn heard(&self) -> impl Iterator<Item = &Listed> {
+        self.listed.iter().filter(|listed| listed.silent_until.is_none())
+    }
+
+    /// Asks again for what has been left in peace long enough: whoever was read without it lacks it.
+    fn hear_again(&mut self, now: Timestamp) {
+        for listed in self.listed.iter_mut().filter(|listed| listed.silent_until.is_some_and(|until| until <= now)) {
+            listed.silent_until = None;
+            self.looked_through = u64::MAX;
+        }
+    }
+
+    /// Leaves tokens that answer nobody in peace for a while, so that no address is read again and again for them.
+    fn rest_from(&mut self, silent: &BTreeSet<AssetId>, now: Timestamp) {
+        let chain = self.chain;
+        for listed in self.listed.iter_mut().filter(|listed| silent.contains(&listed.id)) {
+            let Listed { id, symbol, .. } = &listed;
+            warn!(%chain, "nobody on {chain} tells how much of {symbol} ({id}) anybody holds; it is asked for again later");
+            listed.silent_until = Some(now.plus(SILENT_REST));
+        }
+    }
+
+    fn symbol(&self, asset: &AssetId) -> &str {
+        self.listed.iter().find(|listed| listed.id == *asset).map_or("", |listed| &listed.symbol)
+    }
+}
+
+impl Asked {
+    /// What may be recorded of each asset of each address. Words on two blocks are one if nothing moved between; and what is
+    /// told of a block that is not connected yet may have come by deposits that nobody has seen.
+    async fn told(
+        &self,
+        tx: &mut Tx,
+        chain: Chain,
+        holdings: &Holdings,
+        reached: u64,
+    ) -> Result<Vec<Vec<Option<Holding>>>, StoreError> {
+        let mut told = Vec::with_capacity(self.addresses.len());
+        for (index, address) in self.addresses.iter().enumerate() {
+            let mut amounts = Vec::with_capacity(self.assets.len());
+            for place in 0..self.assets.len() {
+                let held = holdings.amounts.get(index).and_then(|amounts| *amounts.get(place)?);
+                let held = held.filter(|held| held.number >= self.at.number && held.through <= reached);
+                amounts.push(match held {
+                    Some(Holding { number, through, .. }) if number < through => {
+                        let moved = balances::moved_between(tx, chain, address, (number, through)).await?;
+                        held.filter(|_| !moved)
+                    }
+                    _ => held,
+                });
+            }
+            told.push(amounts);
+        }
+        Ok(told)
+    }
+
+    /// The assets that are told of nobody, where others are.
+    fn silent(&self, told: &[Vec<Option<Holding>>]) -> BTreeSet<AssetId> {
+        let is_told = |index: usize| told.iter().any(|told| told[index].is_some());
+        let is_any_told = (0..self.assets.len()).any(is_told);
+        if !is_any_told || self.addresses.len() < SILENT_ADDRESSES {
+            return BTreeSet::new();
+        }
+        self.assets.iter().enumerate().filter(|(index, _)| !is_told(*index)).map(|(_, asset)| *asset).collect()
     }
 }
 

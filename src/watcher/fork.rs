@@ -185,7 +185,7 @@ impl<S: BlockSource> Watcher<S> {
         let chain = self.chain();
         over_credit::taken_back(tx, chain, fork_point, now).await?;
         Cursor::refinalize(tx, chain, fork_point).await?;
-        balances::take_back(tx, chain, fork_point.number).await?;
+        balances::take_back(tx, chain, fork_point.number, now).await?;
         overrides::remove(tx, chain, (Word::AcceptReorg { down_to: 0 }).kind()).await?;
         for incident in incidents::open(tx).await? {
             if incident.chain == chain && incident.kind == IncidentKind::PostFinalityReorg {

@@ -9,28 +9,33 @@ use axum::http::{Request, StatusCode, header};
 use landfall::account::{AccountType, NewAccount};
 use landfall::api::{self, Limits, Settings};
 use landfall::deposit::DepositStatus::{Confirmed, Pending};
+use landfall::health::Status;
 use landfall::identity::{Change, IdentityType, NewIdentity};
 use landfall::key::{ApiKey, Environment, Scope, Scopes};
 use landfall::registry;
 use landfall::store::Db;
 use landfall::store::balances::{self, Reading};
-use landfall::store::cursors::Cursor;
+use landfall::store::cursors::{self, Cursor};
+use landfall::store::leases;
 use landfall::watcher::{BalanceWatch, BalancesRead};
 use landfall_chain::{
-    Address, Asset, AssetId, BlockRef, Chain, HoldingSource, Holdings, Network, Proof, SourceError, U256,
+    Address, Asset, AssetId, BlockHash, BlockRef, Chain, Header, HoldingSource, Holdings, Proof, SourceError, U256,
 };
 use landfall_sim::{SimChain, SimLeg, SimTx};
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use crate::postgres::{ENGINES, Engine};
-use crate::world::{CHAIN, FINALITY_DEPTH, TOKEN, World, address};
+use crate::world::{CHAIN, FINALITY_DEPTH, TOKEN, World, address, report, report_as};
 
 const ALICE: u8 = 0xa1;
 const BOB: u8 = 0xb0;
 const PAYER: u8 = 0x01;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const MINUTE: Duration = Duration::from_secs(60);
+/// After which another process takes over.
+const LEASE: Duration = MINUTE;
+const LEASE_NAME: &str = "balances ETHEREUM_TESTNET";
 
 /// A world whose balances are read and served.
 struct Bench {
@@ -38,6 +43,8 @@ struct Bench {
     watch: BalanceWatch<SimChain>,
     router: Router,
     key: String,
+    /// Whether its watcher says that it has read all blocks.
+    follows: bool,
 }
 
 impl Bench {
@@ -58,16 +65,28 @@ impl Bench {
         let random = [1; ApiKey::RANDOM_BYTES];
         let key = registry::create_key(world.db(), Environment::Test, ("test", &scopes), &random, world.now());
         let key = key.await.unwrap().reveal();
-        Bench::again(world, key)
+        let mut bench = Bench::again(world, key);
+        // The assets are followed from the first block on.
+        assert_eq!(bench.read().await, BalancesRead::default());
+        bench
     }
 
-    /// As after a restart.
+    /// As after a restart, with the assets that the world's network lists now.
+    async fn restarted(mut self) -> Self {
+        self.watch.release().await.unwrap();
+        let mut bench = Bench::again(self.world, self.key);
+        let assets = bench.world.network.assets.clone();
+        bench.world.restart_listing(assets);
+        bench
+    }
+
     fn again(world: World, key: String) -> Self {
         let limits = Limits { ip_requests_per_sec: 0, key_requests_per_sec: 0, ..Limits::default() };
         let networks = vec![world.network.clone(), landfall_evm::network(Chain::BaseMainnet).unwrap()];
         let settings = Settings { limits, networks, ..Settings::of(Environment::Test) };
         let router = api::Api::new(world.db().clone(), settings, world.clock()).router();
-        Bench { watch: watch(&world, &world.network), world, router, key }
+        let watch = watch(&world, "one");
+        Bench { watch, world, router, key, follows: true }
     }
 
     /// Mines empty blocks, and follows the chain to its end.
@@ -90,7 +109,16 @@ impl Bench {
         panic!("there is always something due");
     }
 
+    /// Until all that leaves is seen of whatever was added.
+    async fn read_whole(&mut self) {
+        self.follow(FINALITY_DEPTH).await;
+        self.read_all().await;
+    }
+
     async fn get(&self, path: &str) -> (StatusCode, Value) {
+        if self.follows {
+            report(&self.world).await;
+        }
         let request = Request::builder().uri(path).header(header::AUTHORIZATION, format!("Bearer {}", self.key));
         let response = self.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
         let (status, retry) = (response.status(), response.headers().get(header::RETRY_AFTER).cloned());
@@ -134,8 +162,12 @@ impl Bench {
     }
 }
 
-fn watch(world: &World, network: &Network) -> BalanceWatch<SimChain> {
-    BalanceWatch::new(world.chain.clone(), world.db().clone(), network, 20)
+fn watch(world: &World, owner: &str) -> BalanceWatch<SimChain> {
+    BalanceWatch::new(world.chain.clone(), world.db().clone(), &world.network, 20, owner.to_owned())
+}
+
+fn asset(who: u8, symbol: &str) -> Asset {
+    Asset { id: AssetId::Token(address(who)), symbol: symbol.to_owned(), decimals: 6, from_block: 0 }
 }
 
 fn pay(from: u8, nonce: u64, to: u8, amount: u64) -> SimTx {
@@ -161,7 +193,7 @@ async fn a_balance_is_read_at_once_and_is_never_a_zero_that_was_not_read() {
     for engine in ENGINES {
         let mut bench = Bench::on(engine).await;
         bench.assert_unknown("alice", "ETHEREUM_TESTNET").await;
-        assert_eq!(bench.read().await, BalancesRead { read: 1, untold: 0, lacking: 1 });
+        assert_eq!(bench.read().await, BalancesRead { read: 1, untold: 0, lacking: 0 });
         let at = bench.final_number();
         let [eth, usdc] = [AssetId::Native, TOKEN].map(|asset| bench.has(ALICE, &asset, at));
         let time = bench.world.now().to_string();
@@ -275,7 +307,7 @@ async fn a_chain_that_is_not_known_is_named_and_no_other_takes_its_place() {
     let who = address(BOB);
     add(&bench.world, "bob", &[(CHAIN, who), (Chain::BaseMainnet, who), (Chain::PolygonMainnet, who)]).await;
     bench.assert_unknown("bob", "ETHEREUM_TESTNET, BASE_MAINNET").await;
-    bench.read_all().await;
+    bench.read_whole().await;
     bench.assert_unknown("bob", "BASE_MAINNET").await;
     let (status, body) = bench.get("/v2/accounts/bob/balances?chain=ETHEREUM_TESTNET").await;
     assert_eq!((status, body["balances"].as_array().unwrap().len()), (StatusCode::OK, 2), "{body}");
@@ -300,7 +332,7 @@ async fn an_address_that_was_added_makes_its_account_unknown_until_it_is_read() 
     };
     registry::add_accounts(bench.world.db(), &[second], bench.world.now()).await.unwrap();
     bench.assert_unknown("alice", "ETHEREUM_TESTNET").await;
-    bench.read_all().await;
+    bench.read_whole().await;
     let at = bench.final_number();
     assert_eq!(bench.line("alice", "ETH").await.0, total + bench.has(BOB, &AssetId::Native, at));
 
@@ -324,14 +356,17 @@ async fn an_asset_that_is_listed_later_makes_accounts_unknown_until_it_is_read()
     for engine in ENGINES {
         let mut bench = Bench::on(engine).await;
         bench.read_all().await;
-        let third = Asset { id: AssetId::Token(address(0x72)), symbol: "EURC".to_owned(), decimals: 6, from_block: 0 };
-        let mut network = bench.world.network.clone();
-        network.assets.push(third.clone());
-        let mut world = bench.world;
-        world.network = network.clone();
-        let mut bench = Bench::again(world, bench.key);
-        bench.assert_unknown("alice", "ETHEREUM_TESTNET").await;
+        let third = asset(0x72, "EURC");
+        bench.world.network.assets.push(third.clone());
+        let mut bench = bench.restarted().await;
+        bench.assert_unknown("alice", "ETHEREUM_TESTNET (EURC)").await;
         assert_eq!(bench.read().await, BalancesRead { read: 1, untold: 0, lacking: 1 });
+        // Some of it may have left while nobody looked for it.
+        bench.assert_unknown("alice", "ETHEREUM_TESTNET (EURC)").await;
+        let (status, body) = bench.get("/v2/accounts/alice/balances?symbol=USDC").await;
+        assert_eq!((status, &body["balances"][0]["symbol"]), (StatusCode::OK, &json!("USDC")), "{body}");
+        assert_eq!(body["balances"].as_array().unwrap().len(), 1, "{body}");
+        bench.read_whole().await;
         let at = bench.final_number();
         assert_eq!(bench.line("alice", "EURC").await.0, bench.has(ALICE, &third.id, at));
         bench.world.close().await;
@@ -350,7 +385,7 @@ async fn nothing_of_a_frozen_or_closed_account_is_available_and_all_of_it_is_tol
         addresses: [(CHAIN, address(BOB))].into(),
     };
     registry::add_accounts(bench.world.db(), &[account], bench.world.now()).await.unwrap();
-    bench.read_all().await;
+    bench.read_whole().await;
     let (total, available, at) = bench.line("bob", "ETH").await;
     assert_eq!(total, available);
     for change in [Change::Suspend, Change::Terminate] {
@@ -369,7 +404,7 @@ async fn nothing_of_a_frozen_or_closed_account_is_available_and_all_of_it_is_tol
 async fn a_reading_that_fails_changes_nothing_and_is_tried_again() {
     let mut bench = Bench::new().await;
     bench.world.chain.withhold_holdings(true);
-    assert_eq!(bench.read().await, BalancesRead { read: 0, untold: 1, lacking: 1 });
+    assert_eq!(bench.read().await, BalancesRead { read: 0, untold: 1, lacking: 0 });
     bench.assert_unknown("alice", "ETHEREUM_TESTNET").await;
     let asked = bench.world.chain.holdings_told();
     bench.read().await;
@@ -406,9 +441,11 @@ async fn an_address_that_endpoints_tell_differently_waits_and_delays_no_other() 
     bench.assert_unknown("d-0", "ETHEREUM_TESTNET").await;
     assert_eq!(bench.balances("alice").await.0, StatusCode::OK, "she was added before them");
     bench.world.watch("bob", address(BOB)).await;
+    bench.follow(FINALITY_DEPTH).await;
     bench.read().await;
     assert_eq!(bench.balances("bob").await.0, StatusCode::OK, "he was added after them");
     bench.world.chain.dispute_holdings([]);
+    bench.world.pass(MINUTE);
     bench.read_all().await;
     assert_eq!(bench.balances("d-0").await.0, StatusCode::OK);
     bench.world.close().await;
@@ -428,10 +465,10 @@ async fn many_accounts_are_read_few_at_a_time_the_newest_first_and_all_in_the_en
             add(&bench.world, account, &[(CHAIN, *who)]).await;
             bench.world.pass(Duration::from_millis(1));
         }
+        bench.follow(FINALITY_DEPTH).await;
         bench.read().await;
         assert!(bench.world.chain.holdings_told() <= 20);
         assert_eq!(bench.balances("c-149").await.0, StatusCode::OK);
-        assert_eq!(bench.balances("c-0").await.0, StatusCode::SERVICE_UNAVAILABLE);
         let mut ticks = 1;
         while bench.read().await != BalancesRead::default() {
             ticks += 1;
@@ -505,6 +542,8 @@ struct TakenBackMeanwhile {
     chain: SimChain,
     db: Db,
     to: BlockRef,
+    /// Another block stands at its number, and is final already.
+    another_is_final: bool,
 }
 
 impl HoldingSource for TakenBackMeanwhile {
@@ -517,6 +556,13 @@ impl HoldingSource for TakenBackMeanwhile {
         let held = self.chain.holdings(addresses, assets, at).await;
         let mut tx = self.db.begin().await.unwrap();
         Cursor::refinalize(&mut tx, CHAIN, &self.to).await.unwrap();
+        if self.another_is_final {
+            cursors::disconnect(&mut tx, CHAIN, &self.to).await.unwrap();
+            let block = BlockRef { hash: BlockHash([9; 32]), ..*at };
+            let header = Header { block, parent: self.to, time_secs: 0 };
+            cursors::anchor(&mut tx, CHAIN, &header).await.unwrap();
+            Cursor::finalize(&mut tx, CHAIN, &block).await.unwrap();
+        }
         tx.commit().await.unwrap();
         held
     }
@@ -525,14 +571,17 @@ impl HoldingSource for TakenBackMeanwhile {
 #[tokio::test]
 async fn a_reading_of_a_block_that_was_taken_back_meanwhile_is_not_recorded() {
     for engine in ENGINES {
-        let bench = Bench::on(engine).await;
-        let (chain, db) = (bench.world.chain.clone(), bench.world.db().clone());
-        let to = bench.world.chain.blocks()[0].header.block;
-        let source = TakenBackMeanwhile { chain, db: db.clone(), to };
-        let mut watch = BalanceWatch::new(source, db, &bench.world.network, 20);
-        assert_eq!(watch.tick(bench.world.now(), 0).await.unwrap().read, 0);
-        bench.assert_unknown("alice", "ETHEREUM_TESTNET").await;
-        bench.world.abandon();
+        for another_is_final in [false, true] {
+            let mut bench = Bench::on(engine).await;
+            bench.watch.release().await.unwrap();
+            let (chain, db) = (bench.world.chain.clone(), bench.world.db().clone());
+            let to = bench.world.chain.blocks()[0].header.block;
+            let source = TakenBackMeanwhile { chain, db: db.clone(), to, another_is_final };
+            let mut watch = BalanceWatch::new(source, db, &bench.world.network, 20, "two".to_owned());
+            assert_eq!(watch.tick(bench.world.now(), 0).await.unwrap().read, 0);
+            bench.assert_unknown("alice", "ETHEREUM_TESTNET").await;
+            bench.world.abandon();
+        }
     }
 }
 
@@ -543,9 +592,14 @@ async fn an_older_reading_never_takes_the_place_of_a_newer_one() {
         bench.read_all().await;
         let known = bench.line("alice", "ETH").await;
         let who = address(ALICE);
-        for (number, counts) in [(known.2 - 1, false), (known.2, true)] {
-            let amounts = [(AssetId::Native, U256::from(7))];
-            let reading = Reading { address: &who, number, hash: None, proof: Proof::OneEndpoint, amounts: &amounts };
+        // Nor does one endpoint's word of the same block take the place of what two told.
+        for (number, proof, counts) in [
+            (known.2 - 1, Proof::TwoEndpoints, false),
+            (known.2, Proof::OneEndpoint, false),
+            (known.2, Proof::TwoEndpoints, true),
+        ] {
+            let (asset, amount) = (AssetId::Native, U256::from(7));
+            let reading = Reading { address: &who, asset, amount, number, hash: None, proof };
             let mut tx = bench.world.db().begin().await.unwrap();
             balances::set(&mut tx, CHAIN, &reading, bench.world.now()).await.unwrap();
             tx.commit().await.unwrap();
@@ -563,9 +617,244 @@ async fn what_is_not_understood_is_refused_and_an_unknown_account_is_not_found()
         let (status, body) = bench.get(&format!("/v2/accounts/{path}")).await;
         assert_eq!((status, &body["code"]), (StatusCode::NOT_FOUND, &json!("NOT_FOUND")), "{path}");
     }
-    for query in ["chain=", "chain=base_mainnet", "chain=BASE_MAINNET&chain=BASE_MAINNET", "limit=5", "asset=USDC"] {
+    for query in
+        ["chain=", "chain=base_mainnet", "chain=BASE_MAINNET&chain=BASE_MAINNET", "limit=5", "asset=USDC", "symbol="]
+    {
         let (status, body) = bench.get(&format!("/v2/accounts/alice/balances?{query}")).await;
         assert_eq!((status, &body["code"]), (StatusCode::BAD_REQUEST, &json!("INVALID_ARGUMENT")), "{query}");
     }
     bench.world.close().await;
+}
+
+#[tokio::test]
+async fn what_may_have_left_an_address_before_it_was_watched_is_not_available() {
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine).await;
+        // Nobody looks for what leaves Bob yet.
+        bench.world.chain.mine(vec![pay(BOB, 0, PAYER, 700)]);
+        bench.world.catch_up().await;
+        bench.world.watch("bob", address(BOB)).await;
+        bench.read_all().await;
+        let watched_from = bench.world.chain.latest().number + 1;
+        for final_number in bench.final_number()..watched_from - 1 {
+            assert_eq!(bench.final_number(), final_number);
+            bench.assert_unknown("bob", "ETHEREUM_TESTNET").await;
+            bench.follow(1).await;
+            bench.read_all().await;
+        }
+        let at = bench.final_number();
+        let has = bench.has(BOB, &AssetId::Native, at);
+        assert_eq!(bench.line("bob", "ETH").await, (has, has, at));
+        bench.world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn what_left_while_its_asset_was_not_listed_is_not_available_when_it_is_listed_again() {
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine).await;
+        bench.read_all().await;
+        let known = bench.line("alice", "USDC").await;
+        let (without, with) = (vec![bench.world.network.assets[0].clone()], bench.world.network.assets.clone());
+        bench.world.network.assets = without;
+        let mut bench = bench.restarted().await;
+        bench.read_all().await;
+        bench.world.chain.mine(vec![pay_token(ALICE, 0, BOB, 30)]);
+        bench.world.catch_up().await;
+        bench.world.network.assets = with;
+        let mut bench = bench.restarted().await;
+        bench.read().await;
+        bench.assert_unknown("alice", "ETHEREUM_TESTNET (USDC)").await;
+        bench.read_whole().await;
+        let has = known.0 - U256::from(30);
+        assert_eq!(bench.line("alice", "USDC").await, (has, has, bench.final_number()));
+        bench.world.abandon();
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_nobody_tells_keeps_no_other_unknown_and_is_not_asked_for_again_and_again() {
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine).await;
+        for who in 1..=4 {
+            add(&bench.world, &format!("c-{who}"), &[(CHAIN, Address::Evm([who; 20]))]).await;
+        }
+        bench.world.chain.leave_untold([TOKEN]);
+        let since = bench.world.now();
+        bench.read_whole().await;
+        assert_eq!(bench.world.chain.holdings_told(), 5, "nobody is read again for the token");
+        for account in ["alice", "c-1", "c-4"] {
+            bench.assert_unknown(account, "ETHEREUM_TESTNET (USDC)").await;
+            let (status, body) = bench.get(&format!("/v2/accounts/{account}/balances?symbol=ETH")).await;
+            assert_eq!(status, StatusCode::OK, "{body}");
+        }
+        assert_eq!(alarms(&bench).await, [""; 0]);
+        bench.world.pass(MINUTE * 30);
+        let alarm = format!("balances: since {since} nobody tells how much of {TOKEN} anybody holds");
+        assert_eq!(alarms(&bench).await, [alarm]);
+        bench.world.chain.leave_untold([]);
+        bench.world.pass(MINUTE * 31);
+        bench.read_all().await;
+        assert_eq!(alarms(&bench).await, [""; 0]);
+        let has = bench.has(1, &TOKEN, bench.final_number());
+        assert_eq!(bench.line("c-1", "USDC").await, (has, has, bench.final_number()));
+        bench.world.close().await;
+    }
+}
+
+/// What the status report warns of.
+async fn alarms(bench: &Bench) -> Vec<String> {
+    report(&bench.world).await;
+    let status = Status::read(bench.world.db(), bench.world.now()).await.unwrap();
+    status.chains[0].alarms.clone()
+}
+
+#[tokio::test]
+async fn an_address_that_is_not_told_of_an_asset_is_named_with_it_and_since_when() {
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine).await;
+        bench.world.chain.leave_untold([TOKEN]);
+        let since = bench.world.now();
+        assert_eq!(bench.read().await.untold, 1);
+        let eth = bench.has(ALICE, &AssetId::Native, bench.final_number());
+        let (_, body) = bench.get("/v2/accounts/alice/balances?symbol=ETH").await;
+        assert_eq!(body["balances"][0]["total"], landfall::amount::to_decimal(eth, 18), "{body}");
+        let mut asked = 1;
+        for _ in 0..60 {
+            bench.world.pass(MINUTE);
+            bench.read().await;
+            asked = bench.world.chain.holdings_told();
+        }
+        assert!((3..=9).contains(&asked), "it is asked for again and less and less often: {asked}");
+        let who = address(ALICE);
+        let expected = [
+            format!("balances: since {since} nobody tells how much of {TOKEN} anybody holds"),
+            format!("balances: since {since} endpoints do not tell alike how much of USDC {who} holds"),
+        ];
+        assert_eq!(alarms(&bench).await, expected);
+        bench.world.chain.leave_untold([]);
+        bench.world.pass(MINUTE * 60);
+        bench.read_all().await;
+        assert_eq!(alarms(&bench).await, [""; 0]);
+        assert_eq!(bench.line("alice", "USDC").await.0, bench.has(ALICE, &TOKEN, bench.final_number()));
+        bench.world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn words_of_two_blocks_are_one_when_nothing_moved_between_and_none_is_of_a_block_that_was_not_read() {
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine).await;
+        let at = bench.final_number();
+        let newest = bench.world.chain.latest().number;
+        // It may have come by deposits that nobody has seen.
+        bench.world.chain.tell_holdings_of(Some((newest + 1, newest + 1)));
+        assert_eq!(bench.read().await, BalancesRead { read: 0, untold: 1, lacking: 0 });
+        bench.assert_unknown("alice", "ETHEREUM_TESTNET").await;
+        // What is older than what was asked for is no answer either.
+        for told_of in [(at + 1, newest + 1), (at - 1, at)] {
+            bench.world.pass(MINUTE * 60);
+            bench.world.chain.tell_holdings_of(Some(told_of));
+            assert_eq!(bench.read().await, BalancesRead { read: 0, untold: 1, lacking: 0 }, "{told_of:?}");
+        }
+        bench.world.pass(MINUTE * 60);
+        bench.world.chain.tell_holdings_of(Some((at + 1, newest)));
+        assert_eq!(bench.read().await.read, 1);
+        assert_eq!(bench.line("alice", "ETH").await.2, at + 1);
+
+        bench.world.chain.mine(vec![pay(ALICE, 0, BOB, 700)]);
+        let first = bench.world.chain.latest().number;
+        bench.world.chain.mine_empty(2);
+        bench.world.chain.mine(vec![pay(ALICE, 1, BOB, 700)]);
+        bench.follow(FINALITY_DEPTH - 3).await;
+        assert_eq!(bench.final_number(), first);
+        bench.world.chain.tell_holdings_of(Some((first, first + 3)));
+        assert_eq!(bench.read().await, BalancesRead { read: 0, untold: 1, lacking: 0 }, "the second payment is in one");
+        assert_eq!(bench.line("alice", "ETH").await.2, at + 1);
+        bench.world.pass(MINUTE * 60);
+        bench.world.chain.tell_holdings_of(Some((first, first + 2)));
+        assert_eq!(bench.read().await.read, 1);
+        assert_eq!(bench.line("alice", "ETH").await.2, first);
+        bench.world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_told_of_a_chain_that_is_halted_or_whose_newest_blocks_are_long_unread() {
+    let mut bench = Bench::new().await;
+    bench.read_all().await;
+    let known = bench.line("alice", "ETH").await;
+    bench.follows = false;
+    bench.world.pass(MINUTE * 5);
+    assert_eq!(bench.line("alice", "ETH").await, known);
+    bench.world.pass(Duration::from_secs(1));
+    bench.assert_unknown("alice", "ETHEREUM_TESTNET").await;
+    // A block that was final may have been replaced.
+    report_as(&bench.world, "halted").await;
+    bench.assert_unknown("alice", "ETHEREUM_TESTNET").await;
+    bench.follows = true;
+    assert_eq!(bench.line("alice", "ETH").await, known);
+    bench.world.close().await;
+}
+
+#[tokio::test]
+async fn one_of_two_processes_reads_and_the_other_takes_over_when_it_says_nothing() {
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine).await;
+        let mut other = watch(&bench.world, "two");
+        assert_eq!(other.tick(bench.world.now(), 0).await.unwrap(), BalancesRead::default());
+        assert_eq!(bench.world.chain.holdings_told(), 0);
+        assert_eq!(bench.read().await.read, 1);
+        bench.world.pass(LEASE - Duration::from_secs(1));
+        assert_eq!(other.tick(bench.world.now(), 0).await.unwrap(), BalancesRead::default());
+        bench.read().await;
+        bench.world.pass(LEASE - Duration::from_secs(1));
+        bench.world.watch("bob", address(BOB)).await;
+        assert_eq!(other.tick(bench.world.now(), 0).await.unwrap(), BalancesRead::default(), "it was said again");
+        bench.world.pass(LEASE);
+        assert_eq!(other.tick(bench.world.now(), 0).await.unwrap().read, 1);
+        assert_eq!(bench.read().await, BalancesRead::default());
+        assert_eq!(bench.world.chain.holdings_told(), 2);
+        other.release().await.unwrap();
+        bench.follow(FINALITY_DEPTH).await;
+        assert_eq!(bench.read().await.read, 1, "at once");
+        bench.world.close().await;
+    }
+}
+
+/// Tells what is held after another process has taken over.
+struct TakenOverMeanwhile {
+    chain: SimChain,
+    world: Db,
+    now: landfall::time::Timestamp,
+}
+
+impl HoldingSource for TakenOverMeanwhile {
+    async fn holdings(
+        &self,
+        addresses: &[Address],
+        assets: &[AssetId],
+        at: &BlockRef,
+    ) -> Result<Holdings, SourceError> {
+        let mut tx = self.world.begin().await.unwrap();
+        let later = self.now.plus(LEASE * 2);
+        leases::take(&mut tx, LEASE_NAME, "two", later, LEASE).await.unwrap().unwrap();
+        tx.commit().await.unwrap();
+        self.chain.holdings(addresses, assets, at).await
+    }
+}
+
+#[tokio::test]
+async fn who_was_taken_over_from_while_it_read_writes_nothing() {
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine).await;
+        bench.watch.release().await.unwrap();
+        let (chain, db, now) = (bench.world.chain.clone(), bench.world.db().clone(), bench.world.now());
+        let source = TakenOverMeanwhile { chain, world: db.clone(), now };
+        let mut watch = BalanceWatch::new(source, db, &bench.world.network, 20, "one".to_owned());
+        assert_eq!(watch.tick(now, 0).await.unwrap(), BalancesRead { lacking: 1, ..BalancesRead::default() });
+        assert_eq!(bench.world.chain.holdings_told(), 1);
+        bench.assert_unknown("alice", "ETHEREUM_TESTNET").await;
+        bench.world.close().await;
+    }
 }

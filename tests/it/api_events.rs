@@ -76,6 +76,15 @@ impl Feed {
         Feed { store, api, key, numberer, stop, made: 0, _running: running }
     }
 
+    /// A key beside those that there are.
+    async fn another_key(&mut self) -> ApiKey {
+        self.made += 1;
+        let mut random = [0; ApiKey::RANDOM_BYTES];
+        random[..4].copy_from_slice(&self.made.to_be_bytes());
+        let what = ("another", &Scope::Read.into());
+        registry::create_key(&self.store.db, Environment::Test, what, &random, NOW).await.unwrap()
+    }
+
     /// A new deposit of this account, announced and numbered; its event's bytes.
     async fn announce(&mut self, account: &str) -> String {
         self.made += 1;
@@ -350,16 +359,23 @@ async fn a_hundred_that_wait_take_nothing_from_others() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_more_wait_than_may_and_who_goes_away_makes_room() {
     let limits = Limits { concurrent_requests: 2_000, ..no_rates() };
-    let feed = Feed::on(Engine::Sqlite, limits).await;
+    let mut feed = Feed::on(Engine::Sqlite, limits).await;
     let mut asking = JoinSet::new();
-    for _ in 0..1_000 {
-        feed.ask(&mut asking, "?wait=25");
+    for number in 1..=4 {
+        for _ in 0..250 {
+            feed.ask(&mut asking, "?wait=25");
+        }
+        until_waiting(&feed, 250 * number).await;
+        let refused = feed.get("?wait=25").await;
+        assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
+        let detail = "250 requests wait for events with this API key, which is as many as may at a time";
+        assert_eq!(refused.detail(), detail);
+        assert_eq!(feed.list("").await.next, 0, "who does not wait is answered");
+        feed.key = feed.another_key().await;
     }
-    until_waiting(&feed, 1_000).await;
     let refused = feed.get("?wait=25").await;
     assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(refused.text.contains("OVERLOADED"), "{}", refused.text);
-    assert_eq!(feed.list("").await.next, 0, "who does not wait is answered");
     // Clients that hang up.
     asking.shutdown().await;
     assert_eq!(feed.api.waiting(), 0);
@@ -404,5 +420,28 @@ async fn an_event_without_a_number_is_told_by_the_status_when_it_waits_too_long(
         assert_eq!((report.last, report.lag_secs, complaints), (1, Some(60), vec![]));
         let (_, complaints) = health(NOW.plus(Duration::from_secs(61))).await;
         assert_eq!(complaints, ["feed: an event waits for its number for 61 s; is `landfall run` running?"]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_is_revoked_while_it_waits_is_told_nothing() {
+    for engine in ENGINES {
+        let mut feed = Feed::on(engine, no_rates()).await;
+        feed.announce("a").await;
+        let (kept, revoked) = (feed.key.clone(), feed.another_key().await);
+        let mut asking = JoinSet::new();
+        feed.ask(&mut asking, "?after=1&wait=25");
+        feed.key = revoked.clone();
+        feed.ask(&mut asking, "?after=1&wait=25");
+        until_waiting(&feed, 2).await;
+        landfall::registry::revoke_key(&feed.store.db, revoked.id(), NOW).await.unwrap();
+        feed.announce("a").await;
+        feed.key = kept;
+        let answers = tokio::time::timeout(Duration::from_secs(20), asking.join_all()).await.expect("they were told");
+        let mut statuses: Vec<u16> = answers.iter().map(|answer| answer.status.as_u16()).collect();
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 401]);
+        let refused = answers.iter().find(|answer| answer.status == StatusCode::UNAUTHORIZED).unwrap();
+        assert!(refused.detail().contains("revoked") && !refused.text.contains("deposit_v2"), "{}", refused.text);
     }
 }

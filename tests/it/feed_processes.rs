@@ -166,3 +166,10 @@ async fn a_process_that_is_stopped_answers_who_waits_and_ends() {
     let answer = asked.await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("{\"events\":[],\"next\":1}"), "{answer}");
 }
+
+#[tokio::test]
+async fn what_a_paused_process_has_locked_is_free_after_ten_seconds() {
+    let store = TestStore::fresh(Engine::Postgres).await;
+    let text = "SHOW idle_in_transaction_session_timeout";
+    assert_eq!(read::<(String,)>(&store.db, text).await, [("10s".to_owned(),)]);
+}

@@ -10,7 +10,7 @@ use landfall_chain::{Chain, Family};
 use sha2::{Digest, Sha256};
 
 /// Each room and the rooms it may name, lowest floor first.
-const ROOMS: [(&str, &str); 28] = [
+const ROOMS: [(&str, &str); 29] = [
     // 2: pure. Each names only what stands before it; randomness is an argument.
     ("amount", ""),
     ("time", ""),
@@ -33,10 +33,12 @@ const ROOMS: [(&str, &str); 28] = [
     ("registry", "amount time deposit event request identity account key webhook store resolver"),
     // What operators decide about chains and identities, whoever asks for it.
     ("operator", "time deposit request identity incident decision store"),
+    // Whose turn it is at work that one process at a time does.
+    ("turn", "time store"),
     // 4: never each other, they meet in the database.
-    ("watcher", "amount time deposit event request identity account key webhook incident decision store"),
+    ("watcher", "amount time deposit event request identity account key webhook incident decision store turn"),
     ("delivery", "amount time deposit event request identity account key webhook store resolver"),
-    ("feed", "time store"),
+    ("feed", "time store turn"),
     ("api", "amount time random deposit event request identity account balance key webhook store resolver registry"),
     ("health", "amount time deposit event request identity account key webhook incident decision store"),
     // Between 4 and 5: reads into the settings of the rooms below, opens nothing.
@@ -82,7 +84,7 @@ const SERVERS: [(&str, &str); 1] = [("solana", "landfall-cluster")];
 /// The crate of chains/ that alone may name an SDK, by how the SDK's crates begin.
 const SDKS: [(&str, &str); 4] = [("alloy", "evm"), ("solana", "solana"), ("spl", "solana"), ("five8", "solana")];
 /// No migration is edited once it is released: its hash stands here. A change to the schema is a new file.
-const MIGRATIONS: [(&str, &str); 18] = [
+const MIGRATIONS: [(&str, &str); 19] = [
     ("0001_init.sql", "bcb5b2df17fa669ceee913746a551dffe9716f435ad62ae9b0599eb6d1650ce6"),
     ("0002_movements.sql", "43eb6127b5e66168a334d5c079cf6ce8dfd81978793b5214ed503fd1cc353cc0"),
     ("0003_incidents.sql", "9f31b48118ddbba99ba10fa5eced51ce9537a8d11c1815a38db66363cde16112"),
@@ -101,6 +103,7 @@ const MIGRATIONS: [(&str, &str); 18] = [
     ("0016_feed.sql", "fa66c7c9501c5dc2c6cb86ee60224206f33f3d5f09c4add3012d1866866bfb96"),
     ("0017_balances.sql", "a3a83852d218ac4b505afa0b056e570c4fed17ec5330d5b114af52adec6828f8"),
     ("0018_delivery_strain.sql", "f0407b07ac89fde84bc0dda3ed6ee392d7670419cdecc20b035efd8916edd83c"),
+    ("0019_balances_followed.sql", "3513c46c1d64d4208f798f7d6cf57b6703c498e652e6b28e2f667972049720b2"),
 ];
 /// What a finished house does not have. Written in two parts, because this file is searched too.
 const LEFTOVERS: [(&str, &str); 4] = [

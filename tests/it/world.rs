@@ -323,9 +323,14 @@ impl Drop for World {
 
 /// What `status` says of the chain, after its watcher has said something.
 pub(crate) async fn report(world: &World) -> ChainReport {
+    report_as(world, "following").await
+}
+
+/// As [`report`], after its watcher has said that it is in this state.
+pub(crate) async fn report_as(world: &World, state: &str) -> ChainReport {
     let word = ChainStatus {
         chain: CHAIN,
-        state: "following".to_owned(),
+        state: state.to_owned(),
         reason: String::new(),
         proof: "roots".to_owned(),
         latest: None,

@@ -39,7 +39,7 @@ pub use causes::with_causes;
 pub use endpoint::{EndpointState, EndpointStatus, Endpoints};
 pub use facts::{AssetFacts, AssetSource, Terms, TransferFee};
 pub use finality::{Finality, FinalityRule, RuleError, RuleName, Tag, Tier};
-pub use holdings::{HoldingSource, Holdings, told_alike};
+pub use holdings::{Holding, HoldingSource, Holdings, ToldHolding, told_alike};
 pub use network::{Asset, Chain, Family, Native, NativeSource, Network};
 pub use retry::Retry;
 pub use ruint::aliases::U256;

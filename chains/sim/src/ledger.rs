@@ -85,6 +85,10 @@ pub(crate) struct State {
     /// Whose holdings endpoints tell differently.
     pub(crate) disputed: BTreeSet<Address>,
     /// Of how many addresses the holdings were asked for.
+    /// Tokens of which nobody tells who holds how much.
+    pub(crate) untold: Vec<AssetId>,
+    /// The first and the last block that endpoints tell holdings of, where that is another than they are asked for.
+    pub(crate) told_of: Option<(u64, u64)>,
     pub(crate) holdings_told: u64,
     before_call: Option<BeforeCall>,
 }
@@ -161,6 +165,8 @@ impl SimChain {
             calls: 0,
             holdings_withheld: false,
             disputed: BTreeSet::new(),
+            untold: Vec::new(),
+            told_of: None,
             holdings_told: 0,
             before_call: None,
         })))
@@ -275,6 +281,16 @@ impl SimChain {
     /// Whose holdings endpoints tell differently, from now on.
     pub fn dispute_holdings(&self, of: impl IntoIterator<Item = Address>) {
         self.lock().disputed = of.into_iter().collect();
+    }
+
+    /// Tokens of which nobody tells who holds how much, from now on.
+    pub fn leave_untold(&self, tokens: impl IntoIterator<Item = AssetId>) {
+        self.lock().untold = tokens.into_iter().collect();
+    }
+
+    /// The numbers of the first and the last block that endpoints tell holdings of, whatever they are asked for.
+    pub fn tell_holdings_of(&self, blocks: Option<(u64, u64)>) {
+        self.lock().told_of = blocks;
     }
 
     /// Of how many addresses the holdings were asked for.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use landfall_chain::{
     Address, AddressSource, AssetId, AssetTransfer, Block, BlockRef, BlockSource, Candidates, Fate, Found, Header,
-    HoldingSource, Holdings, Lane, Legs, Payer, Proof, Read, ReadProof, Search, Signers, SourceError, Tip, TxLife,
-    TxRef, U256, Watched,
+    Holding, HoldingSource, Holdings, Lane, Legs, Payer, Proof, Read, ReadProof, Search, Signers, SourceError, Tip,
+    TxLife, TxRef, U256, Watched,
 };
 
 use crate::ledger::{SimBlock, SimLeg, State};
@@ -134,10 +134,14 @@ impl HoldingSource for SimChain {
         if state.holdings_withheld || !known || state.has_forgotten(at.number) {
             return Err(SourceError::transient(format!("the state of block {at} cannot be had")));
         }
-        let disputed = state.disputed.clone();
-        let of = |address: &Address| assets.iter().map(|asset| state.balance(address, asset, at.number)).collect();
-        let amounts = addresses.iter().map(|address| (!disputed.contains(address)).then(|| of(address)));
-        Ok(Holdings { number: at.number, hash: Some(at.hash), proof: Proof::TwoEndpoints, amounts: amounts.collect() })
+        let of = |address: &Address, asset: &AssetId| {
+            let is_told = !state.disputed.contains(address) && !state.untold.contains(asset);
+            let told_of = state.told_of.unwrap_or((at.number, at.number));
+            let held = |(number, through)| Holding { amount: state.balance(address, asset, number), number, through };
+            is_told.then(|| held(told_of))
+        };
+        let of_address = |address: &Address| assets.iter().map(|asset| of(address, asset)).collect();
+        Ok(Holdings { proof: Proof::TwoEndpoints, amounts: addresses.iter().map(of_address).collect() })
     }
 }
 

@@ -2,14 +2,16 @@
 //!
 //! Promises: an answer is of one slot that is final and not below the one that was reached, which it names itself; only such an
 //! answer says that an account is not there. A token account counts when its program, its mint and its owner are those that
-//! it was asked for; one that is not whole is a failure, never zero. As many endpoints as must agree tell each owner alike,
-//! each at a slot of its own, or it is not told. Asked aside: that an endpoint does not tell it says nothing of blocks.
+//! it was asked for; one that is not whole is not told, never zero. As many endpoints as must agree tell each asset of each owner
+//! alike, each at a slot of its own, or that is not told. Asked aside: that an endpoint does not tell it says nothing of blocks.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use landfall_chain::{Address, AssetId, BlockRef, HoldingSource, Holdings, Proof, SourceError, U256, told_alike};
+use landfall_chain::{
+    Address, AssetId, BlockRef, HoldingSource, Holdings, Proof, SourceError, ToldHolding, U256, told_alike,
+};
 use landfall_rpc::{Call, Need};
 use serde::Deserialize;
 use serde_json::json;
@@ -56,8 +58,8 @@ struct Wanted {
     assets: Vec<(AssetId, Vec<TokenPlace>)>,
 }
 
-/// What one endpoint tells: at which slot, and of each owner how much of each asset.
-type Amounts = (u64, Vec<Vec<U256>>);
+/// What one endpoint tells, owner by owner.
+type Amounts = Vec<Vec<Option<ToldHolding>>>;
 
 impl HoldingSource for SolanaSource {
     async fn holdings(
@@ -85,8 +87,8 @@ impl SolanaSource {
         let wanted: Vec<Wanted> = wanted.collect::<Result<_, _>>()?;
         let agree = self.pool.must_agree();
         let believed = |told: &[(&Endpoint, Amounts)]| {
-            let told: Vec<_> = told.iter().map(|(_, (_, amounts))| amounts.clone()).collect();
-            told_alike(&told, addresses.len(), agree)
+            let told: Vec<_> = told.iter().map(|(_, amounts)| amounts.clone()).collect();
+            told_alike(&told, (addresses.len(), assets.len()), agree)
         };
         // Whoever is asked later tells of no earlier slot.
         let reached = AtomicU64::new(at.number);
@@ -95,23 +97,21 @@ impl SolanaSource {
             Box::pin(async move {
                 let told = of_endpoint(endpoint, wanted, reached.load(Relaxed)).await;
                 let told = told.map_err(|error| endpoint.lacks(format!("does not tell what owners hold: {error}")))?;
-                reached.fetch_max(told.0, Relaxed);
+                let slots = told.iter().flatten().flatten().map(|told| told.number);
+                reached.fetch_max(slots.min().unwrap_or_default(), Relaxed);
                 Ok(told)
             })
         };
         let need = Need { first: at.number, last: at.number, methods: &[ACCOUNTS] };
-        let enough = |told: &[_]| believed(told).iter().all(Option::is_some);
+        let enough = |told: &[_]| believed(told).iter().flatten().all(Option::is_some);
         let heard = self.pool.call_each(need, Vec::new(), read, enough).await?;
         if heard.told.len() < agree {
             let names: Vec<&str> = heard.told.iter().map(|(endpoint, _)| endpoint.id.as_str()).collect();
             let told = format!("what owners hold is told by endpoint {} alone", names.join(" and "));
             return Err(SolanaError::Unwitnessed { chain, told, missing: heard.missing.join("; ") });
         }
-        let number = heard.told.iter().map(|(_, (slot, _))| *slot).min().unwrap_or(at.number);
         let proof = if agree > 1 { Proof::TwoEndpoints } else { Proof::OneEndpoint };
-        // A later slot has another hash, which nobody told.
-        let hash = (number == at.number).then_some(at.hash);
-        Ok(Holdings { number, hash, proof, amounts: believed(&heard.told) })
+        Ok(Holdings { proof, amounts: believed(&heard.told) })
     }
 
     fn wanted(&self, owner: [u8; 32], assets: &[AssetId]) -> Wanted {
@@ -129,57 +129,58 @@ impl Wanted {
         std::iter::once(self.owner).chain(places.map(|place| place.account))
     }
 
-    /// How much of each asset there is in these accounts, which stand in the order of the keys.
-    fn amounts(&self, accounts: &[Option<Account>]) -> Result<Vec<U256>, &'static str> {
-        let (own, mut rest) = accounts.split_first().ok_or("an account is missing")?;
-        let lamports = own.as_ref().map_or(0, |account| account.lamports);
+    /// How much of each asset there is in these accounts, which stand in the order of the keys; `None` where a place holds
+    /// something that is no token account.
+    fn amounts(&self, accounts: &[Option<Account>]) -> Vec<Option<U256>> {
+        let lamports = accounts.first().and_then(Option::as_ref).map_or(0, |account| account.lamports);
+        let mut rest = accounts.get(1..).unwrap_or_default();
         let mut amounts = Vec::with_capacity(self.assets.len());
         for (asset, places) in &self.assets {
-            let mut sum = if *asset == AssetId::Native { U256::from(lamports) } else { U256::ZERO };
-            for place in places {
-                let (account, behind) = rest.split_first().ok_or("an account is missing")?;
-                rest = behind;
-                let tokens = account.as_ref().map_or(Ok(0), |account| tokens(account, place, &self.owner))?;
-                sum = sum.saturating_add(U256::from(tokens));
-            }
-            amounts.push(sum);
+            let own = if *asset == AssetId::Native { U256::from(lamports) } else { U256::ZERO };
+            let (here, behind) = rest.split_at(places.len().min(rest.len()));
+            rest = behind;
+            let mut tokens = places.iter().zip(here).map(|(place, account)| match account {
+                Some(account) => tokens(account, place, &self.owner).map(U256::from),
+                None => Some(U256::ZERO),
+            });
+            let sum = tokens.try_fold(own, |sum, more| Some(sum.saturating_add(more?)));
+            amounts.push(sum.filter(|_| here.len() == places.len()));
         }
-        Ok(amounts)
+        amounts
     }
 }
 
-/// What is in a token account of `owner`.
-fn tokens(account: &Account, place: &TokenPlace, owner: &[u8; 32]) -> Result<u64, &'static str> {
+/// What is in a token account of `owner`; `None` when it is none.
+fn tokens(account: &Account, place: &TokenPlace, owner: &[u8; 32]) -> Option<u64> {
     let (text, encoding) = &account.data;
-    let data = STANDARD.decode(text).ok().filter(|_| encoding == "base64").ok_or("data is not told as base64")?;
+    let data = STANDARD.decode(text).ok().filter(|_| encoding == "base64")?;
     if TokenProgram::of(&account.owner) != Some(place.program) {
         // Anybody may send lamports there before it is made.
-        return Ok(0);
+        return Some(0);
     }
     if data.len() < TOKEN_ACCOUNT_BYTES || !STATES.contains(&data[STATE]) || data[..OWNER] != place.mint {
-        return Err("an account at the place of a token account is none");
+        return None;
     }
     if data[OWNER..AMOUNT] != *owner {
         // It was given away.
-        return Ok(0);
+        return Some(0);
     }
-    let amount = data[AMOUNT..].first_chunk().ok_or("a token account is cut off")?;
-    Ok(u64::from_le_bytes(*amount))
+    data[AMOUNT..].first_chunk().map(|amount| u64::from_le_bytes(*amount))
 }
 
 async fn of_endpoint(endpoint: &Endpoint, wanted: &[Wanted], reached: u64) -> Result<Amounts, SolanaError> {
     let width = wanted.first().map_or(1, |one| one.keys().count());
-    let (mut lowest, mut amounts) = (u64::MAX, Vec::with_capacity(wanted.len()));
+    let mut told = Vec::with_capacity(wanted.len());
     for some in wanted.chunks((ACCOUNTS_MAX / width).max(1)) {
         let keys: Vec<[u8; 32]> = some.iter().flat_map(Wanted::keys).collect();
         let Told { context, value } = read_accounts(endpoint, &keys, reached).await?;
-        lowest = lowest.min(context.slot);
+        let number = context.slot;
         for (one, accounts) in some.iter().zip(value.chunks(width)) {
-            let told = one.amounts(accounts);
-            amounts.push(told.map_err(|reason| endpoint.unusable(ACCOUNTS, reason))?);
+            let amounts = one.amounts(accounts).into_iter();
+            told.push(amounts.map(|amount| Some(ToldHolding { amount: amount?, number })).collect());
         }
     }
-    Ok((lowest, amounts))
+    Ok(told)
 }
 
 /// The accounts, all of one final slot that is not below `reached`.
