@@ -11,6 +11,7 @@ use crate::delivery::send::ATTEMPT_TIME_MAX;
 use crate::delivery::{Delivery, LEASE, schedule};
 use crate::store::deliveries::{Claim, Claimed, Queue};
 use crate::store::endpoints::{self, Busy, Status};
+use crate::store::sinks::Kind;
 use crate::store::{StoreError, Tx};
 use crate::time::Timestamp;
 
@@ -92,12 +93,20 @@ impl Delivery {
         i64::from_ne_bytes(number.to_ne_bytes())
     }
 
+    /// Whether this process can send to it now; another may.
+    fn serves(&self, endpoint: &Busy) -> bool {
+        match endpoint.kind {
+            Kind::Webhook => true,
+            Kind::Nats => self.nats.as_ref().is_some_and(|nats| nats.is_up()),
+        }
+    }
+
     /// Leases what is due and has a slot.
     pub(super) async fn claim(&self, slots: &Slots) -> Result<Found, StoreError> {
         let now = self.clock.now();
         // Nothing is locked while there is nothing to do.
         let mut busy = endpoints::busy(&mut self.db.read().await?, now).await?;
-        busy.retain(|endpoint| is_due(endpoint, now));
+        busy.retain(|endpoint| is_due(endpoint, now) && self.serves(endpoint));
         if busy.is_empty() {
             return Ok(Found { claimed: Vec::new(), begin_by: now, more: false });
         }

@@ -5,6 +5,7 @@
 mod admin;
 mod assets;
 mod feed;
+mod sinks;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use crate::time::Timestamp;
 pub use admin::{Started, router};
 pub use assets::AssetReport;
 pub use feed::FeedReport;
+pub use sinks::SinkReport;
 
 /// A watcher that has said nothing for so long is not there.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(30);
@@ -32,6 +34,8 @@ pub struct Status {
     pub chains: Vec<ChainReport>,
     pub events: EventsReport,
     pub feed: FeedReport,
+    /// Where events are published beside the webhooks.
+    pub sinks: Vec<SinkReport>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -122,14 +126,16 @@ impl Status {
         }
         let QueueStatus { pending, oldest_at } = status::queue(&mut reader).await?;
         let feed = FeedReport::read(&mut reader, now).await?;
+        let sinks = SinkReport::read(&mut reader, now).await?;
         Ok(Status {
             chains,
             events: EventsReport { pending, oldest_secs: oldest_at.map(|at| now.since(at).as_secs()) },
             feed,
+            sinks,
         })
     }
 
-    /// What is wrong with the `expected` chains and the feed; empty when all is well.
+    /// What is wrong with the `expected` chains, the feed and the sinks; empty when all is well.
     pub fn complaints(&self, expected: &BTreeSet<Chain>, lag_max: Duration) -> Vec<String> {
         let mut complaints = Vec::new();
         for chain in expected {
@@ -143,6 +149,7 @@ impl Status {
             }
         }
         complaints.extend(self.feed.complaint(lag_max));
+        complaints.extend(self.sinks.iter().filter_map(|sink| sink.complaint(lag_max)));
         complaints
     }
 }

@@ -44,6 +44,7 @@ pub const MIGRATIONS: &[(i64, &str, &str)] = &[
     (15, "delivery_queues", include_str!("../../migrations/0015_delivery_queues.sql")),
     (16, "feed", include_str!("../../migrations/0016_feed.sql")),
     (17, "balances", include_str!("../../migrations/0017_balances.sql")),
+    (18, "nats", include_str!("../../migrations/0018_nats.sql")),
 ];
 
 /// Where the data is.

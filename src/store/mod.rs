@@ -28,6 +28,7 @@ pub mod nonces;
 pub mod outbox;
 pub mod overrides;
 pub mod requests;
+pub mod sinks;
 mod sql;
 pub mod status;
 pub mod traces;
@@ -69,6 +70,7 @@ pub fn statements() -> impl Iterator<Item = Sql> {
         outbox::STATEMENTS,
         overrides::STATEMENTS,
         requests::STATEMENTS,
+        sinks::STATEMENTS,
         status::STATEMENTS,
         traces::STATEMENTS,
         unattributed::STATEMENTS,
