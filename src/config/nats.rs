@@ -71,7 +71,8 @@ fn check_url(at: &str, text: &str) -> Result<Url, ConfigError> {
 }
 
 fn is_name(text: &str) -> bool {
-    (1..=NAME_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
+    (1..=NAME_MAX).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
 }
 
 #[cfg(test)]

@@ -129,7 +129,9 @@ impl Nats {
         let stream = &self.options.stream;
         match state {
             State::Up => info!("events are published to the NATS stream {stream}"),
-            State::Away | State::Refused => warn!("no events are published to the NATS stream {stream}, they wait: {reason}"),
+            State::Away | State::Refused => {
+                warn!("no events are published to the NATS stream {stream}, they wait: {reason}")
+            }
         }
     }
 

@@ -46,7 +46,10 @@ pub(super) async fn check(context: &Context, options: &NatsOptions) -> Result<()
             }
             GetStreamErrorKind::JetStream(error) => return Err(refused(error.to_string())),
             GetStreamErrorKind::Request | GetStreamErrorKind::EmptyName | GetStreamErrorKind::InvalidStreamName => {
-                return Err(away(format!("the server does not tell of the stream (is JetStream on?): {}", with_causes(&error))));
+                return Err(away(format!(
+                    "the server does not tell of the stream (is JetStream on?): {}",
+                    with_causes(&error)
+                )));
             }
         },
     };
@@ -80,7 +83,9 @@ fn fault(config: &jetstream::stream::Config, options: &NatsOptions) -> Option<St
     }
     if !config.subjects.iter().any(|filter| covers(filter, &subjects)) {
         let named = config.subjects.join(", ");
-        return Some(format!("stream {stream} takes {named} and not {subjects}: add that subject to it, or name another stream"));
+        return Some(format!(
+            "stream {stream} takes {named} and not {subjects}: add that subject to it, or name another stream"
+        ));
     }
     if config.no_ack {
         return Some(format!("stream {stream} does not say what it stored; let it (no_ack = false)"));
@@ -89,10 +94,14 @@ fn fault(config: &jetstream::stream::Config, options: &NatsOptions) -> Option<St
         return Some(format!("nothing can be published to stream {stream}, a mirror or sealed; name another one"));
     }
     if config.retention != RetentionPolicy::Limits {
-        return Some(format!("stream {stream} may drop what nobody waits for; its retention must be limits: name another one"));
+        return Some(format!(
+            "stream {stream} may drop what nobody waits for; its retention must be limits: name another one"
+        ));
     }
     if config.storage != StorageType::File {
-        return Some(format!("stream {stream} is kept in memory and would lose events; its storage must be file: name another one"));
+        return Some(format!(
+            "stream {stream} is kept in memory and would lose events; its storage must be file: name another one"
+        ));
     }
     None
 }
