@@ -263,7 +263,7 @@ fn status_and_health_cannot_tell_without_a_store_and_do_not_make_one() {
     let status: Value = serde_json::from_str(&desk.ok(&["status", "--json"])).unwrap();
     assert_eq!(
         status,
-        serde_json::json!({"chains": [], "events": {"pending": 0, "oldest_secs": null}, "feed": {"last": 0, "lag_secs": null}})
+        serde_json::json!({"chains": [], "events": {"pending": 0, "oldest_secs": null}, "feed": {"last": 0, "lag_secs": null}, "sinks": []})
     );
 }
 

@@ -39,6 +39,8 @@ mod identities;
 mod integrity;
 mod lanes;
 mod layers;
+mod nats;
+mod nats_double;
 mod nodes;
 mod postgres;
 mod reorgs;

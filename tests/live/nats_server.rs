@@ -95,6 +95,9 @@ impl NatsServer {
         let Ok(mut stream) = self.context().await.get_stream(STREAM).await else { return Vec::new() };
         let state = stream.info().await.unwrap().state.clone();
         let mut stored = Vec::new();
+        if state.messages == 0 {
+            return stored;
+        }
         for sequence in state.first_sequence..=state.last_sequence {
             let message = stream.get_raw_message(sequence).await.unwrap();
             stored.push(Stored {
