@@ -108,13 +108,20 @@ async fn a_server_that_is_killed_again_and_again_loses_nothing_and_keeps_back_no
     let service = stage.start();
     for round in 1..=rounds {
         until_sink(&stage, "up", PATIENCE, |sink| sink["state"] == "up").await;
-        let before = server.stored().await.len();
-        pay(&mut stage).await;
-        // Somewhere between the first message of the block and the last, or a little later.
-        server.until_stored(before + rng.random_range(1..BLOCK_DEPOSITS), PATIENCE).await;
+        let told = 2 * round * BLOCK_DEPOSITS;
+        if round % 2 == 0 {
+            // Somewhere between the first message of the block and the last, or a little later.
+            let before = server.stored().await.len();
+            pay(&mut stage).await;
+            server.until_stored(before + rng.random_range(1..BLOCK_DEPOSITS), PATIENCE).await;
+        } else {
+            // What it is sent dies with it: the webhook's were claimed together with its own.
+            server.signal("STOP");
+            pay(&mut stage).await;
+            hook.until("claims", PATIENCE, |_| hook.times().len() >= told - BLOCK_DEPOSITS).await;
+        }
         server.kill();
         pay(&mut stage).await;
-        let told = 2 * round * BLOCK_DEPOSITS;
         hook.until("webhooks go on", PATIENCE, |_| hook.times().len() >= told).await;
         until_sink(&stage, "away", PATIENCE, |sink| sink["state"] == "away").await;
         server.start_again();
