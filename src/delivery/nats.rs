@@ -5,8 +5,7 @@
 //! once. While the stream cannot be reached, or is not what it must be (`stream`), nothing is claimed for it: events wait
 //! and no attempt is spent.
 //!
-//! A connection is used until it breaks, then another is made: what was under way on it ends at once, and nothing of it is
-//! sent later behind our back for longer than the library takes for one more try.
+//! A connection is used until it breaks, then another is made: what was under way on it ends at once, as not known.
 
 mod link;
 mod stream;
