@@ -95,6 +95,26 @@ need_python() {
     export LANDFALL_PYTHON
 }
 
+# Exports LANDFALL_NATS_SERVER, installing the distribution's server when there is none; each test starts one of its own. One that is
+# set already is taken as it is.
+need_nats() {
+    local hint="install nats-server 2.9 or newer (Debian, Ubuntu: apt-get install nats-server) and set LANDFALL_NATS_SERVER to its path"
+    find_nats && return
+    command -v apt-get >/dev/null || fail "no nats-server found: $hint"
+    [ "$(id -u)" = 0 ] || fail "no nats-server found, and only root can install it: $hint"
+    say "installing nats-server"
+    { apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends nats-server; } </dev/null >&2 ||
+        say "apt-get did not end well"
+    find_nats || fail "no nats-server found after installing it: $hint"
+}
+
+# Debian puts it where only root looks.
+find_nats() {
+    [ -n "${LANDFALL_NATS_SERVER:-}" ] || LANDFALL_NATS_SERVER=$(PATH=$PATH:/usr/sbin command -v nats-server || true)
+    "$LANDFALL_NATS_SERVER" --version >/dev/null 2>&1 || { unset LANDFALL_NATS_SERVER; return 1; }
+    export LANDFALL_NATS_SERVER
+}
+
 STEP_PID=""
 STEP_NAMES=()
 STEP_SECS=()

@@ -27,7 +27,7 @@ use tracing::{error, info, warn};
 
 use crate::api::Api;
 use crate::config::{AssetConfig, ChainConfig, Config, ProgramName, TierConfig, WrappedName};
-use crate::delivery::Delivery;
+use crate::delivery::{Delivery, Nats};
 use crate::feed::Numberer;
 use crate::health::Started;
 use crate::store::{Db, OpenError, StoreUrl};
@@ -121,7 +121,15 @@ impl App {
         workers.spawn("api upkeep", served.run(stop.clone()));
 
         let mut pulses = vec![Pulse::new("delivery", clock.now())];
-        let delivery = Delivery::new(db.clone(), clock.clone(), random::number)?.by_the_shared_clock();
+        let mut delivery = Delivery::new(db.clone(), clock.clone(), random::number)?.by_the_shared_clock();
+        if let Some(options) = config.nats.clone() {
+            let nats = Arc::new(Nats::new(options, new_owner()));
+            nats.register(&db, &clock).await.map_err(OpenError::Store)?;
+            delivery = delivery.publishing_to(Arc::clone(&nats));
+            let (db, clock, pulse, stop) = (db.clone(), clock.clone(), Pulse::new("nats", clock.now()), stop.clone());
+            pulses.push(pulse.clone());
+            workers.spawn("nats", async move { nats.run(db, clock, random::number, pulse, stop).await });
+        }
         workers.spawn("delivery", delivery.run(pulses[0].clone(), stop.clone()));
         let pulse = Pulse::new("feed", clock.now());
         let owner = format!("{:032x}", u128::from_ne_bytes(random::bytes()));
@@ -437,6 +445,11 @@ async fn check(source: &AnyChain, chain: Chain) -> Result<(), StartError> {
             Ok(())
         }
     }
+}
+
+/// A name of this process among those at the same store.
+fn new_owner() -> String {
+    format!("{:032x}", u128::from_ne_bytes(random::bytes()))
 }
 
 async fn listen(address: SocketAddr, key: &'static str) -> Result<TcpListener, StartError> {

@@ -5,6 +5,7 @@
 //! a family of chains has, is (`family`).
 
 mod family;
+mod nats;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,6 +18,8 @@ use serde::{Deserialize, Deserializer};
 use url::Url;
 
 use crate::api::{Limits, Settings};
+use crate::config::nats::NatsSection;
+use crate::delivery::NatsOptions;
 use crate::key::Environment;
 use crate::store::StoreUrl;
 use crate::watcher::Start;
@@ -39,6 +42,8 @@ pub struct Config {
     pub api_host: Option<String>,
     pub api_limits: Limits,
     pub admin_listen: SocketAddr,
+    /// Where events are published beside the webhooks.
+    pub nats: Option<NatsOptions>,
     pub chains: BTreeMap<Chain, ChainConfig>,
 }
 
@@ -141,6 +146,8 @@ struct File {
     api: ApiSection,
     #[serde(default)]
     admin: AdminSection,
+    #[serde(default)]
+    nats: Option<NatsSection>,
     chains: BTreeMap<String, ChainSection>,
 }
 
@@ -355,6 +362,7 @@ impl File {
             api_limits: self.api.limits()?,
             api_host: self.api.host,
             admin_listen: self.admin.listen,
+            nats: self.nats.map(NatsSection::check).transpose()?,
             chains,
         })
     }
@@ -711,7 +719,7 @@ mod tests {
             ),
             (
                 with("[stor]"),
-                "config key stor: unknown field `stor`, expected one of `store`, `api`, `admin`, `chains`",
+                "config key stor: unknown field `stor`, expected one of `store`, `api`, `admin`, `nats`, `chains`",
             ),
             (with("poll_ms = \"fast\""), "config key chains.ETHEREUM_TESTNET.poll_ms: expected u64, found string"),
             (with("poll_ms = 1"), "config key chains.ETHEREUM_TESTNET.poll_ms: expected 20 to 60000"),

@@ -98,8 +98,8 @@ impl Cli {
             // The screen is the show's.
             Verb::Sandbox(_) => "error",
             Verb::Backfill(_) | Verb::Rescan(_) => "warn",
-            // sqlx tells of every slow statement and hyper of every connection at info.
-            _ => "info,sqlx=warn,hyper=warn",
+            // sqlx tells of every slow statement and hyper of every connection at info; of a connection to NATS we tell ourselves.
+            _ => "info,sqlx=warn,hyper=warn,async_nats=off",
         }
     }
 

@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::cli::{duration, json_line, open_existing};
 use crate::config::Config;
-use crate::health::{ChainReport, EndpointReport, OverrideReport, Status, WebhookReport};
+use crate::health::{ChainReport, EndpointReport, OverrideReport, SinkReport, Status, WebhookReport};
 use crate::store::Db;
 use crate::time::Clock;
 
@@ -20,7 +20,7 @@ pub(super) struct Show {
 
 #[derive(Args, Debug)]
 pub(super) struct Health {
-    /// How far behind a chain, the feed or what is due at a webhook may be, for example 60s or 5m.
+    /// How far behind a chain, the feed, a sink or what is due at a webhook may be, for example 60s or 5m.
     #[arg(long, default_value = "60s", value_parser = duration)]
     max_lag: Duration,
 }
@@ -59,6 +59,7 @@ impl Show {
         let waits =
             status.feed.lag_secs.map_or(String::new(), |secs| format!(", the oldest without a number {secs} s old"));
         println!("{} events in the feed{waits}", status.feed.last);
+        status.sinks.iter().for_each(|sink| println!("{}", of_sink(sink)));
         Ok(())
     }
 }
@@ -103,6 +104,13 @@ fn of_webhook(webhook: &WebhookReport) -> String {
     let due = oldest_due_secs.map(|secs| format!(", the oldest due for {secs} s"));
     let rest = [since, Some(format!(", {pending} pending")), held, due];
     [Some(format!("webhook {id} {status}"))].into_iter().chain(rest).flatten().collect()
+}
+
+/// How its connection is, for how long, and what waits.
+fn of_sink(SinkReport { id, status, state, reason, secs, pending, oldest_secs }: &SinkReport) -> String {
+    let age = oldest_secs.map_or(String::new(), |secs| format!(", the oldest {secs} s old"));
+    let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
+    format!("{id} {status}, {state} for {secs} s, {pending} events wait{age}{reason}")
 }
 
 /// Of a chain that is traced: how far, by how many endpoints, why not farther, and what waits for a second witness.

@@ -10,12 +10,12 @@ use anyhow::{bail, ensure};
 use clap::Subcommand;
 use serde::Serialize;
 
-use crate::cli::{duration, existing, json_line, open};
+use crate::cli::{duration, existing, json_line, load, open};
 use crate::deposit::DepositStatus;
 use crate::random;
 use crate::registry::{self, NewWebhook, WebhookError};
 use crate::resolver::Resolver;
-use crate::store::{Db, deliveries, endpoints, webhooks};
+use crate::store::{Db, deliveries, endpoints, sinks, webhooks};
 use crate::time::Clock;
 use crate::webhook::{AllowedNetworks, Cidr, PREVIOUS_KEY_TIME_MAX, symmetric_key, verification_key};
 
@@ -123,6 +123,7 @@ impl Webhook {
             }
             Webhook::Pause { id } => pause(&existing(config).await?, &id).await?,
             Webhook::Resume { id } => resume(&existing(config).await?, &id).await?,
+            Webhook::Remove { id } if id == sinks::NATS => give_up(&id, config).await?,
             Webhook::Remove { id } => {
                 registry::remove_webhook(&existing(config).await?, &id, Clock::system().now()).await?;
                 println!("webhook {id} is removed; what was not delivered to it is held");
@@ -194,6 +195,18 @@ async fn pause(db: &Db, id: &str) -> anyhow::Result<()> {
     ensure!(endpoints::pause(&mut tx, id, Clock::system().now()).await?, "there is no webhook {id}");
     tx.commit().await?;
     println!("webhook {id} is paused until `landfall webhook resume {id}`; its events are kept");
+    Ok(())
+}
+
+/// As removing a webhook, for the sink; not while `run` would take it up again.
+async fn give_up(id: &str, config: &Path) -> anyhow::Result<()> {
+    let is_configured = load(config)?.nats.is_some();
+    ensure!(!is_configured, "{id} is configured: take the section [nats] out of {} first", config.display());
+    let db = existing(config).await?;
+    let mut tx = db.begin().await?;
+    ensure!(sinks::give_up(&mut tx, id, Clock::system().now()).await?, "there is no {id} to remove");
+    tx.commit().await?;
+    println!("{id} is removed; what was not delivered to it is held");
     Ok(())
 }
 

@@ -12,6 +12,7 @@ use crate::delivery::slots::Slots;
 use crate::delivery::{Delivery, LEASE, schedule};
 use crate::store::deliveries::{Claim, Claimed, Queue};
 use crate::store::endpoints::{self, Busy, Health, Status};
+use crate::store::sinks::Kind;
 use crate::store::{StoreError, Tx};
 use crate::time::Timestamp;
 
@@ -42,6 +43,14 @@ impl Delivery {
         i64::from_ne_bytes(number.to_ne_bytes())
     }
 
+    /// Whether this process can send to it now; another may.
+    fn serves(&self, endpoint: &Busy) -> bool {
+        match endpoint.kind {
+            Kind::Webhook => true,
+            Kind::Nats => self.nats.as_ref().is_some_and(|nats| nats.is_up()),
+        }
+    }
+
     /// Leases what is due and has a slot.
     pub(super) async fn claim(&self, slots: &Slots) -> Result<Found, StoreError> {
         self.set_clock().await?;
@@ -50,7 +59,7 @@ impl Delivery {
         self.bring_back(now).await?;
         // Nothing is locked while there is nothing to do.
         let mut busy = endpoints::busy(&mut self.db.read().await?, now).await?;
-        busy.retain(|endpoint| is_due(endpoint, now));
+        busy.retain(|endpoint| is_due(endpoint, now) && self.serves(endpoint));
         if busy.is_empty() {
             let (claimed, slots) = (Vec::new(), slots.clone());
             return Ok(Found { claimed, slots, begin_by: now, begin_within, more: false });

@@ -1,4 +1,4 @@
-//! Delivers events to webhooks: claimed for a time, signed, sent, acknowledged.
+//! Delivers events to webhooks and sinks: claimed for a time, sent, acknowledged.
 //!
 //! Promises: at least once; in order per deposit at each webhook; nothing is dropped. A transaction is never open
 //! while a receiver is waited for. What a crash interrupts is claimed again when its lease ends.
@@ -10,6 +10,7 @@ mod ahead;
 mod breaker;
 mod claim;
 mod client;
+mod nats;
 mod schedule;
 mod send;
 mod shared_clock;
@@ -35,6 +36,8 @@ use claim::Found;
 use shared_clock::SharedClock;
 use slots::Slots;
 
+pub use nats::{DUPLICATE_WINDOW, Nats, NatsOptions, REPLICAS_MAX};
+
 /// Longer than an attempt can take, so that nobody else takes over one that is still under way.
 const LEASE: Duration = Duration::from_secs(60);
 /// How often new events are looked for.
@@ -51,6 +54,7 @@ const ACKNOWLEDGE_MAX: usize = 100;
 pub struct Delivery {
     db: Db,
     clients: Arc<Clients>,
+    nats: Option<Arc<Nats>>,
     clock: Clock,
     random: fn() -> u64,
     /// Where the numbers of this process's claims begin.
@@ -85,6 +89,7 @@ impl Delivery {
         Ok(Delivery {
             db,
             clients: Arc::new(Clients::new(Resolver::system())?),
+            nats: None,
             clock,
             random,
             owner: random(),
@@ -99,6 +104,11 @@ impl Delivery {
     /// As [`Delivery::new`].
     pub fn resolving_by(self, resolver: Resolver) -> Result<Self, reqwest::Error> {
         Ok(Delivery { clients: Arc::new(Clients::new(resolver)?), ..self })
+    }
+
+    /// Publishes to a stream, too.
+    pub fn publishing_to(self, nats: Arc<Nats>) -> Self {
+        Delivery { nats: Some(nats), ..self }
     }
 
     /// One bounded step: claims what is due and has a slot, attempts all of it, acknowledges all of it.
@@ -169,12 +179,12 @@ impl Delivery {
         let Found { claimed, slots, begin_by, begin_within, .. } = found;
         work.slots = slots;
         for claimed in claimed {
-            let (clients, clock) = (Arc::clone(&self.clients), self.clock.clone());
+            let (clients, nats, clock) = (Arc::clone(&self.clients), self.nats.clone(), self.clock.clone());
             work.attempts.spawn(async move {
                 if clock.now() > begin_by || Instant::now() > begin_within {
                     return (claimed, None);
                 }
-                let log = send::attempt(&clients, &claimed, &clock).await;
+                let log = send::attempt(&clients, nats.as_deref(), &claimed, &clock).await;
                 (claimed, Some(log))
             });
         }

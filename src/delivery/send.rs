@@ -1,5 +1,5 @@
-//! One attempt: sign, POST, read a little of the answer. Only a 2xx within the time is "delivered"; every other
-//! answer, and none, is "not known to have arrived" and is sent again.
+//! One attempt: sign, POST, read a little of the answer; or publish. Only a 2xx or a stream's word within the time is
+//! "delivered"; every other answer, and none, is "not known to have arrived" and is sent again.
 
 use std::time::Duration;
 
@@ -9,7 +9,9 @@ use reqwest::header::{HeaderMap, RETRY_AFTER};
 use url::Url;
 
 use crate::delivery::client::{Clients, describe};
+use crate::delivery::nats::Nats;
 use crate::store::deliveries::{AttemptLog, Claimed};
+use crate::store::sinks::Kind;
 use crate::time::{Clock, Timestamp};
 use crate::webhook::sign;
 
@@ -19,7 +21,7 @@ const RESPONSE_BYTES_MAX: usize = 16 * 1024;
 const RESPONSE_HEAD_BYTES: usize = 1024;
 
 /// Makes the attempt. Delivered when the log's error is empty.
-pub(super) async fn attempt(clients: &Clients, claimed: &Claimed, clock: &Clock) -> AttemptLog {
+pub(super) async fn attempt(clients: &Clients, nats: Option<&Nats>, claimed: &Claimed, clock: &Clock) -> AttemptLog {
     let started_at = clock.now();
     let mut log = AttemptLog {
         started_at,
@@ -29,13 +31,25 @@ pub(super) async fn attempt(clients: &Clients, claimed: &Claimed, clock: &Clock)
         response_head: String::new(),
         retry_after: None,
     };
-    match tokio::time::timeout(ATTEMPT_TIME_MAX, post(clients, claimed, started_at, &mut log)).await {
+    let sending = async {
+        match claimed.kind {
+            Kind::Webhook => post(clients, claimed, started_at, &mut log).await,
+            Kind::Nats => publish(nats, claimed, &mut log).await,
+        }
+    };
+    match tokio::time::timeout(ATTEMPT_TIME_MAX, sending).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => log.error = error,
         Err(_) => log.error = format!("no complete answer within {} s", ATTEMPT_TIME_MAX.as_secs()),
     }
     log.duration = clock.now().since(started_at);
     log
+}
+
+async fn publish(nats: Option<&Nats>, claimed: &Claimed, log: &mut AttemptLog) -> Result<(), String> {
+    let nats = nats.ok_or("this process publishes to no stream")?;
+    log.response_head = nats.publish(claimed).await?;
+    Ok(())
 }
 
 async fn post(clients: &Clients, claimed: &Claimed, at: Timestamp, log: &mut AttemptLog) -> Result<(), String> {

@@ -96,6 +96,7 @@ impl Slots {
 mod tests {
     use super::*;
     use crate::store::endpoints::{Health, Status};
+    use crate::store::sinks::Kind;
     use crate::time::Timestamp;
 
     fn endpoint(number: u32) -> Busy {
@@ -104,7 +105,7 @@ mod tests {
         let health = Health { status, since, failures: 0, strain: 0, in_flight_max: 8, probe_at, probed_at };
         let id = format!("hook-{number}");
         let (releasing, first, again, lapsed, waiting, held, any) = (false, true, true, false, false, false, true);
-        Busy { id, health, releasing, first, again, lapsed, waiting, held, any }
+        Busy { id, kind: Kind::Webhook, health, releasing, first, again, lapsed, waiting, held, any }
     }
 
     fn first(count: u32) -> Taken {
@@ -123,7 +124,10 @@ mod tests {
             position: 0,
             attempt,
             failures: 0,
+            event_type: String::new(),
+            account_id: String::new(),
             payload: String::new(),
+            kind: Kind::Webhook,
             url: String::new(),
             allowed_networks: String::new(),
             signing_key: String::new(),

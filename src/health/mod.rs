@@ -6,6 +6,7 @@ mod admin;
 mod assets;
 mod balances;
 mod feed;
+mod sinks;
 mod webhooks;
 
 use std::collections::BTreeSet;
@@ -24,6 +25,7 @@ use crate::time::Timestamp;
 pub use admin::{Started, router};
 pub use assets::AssetReport;
 pub use feed::FeedReport;
+pub use sinks::SinkReport;
 pub use webhooks::WebhookReport;
 
 /// A watcher that has said nothing for so long is not there.
@@ -36,6 +38,8 @@ pub struct Status {
     pub events: EventsReport,
     pub feed: FeedReport,
     pub webhooks: Vec<WebhookReport>,
+    /// Where events are published beside the webhooks.
+    pub sinks: Vec<SinkReport>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -132,11 +136,13 @@ impl Status {
         let feed = FeedReport::read(&mut reader, now).await?;
         let webhooks = WebhookReport::read(&mut reader, now).await?;
         let oldest_secs = oldest_at.map(|at| now.since(at).as_secs());
+        let sinks = SinkReport::read(&mut reader, now).await?;
         let oldest_due_secs = webhooks.iter().filter_map(WebhookReport::late_secs).max();
-        Ok(Status { chains, events: EventsReport { pending, oldest_secs, oldest_due_secs }, feed, webhooks })
+        let events = EventsReport { pending, oldest_secs, oldest_due_secs };
+        Ok(Status { chains, events, feed, webhooks, sinks })
     }
 
-    /// What is wrong with the `expected` chains, the feed and webhooks; empty when all is well.
+    /// What is wrong with the `expected` chains, the feed, webhooks and sinks; empty when all is well.
     pub fn complaints(&self, expected: &BTreeSet<Chain>, lag_max: Duration) -> Vec<String> {
         let mut complaints = Vec::new();
         for chain in expected {
@@ -151,6 +157,7 @@ impl Status {
         }
         complaints.extend(self.feed.complaint(lag_max));
         complaints.extend(self.webhooks.iter().flat_map(|webhook| webhook.complaints(lag_max)));
+        complaints.extend(self.sinks.iter().filter_map(|sink| sink.complaint(lag_max)));
         complaints
     }
 }

@@ -48,6 +48,7 @@ pub const MIGRATIONS: &[(i64, &str, &str)] = &[
     (17, "balances", include_str!("../../migrations/0017_balances.sql")),
     (18, "delivery_strain", include_str!("../../migrations/0018_delivery_strain.sql")),
     (19, "balances_followed", include_str!("../../migrations/0019_balances_followed.sql")),
+    (20, "nats", include_str!("../../migrations/0020_nats.sql")),
 ];
 
 /// Where the data is.

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use sqlx::FromRow;
 
+use crate::store::sinks::Kind;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
-use crate::store::{Connection, StoreError, Tx, int, uint};
+use crate::store::{Connection, StoreError, Tx, int, parsed, uint};
 use crate::time::Timestamp;
 
 /// After so long one that stood aside for an ack under way is looked at again.
@@ -31,7 +32,11 @@ pub struct Claimed {
     pub attempt: u32,
     /// How many have failed since it was written or replayed.
     pub failures: u32,
+    /// Its event's `type`, and the account that it tells of.
+    pub event_type: String,
+    pub account_id: String,
     pub payload: String,
+    pub kind: Kind,
     pub url: String,
     /// Those inside that the webhook may reach, separated by commas.
     pub allowed_networks: String,
@@ -103,7 +108,7 @@ statements! {
                     AND earlier.aggregateid = deliveries.aggregateid AND earlier.position < deliveries.position AND earlier.state <> 'DELIVERED') \
                  RETURNING attempt";
     TAKEN = "SELECT event_id, webhook_id, deliveries.aggregateid AS aggregate_id, deliveries.position, attempt, deliveries.failures, \
-             payload, url, allowed_networks, \
+             type AS event_type, account_id, payload, kind, url, allowed_networks, \
              signing_key || CASE WHEN previous_key_expires_us > $2 THEN ' ' || previous_signing_key ELSE '' END AS signing_key FROM deliveries \
              JOIN events ON events.id = deliveries.event_id JOIN webhooks ON webhooks.id = deliveries.webhook_id \
              WHERE owner = $1 AND queue = 'LEASED' AND state <> 'DELIVERED' ORDER BY events.created_us, event_id, webhook_id";
@@ -135,7 +140,10 @@ struct ClaimedRow {
     position: i64,
     attempt: i64,
     failures: i64,
+    event_type: String,
+    account_id: String,
     payload: String,
+    kind: String,
     url: String,
     allowed_networks: String,
     signing_key: String,
@@ -293,7 +301,10 @@ impl TryFrom<ClaimedRow> for Claimed {
             position: row.position,
             attempt: uint("attempt", row.attempt)?,
             failures: uint("failures", row.failures)?,
+            event_type: row.event_type,
+            account_id: row.account_id,
             payload: row.payload,
+            kind: parsed("kind", &row.kind)?,
             url: row.url,
             allowed_networks: row.allowed_networks,
             signing_key: row.signing_key,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use sqlx::FromRow;
 
+use crate::store::sinks::Kind;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, StoreError, Tx, parsed, uint};
 use crate::time::Timestamp;
@@ -48,6 +49,7 @@ pub struct Health {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Busy {
     pub id: String,
+    pub kind: Kind,
     pub health: Health,
     pub releasing: bool,
     pub first: bool,
@@ -67,7 +69,7 @@ statements! {
     BUSY = "WITH RECURSIVE named (id) AS (SELECT MIN(webhook_id) FROM deliveries WHERE state = 'PENDING' \
               UNION ALL SELECT (SELECT MIN(webhook_id) FROM deliveries WHERE state = 'PENDING' AND webhook_id > named.id) \
                 FROM named WHERE named.id IS NOT NULL) \
-            SELECT webhooks.id, status, status_since_us, failures, strain, in_flight_max, probe_us, probed_us, releasing, \
+            SELECT webhooks.id, kind, status, status_since_us, failures, strain, in_flight_max, probe_us, probed_us, releasing, \
               EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'FIRST' AND next_us <= $1) AS first, \
               EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'AGAIN' AND next_us <= $1) AS again, \
               EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'LEASED' AND next_us <= $1) AS lapsed, \
@@ -110,6 +112,7 @@ struct HealthRow {
 #[derive(FromRow)]
 struct BusyRow {
     id: String,
+    kind: String,
     #[sqlx(flatten)]
     health: HealthRow,
     releasing: bool,
@@ -125,8 +128,9 @@ struct BusyRow {
 pub async fn busy(connection: &mut impl Connection, now: Timestamp) -> Result<Vec<Busy>, StoreError> {
     let rows = fetch_all!(connection, BusyRow, BUSY, now.0)?;
     let read = |row: BusyRow| {
-        let BusyRow { id, health, releasing, first, again, lapsed, waiting, held, any_left: any } = row;
-        Ok(Busy { id, health: health.try_into()?, releasing, first, again, lapsed, waiting, held, any })
+        let BusyRow { id, kind, health, releasing, first, again, lapsed, waiting, held, any_left: any } = row;
+        let kind = parsed("kind", &kind)?;
+        Ok(Busy { id, kind, health: health.try_into()?, releasing, first, again, lapsed, waiting, held, any })
     };
     rows.into_iter().map(read).collect()
 }

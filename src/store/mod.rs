@@ -30,6 +30,7 @@ pub mod overrides;
 pub mod replay;
 pub mod requests;
 pub mod shared_clock;
+pub mod sinks;
 mod sql;
 pub mod status;
 pub mod traces;
@@ -73,6 +74,7 @@ pub fn statements() -> impl Iterator<Item = Sql> {
         replay::STATEMENTS,
         requests::STATEMENTS,
         shared_clock::STATEMENTS,
+        sinks::STATEMENTS,
         status::STATEMENTS,
         traces::STATEMENTS,
         unattributed::STATEMENTS,

@@ -90,7 +90,7 @@ statements! {
                 (SELECT MIN(next_us) FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'FIRST') AS first_us, \
                 (SELECT MIN(next_us) FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'AGAIN') AS again_us, \
                 (SELECT MIN(next_us) FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'LEASED') AS leased_us \
-                FROM webhooks WHERE status <> 'DELETED' ORDER BY created_us, webhooks.id";
+                FROM webhooks WHERE kind = 'WEBHOOK' AND status <> 'DELETED' ORDER BY created_us, webhooks.id";
 }
 
 #[derive(FromRow)]

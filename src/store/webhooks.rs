@@ -1,4 +1,5 @@
-//! Registered webhooks: their keys, and which statuses an organization does not want to be sent.
+//! Registered webhooks: their keys, and which statuses an organization does not want to be sent. Endpoints of other kinds
+//! (`sinks`) are no webhooks, and are not found here.
 //!
 //! A deleted one keeps its row, because what was not delivered to it is held and never dropped.
 
@@ -66,14 +67,15 @@ struct Row {
 statements! {
     INSERT = "INSERT INTO webhooks (id, organization_id, url, label, status, allow_private, allowed_networks, signing_key_id, \
               signing_key, signing_key_created_us, created_us) VALUES ($1, $2, $3, $4, 'ACTIVE', $5, $6, $7, $8, $9, $9)";
-    COUNT = "SELECT COUNT(*) FROM webhooks WHERE organization_id = $1 AND status <> 'DELETED'";
-    LIST = "SELECT * FROM webhooks WHERE organization_id = $1 AND status <> 'DELETED' ORDER BY created_us, id";
-    BY_ID = "SELECT * FROM webhooks WHERE organization_id = $1 AND id = $2 AND status <> 'DELETED'";
+    COUNT = "SELECT COUNT(*) FROM webhooks WHERE organization_id = $1 AND kind = 'WEBHOOK' AND status <> 'DELETED'";
+    LIST = "SELECT * FROM webhooks WHERE organization_id = $1 AND kind = 'WEBHOOK' AND status <> 'DELETED' ORDER BY created_us, id";
+    BY_ID = "SELECT * FROM webhooks WHERE organization_id = $1 AND id = $2 AND kind = 'WEBHOOK' AND status <> 'DELETED'";
     // The keys before the previous ones stop here; a key that no longer signs is not kept.
     ROTATE = "UPDATE webhooks SET previous_signing_key = CASE WHEN CAST($5 AS BIGINT) > CAST($4 AS BIGINT) THEN signing_key ELSE '' END, \
               previous_key_expires_us = $5, signing_key_id = $2, signing_key = $3, signing_key_created_us = $4 \
-              WHERE organization_id = $6 AND id = $1 AND status <> 'DELETED'";
-    DELETE = "UPDATE webhooks SET status = 'DELETED', status_since_us = $3 WHERE organization_id = $1 AND id = $2 AND status <> 'DELETED'";
+              WHERE organization_id = $6 AND id = $1 AND kind = 'WEBHOOK' AND status <> 'DELETED'";
+    DELETE = "UPDATE webhooks SET status = 'DELETED', status_since_us = $3 \
+              WHERE organization_id = $1 AND id = $2 AND kind = 'WEBHOOK' AND status <> 'DELETED'";
     MUTED = "SELECT status FROM muted_statuses WHERE organization_id = $1 ORDER BY status";
     UNMUTE = "DELETE FROM muted_statuses WHERE organization_id = $1";
     MUTE = "INSERT INTO muted_statuses (organization_id, status) VALUES ($1, $2) ON CONFLICT DO NOTHING";

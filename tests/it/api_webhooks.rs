@@ -15,6 +15,7 @@ use landfall::key::{ApiKey, Environment, Scope};
 use landfall::registry;
 use landfall::resolver::Resolver;
 use landfall::store::deliveries::{Claim, Claimed, Queue};
+use landfall::store::sinks::{self, Kind, NATS};
 use landfall::store::{Connection, Db, Engine as Connected, endpoints, webhooks};
 use landfall::time::{Clock, Timestamp};
 use landfall::webhook::{is_signed, sign};
@@ -313,4 +314,27 @@ async fn count(db: &Db, text: &'static str) -> i64 {
         Connected::Sqlite(connection) => sqlx::query_as(text).fetch_one(connection).await.unwrap(),
     };
     count
+}
+
+#[tokio::test]
+async fn a_sink_of_the_operators_is_no_webhook_to_clients() {
+    for engine in ENGINES {
+        let api = Api::on(engine).await;
+        let mut tx = api.store.db.begin().await.unwrap();
+        sinks::ensure(&mut tx, NATS, Kind::Nats, "nats:LANDFALL", NOON).await.unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(api.send(Method::GET, "/v2/webhooks", None).await, (200, json!({ "webhooks": [] })), "{engine:?}");
+        let calls = [
+            (Method::GET, "/v2/webhooks/nats"),
+            (Method::DELETE, "/v2/webhooks/nats"),
+            (Method::POST, "/v2/webhooks/nats/rotate-key"),
+            (Method::POST, "/v2/webhooks/nats/test"),
+        ];
+        for (method, path) in calls {
+            let (status, problem) = api.send(method.clone(), path, None).await;
+            assert_eq!((status, &problem["code"]), (404, &json!("NOT_FOUND")), "{engine:?} {method} {path}");
+        }
+        let sinks = sinks::all(&mut api.store.db.read().await.unwrap()).await.unwrap();
+        assert_eq!((sinks.len(), sinks[0].status.as_str()), (1, "ACTIVE"), "{engine:?}");
+    }
 }

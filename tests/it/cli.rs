@@ -265,7 +265,7 @@ fn status_and_health_cannot_tell_without_a_store_and_do_not_make_one() {
         status,
         serde_json::json!({
             "chains": [], "events": {"pending": 0, "oldest_secs": null, "oldest_due_secs": null},
-            "feed": {"last": 0, "lag_secs": null}, "webhooks": [],
+            "feed": {"last": 0, "lag_secs": null}, "webhooks": [], "sinks": [],
         })
     );
 }
@@ -280,7 +280,7 @@ fn run_without_migration_refuses_another_schema() {
     let last = lines.lines().last().unwrap();
     assert_eq!(
         last,
-        "landfall: the store's schema is version none, this program needs version 19: run `landfall migrate`"
+        "landfall: the store's schema is version none, this program needs version 20: run `landfall migrate`"
     );
 }
 

@@ -4,6 +4,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use landfall::delivery::Delivered;
+use landfall::store::sinks::{self, Kind, NATS};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -169,6 +170,38 @@ async fn a_paused_webhook_gets_nothing_and_all_of_it_when_it_is_resumed() {
             assert_eq!(desk.run(&["webhook", verb, "nobody"]).0, Some(2));
         }
         assert_eq!(desk.run(&["webhook", "resume", "hook"]).0, Some(2), "it is not paused");
+        world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_sink_is_paused_resumed_and_given_up_when_it_is_no_longer_configured() {
+    for engine in ENGINES {
+        let world = world(engine).await;
+        let desk = Desk::of(&world);
+        let none = desk.run(&["webhook", "remove", "nats"]);
+        assert_eq!(none, (Some(2), String::new(), "landfall: there is no nats to remove\n".to_owned()), "{engine:?}");
+        let mut tx = world.db().begin().await.unwrap();
+        sinks::ensure(&mut tx, NATS, Kind::Nats, "nats:LANDFALL", world.now()).await.unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(desk.run(&["webhook", "pause", "nats"]).0, Some(0));
+        let status = &desk.json(&["status"])[0]["sinks"][0];
+        assert_eq!(
+            (&status["id"], &status["status"], &status["state"]),
+            (&"nats".into(), &"PAUSED".into(), &"silent".into())
+        );
+        assert_eq!(desk.run(&["webhook", "resume", "nats"]).0, Some(0));
+        assert_eq!(desk.run(&["webhook", "list"]).1, "", "{engine:?}");
+
+        let path = desk.0.path().join("landfall.toml");
+        let config = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, format!("{config}[nats]\nurls = [\"nats://127.0.0.1:9\"]\n")).unwrap();
+        let (code, _, said) = desk.run(&["webhook", "remove", "nats"]);
+        assert_eq!((code, said.contains("take the section [nats] out of")), (Some(2), true), "{engine:?}: {said}");
+        std::fs::write(&path, config).unwrap();
+        let (code, printed, _) = desk.run(&["webhook", "remove", "nats"]);
+        assert_eq!((code, printed.as_str()), (Some(0), "nats is removed; what was not delivered to it is held\n"));
+        assert_eq!(desk.json(&["status"])[0]["sinks"], serde_json::json!([]), "{engine:?}");
         world.close().await;
     }
 }

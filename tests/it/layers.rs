@@ -65,8 +65,9 @@ const ROOMS: [(&str, &str); 29] = [
 ];
 const PURE: &str = "amount time random deposit event request identity account balance key webhook incident decision";
 /// Foreign crates and the rooms that may name them.
-const CRATES: [(&str, &str); 9] = [
+const CRATES: [(&str, &str); 10] = [
     ("sqlx", "store"),
+    ("async_nats", "delivery"),
     ("landfall_evm", "app"),
     ("landfall_solana", "app"),
     ("landfall_rpc", ""),
@@ -84,7 +85,7 @@ const SERVERS: [(&str, &str); 1] = [("solana", "landfall-cluster")];
 /// The crate of chains/ that alone may name an SDK, by how the SDK's crates begin.
 const SDKS: [(&str, &str); 4] = [("alloy", "evm"), ("solana", "solana"), ("spl", "solana"), ("five8", "solana")];
 /// No migration is edited once it is released: its hash stands here. A change to the schema is a new file.
-const MIGRATIONS: [(&str, &str); 19] = [
+const MIGRATIONS: [(&str, &str); 20] = [
     ("0001_init.sql", "bcb5b2df17fa669ceee913746a551dffe9716f435ad62ae9b0599eb6d1650ce6"),
     ("0002_movements.sql", "43eb6127b5e66168a334d5c079cf6ce8dfd81978793b5214ed503fd1cc353cc0"),
     ("0003_incidents.sql", "9f31b48118ddbba99ba10fa5eced51ce9537a8d11c1815a38db66363cde16112"),
@@ -104,6 +105,7 @@ const MIGRATIONS: [(&str, &str); 19] = [
     ("0017_balances.sql", "a3a83852d218ac4b505afa0b056e570c4fed17ec5330d5b114af52adec6828f8"),
     ("0018_delivery_strain.sql", "f0407b07ac89fde84bc0dda3ed6ee392d7670419cdecc20b035efd8916edd83c"),
     ("0019_balances_followed.sql", "3513c46c1d64d4208f798f7d6cf57b6703c498e652e6b28e2f667972049720b2"),
+    ("0020_nats.sql", "1637bc66359beb79f221d475412fd2ef71f9a6f337ee849c247ee7a5114c489f"),
 ];
 /// What a finished house does not have. Written in two parts, because this file is searched too.
 const LEFTOVERS: [(&str, &str); 4] = [

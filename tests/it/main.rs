@@ -42,6 +42,8 @@ mod identities;
 mod integrity;
 mod lanes;
 mod layers;
+mod nats;
+mod nats_double;
 mod nodes;
 mod postgres;
 mod reorgs;

@@ -1,8 +1,8 @@
-//! The `live` ring: the real `landfall` process, real nodes (anvil, surfpool or solana-test-validator), real SQLite and
-//! PostgreSQL. One binary.
+//! The `live` ring: the real `landfall` process, real nodes (anvil, surfpool or solana-test-validator), real SQLite,
+//! PostgreSQL and nats-server. One binary.
 //!
 //! `scripts/test` installs and names them: `LANDFALL_ANVIL`, `LANDFALL_SURFPOOL`, `LANDFALL_TEST_POSTGRES`,
-//! `LANDFALL_TEST_PG_BIN`. A missing one fails the tests that need it; none is skipped. `stage` is the harness.
+//! `LANDFALL_TEST_PG_BIN`, `LANDFALL_NATS_SERVER`. A missing one fails the tests that need it; none is skipped. `stage` is the harness.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 
 mod backfill;
@@ -15,6 +15,8 @@ mod explain;
 mod first_deposit;
 mod hook;
 mod kills;
+mod nats;
+mod nats_server;
 mod op_stack;
 mod outages;
 mod past;

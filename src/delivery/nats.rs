@@ -1,0 +1,174 @@
+//! The sink that publishes events to a stream of NATS JetStream.
+//!
+//! Promises: an event counts as delivered only when the stream's server has said that it stores it. Each is published under its
+//! own id, and the stream keeps ids for seven days: what is sent again, because nobody knows the outcome, is stored
+//! once. While the stream cannot be reached, or is not what it must be (`stream`), nothing is claimed for it: events wait
+//! and no attempt is spent.
+//!
+//! A connection is used until it breaks, then another is made: what was under way on it ends at once, as not known.
+
+mod link;
+mod stream;
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use async_nats::jetstream::Context;
+use async_nats::jetstream::message::PublishMessage;
+use landfall_chain::{Retry, with_causes};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::store::deliveries::Claimed;
+use crate::store::sinks::{self, Kind, State, Word};
+use crate::store::{Db, StoreError};
+use crate::time::{Clock, Pulse};
+use link::Link;
+
+pub use link::NatsOptions;
+pub use stream::{DUPLICATE_WINDOW, REPLICAS_MAX};
+
+/// How often the stream is looked at, and our word about it repeated.
+const CHECK_EVERY: Duration = Duration::from_secs(10);
+const RETRY_FIRST: Duration = Duration::from_millis(250);
+const RETRY_MAX: Duration = Duration::from_secs(5);
+
+/// Publishes to a stream.
+#[derive(Debug)]
+pub struct Nats {
+    options: NatsOptions,
+    /// Of this process.
+    owner: String,
+    /// There while the stream is there and as it must be.
+    link: Mutex<Option<Link>>,
+    /// What was last told to the log, so that it is told once.
+    told: Mutex<(Option<State>, String)>,
+}
+
+impl Nats {
+    /// Publishes nothing before it runs.
+    pub fn new(options: NatsOptions, owner: String) -> Self {
+        Nats { options, owner, link: Mutex::default(), told: Mutex::default() }
+    }
+
+    /// Events are kept for the stream from now on.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub async fn register(&self, db: &Db, clock: &Clock) -> Result<(), StoreError> {
+        let mut tx = db.begin().await?;
+        let url = format!("nats:{}", self.options.stream);
+        sinks::ensure(&mut tx, sinks::NATS, Kind::Nats, &url, clock.now()).await?;
+        tx.commit().await
+    }
+
+    /// Keeps a connection and looks at the stream, until `stop`.
+    pub async fn run(&self, db: Db, clock: Clock, random: fn() -> u64, pulse: Pulse, stop: CancellationToken) {
+        let mut retry = Retry::new(RETRY_FIRST, RETRY_MAX);
+        let keep = async {
+            loop {
+                pulse.beat(clock.now());
+                match link::connect(&self.options).await {
+                    Ok(link) => {
+                        retry.reset();
+                        self.keep(link, &db, &clock, &pulse).await;
+                    }
+                    Err(why) => self.say(&db, &clock, State::Away, &why).await,
+                }
+                sleep(retry.next_delay(random())).await;
+            }
+        };
+        stop.run_until_cancelled(keep).await;
+        self.set(None);
+    }
+
+    /// Looks at the stream now and then, until the connection breaks.
+    async fn keep(&self, link: Link, db: &Db, clock: &Clock, pulse: &Pulse) {
+        while !link.broken.is_cancelled() {
+            pulse.beat(clock.now());
+            match stream::check(&link.context, &self.options).await {
+                Ok(()) => {
+                    self.set(Some(link.clone()));
+                    self.say(db, clock, State::Up, "").await;
+                }
+                Err(fault) => {
+                    self.set(None);
+                    self.say(db, clock, fault.state, &fault.what).await;
+                }
+            }
+            // Neither end is an error: the connection broke, or it is time to look again.
+            let _ = tokio::time::timeout(CHECK_EVERY, link.broken.cancelled()).await;
+        }
+        self.set(None);
+        self.say(db, clock, State::Away, "the connection broke").await;
+    }
+
+    async fn say(&self, db: &Db, clock: &Clock, state: State, reason: &str) {
+        self.tell(state, reason);
+        let word = Word { owner: &self.owner, state, reason };
+        let written = async {
+            let mut tx = db.begin().await?;
+            sinks::say(&mut tx, sinks::NATS, word, clock.now()).await?;
+            tx.commit().await
+        };
+        if let Err(error) = written.await {
+            warn!("what is known of the NATS stream cannot be written down: {error}");
+        }
+    }
+
+    /// Logs what has changed.
+    fn tell(&self, state: State, reason: &str) {
+        let now = (Some(state), reason.to_owned());
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if *told == now {
+            return;
+        }
+        *told = now;
+        let stream = &self.options.stream;
+        match state {
+            State::Up => info!("events are published to the NATS stream {stream}"),
+            State::Away | State::Refused => {
+                warn!("no events are published to the NATS stream {stream}, they wait: {reason}")
+            }
+        }
+    }
+
+    fn set(&self, link: Option<Link>) {
+        *self.link.lock().unwrap_or_else(PoisonError::into_inner) = link;
+    }
+
+    fn link(&self) -> Option<Link> {
+        let link = self.link.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        link.filter(|link| !link.broken.is_cancelled())
+    }
+
+    /// Whether it makes sense to claim anything for it.
+    pub(super) fn is_up(&self) -> bool {
+        self.link().is_some()
+    }
+
+    /// Publishes an event and waits for the stream's word; where it stands there.
+    ///
+    /// # Errors
+    /// In words for operators. It may have been stored all the same.
+    pub(super) async fn publish(&self, claimed: &Claimed) -> Result<String, String> {
+        let link = self.link().ok_or("there is no connection to the stream")?;
+        tokio::select! {
+            stored = store(&link.context, &self.options, claimed) => stored,
+            () = link.broken.cancelled() => Err("the connection broke before the stream had answered".to_owned()),
+        }
+    }
+}
+
+async fn store(context: &Context, options: &NatsOptions, claimed: &Claimed) -> Result<String, String> {
+    let subject = stream::subject(&options.subject, &claimed.event_type, &claimed.account_id);
+    let message = PublishMessage::build()
+        .payload(claimed.payload.clone().into())
+        .message_id(&claimed.event_id)
+        .expected_stream(&options.stream);
+    let sent = context.send_publish(subject, message).await.map_err(|error| with_causes(&error))?;
+    let stored = sent.await.map_err(|error| with_causes(&error))?;
+    let again = if stored.duplicate { ", stored before" } else { "" };
+    Ok(format!("sequence {} of stream {}{again}", stored.sequence, stored.stream))
+}

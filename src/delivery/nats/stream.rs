@@ -1,0 +1,212 @@
+//! What the stream must be for what is promised of it, and the subjects that events are published to.
+//!
+//! A stream that is not there is made. One that is there is its owner's: it is looked at and never changed.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use async_nats::jetstream::Context;
+use async_nats::jetstream::context::GetStreamErrorKind;
+use async_nats::jetstream::stream::{Config, RetentionPolicy, StorageType};
+use async_nats::jetstream::{self, ErrorCode};
+use landfall_chain::with_causes;
+use tokio::time::timeout;
+
+use crate::delivery::nats::NatsOptions;
+use crate::event::DEPOSIT_EVENT;
+use crate::store::sinks::State;
+
+/// How long the stream must know ids again: as long as an event is retried.
+pub const DUPLICATE_WINDOW: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// NATS stores a stream on so many servers at most.
+pub const REPLICAS_MAX: usize = 5;
+const CHECK_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Why the stream cannot be published to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Fault {
+    pub(super) state: State,
+    pub(super) what: String,
+}
+
+/// Makes the stream when there is none, else looks whether it is as it must be.
+pub(super) async fn check(context: &Context, options: &NatsOptions) -> Result<(), Fault> {
+    let away = |what: String| Fault { state: State::Away, what };
+    let refused = |what: String| Fault { state: State::Refused, what };
+    let looking = timeout(CHECK_TIME_MAX, context.get_stream(&options.stream)).await;
+    let found = looking.map_err(|_| away(format!("no answer within {} s", CHECK_TIME_MAX.as_secs())))?;
+    let config = match found {
+        Ok(stream) => stream.cached_info().config.clone(),
+        Err(error) => match error.kind() {
+            GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND => {
+                let making = timeout(CHECK_TIME_MAX, context.create_stream(wanted(options))).await;
+                let made = making.map_err(|_| away("the stream could not be made in time".to_owned()))?;
+                made.map_err(|error| refused(format!("the stream cannot be made: {}", with_causes(&error))))?;
+                return Ok(());
+            }
+            GetStreamErrorKind::JetStream(error) => return Err(refused(error.to_string())),
+            GetStreamErrorKind::Request | GetStreamErrorKind::EmptyName | GetStreamErrorKind::InvalidStreamName => {
+                return Err(away(format!(
+                    "the server does not tell of the stream (is JetStream on?): {}",
+                    with_causes(&error)
+                )));
+            }
+        },
+    };
+    fault(&config, options).map_or(Ok(()), |what| Err(refused(what)))
+}
+
+/// The stream that is made when there is none.
+fn wanted(options: &NatsOptions) -> Config {
+    Config {
+        name: options.stream.clone(),
+        subjects: vec![format!("{}.>", options.subject)],
+        retention: RetentionPolicy::Limits,
+        storage: StorageType::File,
+        num_replicas: options.replicas,
+        duplicate_window: DUPLICATE_WINDOW,
+        description: Some("Events of Landfall".to_owned()),
+        ..Config::default()
+    }
+}
+
+/// What is wrong with a stream, and what to do; nothing when it can be published to.
+fn fault(config: &jetstream::stream::Config, options: &NatsOptions) -> Option<String> {
+    let stream = &options.stream;
+    let subjects = format!("{}.{DEPOSIT_EVENT}.*", options.subject);
+    let window = config.duplicate_window.as_secs();
+    if config.duplicate_window < DUPLICATE_WINDOW {
+        return Some(format!(
+            "stream {stream} knows messages again for {window} s only, so that an event could be stored twice; it must be 7 days: \
+             `nats stream edit {stream} --dupe-window 168h`"
+        ));
+    }
+    if !config.subjects.iter().any(|filter| covers(filter, &subjects)) {
+        let named = config.subjects.join(", ");
+        return Some(format!(
+            "stream {stream} takes {named} and not {subjects}: add that subject to it, or name another stream"
+        ));
+    }
+    if config.no_ack {
+        return Some(format!("stream {stream} does not say what it stored; let it (no_ack = false)"));
+    }
+    if config.sealed || config.mirror.is_some() {
+        return Some(format!("nothing can be published to stream {stream}, a mirror or sealed; name another one"));
+    }
+    if config.retention != RetentionPolicy::Limits {
+        return Some(format!(
+            "stream {stream} may drop what nobody waits for; its retention must be limits: name another one"
+        ));
+    }
+    if config.storage != StorageType::File {
+        return Some(format!(
+            "stream {stream} is kept in memory and would lose events; its storage must be file: name another one"
+        ));
+    }
+    None
+}
+
+/// Whether each subject that `subjects` stands for is one that `filter` stands for.
+fn covers(filter: &str, subjects: &str) -> bool {
+    let mut wanted = subjects.split('.');
+    for token in filter.split('.') {
+        let Some(want) = wanted.next() else { return false };
+        match token {
+            ">" => return true,
+            "*" => {}
+            token if token == want => {}
+            _ => return false,
+        }
+    }
+    wanted.next().is_none()
+}
+
+/// `<prefix>.<type>.<account id>`. What means something in subjects, and `%`, is written as `%` and two digits, so that
+/// every account is one token of its own.
+pub(super) fn subject(prefix: &str, event_type: &str, account_id: &str) -> String {
+    let mut subject = format!("{prefix}.{event_type}.");
+    for character in account_id.chars() {
+        if matches!(character, '.' | '*' | '>' | '%') {
+            // Writing to a string does not fail.
+            let _ = write!(subject, "%{:02X}", u32::from(character));
+        } else {
+            subject.push(character);
+        }
+    }
+    subject
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> NatsOptions {
+        NatsOptions {
+            urls: Vec::new(),
+            credentials: None,
+            ca: None,
+            stream: "S".to_owned(),
+            subject: "landfall".to_owned(),
+            replicas: 1,
+        }
+    }
+
+    #[test]
+    fn an_account_is_one_token_of_the_subject_whatever_it_is_called() {
+        let cases = [
+            ("alice", "landfall.deposit_v2.alice"),
+            ("9b2f6c1e-7c1c-4b3e-9d55-3f3f1c6a7a10", "landfall.deposit_v2.9b2f6c1e-7c1c-4b3e-9d55-3f3f1c6a7a10"),
+            ("a.b", "landfall.deposit_v2.a%2Eb"),
+            ("*", "landfall.deposit_v2.%2A"),
+            (">", "landfall.deposit_v2.%3E"),
+            ("a%2Eb", "landfall.deposit_v2.a%252Eb"),
+        ];
+        for (account, expected) in cases {
+            assert_eq!(subject("landfall", "deposit_v2", account), expected);
+        }
+    }
+
+    #[test]
+    fn a_filter_covers_what_it_takes_all_of() {
+        let cases = [
+            ("landfall.>", true),
+            (">", true),
+            ("landfall.deposit_v2.*", true),
+            ("landfall.deposit_v2.>", true),
+            ("landfall.*.*", true),
+            ("*.deposit_v2.>", true),
+            ("landfall.deposit_v2", false),
+            ("landfall.deposit_v2.alice", false),
+            ("landfall.*", false),
+            ("landfall.deposit_v2.*.*", false),
+            ("landfall.transfer.*", false),
+            ("other.>", false),
+        ];
+        for (filter, expected) in cases {
+            assert_eq!(covers(filter, "landfall.deposit_v2.*"), expected, "{filter}");
+        }
+    }
+
+    #[test]
+    fn the_stream_that_is_made_is_one_that_can_be_published_to() {
+        assert_eq!(fault(&wanted(&options()), &options()), None);
+    }
+
+    #[test]
+    fn a_stream_that_could_lose_an_event_or_store_it_twice_is_refused_with_what_to_do() {
+        let changed = |change: fn(&mut Config)| {
+            let mut config = wanted(&options());
+            change(&mut config);
+            fault(&config, &options()).unwrap_or_default()
+        };
+        let day = changed(|config| config.duplicate_window = Duration::from_secs(86_400));
+        assert!(day.contains("for 86400 s only") && day.contains("--dupe-window 168h"), "{day}");
+        let other = changed(|config| config.subjects = vec!["a.>".to_owned(), "b".to_owned()]);
+        assert!(other.contains("takes a.>, b and not landfall.deposit_v2.*"), "{other}");
+        assert!(changed(|config| config.no_ack = true).contains("no_ack"));
+        assert!(changed(|config| config.sealed = true).contains("sealed"));
+        assert!(changed(|config| config.retention = RetentionPolicy::Interest).contains("retention must be limits"));
+        assert!(changed(|config| config.retention = RetentionPolicy::WorkQueue).contains("retention must be limits"));
+        assert!(changed(|config| config.storage = StorageType::Memory).contains("storage must be file"));
+    }
+}

@@ -1,0 +1,171 @@
+//! Endpoints that are no webhooks: set by the operator's configuration, never by clients of the API.
+//!
+//! One is a row among the webhooks, so that queues, order, breaker and replay are the same; clients never see it. What a
+//! process says of its connection stands beside it.
+
+use std::time::Duration;
+
+use sqlx::FromRow;
+
+use crate::store::sql::{execute, fetch_all, statements};
+use crate::store::{Connection, ORGANIZATION, StoreError, Tx, parsed, uint};
+use crate::time::Timestamp;
+
+/// The endpoint that stands for a NATS stream.
+pub const NATS: &str = "nats";
+/// The word of one that is up counts for so long.
+const WORD_COUNTS: Duration = Duration::from_secs(30);
+
+/// How an endpoint is sent to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Webhook,
+    Nats,
+}
+
+/// How the connection of a sink is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    Up,
+    /// It cannot be reached.
+    Away,
+    /// It can be reached, and is not what it must be: a person must mend it.
+    Refused,
+}
+
+/// What a process says of its connection to a sink.
+#[derive(Clone, Copy, Debug)]
+pub struct Word<'a> {
+    /// The process.
+    pub owner: &'a str,
+    pub state: State,
+    /// Why it is not up; empty when it is.
+    pub reason: &'a str,
+}
+
+/// A sink, as it was last heard of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SinkStatus {
+    pub id: String,
+    /// The endpoint's, as `endpoints::Status` names it.
+    pub status: String,
+    /// `None` before the first word.
+    pub state: Option<State>,
+    pub reason: String,
+    pub since: Timestamp,
+    pub heartbeat_at: Timestamp,
+    pub pending: u64,
+    /// When the oldest event was made that waits for it.
+    pub oldest_at: Option<Timestamp>,
+}
+
+statements! {
+    ENSURE = "INSERT INTO webhooks (id, kind, organization_id, url, label, status, allow_private, allowed_networks, signing_key_id, \
+              signing_key, signing_key_created_us, created_us) VALUES ($1, $2, $3, $4, '', 'ACTIVE', FALSE, '', '', '', $5, $5) \
+              ON CONFLICT (id) DO UPDATE SET url = excluded.url, \
+              status = CASE webhooks.status WHEN 'DELETED' THEN 'ACTIVE' ELSE webhooks.status END";
+    GIVE_UP = "UPDATE webhooks SET status = 'DELETED', status_since_us = $2 WHERE id = $1 AND kind <> 'WEBHOOK' AND status <> 'DELETED'";
+    SAY = "INSERT INTO sink_status (id, owner, state, reason, since_us, heartbeat_us) VALUES ($1, $2, $3, $4, $5, $5) \
+           ON CONFLICT (id) DO UPDATE SET owner = excluded.owner, state = excluded.state, reason = excluded.reason, \
+           since_us = CASE sink_status.state WHEN excluded.state THEN sink_status.since_us ELSE excluded.since_us END, \
+           heartbeat_us = excluded.heartbeat_us \
+           WHERE sink_status.owner = excluded.owner OR excluded.state = 'up' OR sink_status.state <> 'up' OR sink_status.heartbeat_us <= $6";
+    ALL = "SELECT webhooks.id, webhooks.status, COALESCE(state, '') AS state, COALESCE(reason, '') AS reason, \
+           COALESCE(since_us, 0) AS since_us, COALESCE(heartbeat_us, 0) AS heartbeat_us, \
+           (SELECT COUNT(*) FROM deliveries WHERE webhook_id = webhooks.id AND deliveries.state = 'PENDING') AS pending, \
+           (SELECT MIN(events.created_us) FROM deliveries JOIN events ON events.id = deliveries.event_id \
+            WHERE webhook_id = webhooks.id AND deliveries.state = 'PENDING') AS oldest_us \
+           FROM webhooks LEFT JOIN sink_status ON sink_status.id = webhooks.id \
+           WHERE kind <> 'WEBHOOK' AND webhooks.status <> 'DELETED' ORDER BY webhooks.id";
+}
+
+#[derive(FromRow)]
+struct Row {
+    id: String,
+    status: String,
+    state: String,
+    reason: String,
+    since_us: i64,
+    heartbeat_us: i64,
+    pending: i64,
+    oldest_us: Option<i64>,
+}
+
+/// From now on events are kept for the sink, unless they are already. One that was given up begins anew, one that is
+/// paused stays so.
+pub async fn ensure(tx: &mut Tx, id: &str, kind: Kind, url: &str, now: Timestamp) -> Result<(), StoreError> {
+    execute!(tx, ENSURE, id, kind.name(), ORGANIZATION, url, now.0).map(drop)
+}
+
+/// No further event is kept for the sink; what was not delivered to it is held. False when there is none.
+pub async fn give_up(tx: &mut Tx, id: &str, now: Timestamp) -> Result<bool, StoreError> {
+    Ok(execute!(tx, GIVE_UP, id, now.0)? == 1)
+}
+
+/// Writes a process's word; one that is not up does not talk down another that is.
+pub async fn say(tx: &mut Tx, id: &str, word: Word<'_>, now: Timestamp) -> Result<(), StoreError> {
+    let Word { owner, state, reason } = word;
+    execute!(tx, SAY, id, owner, state.name(), reason, now.0, now.minus(WORD_COUNTS).0).map(drop)
+}
+
+/// Every sink that was not given up.
+pub async fn all(connection: &mut impl Connection) -> Result<Vec<SinkStatus>, StoreError> {
+    fetch_all!(connection, Row, ALL)?.into_iter().map(SinkStatus::try_from).collect()
+}
+
+impl Kind {
+    const ALL: [Kind; 2] = [Kind::Webhook, Kind::Nats];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Webhook => "WEBHOOK",
+            Kind::Nats => "NATS",
+        }
+    }
+}
+
+impl State {
+    const ALL: [State; 3] = [State::Up, State::Away, State::Refused];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Up => "up",
+            State::Away => "away",
+            State::Refused => "refused",
+        }
+    }
+}
+
+impl std::str::FromStr for Kind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Kind::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| text.to_owned())
+    }
+}
+
+impl std::str::FromStr for State {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        State::ALL.into_iter().find(|state| state.name() == text).ok_or_else(|| text.to_owned())
+    }
+}
+
+impl TryFrom<Row> for SinkStatus {
+    type Error = StoreError;
+
+    fn try_from(row: Row) -> Result<Self, StoreError> {
+        let Row { id, status, state, reason, since_us, heartbeat_us, pending, oldest_us } = row;
+        Ok(SinkStatus {
+            id,
+            status,
+            state: (!state.is_empty()).then(|| parsed("state", &state)).transpose()?,
+            reason,
+            since: Timestamp(since_us),
+            heartbeat_at: Timestamp(heartbeat_us),
+            pending: uint("count", pending)?,
+            oldest_at: oldest_us.map(Timestamp),
+        })
+    }
+}

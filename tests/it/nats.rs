@@ -1,0 +1,255 @@
+//! The NATS sink without a real server: what is published when and under which id, who waits for whom, what clients see of
+//! it, and what is told of it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use landfall::delivery::{DUPLICATE_WINDOW, Delivered, Delivery, Nats, NatsOptions};
+use landfall::store::sinks::{self, Kind, NATS, SinkStatus, State, Word};
+use landfall::store::{Db, endpoints};
+use landfall::time::{Pulse, Timestamp};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::delivery::{Receiver, amount_and_status, attempts, delivery, pay, register, tick, world};
+use crate::nats_double::{Answer, NatsDouble, Published};
+use crate::postgres::{ENGINES, TestStore};
+use crate::world::{FINALITY_DEPTH, World};
+
+const WINDOW_SECS: u64 = DUPLICATE_WINDOW.as_secs();
+/// Where nobody listens.
+const NOWHERE: &str = "nats://127.0.0.1:9";
+
+/// A sink of a world, and who keeps its connection.
+struct Sink {
+    nats: Arc<Nats>,
+    _runs: JoinSet<()>,
+}
+
+impl Sink {
+    async fn of(world: &World, url: &str) -> Self {
+        let options = NatsOptions {
+            urls: vec![url.parse().unwrap()],
+            credentials: None,
+            ca: None,
+            stream: "LANDFALL".to_owned(),
+            subject: "landfall".to_owned(),
+            replicas: 1,
+        };
+        let nats = Arc::new(Nats::new(options, "me".to_owned()));
+        nats.register(world.db(), &world.clock()).await.unwrap();
+        let (runs, db, clock) = (Arc::clone(&nats), world.db().clone(), world.clock());
+        let pulse = Pulse::new("nats", world.now());
+        let mut running = JoinSet::new();
+        running.spawn(async move { runs.run(db, clock, || 200, pulse, CancellationToken::new()).await });
+        Sink { nats, _runs: running }
+    }
+
+    /// A delivery that publishes, too.
+    fn delivery(&self, world: &World) -> Delivery {
+        delivery(world).publishing_to(Arc::clone(&self.nats))
+    }
+
+    async fn tick(&self, world: &World) -> Delivered {
+        self.delivery(world).tick().await.unwrap()
+    }
+}
+
+async fn status(db: &Db) -> SinkStatus {
+    sinks::all(&mut db.read().await.unwrap()).await.unwrap().remove(0)
+}
+
+async fn until_state(world: &World, wanted: State) -> SinkStatus {
+    let begun = Instant::now();
+    loop {
+        let status = status(world.db()).await;
+        if status.state == Some(wanted) {
+            return status;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{status:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Waits until a connection was made for the `count`-th time, and is used.
+async fn until_up(world: &World, double: &NatsDouble, count: usize) {
+    let begun = Instant::now();
+    while double.connections() < count {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{} connections", double.connections());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    until_state(world, State::Up).await;
+}
+
+fn done(delivered: usize, to_be_retried: usize) -> Delivered {
+    Delivered { delivered, to_be_retried }
+}
+
+fn told(published: &[Published]) -> Vec<(String, String)> {
+    published.iter().map(|message| amount_and_status(message.payload.as_bytes())).collect()
+}
+
+async fn confirm(world: &mut World) {
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+}
+
+#[tokio::test]
+async fn while_the_stream_cannot_be_reached_nothing_is_attempted_and_webhooks_get_theirs() {
+    for engine in ENGINES {
+        let mut world = world(engine).await;
+        let receiver = Receiver::scripted([]).await;
+        register(&world, "hook", &receiver.url("/")).await;
+        let sink = Sink::of(&world, NOWHERE).await;
+        pay(&mut world, &[5, 7]).await;
+        assert!(until_state(&world, State::Away).await.reason.contains("127.0.0.1:9"));
+        assert_eq!(sink.tick(&world).await, done(2, 0), "{engine:?}: the webhook's");
+        assert_eq!(sink.tick(&world).await, done(0, 0), "{engine:?}");
+        assert_eq!(receiver.bodies().len(), 2);
+        assert!(attempts(world.db()).await.iter().all(|attempt| attempt.webhook_id == "hook"), "{engine:?}");
+        let status = status(world.db()).await;
+        assert_eq!((status.status.as_str(), status.pending), ("ACTIVE", 2), "{engine:?}: no failure counts");
+        world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn an_event_is_delivered_when_the_stream_has_said_so_and_published_again_under_its_id_otherwise() {
+    for engine in ENGINES {
+        let mut world = world(engine).await;
+        let double = NatsDouble::start([Answer::Cut], WINDOW_SECS).await;
+        let sink = Sink::of(&world, &double.url).await;
+        pay(&mut world, &[5]).await;
+        confirm(&mut world).await;
+        until_up(&world, &double, 1).await;
+        assert_eq!(sink.tick(&world).await, done(0, 1), "{engine:?}: nobody knows whether it was stored");
+        until_up(&world, &double, 2).await;
+        assert_eq!(sink.tick(&world).await, done(0, 0), "{engine:?}: CONFIRMED waits for PENDING");
+        world.pass(Duration::from_secs(2));
+        assert_eq!(sink.tick(&world).await, done(1, 0), "{engine:?}");
+        assert_eq!(sink.tick(&world).await, done(1, 0), "{engine:?}");
+        let published = double.published();
+        let [first, again, confirmed] = &published[..] else { panic!("{published:?}") };
+        assert_eq!(
+            (first.header("Nats-Msg-Id"), &first.payload),
+            (again.header("Nats-Msg-Id"), &again.payload),
+            "{engine:?}"
+        );
+        let pair = |status: &str| ("0.000000000000000005".to_owned(), status.to_owned());
+        assert_eq!(told(&published), [pair("PENDING"), pair("PENDING"), pair("CONFIRMED")]);
+        for message in [first, confirmed] {
+            let envelope: serde_json::Value = serde_json::from_str(&message.payload).unwrap();
+            assert_eq!(envelope["id"], message.header("Nats-Msg-Id"));
+            assert_eq!(
+                (message.subject.as_str(), message.header("Nats-Expected-Stream")),
+                ("landfall.deposit_v2.alice", "LANDFALL")
+            );
+        }
+        assert_ne!(first.header("Nats-Msg-Id"), confirmed.header("Nats-Msg-Id"));
+        world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_stream_refuses_is_told_and_retried_by_the_schedule() {
+    for engine in ENGINES {
+        let mut world = world(engine).await;
+        let double = NatsDouble::start([Answer::Refused], WINDOW_SECS).await;
+        let sink = Sink::of(&world, &double.url).await;
+        pay(&mut world, &[5]).await;
+        until_up(&world, &double, 1).await;
+        assert_eq!(sink.tick(&world).await, done(0, 1), "{engine:?}");
+        let attempt = attempts(world.db()).await.remove(0);
+        assert_eq!((attempt.webhook_id.as_str(), attempt.status), ("nats", None));
+        assert!(attempt.error.contains("maximum messages exceeded"), "{attempt:?}");
+        world.pass(Duration::from_secs(2));
+        assert_eq!(sink.tick(&world).await, done(1, 0), "{engine:?}");
+        world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_forgets_ids_too_soon_gets_nothing() {
+    for engine in ENGINES {
+        let mut world = world(engine).await;
+        let double = NatsDouble::start([], WINDOW_SECS - 1).await;
+        let sink = Sink::of(&world, &double.url).await;
+        pay(&mut world, &[5]).await;
+        let refused = until_state(&world, State::Refused).await;
+        assert!(refused.reason.contains("it must be 7 days"), "{refused:?}");
+        assert_eq!(sink.tick(&world).await, done(0, 0), "{engine:?}");
+        assert_eq!(double.published(), []);
+        world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_process_that_publishes_nowhere_leaves_the_events_of_the_stream_to_others() {
+    for engine in ENGINES {
+        let mut world = world(engine).await;
+        let double = NatsDouble::start([], WINDOW_SECS).await;
+        let sink = Sink::of(&world, &double.url).await;
+        pay(&mut world, &[5, 7]).await;
+        until_up(&world, &double, 1).await;
+        assert_eq!(tick(&world).await, done(0, 0), "{engine:?}: it has no section [nats]");
+        assert_eq!(sink.tick(&world).await, done(2, 0), "{engine:?}");
+        world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_sink_that_is_paused_keeps_its_events_also_over_a_restart_and_one_that_was_given_up_begins_anew() {
+    for engine in ENGINES {
+        let mut world = world(engine).await;
+        let double = NatsDouble::start([], WINDOW_SECS).await;
+        let sink = Sink::of(&world, &double.url).await;
+        let mut tx = world.db().begin().await.unwrap();
+        assert!(endpoints::pause(&mut tx, NATS, world.now()).await.unwrap());
+        tx.commit().await.unwrap();
+        sink.nats.register(world.db(), &world.clock()).await.unwrap();
+        pay(&mut world, &[5]).await;
+        until_up(&world, &double, 1).await;
+        assert_eq!(sink.tick(&world).await, done(0, 0), "{engine:?}");
+        let mut tx = world.db().begin().await.unwrap();
+        assert!(endpoints::resume(&mut tx, NATS, world.now()).await.unwrap());
+        tx.commit().await.unwrap();
+        assert_eq!(sink.tick(&world).await, done(1, 0), "{engine:?}");
+
+        let mut tx = world.db().begin().await.unwrap();
+        assert!(sinks::give_up(&mut tx, NATS, world.now()).await.unwrap());
+        assert!(!sinks::give_up(&mut tx, NATS, world.now()).await.unwrap(), "{engine:?}: once");
+        tx.commit().await.unwrap();
+        pay(&mut world, &[7]).await;
+        assert_eq!(sinks::all(&mut world.db().read().await.unwrap()).await.unwrap(), []);
+        sink.nats.register(world.db(), &world.clock()).await.unwrap();
+        pay(&mut world, &[9]).await;
+        assert_eq!(sink.tick(&world).await, done(1, 0), "{engine:?}: the events that come from now on");
+        assert_eq!(told(&double.published())[1].0, "0.000000000000000009");
+        world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn of_several_processes_the_word_of_one_that_is_up_stands_while_it_is_repeated() {
+    for engine in ENGINES {
+        let store = TestStore::fresh(engine).await;
+        let at = |secs: i64| Timestamp(secs * 1_000_000);
+        let say = async |owner: &str, state: State, secs: i64| {
+            let mut tx = store.db.begin().await.unwrap();
+            sinks::ensure(&mut tx, NATS, Kind::Nats, "nats:LANDFALL", at(secs)).await.unwrap();
+            let word = Word { owner, state, reason: owner };
+            sinks::say(&mut tx, NATS, word, at(secs)).await.unwrap();
+            tx.commit().await.unwrap();
+            let status = status(&store.db).await;
+            (status.reason, status.state.unwrap(), status.since.0 / 1_000_000)
+        };
+        let told = |owner: &str, state, since| (owner.to_owned(), state, since);
+        assert_eq!(say("a", State::Away, 100).await, told("a", State::Away, 100));
+        assert_eq!(say("b", State::Away, 110).await, told("b", State::Away, 100), "{engine:?}: since the first");
+        assert_eq!(say("a", State::Up, 120).await, told("a", State::Up, 120));
+        assert_eq!(say("b", State::Refused, 149).await, told("a", State::Up, 120), "{engine:?}: a publishes");
+        assert_eq!(say("b", State::Refused, 150).await, told("b", State::Refused, 150), "{engine:?}: a is silent");
+        assert_eq!(say("a", State::Up, 151).await, told("a", State::Up, 151));
+        assert_eq!(say("a", State::Away, 152).await, told("a", State::Away, 152), "{engine:?}: its own word");
+    }
+}
