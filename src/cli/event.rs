@@ -247,9 +247,14 @@ impl Delivery {
         let next = next_at.as_ref().map_or(String::new(), |at| format!(", due at {at}"));
         let mut lines = vec![format!("to {webhook_id}: {state}, {attempts} attempts{next}")];
         lines.extend(log.iter().map(|attempt| {
-            let Attempt { attempt, at, duration_ms, status, error, .. } = attempt;
-            let status = status.map_or("no answer".to_owned(), |status| status.to_string());
-            format!("  {attempt} at {at}: {status} after {duration_ms} ms {error}").trim_end().to_owned()
+            let Attempt { attempt, at, duration_ms, status, error, response_head } = attempt;
+            // A stream says where it has stored the event, and has no status.
+            let answer = match status {
+                Some(status) => status.to_string(),
+                None if error.is_empty() && !response_head.is_empty() => response_head.clone(),
+                None => "no answer".to_owned(),
+            };
+            format!("  {attempt} at {at}: {answer} after {duration_ms} ms {error}").trim_end().to_owned()
         }));
         lines
     }

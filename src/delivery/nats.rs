@@ -71,8 +71,9 @@ impl Nats {
                 pulse.beat(clock.now());
                 match link::connect(&self.options).await {
                     Ok(link) => {
-                        retry.reset();
-                        self.keep(link, &db, &clock, &pulse).await;
+                        if self.keep(link, &db, &clock, &pulse).await {
+                            retry.reset();
+                        }
                     }
                     Err(why) => self.say(&db, &clock, State::Away, &why).await,
                 }
@@ -83,18 +84,24 @@ impl Nats {
         self.set(None);
     }
 
-    /// Looks at the stream now and then, until the connection breaks.
-    async fn keep(&self, link: Link, db: &Db, clock: &Clock, pulse: &Pulse) {
+    /// Looks at the stream now and then, until the connection breaks or this server cannot reach the stream; whether it
+    /// could before.
+    async fn keep(&self, link: Link, db: &Db, clock: &Clock, pulse: &Pulse) -> bool {
+        let mut was_there = false;
         while !link.broken.is_cancelled() {
             pulse.beat(clock.now());
             match stream::check(&link.context, &self.options).await {
                 Ok(()) => {
+                    was_there = true;
                     self.set(Some(link.clone()));
                     self.say(db, clock, State::Up, "").await;
                 }
                 Err(fault) => {
                     self.set(None);
                     self.say(db, clock, fault.state, &fault.what).await;
+                    if fault.state == State::Away {
+                        return was_there;
+                    }
                 }
             }
             // Neither end is an error: the connection broke, or it is time to look again.
@@ -102,6 +109,7 @@ impl Nats {
         }
         self.set(None);
         self.say(db, clock, State::Away, "the connection broke").await;
+        was_there
     }
 
     async fn say(&self, db: &Db, clock: &Clock, state: State, reason: &str) {

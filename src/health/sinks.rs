@@ -23,7 +23,7 @@ pub struct SinkReport {
     pub secs: u64,
     /// Events that it has not got yet.
     pub pending: u64,
-    /// The age of the oldest of them.
+    /// For how long the first of them waits: since it was due, or was made, when it has failed already.
     pub oldest_secs: Option<u64>,
 }
 

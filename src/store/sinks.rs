@@ -55,7 +55,7 @@ pub struct SinkStatus {
     pub since: Timestamp,
     pub heartbeat_at: Timestamp,
     pub pending: u64,
-    /// When the oldest event was made that waits for it.
+    /// Since when an event waits for it: since it was due the first time, or was made, when it has failed.
     pub oldest_at: Option<Timestamp>,
 }
 
@@ -63,6 +63,11 @@ statements! {
     ENSURE = "INSERT INTO webhooks (id, kind, organization_id, url, label, status, allow_private, allowed_networks, signing_key_id, \
               signing_key, signing_key_created_us, created_us) VALUES ($1, $2, $3, $4, '', 'ACTIVE', FALSE, '', '', '', $5, $5) \
               ON CONFLICT (id) DO UPDATE SET url = excluded.url, \
+              status_since_us = CASE webhooks.status WHEN 'DELETED' THEN excluded.created_us ELSE webhooks.status_since_us END, \
+              failures = CASE webhooks.status WHEN 'DELETED' THEN 0 ELSE webhooks.failures END, \
+              strain = CASE webhooks.status WHEN 'DELETED' THEN 0 ELSE webhooks.strain END, \
+              in_flight_max = CASE webhooks.status WHEN 'DELETED' THEN 1 ELSE webhooks.in_flight_max END, \
+              releasing = webhooks.releasing OR webhooks.status = 'DELETED', \
               status = CASE webhooks.status WHEN 'DELETED' THEN 'ACTIVE' ELSE webhooks.status END";
     GIVE_UP = "UPDATE webhooks SET status = 'DELETED', status_since_us = $2 WHERE id = $1 AND kind <> 'WEBHOOK' AND status <> 'DELETED'";
     SAY = "INSERT INTO sink_status (id, owner, state, reason, since_us, heartbeat_us) VALUES ($1, $2, $3, $4, $5, $5) \
@@ -73,8 +78,9 @@ statements! {
     ALL = "SELECT webhooks.id, webhooks.status, COALESCE(state, '') AS state, COALESCE(reason, '') AS reason, \
            COALESCE(since_us, 0) AS since_us, COALESCE(heartbeat_us, 0) AS heartbeat_us, \
            (SELECT COUNT(*) FROM deliveries WHERE webhook_id = webhooks.id AND deliveries.state = 'PENDING') AS pending, \
-           (SELECT MIN(events.created_us) FROM deliveries JOIN events ON events.id = deliveries.event_id \
-            WHERE webhook_id = webhooks.id AND deliveries.state = 'PENDING') AS oldest_us \
+           (SELECT MIN(CASE WHEN failures > 0 OR queue = 'HELD' THEN events.created_us ELSE next_us END) \
+            FROM deliveries JOIN events ON events.id = deliveries.event_id \
+            WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue <> 'WAITING') AS oldest_us \
            FROM webhooks LEFT JOIN sink_status ON sink_status.id = webhooks.id \
            WHERE kind <> 'WEBHOOK' AND webhooks.status <> 'DELETED' ORDER BY webhooks.id";
 }

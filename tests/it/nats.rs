@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use landfall::delivery::{DUPLICATE_WINDOW, Delivered, Delivery, Nats, NatsOptions};
+use landfall::store::Db;
+use landfall::store::endpoints::{self, Health, Status};
 use landfall::store::sinks::{self, Kind, NATS, SinkStatus, State, Word};
-use landfall::store::{Db, endpoints};
 use landfall::time::{Pulse, Timestamp};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -215,6 +216,11 @@ async fn a_sink_that_is_paused_keeps_its_events_also_over_a_restart_and_one_that
         tx.commit().await.unwrap();
         assert_eq!(sink.tick(&world).await, done(1, 0), "{engine:?}");
 
+        let refusing = "UPDATE webhooks SET status = 'OPEN', failures = 9, strain = 500, probe_us = 9000000000000000";
+        match world.db() {
+            Db::Sqlite { write, .. } => drop(sqlx::query(refusing).execute(write).await.unwrap()),
+            Db::Postgres(pool) => drop(sqlx::query(refusing).execute(pool).await.unwrap()),
+        }
         let mut tx = world.db().begin().await.unwrap();
         assert!(sinks::give_up(&mut tx, NATS, world.now()).await.unwrap());
         assert!(!sinks::give_up(&mut tx, NATS, world.now()).await.unwrap(), "{engine:?}: once");
@@ -223,6 +229,9 @@ async fn a_sink_that_is_paused_keeps_its_events_also_over_a_restart_and_one_that
         assert_eq!(sinks::all(&mut world.db().read().await.unwrap()).await.unwrap(), []);
         sink.nats.register(world.db(), &world.clock()).await.unwrap();
         pay(&mut world, &[9]).await;
+        let busy = endpoints::busy(&mut world.db().read().await.unwrap(), world.now()).await.unwrap().remove(0);
+        let Health { status, failures, strain, in_flight_max, .. } = busy.health;
+        assert_eq!((status, failures, strain, in_flight_max, busy.releasing), (Status::Active, 0, 0, 1, true));
         assert_eq!(sink.tick(&world).await, done(1, 0), "{engine:?}: the events that come from now on");
         assert_eq!(told(&double.published())[1].0, "0.000000000000000009");
         world.close().await;

@@ -56,8 +56,8 @@ pub(super) async fn connect(options: &NatsOptions) -> Result<Link, String> {
         .name("landfall")
         .connection_timeout(CONNECT_TIME_MAX)
         .ping_interval(PING_EVERY)
-        // Another connection is made by who uses this one.
-        .max_reconnects(1)
+        // Each server is tried once. What breaks later is replaced by who uses it.
+        .max_reconnects(options.urls.len())
         .event_callback(move |event| {
             let seen = seen.clone();
             async move { heard(&event, &seen) }

@@ -11,6 +11,7 @@ use async_nats::jetstream::stream::{Config, RetentionPolicy, StorageType};
 use async_nats::jetstream::{self, ErrorCode};
 use landfall_chain::with_causes;
 use tokio::time::timeout;
+use tracing::warn;
 
 use crate::delivery::nats::NatsOptions;
 use crate::event::DEPOSIT_EVENT;
@@ -20,6 +21,8 @@ use crate::store::sinks::State;
 pub const DUPLICATE_WINDOW: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// NATS stores a stream on so many servers at most.
 pub const REPLICAS_MAX: usize = 5;
+/// What a server answers that cannot reach the stream now.
+const UNAVAILABLE: usize = 503;
 const CHECK_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Why the stream cannot be published to.
@@ -42,8 +45,11 @@ pub(super) async fn check(context: &Context, options: &NatsOptions) -> Result<()
                 let making = timeout(CHECK_TIME_MAX, context.create_stream(wanted(options))).await;
                 let made = making.map_err(|_| away("the stream could not be made in time".to_owned()))?;
                 made.map_err(|error| refused(format!("the stream cannot be made: {}", with_causes(&error))))?;
+                warn!("the NATS stream {} was not there and was made: it is empty", options.stream);
                 return Ok(());
             }
+            // A cluster without a leader, for example: another of its servers may answer.
+            GetStreamErrorKind::JetStream(error) if error.code() == UNAVAILABLE => return Err(away(error.to_string())),
             GetStreamErrorKind::JetStream(error) => return Err(refused(error.to_string())),
             GetStreamErrorKind::Request | GetStreamErrorKind::EmptyName | GetStreamErrorKind::InvalidStreamName => {
                 return Err(away(format!(

@@ -1,6 +1,7 @@
 //! Sending again: in which order events are read for it, and that none overtakes an earlier one of its deposit.
 
-use landfall::event::Event;
+use landfall::event::{Event, TestEvent};
+use landfall::store::events;
 use landfall::store::replay::{self, EventFilter};
 use landfall::time::Timestamp;
 use tokio::task::JoinSet;
@@ -10,6 +11,7 @@ use crate::postgres::{Engine, TestStore};
 
 on_both_engines!(
     events_of_one_moment_are_read_in_the_order_of_their_deposit_across_pages,
+    what_shows_that_a_webhook_works_is_never_sent_to_another,
     what_is_sent_again_stands_behind_what_is_new_and_ahead_of_what_is_later,
 );
 
@@ -43,6 +45,19 @@ async fn events_of_one_moment_are_read_in_the_order_of_their_deposit_across_page
         for pair in positions.chunks(2) {
             assert_eq!((&pair[0].0, pair[0].1, pair[1].1), (&pair[1].0, 0, 1), "PENDING first");
         }
+    }
+}
+
+async fn what_shows_that_a_webhook_works_is_never_sent_to_another(store: TestStore) {
+    register(&store, "hook").await;
+    register(&store, "other").await;
+    let event = TestEvent::new("hook", &[7; 32], NOW);
+    write(&store, async |tx| events::append_test(tx, &event, NOW).await.unwrap()).await;
+    run(&store.db, "UPDATE deliveries SET state = 'DELIVERED', queue = 'DONE', attempt = 1").await;
+    for (webhook, sent) in [("other", 0), ("hook", 1)] {
+        let id = event.id.to_string();
+        let replayed = write(&store, async |tx| replay::replay(tx, &id, Some(webhook), NOW).await.unwrap()).await;
+        assert_eq!(replayed, sent, "to {webhook}");
     }
 }
 
