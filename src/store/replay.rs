@@ -86,11 +86,13 @@ statements! {
               WHERE event_id = $1 AND ($2 = '' OR webhook_id = $2) AND (state = 'DELIVERED' OR queue IN ('AGAIN', 'HELD')) \
               AND EXISTS (SELECT 1 FROM webhooks WHERE webhooks.id = deliveries.webhook_id AND webhooks.status <> 'DELETED') \
               RETURNING webhook_id, aggregateid, position";
-    // Test events are their own webhook's alone.
+    // Test events are their own webhook's alone; statuses that are not sent are not sent again.
     SEND = "INSERT INTO deliveries (event_id, webhook_id, aggregateid, position, state, attempt, next_us, lease_until_us) \
             SELECT events.id, webhooks.id, events.aggregateid, events.position, 'PENDING', 0, $3, 0 \
             FROM events JOIN webhooks ON webhooks.organization_id = events.organization_id \
             WHERE events.id = $1 AND webhooks.id = $2 AND webhooks.status <> 'DELETED' AND events.aggregatetype <> 'webhook' \
+            AND NOT EXISTS (SELECT 1 FROM muted_statuses \
+            WHERE muted_statuses.organization_id = events.organization_id AND muted_statuses.status = events.status) \
             ON CONFLICT (event_id, webhook_id) DO NOTHING RETURNING webhook_id, aggregateid, position";
     IS_ENDPOINT = "SELECT id FROM webhooks WHERE id = $1 AND status <> 'DELETED'";
 }

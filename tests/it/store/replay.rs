@@ -12,6 +12,7 @@ use crate::postgres::{Engine, TestStore};
 on_both_engines!(
     events_of_one_moment_are_read_in_the_order_of_their_deposit_across_pages,
     what_shows_that_a_webhook_works_is_never_sent_to_another,
+    a_status_that_nobody_wants_is_sent_to_no_further_webhook_either,
     what_is_sent_again_stands_behind_what_is_new_and_ahead_of_what_is_later,
 );
 
@@ -74,6 +75,21 @@ async fn half_told(store: &TestStore) -> String {
     append(store, &Event::entered(&one.confirm(NOW).unwrap(), 0)).await.unwrap();
     run(&store.db, "UPDATE deliveries SET state = 'DELIVERED', queue = 'DONE', attempt = 1 WHERE position = 0").await;
     rows::<(String,)>(&store.db, "SELECT id FROM events WHERE position = 0").await.remove(0).0
+}
+
+async fn a_status_that_nobody_wants_is_sent_to_no_further_webhook_either(store: TestStore) {
+    half_told(&store).await;
+    register(&store, "late").await;
+    run(
+        &store.db,
+        "INSERT INTO muted_statuses (organization_id, status) SELECT DISTINCT organization_id, 'PENDING' FROM events",
+    )
+    .await;
+    let ids: Vec<(String,)> = rows(&store.db, "SELECT id FROM events ORDER BY position").await;
+    for ((id,), sent) in ids.iter().zip([0, 1]) {
+        let replayed = write(&store, async |tx| replay::replay(tx, id, Some("late"), NOW).await.unwrap()).await;
+        assert_eq!(replayed, sent);
+    }
 }
 
 async fn what_is_sent_again_stands_behind_what_is_new_and_ahead_of_what_is_later(store: TestStore) {
