@@ -349,7 +349,7 @@ async fn a_lying_final_block_is_refused_by_agreement() {
     world.chain.mine(vec![token(0, 5)]);
     world.catch_up().await;
     assert_eq!(world.status_of(5).await, Pending);
-    assert!(world.pool.told()["refused final"] > 0);
+    assert!(world.pool.told()["false final"] > 0);
     world.pool.lie(None, 0);
     finish(world).await;
 }

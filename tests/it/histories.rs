@@ -34,29 +34,73 @@ const PAYERS: u8 = 4;
 /// Odd, so that each kind of history is scanned.
 const STRAIGHT_SCAN_EVERY: u64 = 5;
 
-/// How often each kind of thing happened, over all histories.
+/// How often each kind of thing happened, over all histories. Faults are counted when a call met them, lies when what
+/// was told was not so.
 #[derive(Default, Debug)]
-struct Tally {
-    steps: u64,
-    blocks: u64,
-    reorgs: u64,
-    replaced: u64,
-    executed_again: u64,
-    lost: u64,
-    faults: u64,
-    failed_ticks: u64,
-    restarts: u64,
-    crashes: u64,
-    moved_while_read: u64,
-    with_rival: u64,
-    straight_scans: u64,
-    with_tiers: u64,
-    liars: u64,
-    /// How often each lie was told where the truth was another.
-    lies: BTreeMap<&'static str, u64>,
-    confirmed: u64,
-    failed: u64,
+struct Tally(BTreeMap<String, u64>);
+
+impl Tally {
+    fn count(&mut self, what: &str) {
+        self.add(what, 1);
+    }
+
+    fn add(&mut self, what: &str, times: u64) {
+        *self.0.entry(what.to_owned()).or_default() += times;
+    }
+
+    fn sum(tallies: Vec<Tally>) -> Tally {
+        let mut sum = Tally::default();
+        for (what, times) in tallies.into_iter().flat_map(|tally| tally.0) {
+            sum.add(&what, times);
+        }
+        sum
+    }
+
+    fn names(&self) -> Vec<&str> {
+        self.0.keys().map(String::as_str).collect()
+    }
 }
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|(what, times)| write!(f, "\n  {times:>10} {what}"))
+    }
+}
+
+/// All that has to happen in a full or bounded run, in the order of the alphabet.
+const HAPPENS: [&str; 31] = [
+    "blocks",
+    "confirmed",
+    "crashes",
+    "executed again",
+    "failed",
+    "failed ticks",
+    "fault: empty",
+    "fault: fail",
+    "fault: lag",
+    "fault: late",
+    "fault in traces: empty",
+    "fault in traces: fail",
+    "fault in traces: lag",
+    "fault in traces: late",
+    "lie: false fate",
+    "lie: false final",
+    "lie: forged tip",
+    "lie: left out",
+    "lie: other fork",
+    "lie: refused final",
+    "lie: stale head",
+    "lost",
+    "moved while read",
+    "reorgs",
+    "replaced",
+    "restarts",
+    "steps",
+    "straight scans",
+    "with a liar",
+    "with a rival",
+    "with tiers",
+];
 
 /// Where histories are kept: the one that is random, and the straight scan. SQLite files are used again.
 struct Shelf {
@@ -100,10 +144,9 @@ fn random_histories_end_with_the_legs_of_the_final_chain_each_once() {
         }
         tally
     });
-    for tally in tallies {
-        println!("{tally:?}");
-    }
-    println!("{mode}: {count} histories in {} s", begun.elapsed().as_secs());
+    let tally = Tally::sum(tallies);
+    println!("{mode}: {count} histories in {} s:{tally}", begun.elapsed().as_secs());
+    assert_eq!(tally.names(), HAPPENS, "each of these happens, and nothing else is counted");
 }
 
 #[tokio::test]
@@ -114,7 +157,7 @@ async fn random_histories_on_postgresql_too() {
     for seed in 0..count {
         history(&shelf, seed, &mut tally).await;
     }
-    println!("{mode}: {count} histories on PostgreSQL: {tally:?}");
+    println!("{mode}: {count} histories on PostgreSQL:{tally}");
 }
 
 pub(crate) fn full() -> bool {
@@ -165,12 +208,12 @@ async fn history(shelf: &Shelf, seed: u64, tally: &mut Tally) {
     }
     if seed.is_multiple_of(3) {
         world.set_tiers(&TIERS);
-        tally.with_tiers += 1;
+        tally.count("with tiers");
     }
     let lies = (seed / 3).is_multiple_of(2);
     if lies {
         world.pool.spread(if seed.is_multiple_of(4) { 2 } else { 3 }, 2, seed);
-        tally.liars += 1;
+        tally.count("with a liar");
     }
     let mut history = History {
         tier_floor: Arc::default(),
@@ -187,23 +230,29 @@ async fn history(shelf: &Shelf, seed: u64, tally: &mut Tally) {
     }
     for _ in 0..STEPS {
         history.step(&mut world, tally).await;
-        tally.steps += 1;
+        tally.count("steps");
     }
     history.come_to_rest(&mut world).await;
     assert_settled(&world, &history.watched_from).await;
     for deposit in world.deposits().await {
-        tally.confirmed += u64::from(deposit.status == DepositStatus::Confirmed);
-        tally.failed += u64::from(deposit.status == DepositStatus::Failed);
-        assert_ne!(deposit.status, DepositStatus::Pending, "seed {seed}: {} is settled", deposit.id);
+        match deposit.status {
+            DepositStatus::Confirmed => tally.count("confirmed"),
+            DepositStatus::Failed => tally.count("failed"),
+            DepositStatus::Pending => panic!("seed {seed}: {} is settled", deposit.id),
+        }
     }
     assert_eq!(world.incidents().await, [], "seed {seed}: an endpoint's word halted the chain");
     // The books derive every id anew from its leg, each time; that a second indexer says the same is costlier.
     if seed.is_multiple_of(STRAIGHT_SCAN_EVERY) {
         assert_ids_are_those_of_a_straight_scan(&world, shelf, &history.watched_from).await;
-        tally.straight_scans += 1;
+        tally.count("straight scans");
     }
     for (lie, count) in world.pool.told() {
-        *tally.lies.entry(lie).or_default() += count;
+        tally.add(&format!("lie: {lie}"), count);
+    }
+    for ((lane, fault), count) in world.chain.struck() {
+        let kind = if lane == Lane::Traces { "fault in traces" } else { "fault" };
+        tally.add(&format!("{kind}: {fault}"), count);
     }
     world.close().await;
 }
@@ -225,10 +274,10 @@ impl History {
                 }
             }
             30..40 => self.reorganise(world, tally),
-            40..50 => self.misbehave(world, tally),
+            40..50 => self.misbehave(world),
             50..53 => {
                 world.restart();
-                tally.restarts += 1;
+                tally.count("restarts");
             }
             53..60 => {
                 let wakeups = self.rng.random_range(0..60);
@@ -236,7 +285,7 @@ impl History {
                 if self.is_traced {
                     world.crash_trace_within(wakeups).await;
                 }
-                tally.crashes += 1;
+                tally.count("crashes");
             }
             60..62 => {
                 let who = ADDED_LATER[self.rng.random_range(0..ADDED_LATER.len())];
@@ -247,11 +296,15 @@ impl History {
             62..65 => self.move_while_read(world, tally),
             65..70 => {
                 world.tick_with_rival().await;
-                tally.with_rival += 1;
+                tally.count("with a rival");
             }
             70..73 => world.pass(Duration::from_secs(self.rng.random_range(1..2_000))),
             73..78 if self.lies => self.lie(world),
-            _ => tally.failed_ticks += u64::from(world.tick_or_fail_for_now().await.is_none()),
+            _ => {
+                if world.tick_or_fail_for_now().await.is_none() {
+                    tally.count("failed ticks");
+                }
+            }
         }
         self.highest = self.highest.max(world.chain.latest().number);
         if let Some(newest) = world.chain.tiers().into_iter().flatten().map(|block| block.number).max() {
@@ -280,7 +333,7 @@ impl History {
                 0..5 => txs.push(tx),
                 5 => {
                     txs.push(tx.replaced_by(self.legs()));
-                    tally.replaced += 1;
+                    tally.count("replaced");
                 }
                 6 => {
                     let legs = match self.rng.random_range(0..3) {
@@ -289,9 +342,9 @@ impl History {
                         _ => tx.legs.iter().map(|leg| self.paid_by_another(*leg)).collect(),
                     };
                     txs.push(SimTx { legs, ..tx });
-                    tally.executed_again += 1;
+                    tally.count("executed again");
                 }
-                7 => tally.lost += 1,
+                7 => tally.count("lost"),
                 _ => self.mempool.push(tx),
             }
         }
@@ -306,7 +359,7 @@ impl History {
             world.chain.skip(self.rng.random_range(1..4));
         }
         self.highest = self.highest.max(world.chain.mine(txs).number);
-        tally.blocks += 1;
+        tally.count("blocks");
     }
 
     fn legs(&mut self) -> Vec<SimLeg> {
@@ -339,14 +392,14 @@ impl History {
         let keep = latest.saturating_sub(depth).max(final_number).max(self.tier_floor.load(Ordering::Relaxed));
         if keep < latest {
             self.mempool.extend(world.chain.fork_at(keep));
-            tally.reorgs += 1;
+            tally.count("reorgs");
             for _ in 0..self.rng.random_range(0..4) {
                 self.mine(world, tally);
             }
         }
     }
 
-    fn misbehave(&mut self, world: &World, tally: &mut Tally) {
+    fn misbehave(&mut self, world: &World) {
         for _ in 0..self.rng.random_range(1..5) {
             let fault = match self.rng.random_range(0..6) {
                 0 => Fault::Fail,
@@ -354,7 +407,6 @@ impl History {
                 2 => Fault::Lag(self.rng.random_range(1..12)),
                 _ => Fault::Late(Duration::ZERO),
             };
-            tally.faults += u64::from(!matches!(fault, Fault::Late(_)));
             world.chain.script([fault]);
             if self.is_traced {
                 world.chain.script_traces([fault]);
@@ -378,7 +430,7 @@ impl History {
                 chain.mine(txs);
             }
         });
-        tally.moved_while_read += 1;
+        tally.count("moved while read");
     }
 
     /// The chain goes on quietly until every height that ever was is final and every grace has passed.

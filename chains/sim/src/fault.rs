@@ -30,3 +30,22 @@ pub enum Fault {
     /// Blocks: no transaction was signed by whom the node names.
     Forge,
 }
+
+impl Fault {
+    /// Its name in a tally.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Fault::Fail => "fail",
+            Fault::Refuse => "refuse",
+            Fault::Late(_) => "late",
+            Fault::Slow(_) => "slow",
+            Fault::Empty => "empty",
+            Fault::Lag(_) => "lag",
+            Fault::Invent(..) => "invent",
+            Fault::Churn(..) => "churn",
+            Fault::Merge(_) => "merge",
+            Fault::Hide(_) => "hide",
+            Fault::Forge => "forge",
+        }
+    }
+}

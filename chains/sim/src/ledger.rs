@@ -1,6 +1,6 @@
 //! The chain itself: its canonical blocks, what was dropped by forks, and how it is changed.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -73,6 +73,8 @@ pub(crate) struct State {
     pub(crate) faults: VecDeque<Fault>,
     /// Of reads of traces.
     pub(crate) trace_faults: VecDeque<Fault>,
+    /// How often a call met each fault.
+    pub(crate) struck: BTreeMap<(Lane, &'static str), u64>,
     /// Whether full reads of traces come from two endpoints that agree.
     pub(crate) traced_twice: bool,
     pub(crate) second_hangs: bool,
@@ -84,11 +86,11 @@ pub(crate) struct State {
     pub(crate) holdings_withheld: bool,
     /// Whose holdings endpoints tell differently.
     pub(crate) disputed: BTreeSet<Address>,
-    /// Of how many addresses the holdings were asked for.
     /// Tokens of which nobody tells who holds how much.
     pub(crate) untold: Vec<AssetId>,
     /// The first and the last block that endpoints tell holdings of, where that is another than they are asked for.
     pub(crate) told_of: Option<(u64, u64)>,
+    /// Of how many addresses the holdings were asked for.
     pub(crate) holdings_told: u64,
     before_call: Option<BeforeCall>,
 }
@@ -157,6 +159,7 @@ impl SimChain {
             rng,
             faults: VecDeque::new(),
             trace_faults: VecDeque::new(),
+            struck: BTreeMap::new(),
             traced_twice: false,
             second_hangs: false,
             balances_withheld: false,
@@ -310,6 +313,11 @@ impl SimChain {
         state.trace_faults.clear();
         state.balances_withheld = false;
         state.before_call = None;
+    }
+
+    /// How often a call met each fault that was scripted, by its name.
+    pub fn struck(&self) -> BTreeMap<(Lane, &'static str), u64> {
+        self.lock().struck.clone()
     }
 
     /// How many calls were made.

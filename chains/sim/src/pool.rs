@@ -111,7 +111,8 @@ impl SimPool {
         (pool.lie, pool.liar_answers, pool.tip_only) = (Some(lie), 10, true);
     }
 
-    /// How often each lie was told where the truth was another, and how often a false final block was refused.
+    /// How often each lie was told where the truth was another (a false final block: and was refused), and as "refused
+    /// final" how often fewer than must agree called the newest final block so for another reason.
     pub fn told(&self) -> BTreeMap<&'static str, u64> {
         self.lock().told.clone()
     }
@@ -157,7 +158,8 @@ impl SimPool {
         let newest = told.iter().map(|block| block.number).max();
         let agreed = told.into_iter().filter(|block| vouched(block) >= agree).max_by_key(|block| block.number);
         let is_behind = agreed.map(|block| block.number) < newest;
-        self.tell("refused final", is_behind);
+        let what = if lie == Some(Lie::FalseFinal) { Lie::FalseFinal.name() } else { "refused final" };
+        self.tell(what, is_behind);
         let waiting = is_behind.then(|| format!("{agree} endpoints must agree, and fewer do"));
         (agreed, waiting)
     }

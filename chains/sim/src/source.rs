@@ -147,20 +147,24 @@ impl HoldingSource for SimChain {
 
 impl SimChain {
     async fn call(&self) -> Result<Option<Fault>, SourceError> {
-        self.take(|state| state.faults.pop_front()).await
+        self.take(Lane::Roots, |state| state.faults.pop_front()).await
     }
 
     async fn call_for_traces(&self) -> Result<Option<Fault>, SourceError> {
-        self.take(|state| state.trace_faults.pop_front()).await
+        self.take(Lane::Traces, |state| state.trace_faults.pop_front()).await
     }
 
     /// Counts a call and takes its fault.
-    async fn take(&self, next: impl Fn(&mut State) -> Option<Fault>) -> Result<Option<Fault>, SourceError> {
+    async fn take(&self, lane: Lane, next: impl Fn(&mut State) -> Option<Fault>) -> Result<Option<Fault>, SourceError> {
         self.before_call();
         let fault = {
             let mut state = self.lock();
             state.calls += 1;
-            next(&mut state)
+            let fault = next(&mut state);
+            if let Some(fault) = fault {
+                *state.struck.entry((lane, fault.name())).or_default() += 1;
+            }
+            fault
         };
         match fault {
             Some(Fault::Fail) => Err(failure("call")),
