@@ -87,15 +87,17 @@ impl Resolve for Guard {
 
 /// A client that goes where it is told and nowhere else.
 fn build(guard: Guard) -> reqwest::Result<reqwest::Client> {
-    reqwest::Client::builder()
-        .https_only(guard.scheme == Scheme::Https)
+    let is_encrypted = guard.scheme == Scheme::Https;
+    let builder = reqwest::Client::builder()
+        .https_only(is_encrypted)
         .dns_resolver(Arc::new(guard))
         .redirect(Policy::none())
         .no_proxy()
         // What an answer says is of little use; unpacking a hostile one is work for nothing.
         .no_gzip()
-        .user_agent(concat!("Landfall/", env!("CARGO_PKG_VERSION")))
-        .build()
+        .user_agent(concat!("Landfall/", env!("CARGO_PKG_VERSION")));
+    // The system's certificates are read for each client that has a use for them.
+    if is_encrypted { builder.build() } else { builder.tls_certs_only([]).build() }
 }
 
 /// An error and its causes in one line; reqwest's own text says little.

@@ -447,7 +447,7 @@ mod tests {
     fn endpoint() -> Arc<Endpoint<Silent>> {
         let statuses = Endpoints::new(["a:1".to_owned()]);
         let url = "http://a:1".parse().expect("a URL");
-        let rpc = Rpc::new(http_client().expect("a client"), &url, HeaderMap::new(), Silent::CODES);
+        let rpc = Rpc::new(http_client(false).expect("a client"), &url, HeaderMap::new(), Silent::CODES);
         Endpoint::new(Chain::EthereumMainnet, 0, "a:1".to_owned(), rpc, statuses)
     }
 

@@ -70,8 +70,9 @@ impl<D: Dialect> Pool<D> {
     pub fn over(dialect: D, chain: Chain, urls: Vec<EndpointUrl>) -> Result<Self, RpcError> {
         let places = Place::all(chain, urls)?;
         let statuses = Endpoints::new(places.iter().map(|place| place.id.clone()));
+        let is_encrypted = places.iter().any(|place| place.url.scheme() == "https");
         // A builder's error cannot hold a URL: it has seen none.
-        let http = http_client().map_err(|error| RpcError::Client { chain, reason: error.to_string() })?;
+        let http = http_client(is_encrypted).map_err(|error| RpcError::Client { chain, reason: error.to_string() })?;
         let (mut endpoints, mut wake_ups, wake_up) = (Vec::new(), Vec::new(), Arc::new(Notify::new()));
         for (index, Place { id, url, headers, wakes }) in places.into_iter().enumerate() {
             let (statuses, notify) = (statuses.clone(), Arc::clone(&wake_up));
