@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use landfall::store::{Connection, Db, Engine as Connected};
+use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr, SqliteConnection};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
@@ -14,6 +15,7 @@ use tokio::sync::OnceCell;
 /// than most tests.
 static FILE: OnceCell<(TempDir, PathBuf)> = OnceCell::const_new();
 static DATABASE: OnceCell<String> = OnceCell::const_new();
+static EMPTYING: OnceCell<Vec<SqlStr>> = OnceCell::const_new();
 
 /// The engines every store test runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,20 +59,38 @@ impl TestStore {
     pub(crate) async fn again(&self) -> Self {
         let mut tx = self.db.begin().await.unwrap();
         let Connected::Sqlite(connection) = tx.engine() else { panic!("SQLite") };
-        let tables: Vec<(String,)> = sqlx::query_as(
-            "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE '\\_sqlx%' ESCAPE '\\' AND name <> 'identities'",
-        )
-        .fetch_all(&mut *connection)
-        .await
-        .unwrap();
-        sqlx::query("PRAGMA defer_foreign_keys = ON").execute(&mut *connection).await.unwrap();
-        for (table,) in tables {
-            let text = sqlx::AssertSqlSafe(format!("DELETE FROM {table}"));
-            sqlx::query(text).execute(&mut *connection).await.unwrap();
+        for deletion in EMPTYING.get_or_init(async || deletions(connection).await).await {
+            sqlx::query(deletion.clone()).execute(&mut *connection).await.unwrap();
         }
         tx.commit().await.unwrap();
         TestStore { db: self.db.clone(), url: self.url.clone(), _folder: None }
     }
+}
+
+/// What empties all tables, none before those that refer to it: a pragma that defers these checks would have SQLite
+/// prepare every statement of the connection anew.
+async fn deletions(connection: &mut SqliteConnection) -> Vec<SqlStr> {
+    let of_ours = "type = 'table' AND name NOT LIKE '\\_sqlx%' ESCAPE '\\' AND name NOT LIKE 'sqlite%'";
+    let names = AssertSqlSafe(format!("SELECT name FROM sqlite_master WHERE {of_ours}"));
+    let names: Vec<(String,)> = sqlx::query_as(names).fetch_all(&mut *connection).await.unwrap();
+    let references = "SELECT m.name, f.\"table\" FROM sqlite_master m JOIN pragma_foreign_key_list(m.name) f";
+    let mut references: Vec<(String, String)> = sqlx::query_as(references).fetch_all(connection).await.unwrap();
+    let mut left: Vec<String> = names.into_iter().map(|(name,)| name).collect();
+    references.retain(|(from, to)| from != to);
+    let mut ordered = Vec::new();
+    while !left.is_empty() {
+        let is_free = |name: &String| !references.iter().any(|(from, to)| to == name && left.contains(from));
+        let (free, held): (Vec<String>, Vec<String>) = left.iter().cloned().partition(is_free);
+        assert!(!free.is_empty(), "tables refer to each other in a circle: {held:?}");
+        ordered.extend(free);
+        left = held;
+    }
+    let kept = |name: &String| name != "identities";
+    ordered
+        .iter()
+        .filter(|name| kept(name))
+        .map(|name| AssertSqlSafe(format!("DELETE FROM {name}")).into_sql_str())
+        .collect()
 }
 
 async fn migrated_file() -> (TempDir, PathBuf) {
@@ -108,7 +128,7 @@ async fn create_database(options: &str) -> String {
         .expect("LANDFALL_TEST_POSTGRES is not set: run scripts/test, which installs and starts a PostgreSQL server");
     let name = format!("it_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let Ok(pool) = sqlx::PgPool::connect(&server).await else { panic!("no PostgreSQL server answers at {server}") };
-    sqlx::query(sqlx::AssertSqlSafe(format!("CREATE DATABASE {name} {options}"))).execute(&pool).await.unwrap();
+    sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {name} {options}"))).execute(&pool).await.unwrap();
     pool.close().await;
     let (base, _) = server.rsplit_once('/').unwrap();
     format!("{base}/{name}")

@@ -146,6 +146,16 @@ async fn what_runs_all_the_time_uses_its_index_on_sqlite() {
 const DEPOSITS: u8 = 200;
 
 #[tokio::test]
+async fn sqlite_prepares_a_statement_once_whatever_is_bound_to_it() {
+    let store = TestStore::fresh(Engine::Sqlite).await;
+    let mut reader = store.db.read().await.unwrap();
+    let Connected::Sqlite(connection) = reader.engine() else { panic!("SQLite") };
+    let options: Vec<(String,)> = sqlx::query_as("PRAGMA compile_options").fetch_all(connection).await.unwrap();
+    let is_stable = options.iter().any(|(option,)| option == "ENABLE_QPSG");
+    assert!(is_stable, "SQLite was built without what .cargo/config.toml says: {options:?}");
+}
+
+#[tokio::test]
 async fn what_settles_finds_blocks_by_their_hash_on_postgresql_before_it_has_statistics() {
     let store = TestStore::fresh(Engine::Postgres).await;
     prepare(&store).await;
