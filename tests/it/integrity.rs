@@ -1,4 +1,4 @@
-//! Our row of the table of integrity results (README, "Show"): 45,000 Transfers, answers that are empty though they must
+//! Our row of the table of integrity results (README): 45,000 Transfers, answers that are empty though they must
 //! not be, and reorgs. Others lost up to 27,090 of them and said that they had finished.
 //!
 //! Each block has 90 Transfers of a listed token to 90 recipients. The three columns are those of the table, each followed
