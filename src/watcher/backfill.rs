@@ -17,7 +17,7 @@ use crate::store::backfills::{self, BackfillRow};
 use crate::store::cursors::Cursor;
 use crate::store::{Connection, accounts, deposits};
 use crate::time::Timestamp;
-use crate::watcher::final_blocks::{Hit, Past};
+use crate::watcher::final_blocks::{Full, Hit, Past};
 use crate::watcher::past::{Progress, Span, first_read};
 use crate::watcher::stride::Stride;
 use crate::watcher::{BackfillError, TickError, TraceLane, Watcher};
@@ -173,7 +173,8 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         } else {
             let Past { blocks, through } = self.watcher.final_blocks(next, until, &mut self.roots).await?;
             blocks.iter().for_each(|block| self.progress.stands_on(block.proof));
-            (self.in_full(blocks).await?, through)
+            let Full { blocks, unread } = self.in_full(blocks).await?;
+            (blocks, unread.map_or(through, |number| number - 1))
         };
         if self.job.dry_run {
             self.progress.found += self.would_record(&blocks).await?;
@@ -189,9 +190,9 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
     }
 
     /// Of blocks that were read with less proof than there is: those that concern us, with all of it.
-    async fn in_full(&self, blocks: Vec<Block>) -> Result<Vec<Block>, TickError> {
+    async fn in_full(&self, blocks: Vec<Block>) -> Result<Full, TickError> {
         if self.job.proof == ReadProof::Full {
-            return Ok(blocks);
+            return Ok(Full { blocks, unread: None });
         }
         let wanted = wanted(&self.only);
         let ours = blocks.iter().filter(|block| self.watcher.concerns(block, &wanted));
@@ -234,8 +235,9 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
             }
         };
         let hits: Vec<Hit> = self.ahead.iter().take(STEP_HITS_MAX).copied().collect();
-        let blocks = self.watcher.full_blocks(&hits).await?;
-        let through = if hits.len() < self.ahead.len() { hits.last().map(Hit::number) } else { None };
+        let Full { blocks, unread } = self.watcher.full_blocks(&hits).await?;
+        let of_these = if hits.len() < self.ahead.len() { hits.last().map(Hit::number) } else { None };
+        let through = unread.map(|number| number - 1).or(of_these);
         Ok((blocks, through.unwrap_or(searched)))
     }
 

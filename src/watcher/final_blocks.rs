@@ -52,6 +52,15 @@ pub(super) struct Scanned {
     pub(super) proof: Proof,
 }
 
+/// Blocks that were to be read.
+#[derive(Default, Debug)]
+pub(super) struct Full {
+    /// Without those that only were named, and are none.
+    pub(super) blocks: Vec<Block>,
+    /// The first that could not be read; behind one that could.
+    pub(super) unread: Option<u64>,
+}
+
 /// A block that must be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Hit {
@@ -163,21 +172,39 @@ impl<S: BlockSource> Watcher<S> {
         }
     }
 
-    /// The blocks of `hits` in full; one that only was named may turn out to be none.
-    pub(super) async fn full_blocks(&self, hits: &[Hit]) -> Result<Vec<Block>, TickError> {
-        let mut tied = Vec::with_capacity(hits.len());
-        for hit in hits {
-            tied.extend(self.tied(hit).await?);
+    /// The blocks of `hits` in full, up to the first that cannot be read.
+    pub(super) async fn full_blocks(&self, hits: &[Hit]) -> Result<Full, TickError> {
+        let (mut tied, mut full) = (Vec::with_capacity(hits.len()), Full::default());
+        for (index, hit) in hits.iter().enumerate() {
+            match self.tied(hit).await {
+                Ok(block) => tied.extend(block),
+                Err(error) if index == 0 => return Err(error),
+                Err(_) => {
+                    full.unread = Some(hit.number());
+                    break;
+                }
+            }
         }
-        let mut reads = stream::iter(&tied)
-            .map(async |hit| (hit, self.source.blocks(hit.number..=hit.number, Read::FULL).await))
-            .buffered(READS_AHEAD_MAX);
-        let mut blocks = Vec::with_capacity(tied.len());
-        while let Some((hit, read)) = reads.next().await {
-            let block = read?.into_iter().next().filter(|block| block.header.block == *hit);
-            blocks.push(block.ok_or_else(|| self.contradiction(format!("final block {hit} is not shown again")))?);
+        let mut reads =
+            stream::iter(&tied).map(async |hit| (hit.number, self.full_block(hit).await)).buffered(READS_AHEAD_MAX);
+        while let Some((number, read)) = reads.next().await {
+            match read {
+                Ok(block) => full.blocks.push(block),
+                Err(error) if full.blocks.is_empty() => return Err(error),
+                // What was read before is of use; the next step meets the error again.
+                Err(_) => {
+                    full.unread = Some(number);
+                    break;
+                }
+            }
         }
-        Ok(blocks)
+        Ok(full)
+    }
+
+    async fn full_block(&self, hit: &BlockRef) -> Result<Block, TickError> {
+        let read = self.source.blocks(hit.number..=hit.number, Read::FULL).await?;
+        let block = read.into_iter().next().filter(|block| block.header.block == *hit);
+        block.ok_or_else(|| self.contradiction(format!("final block {hit} is not shown again")))
     }
 
     /// The block of a hit, which is final. Nothing links one that only was named with what is known to be final: as many

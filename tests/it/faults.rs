@@ -191,10 +191,7 @@ fn promises_broken(case: &Case, outcome: &Outcome) -> Vec<String> {
     check(outcome.stuck.is_none(), format!("{:?}, {:?}", outcome.stuck, outcome.waited_for));
     if case.with_healthy {
         check(outcome.behind <= BEHIND_MAX, format!("{} blocks behind after one retry", outcome.behind));
-        // Two that tell different traces of a block are both wrong until a third, or one of them, says otherwise.
-        let differ = case.faults.iter().any(|fault| matches!(fault, Fault::UnmarkedRevert));
-        let keeps_up = differ || outcome.untraced <= BEHIND_MAX;
-        check(keeps_up, format!("{} blocks not traced after one retry", outcome.untraced));
+        check(outcome.untraced <= BEHIND_MAX, format!("{} blocks not traced after one retry", outcome.untraced));
     } else {
         check(outcome.silent == 0, format!("{} ticks left the cursor behind and said nothing", outcome.silent));
         // Beside another fault it strikes seldom: then the other method may have told the trace in the same tick.

@@ -15,14 +15,15 @@ use std::time::{Duration, Instant};
 use landfall::account::{AccountType, NewAccount};
 use landfall::registry;
 use landfall::store::cursors::Cursor;
-use landfall::store::traces;
-use landfall::time::Timestamp;
-use landfall::watcher::{Settings, Start, TickError, Ticked, TraceLane, Traced, Watcher};
+use landfall::store::{Db, traces};
+use landfall::time::{Clock, Pulse, Timestamp};
+use landfall::watcher::{Backfill, Job, Settings, Start, TickError, Ticked, TraceLane, Traced, Watcher};
 use landfall_chain::{
     Address, AssetId, BlockRef, EndpointState, Endpoints, FinalityRule, Native, NativeSource, Network, ReadProof,
 };
 use landfall_evm::EvmSource;
 use landfall_node::{Chain, Server};
+use tokio_util::sync::CancellationToken;
 
 pub(crate) use audit::{Audit, Kinds};
 
@@ -100,18 +101,43 @@ impl Follower {
             servers.push(Server::start(chain.clone(), *seed).await.unwrap());
         }
         let now = Timestamp(1_800_000_000_000_000);
+        let (watcher, endpoints) = watcher(&servers, &store, mode);
+        let lane = watcher.trace_lane();
+        let (nobody, waited_for) = (BTreeSet::new(), String::new());
+        let mut follower = Follower {
+            chain,
+            servers,
+            waits: 0,
+            waited_for,
+            mode,
+            store,
+            endpoints,
+            watcher,
+            lane,
+            watched: nobody,
+            now,
+        };
+        follower.watch(watched).await;
+        follower
+    }
+
+    /// Adds an account for each of these addresses.
+    pub(crate) async fn watch(&mut self, addresses: Vec<Address>) {
         let account = |(number, address): (usize, &Address)| NewAccount {
             id: format!("account-{number}"),
             identity_id: None,
             kind: AccountType::Segregated,
             addresses: [(CHAIN, *address)].into(),
         };
-        let accounts: Vec<NewAccount> = watched.iter().enumerate().map(account).collect();
-        registry::add_accounts(&store.db, &accounts, now).await.unwrap();
-        let (watcher, endpoints) = watcher(&servers, &store, mode);
-        let lane = watcher.trace_lane();
-        let (watched, waited_for) = (watched.into_iter().collect(), String::new());
-        Follower { chain, servers, waits: 0, waited_for, mode, store, endpoints, watcher, lane, watched, now }
+        let accounts: Vec<NewAccount> = (self.watched.len()..).zip(&addresses).map(account).collect();
+        registry::add_accounts(&self.store.db, &accounts, self.now).await.unwrap();
+        self.watched.extend(addresses);
+    }
+
+    /// Begins a backfill, as a process beside this one.
+    pub(crate) async fn backfill(&self, job: Job) -> Backfill<Arc<EvmSource>> {
+        let (watcher, _) = watcher(&self.servers, &self.store, self.mode);
+        Backfill::begin(watcher, job).await.unwrap()
     }
 
     pub(crate) async fn tick(&mut self) -> Result<Ticked, TickError> {
@@ -124,6 +150,21 @@ impl Follower {
             Some(lane) => lane.tick(self.now).await,
             None => Ok(Traced::default()),
         }
+    }
+
+    pub(crate) fn db(&self) -> &Db {
+        &self.store.db
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Another watcher on the same servers and store, as a process runs it, until `stop`.
+    pub(crate) fn run(&self, stop: CancellationToken) -> impl Future<Output = ()> + use<> {
+        let (watcher, _) = watcher(&self.servers, &self.store, self.mode);
+        let now = self.now;
+        watcher.run(Clock::new(move || now), || 0, Pulse::new(CHAIN, now), stop)
     }
 
     /// A new process: all it knows is what is on record.

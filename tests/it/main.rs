@@ -69,6 +69,7 @@ mod store;
 mod traced_past;
 mod traces;
 mod untraced;
+mod upgrade;
 mod vectors;
 mod watching;
 mod webhook_urls;

@@ -103,6 +103,7 @@ const BY_ROW: &[Entry] = &[
         "tests/it/histories.rs",
         &["random_histories_end_with_the_legs_of_the_final_chain_each_once", "random_histories_on_postgresql_too"],
     ),
+    ("R11", ANVIL, &["r11_what_only_replaced_blocks_hold_is_told_and_the_end_is_that_of_a_straight_scan"]),
     ("R12", SIM, &["r12_an_error_in_the_middle_of_a_range_and_a_long_stop_leave_no_block_unread"]),
     ("R12", NODES, &["r12_a_range_that_fails_anywhere_and_a_long_stop_leave_no_block_unread"]),
     ("R12", ANVIL, &["r12_a_stop_of_many_blocks_leaves_none_unread"]),
@@ -251,6 +252,16 @@ const PROVED: &[Entry] = &[
         &["only_blocks_that_may_concern_us_are_read_in_full"],
     ),
     ("unknown types of transactions and receipts", PROOF, &["a_type_of_the_future_asks_for_an_upgrade"]),
+    ("unknown types: by logs", LOGS, &["a_type_of_the_future_asks_for_an_upgrade_whatever_the_bloom_says"]),
+    (
+        "unknown types: in a search",
+        "chains/evm/tests/it/scan.rs",
+        &[
+            "a_type_of_the_future_asks_for_an_upgrade_in_a_search_where_transactions_are_read",
+            "where_the_chain_logs_what_moves_a_type_of_the_future_that_pays_us_is_found_and_asks_for_an_upgrade",
+            "on_polygon_a_type_of_the_future_that_pays_us_is_found_by_the_chains_log",
+        ],
+    ),
     ("types of other stacks", OP, &["another_stacks_type_asks_for_an_upgrade"]),
     (
         "upgrade needed: when every endpoint says so",
@@ -261,6 +272,11 @@ const PROVED: &[Entry] = &[
         "upgrade needed: an incident",
         FINALITY,
         &["what_halts_a_chain_is_an_incident_of_its_kind_and_what_may_pass_is_none"],
+    ),
+    (
+        "upgrade needed: a chain that halts",
+        "tests/it/upgrade.rs",
+        &["a_type_that_this_version_lacks_halts_its_chain_in_front_of_its_block"],
     ),
     (
         "a trace: two witnesses",
@@ -296,6 +312,7 @@ const TRAPS: &[Entry] = &[
             "backfill_with_30_percent_of_the_answers_empty",
             "live_with_2_reorgs",
             "live_with_20_percent_of_the_answers_empty_and_2_reorgs",
+            "accounts_added_late_by_a_backfill_with_30_percent_of_the_answers_empty",
         ],
     ),
     ("an empty answer moves the cursor", WATCHING, &["an_empty_or_failed_answer_moves_nothing_and_loses_nothing"]),

@@ -14,15 +14,15 @@ const CHAIN: &str = "ETHEREUM_TESTNET";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deposits_from_before_an_address_was_added_are_found_beside_the_service_on_sqlite() {
-    from_before_it_was_added(Engine::Sqlite, "receipts").await;
+    from_before_it_was_added(Engine::Sqlite, "receipts", &["--account", "bob"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deposits_from_before_an_address_was_added_are_found_by_logs_beside_the_service_on_postgresql() {
-    from_before_it_was_added(Engine::Postgres, "logs").await;
+    from_before_it_was_added(Engine::Postgres, "logs", &["--address", &address(BOB).to_string()]).await;
 }
 
-async fn from_before_it_was_added(engine: Engine, proof: &str) {
+async fn from_before_it_was_added(engine: Engine, proof: &str, scope: &[&str]) {
     let mut stage = Stage::new(engine).await;
     stage.set_up("alice", &address(ALICE)).await;
     let service = stage.start();
@@ -51,7 +51,9 @@ async fn from_before_it_was_added(engine: Engine, proof: &str) {
     };
     assert_eq!(backfill(&["--dry-run"])["found"], 2);
     assert_eq!(stage.deposits().len(), 1);
-    let done = backfill(&["--account", "bob"]);
+    let of_alice = backfill(&["--dry-run", "--address", &address(ALICE).to_string()]);
+    assert_eq!(of_alice["found"], 0, "what she was paid is on record, and Bob's payments are not hers");
+    let done = backfill(scope);
     assert_eq!((&done["found"], &done["done"]), (&2.into(), &true.into()), "{done}");
     // By the backfill, or by the service beside it, whoever came first.
     assert!(stage.deposits().iter().all(|deposit| deposit["status"] == "CONFIRMED"), "{:?}", stage.deposits());

@@ -21,6 +21,7 @@ mod op_stack;
 mod outages;
 mod past;
 mod payments;
+mod polygon;
 mod postgres;
 mod proxy;
 mod rebuild;

@@ -2,7 +2,7 @@
 
 use landfall::sandbox::token;
 use landfall_chain::U256;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::contracts::{NOISE, PAY_BY_BLOCK, REVERT_ON_ODD_BLOCK, pay_by_block, pay_unless_odd, shout};
 use crate::stage::{Engine, Service, Stage, address};
@@ -212,6 +212,51 @@ async fn r6_what_a_confirmed_transaction_pays_after_a_reorg_below_finalized_is_n
     assert_eq!((&still["status"], &still["amount"]), (&first["status"], &first["amount"]));
     assert!(both.iter().all(|deposit| deposit["transaction_hash"] == first["transaction_hash"]));
     assert!(service.is_running(), "{}", service.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn r11_what_only_replaced_blocks_hold_is_told_and_the_end_is_that_of_a_straight_scan() {
+    let (mut stage, service) = stage().await;
+    // Bob is paid, and a block later nobody. Then both blocks are replaced, by as many: Bob's payment is gone, and the lower
+    // one of the new holds one for Alice, whom no block named before.
+    stage.pay_native(address(BOB), 3).await;
+    stage.node.mine(2).await.unwrap();
+    stage.until_status("0.000000000000000003", "PENDING").await;
+    let newest = stage.node.block("latest").await.unwrap();
+    let from = stage.node.accounts().await.unwrap()[1];
+    let pays = json!({
+        "from": from.to_string(),
+        "to": address(ALICE).to_string(),
+        "value": "0x5",
+        "gas": "0x5208",
+        "maxFeePerGas": "0x77359400",
+        "maxPriorityFeePerGas": "0x0",
+    });
+    stage.node.rpc("anvil_reorg", json!([2, [[pays, 0]]])).await.unwrap();
+    let replaced = stage.node.block("latest").await.unwrap();
+    assert!(replaced.number == newest.number && replaced.hash != newest.hash, "{replaced} {newest}");
+    stage.until_status("0.000000000000000005", "PENDING").await;
+    // Another payment takes the nonce of Bob's, so that it can never return.
+    stage.take_back(1);
+    stage.pay_native(stage.token, 0).await;
+    stage.node.mine(4).await.unwrap();
+    let settled = stage.until("both settled", |d| d.len() == 2 && d.iter().all(|d| d["status"] != "PENDING")).await;
+    for deposit in &settled {
+        let expected = if deposit["account_id"] == "alice" { "CONFIRMED" } else { "FAILED" };
+        assert_eq!(deposit["status"], expected, "{deposit}");
+    }
+    assert_eq!(service.stop().0, Some(0));
+
+    // Who reads the chain for the first time now finds what is CONFIRMED, and nothing else.
+    stage.configure("sqlite:straight.db", "");
+    for (account, who) in [("alice", ALICE), ("bob", BOB)] {
+        let spec = format!("ETHEREUM_TESTNET={}", address(who));
+        stage.ok(&["account", "add", "--account", account, "--type", "SEGREGATED", "--address", &spec]);
+    }
+    let _service = stage.start();
+    let straight = stage.until("one CONFIRMED", |d| d.iter().any(|d| d["status"] == "CONFIRMED")).await;
+    let confirmed: Vec<Value> = settled.into_iter().filter(|deposit| deposit["status"] == "CONFIRMED").collect();
+    assert_eq!(ids(&straight), ids(&confirmed));
 }
 
 #[tokio::test(flavor = "multi_thread")]

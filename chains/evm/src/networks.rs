@@ -261,6 +261,16 @@ mod tests {
     }
 
     #[test]
+    fn what_is_final_is_the_networks_tag_and_on_polygon_fifty_blocks_too() {
+        let both = FinalityRule { tag: Some(Tag::Finalized), confirmations: 50, l1_blocks: 0 };
+        for network in networks() {
+            let is_polygon = stack(network.chain) == Stack::Polygon;
+            let rule = if is_polygon { both } else { FinalityRule::FINALIZED };
+            assert_eq!(network.finality, Finality { rule, tiers: Vec::new() }, "{}", network.chain);
+        }
+    }
+
+    #[test]
     fn a_token_may_begin_at_a_block() {
         let text = FILES[0].replacen("decimals = 6", "decimals = 6\nfrom = 6082465", 1);
         let from = parse(&text).unwrap().0.assets.into_iter().map(|asset| asset.from_block);

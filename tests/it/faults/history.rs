@@ -1,7 +1,8 @@
 //! One history: a chain with deposits, noise and reorgs, and servers that misbehave at random moments.
 //!
-//! With a second endpoint, the faults are first at one server and later at the other, and never at one while the source
-//! still does without the other: one is always healthy, and taken to be. Deposits come in every way that a follower can
+//! With a second endpoint, the faults are first at one server and later at another, and never at one while the source
+//! still does without another: one is always healthy, and taken to be. Where two that contradict each other cannot be told
+//! apart, a third is honest too. Deposits come in every way that a follower can
 //! see: tokens, native value, withdrawals, and value that moves inside of transactions, also such that is taken back.
 
 use landfall::watcher::TickError;
@@ -16,7 +17,7 @@ const STEPS: u64 = 30;
 const REORG_AT: [u64; 2] = [11, 21];
 const REORG_DEPTH_MAX: u64 = 3;
 pub(super) const FINALITY_DEPTH: u64 = 6;
-/// At which steps the faults wait until every server is trusted, and move to the other one, if there is one.
+/// At which steps the faults wait until every server is trusted, and move to another one, if there is one.
 const MOVES_AT: [u64; 2] = [10, 20];
 const PAYERS: usize = 4;
 const CONTRACT: [u8; 20] = [0xc0; 20];
@@ -61,8 +62,18 @@ pub(super) struct Outcome {
 impl Case {
     pub(super) fn name(&self) -> String {
         let names: Vec<&str> = self.faults.iter().map(Fault::name).collect();
-        let healthy = if self.with_healthy { ", a second endpoint" } else { "" };
+        let healthy = match self.endpoints() {
+            1 => "",
+            2 => ", a second endpoint",
+            _ => ", two more endpoints",
+        };
         format!("{} ({}{healthy})", names.join(" + "), self.mode.name())
+    }
+
+    /// Two that tell different traces of a block are both wrong until a third, or one of them, says otherwise.
+    fn endpoints(&self) -> u64 {
+        let differ = self.faults.iter().any(|fault| matches!(fault, Fault::UnmarkedRevert));
+        1 + u64::from(self.with_healthy) + u64::from(self.with_healthy && differ)
     }
 
     /// Runs it.
@@ -70,7 +81,7 @@ impl Case {
         let chain = Chain::of(&network(self.mode), self.seed);
         chain.set_finality_depth(Some(FINALITY_DEPTH));
         chain.bait(WATCHED[0].into(), usdc());
-        let seeds = if self.with_healthy { vec![self.seed, self.seed + 1] } else { vec![self.seed] };
+        let seeds: Vec<u64> = (self.seed..self.seed + self.endpoints()).collect();
         let mut follower = Follower::new(chain, self.mode, &seeds, WATCHED.map(Address::Evm).to_vec()).await;
         let mut history = History::new(self);
         for step in 1..=STEPS {
@@ -109,7 +120,7 @@ struct History<'c> {
     nonces: [u64; PAYERS],
     /// Until which step the faults stay that were told to stay.
     until: u64,
-    /// Whose turn it was last, and whether it is the other's now.
+    /// Whose turn it was last, and whether it is another's now.
     liar: usize,
     moves: bool,
     outcome: Outcome,

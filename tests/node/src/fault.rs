@@ -17,7 +17,7 @@ pub enum Fault {
     EmptyReceipts,
     /// HTTP 429, with and without a `Retry-After`.
     TooManyRequests { retry_after_secs: Option<u64> },
-    /// HTTP 502 with a page instead of an answer.
+    /// HTTP 500, 502, 503 or 504, in turn, with a page instead of an answer.
     ServerError,
     /// The connection is reset instead of an answer.
     Reset,
@@ -102,7 +102,7 @@ impl Fault {
             Fault::EmptyReceipts => "empty receipts",
             Fault::TooManyRequests { retry_after_secs: None } => "429",
             Fault::TooManyRequests { retry_after_secs: Some(_) } => "429 with Retry-After",
-            Fault::ServerError => "502",
+            Fault::ServerError => "5xx",
             Fault::Reset => "reset",
             Fault::Drip(_) => "slow drip",
             Fault::Truncated => "truncated JSON",

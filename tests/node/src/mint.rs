@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use alloy::consensus::proofs::{calculate_receipt_root, calculate_transaction_root, calculate_withdrawals_root};
-use alloy::consensus::{Header, Receipt, ReceiptEnvelope, TxEnvelope, TxReceipt};
+use alloy::consensus::proofs::{calculate_withdrawals_root, ordered_trie_root_with_encoder};
+use alloy::consensus::{EMPTY_ROOT_HASH, Header, Receipt, ReceiptEnvelope, TxReceipt};
+use alloy::eips::Encodable2718;
 use alloy::eips::eip4895::Withdrawal;
 use alloy::eips::eip7685::EMPTY_REQUESTS_HASH;
 use alloy::primitives::{Address, B256, Bloom, Bytes, U256};
@@ -15,7 +16,7 @@ use landfall_chain::{
 use crate::accounts::Accounts;
 use crate::block::{Block, LedgerLeg, MadeOf, MinedTx};
 use crate::text;
-use crate::tx::{BASE_FEE, Frame, FrameKind, Kind, TRANSFER, Tx};
+use crate::tx::{BASE_FEE, Envelope, Frame, FrameKind, Kind, TRANSFER, Tx};
 use crate::wallet::{PAYERS, payer};
 
 const GENESIS_SECS: u64 = 1_700_000_000;
@@ -60,8 +61,12 @@ pub(crate) fn block(place: &Place<'_>, txs: Vec<Tx>, withdrawals: Vec<Withdrawal
         parent_hash: parent.hash,
         timestamp: GENESIS_SECS + number * BLOCK_SECS,
         mix_hash: salt,
-        transactions_root: calculate_transaction_root(&contents.envelopes),
-        receipts_root: calculate_receipt_root(&contents.receipts),
+        transactions_root: root(contents.envelopes.iter().map(|envelope| envelope.encoded.clone())),
+        receipts_root: root(txs.iter().zip(&contents.receipts).map(|(tx, receipt)| {
+            let mut encoded = receipt.encoded_2718();
+            tx.kind.name_anew(&mut encoded);
+            encoded
+        })),
         logs_bloom: contents.receipts.iter().fold(Bloom::ZERO, |all, receipt| all | receipt.bloom()),
         gas_used: contents.gas_used,
         gas_limit: GAS_LIMIT_MIN.max(2 * contents.gas_used),
@@ -91,7 +96,7 @@ fn header_of(accounts: &Accounts, withdrawals: &[Withdrawal]) -> Header {
 #[derive(Default)]
 struct Contents {
     accounts: Accounts,
-    envelopes: Vec<TxEnvelope>,
+    envelopes: Vec<Envelope>,
     receipts: Vec<ReceiptEnvelope>,
     /// What the roots prove, and what only a trace shows.
     plain: Vec<AssetTransfer>,
@@ -100,7 +105,7 @@ struct Contents {
 }
 
 impl Contents {
-    fn run(&mut self, tx: &Tx, envelope: TxEnvelope) {
+    fn run(&mut self, tx: &Tx, envelope: Envelope) {
         let (from, gas) = (payer(tx.payer), tx.gas());
         let fee = |wei: u128| U256::from(wei * u128::from(gas));
         self.accounts.take(from, fee(Tx::gas_price()));
@@ -108,7 +113,7 @@ impl Contents {
         self.accounts.use_nonce(from, tx.nonce);
         self.gas_used += gas;
         let life = TxLife::Nonce { signer: address(from), nonce: tx.nonce };
-        let reference = TxRef { id: TxId::Evm(envelope.hash().0), life };
+        let reference = TxRef { id: TxId::Evm(envelope.hash.0), life };
         if tx.success {
             let to = recipient(tx);
             self.move_value(from, to, tx.value);
@@ -121,7 +126,7 @@ impl Contents {
         self.receipts.push(match tx.kind {
             Kind::Legacy => ReceiptEnvelope::Legacy(receipt),
             Kind::AccessList => ReceiptEnvelope::Eip2930(receipt),
-            Kind::DynamicFee => ReceiptEnvelope::Eip1559(receipt),
+            Kind::DynamicFee | Kind::Newer(_) => ReceiptEnvelope::Eip1559(receipt),
         });
         self.envelopes.push(envelope);
     }
@@ -167,6 +172,14 @@ fn finish(header: &Header, txs: Vec<Tx>, withdrawals: Vec<Withdrawal>, contents:
         logs: writer.logs,
         made_of: MadeOf::Txs { txs, withdrawals, accounts: Arc::new(accounts), ledger },
     }
+}
+
+fn root(leaves: impl Iterator<Item = Vec<u8>>) -> B256 {
+    let leaves: Vec<Vec<u8>> = leaves.collect();
+    if leaves.is_empty() {
+        return EMPTY_ROOT_HASH;
+    }
+    ordered_trie_root_with_encoder(&leaves, |leaf, out| out.extend_from_slice(leaf))
 }
 
 /// Whom the transaction itself pays.

@@ -25,6 +25,8 @@ use crate::view::View;
 
 /// geth's `--rpc.batch-request-limit`.
 const BATCH_MAX: usize = 1000;
+const SERVER_ERRORS: [&str; 4] =
+    ["500 Internal Server Error", "502 Bad Gateway", "503 Service Unavailable", "504 Gateway Timeout"];
 
 /// One endpoint.
 pub struct Server {
@@ -217,8 +219,9 @@ impl State {
                     reply.body = br#"{"error":"rate limit exceeded"}"#.to_vec();
                 }
                 Fault::ServerError => {
-                    reply.status = "502 Bad Gateway";
-                    reply.body = b"<html><h1>502 Bad Gateway</h1></html>".to_vec();
+                    let strike = usize::try_from(self.strikes.struck(fault)).unwrap_or_default();
+                    reply.status = SERVER_ERRORS[strike % SERVER_ERRORS.len()];
+                    reply.body = format!("<html><h1>{}</h1></html>", reply.status).into_bytes();
                 }
                 Fault::Reset => reply.manner = Manner::Reset,
                 Fault::Huge(bytes) => reply.manner = Manner::Huge(bytes),

@@ -2,13 +2,12 @@
 
 use std::fmt::Write;
 
-use alloy::consensus::{Header, ReceiptEnvelope, TxEnvelope, TxReceipt};
-use alloy::eips::Encodable2718;
+use alloy::consensus::{Header, ReceiptEnvelope, TxReceipt};
 use alloy::eips::eip4895::Withdrawal;
 use alloy::primitives::{B256, Bytes, Log};
 
 use crate::block::{Block, MinedLog, MinedTx};
-use crate::tx::{Kind, Tx};
+use crate::tx::{Envelope, Kind, Tx};
 use crate::wallet::payer;
 
 /// Writes the transactions of one block.
@@ -20,7 +19,7 @@ pub(crate) struct Writer {
 
 /// All of a block but its transactions and the last brace.
 pub(crate) fn header(header: &Header, hash: B256, withdrawals: &[Withdrawal]) -> String {
-    let mut text = open_ended(serde_json::to_string(header));
+    let mut text = open_ended(serde_json::to_string(header).expect("plain data"));
     let withdrawals = serde_json::to_string(withdrawals).expect("plain data");
     put(&mut text, format_args!(r#","hash":"{hash}","size":"0x400","uncles":[],"withdrawals":{withdrawals}"#));
     text
@@ -61,29 +60,25 @@ pub(crate) fn list<'a>(texts: impl Iterator<Item = &'a str> + Clone) -> String {
 }
 
 impl Writer {
-    pub(crate) fn tx(&mut self, index: usize, tx: &Tx, envelope: &TxEnvelope, receipt: &ReceiptEnvelope) -> MinedTx {
+    pub(crate) fn tx(&mut self, index: usize, tx: &Tx, envelope: &Envelope, receipt: &ReceiptEnvelope) -> MinedTx {
         let (number, hash, from) = (self.number, self.hash, payer(tx.payer));
-        let mut json = open_ended(serde_json::to_string(envelope));
+        let mut json = open_ended(envelope.json.clone());
         put(&mut json, format_args!(r#","from":"{from:#x}","blockHash":"{hash}","blockNumber":"{number:#x}""#));
         put(&mut json, format_args!(r#","transactionIndex":"{index:#x}""#));
-        if tx.kind == Kind::DynamicFee {
+        if matches!(tx.kind, Kind::DynamicFee | Kind::Newer(_)) {
             put(&mut json, format_args!(r#","gasPrice":"{:#x}""#, Tx::gas_price()));
         }
         json.push('}');
-        let raw = Bytes::from(envelope.encoded_2718());
+        let raw = Bytes::from(envelope.encoded.clone());
         let receipt = self.receipt(index, tx, envelope, receipt);
-        MinedTx { hash: *envelope.hash(), json, receipt, raw: Some(format!(r#""{raw}""#)) }
+        MinedTx { hash: envelope.hash, json, receipt, raw: Some(format!(r#""{raw}""#)) }
     }
 
-    fn receipt(&mut self, index: usize, tx: &Tx, envelope: &TxEnvelope, receipt: &ReceiptEnvelope) -> String {
+    fn receipt(&mut self, index: usize, tx: &Tx, envelope: &Envelope, receipt: &ReceiptEnvelope) -> String {
         let (number, hash) = (self.number, self.hash);
         let mut text = String::with_capacity(1_200 + 700 * tx.logs.len());
-        let kind = match tx.kind {
-            Kind::Legacy => 0,
-            Kind::AccessList => 1,
-            Kind::DynamicFee => 2,
-        };
-        put(&mut text, format_args!(r#"{{"transactionHash":"{}","transactionIndex":"{index:#x}""#, envelope.hash()));
+        let kind = tx.kind.byte();
+        put(&mut text, format_args!(r#"{{"transactionHash":"{}","transactionIndex":"{index:#x}""#, envelope.hash));
         put(&mut text, format_args!(r#","blockHash":"{hash}","blockNumber":"{number:#x}","type":"{kind:#x}""#));
         put(&mut text, format_args!(r#","from":"{:#x}","to":"#, payer(tx.payer)));
         match tx.to {
@@ -108,21 +103,20 @@ impl Writer {
         text
     }
 
-    fn log(&self, text: &mut String, tx: usize, envelope: &TxEnvelope, log: &Log) {
+    fn log(&self, text: &mut String, tx: usize, envelope: &Envelope, log: &Log) {
         let (number, hash, index) = (self.number, self.hash, self.logs.len());
         put(text, format_args!(r#"{{"address":"{:#x}","topics":["#, log.address));
         for (at, topic) in log.topics().iter().enumerate() {
             put(text, format_args!(r#"{}"{topic}""#, if at == 0 { "" } else { "," }));
         }
         put(text, format_args!(r#"],"data":"{}","blockNumber":"{number:#x}""#, log.data.data));
-        put(text, format_args!(r#","transactionHash":"{}","transactionIndex":"{tx:#x}""#, envelope.hash()));
+        put(text, format_args!(r#","transactionHash":"{}","transactionIndex":"{tx:#x}""#, envelope.hash));
         put(text, format_args!(r#","blockHash":"{hash}","logIndex":"{index:#x}","removed":false}}"#));
     }
 }
 
 /// An object's text without its last brace.
-fn open_ended(text: serde_json::Result<String>) -> String {
-    let mut text = text.expect("plain data");
+fn open_ended(mut text: String) -> String {
     text.pop();
     text
 }

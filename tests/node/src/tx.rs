@@ -4,7 +4,8 @@
 //! executed differently. A failed one moves nothing and has no logs, whatever is written in it.
 
 use alloy::consensus::{SignableTransaction, TxEip1559, TxEip2930, TxEnvelope, TxLegacy};
-use alloy::primitives::{Address, B256, Bytes, Log, LogData, Signature, TxKind, U256, b256};
+use alloy::eips::Encodable2718;
+use alloy::primitives::{Address, B256, Bytes, Log, LogData, Signature, TxKind, U256, b256, keccak256};
 
 use crate::wallet;
 
@@ -42,6 +43,16 @@ pub enum Kind {
     AccessList,
     /// 0x2
     DynamicFee,
+    /// What is in a 0x2, under the byte of a type that nobody knows yet.
+    Newer(u8),
+}
+
+/// A signed transaction, as its chain encodes it and as nodes show it.
+pub(crate) struct Envelope {
+    pub(crate) hash: B256,
+    pub(crate) encoded: Vec<u8>,
+    /// What does not depend on its block.
+    pub(crate) json: String,
 }
 
 /// A call inside of a transaction.
@@ -108,7 +119,20 @@ impl Tx {
     }
 
     /// Signed, for a chain.
-    pub(crate) fn envelope(&self, chain_id: u64) -> TxEnvelope {
+    pub(crate) fn envelope(&self, chain_id: u64) -> Envelope {
+        let known = self.known_envelope(chain_id);
+        let (known_hash, mut encoded) = (*known.hash(), known.encoded_2718());
+        let mut json = serde_json::to_string(&known).expect("plain data");
+        self.kind.name_anew(&mut encoded);
+        let hash = keccak256(&encoded);
+        if let Kind::Newer(kind) = self.kind {
+            json = json.replace(r#""type":"0x2""#, &format!(r#""type":"{kind:#x}""#));
+            json = json.replace(&known_hash.to_string(), &hash.to_string());
+        }
+        Envelope { hash, encoded, json }
+    }
+
+    fn known_envelope(&self, chain_id: u64) -> TxEnvelope {
         let Tx { nonce, value, .. } = *self;
         let (to, input) = (self.to.map_or(TxKind::Create, TxKind::Call), self.input.clone());
         let (gas_limit, gas_price) = (self.gas(), GAS_PRICE);
@@ -120,7 +144,7 @@ impl Tx {
                 let access_list = Default::default();
                 self.sign(TxEip2930 { chain_id, nonce, gas_price, gas_limit, to, value, access_list, input })
             }
-            Kind::DynamicFee => self.sign(TxEip1559 {
+            Kind::DynamicFee | Kind::Newer(_) => self.sign(TxEip1559 {
                 chain_id,
                 nonce,
                 gas_limit,
@@ -151,6 +175,25 @@ impl Tx {
     /// What it pays for each unit of gas, in wei.
     pub(crate) const fn gas_price() -> u128 {
         GAS_PRICE
+    }
+}
+
+impl Kind {
+    /// The byte of its type; that of a legacy transaction is written nowhere.
+    pub(crate) const fn byte(self) -> u8 {
+        match self {
+            Kind::Legacy => 0,
+            Kind::AccessList => 1,
+            Kind::DynamicFee => 2,
+            Kind::Newer(kind) => kind,
+        }
+    }
+
+    /// Puts the byte of a newer type in front of what was encoded as a 0x2.
+    pub(crate) fn name_anew(self, encoded: &mut [u8]) {
+        if let (Kind::Newer(kind), Some(first)) = (self, encoded.first_mut()) {
+            *first = kind;
+        }
     }
 }
 

@@ -255,6 +255,12 @@ async fn every_fault_strikes_as_often_as_it_was_told_and_is_over_then() {
     let error = "429 Too Many Requests Some(\"1\")";
     server.misbehave(Fault::TooManyRequests { retry_after_secs: Some(1) }, When::Next(1));
     assert_eq!(post(&server, &asked).await, Err(error.to_owned()));
+    server.misbehave(Fault::ServerError, When::Next(4));
+    let mut statuses = std::collections::BTreeSet::new();
+    for _ in 0..4 {
+        statuses.insert(post(&server, &asked).await.unwrap_err()[..3].to_owned());
+    }
+    assert_eq!(statuses.into_iter().collect::<Vec<_>>(), ["500", "502", "503", "504"]);
 }
 
 #[tokio::test]

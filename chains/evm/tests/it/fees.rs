@@ -58,7 +58,6 @@ async fn recorded_transactions_cost_what_their_receipts_say() {
         assert_eq!(told.iter().map(|fee| (fee.tx.id, fee.payer, fee.amount)).collect::<Vec<_>>(), expected);
         assert_eq!(told.len(), count);
         assert!(told.iter().all(|fee| fee.proved));
-        assert!(told.iter().all(|fee| fee.proved));
         assert!(told.iter().all(|fee| matches!(fee.tx.life, TxLife::Nonce { signer, .. } if signer == fee.payer)));
     }
 }

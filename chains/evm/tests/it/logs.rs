@@ -236,6 +236,37 @@ async fn a_hidden_transaction_is_found_out_and_a_value_is_a_candidate_though_it_
     drop(lie);
 }
 
+#[tokio::test]
+async fn a_type_of_the_future_asks_for_an_upgrade_whatever_the_bloom_says() {
+    // Without a log the bloom says nothing, and receipts are asked for; a fake's log is no reason to ask for any; a listed
+    // token's is, and pays somebody.
+    let cases = [vec![], vec![transfer(FAKE, PAYER, ALICE, 1)], vec![transfer(USDC, PAYER, ALICE, 1)]];
+    for (logs, is_bare) in cases.into_iter().flat_map(|logs| [(logs.clone(), false), (logs, true)]) {
+        let (mut block, receipts) = forge::block(&[forge::newer(5, logs.clone())], &[]);
+        if is_bare {
+            // It may lack what every type has today.
+            let fields = block["transactions"][0].as_object_mut().unwrap();
+            for name in ["nonce", "gas", "input", "value"] {
+                fields.remove(name);
+            }
+        }
+        let ledger = Ledger::of([(block, receipts)]);
+        let node = Node::start(move |method, params| ledger.answer(method, params)).await;
+        let source = node.source(mainnet());
+        // By number, and then at the head by hash.
+        for _ in 0..2 {
+            let error = source.blocks(16..=16, LISTED).await.expect_err("a block with a type that nobody knows");
+            assert!(error.needs_upgrade && error.kind == SourceErrorKind::Permanent, "{logs:?} {is_bare}: {error}");
+            let text = error.to_string();
+            assert!(
+                text.contains("holds a transaction of type 0x05") && text.contains("an upgrade is needed"),
+                "{text}"
+            );
+            assert_eq!(source.tip().await.unwrap().latest.number, 16);
+        }
+    }
+}
+
 /// A block of Polygon with one transaction of type 2 that has this log.
 fn polygon(number: u64, logs: Vec<alloy::primitives::Log>) -> Ledger {
     let block = mint::block(number, B256::repeat_byte(1), &paying(logs));

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use alloy::primitives::{Address, B256, address};
+use alloy::eips::eip4895::Withdrawal;
+use alloy::primitives::{Address, B256, address, keccak256};
 use landfall_chain::{
     Address as ChainAddress, AddressSource, BlockSource, Candidates, Chain, Found, Native, NativeSource, Network, Read,
-    SourceErrorKind, Watched,
+    SourceError, SourceErrorKind, Watched,
 };
 use landfall_evm::network;
 use serde_json::{Value, json};
@@ -246,5 +247,95 @@ async fn a_mint_of_the_op_stack_is_found_although_its_native_movements_are_logge
         let watched = |address: &ChainAddress| *address == ChainAddress::Evm(ALICE.into());
         let candidates = linked(node.source(base).candidates(16..=16, Watched::Asked(&watched)).await.unwrap());
         assert_eq!((numbers(&candidates), candidates.headers.len()), (expected, 1));
+    }
+}
+
+/// What a search of block 16 says, by a node that leaves its logs out or not.
+async fn search(
+    network: Network,
+    block: (Value, Value),
+    is_silent: bool,
+) -> (Result<Found, SourceError>, Result<(), SourceError>) {
+    let ledger = Ledger { chain_id: chain_id(network.chain), ..Ledger::of([block]) };
+    let node = Node::start(move |method, params| match method {
+        "eth_getLogs" if is_silent => Ok(json!([])),
+        _ => ledger.answer(method, params),
+    })
+    .await;
+    let source = node.source(network);
+    let watched = |address: &ChainAddress| *address == ChainAddress::Evm(ALICE.into());
+    let found = source.candidates(16..=16, Watched::Asked(&watched)).await;
+    (found, source.blocks(16..=16, Read::FULL).await.map(drop))
+}
+
+#[tokio::test]
+async fn a_type_of_the_future_asks_for_an_upgrade_in_a_search_where_transactions_are_read() {
+    let mut op = network(Chain::BaseMainnet).unwrap();
+    op.native = Native { source: NativeSource::TopLevel, eip7708_from: Some(0) };
+    for network in [mainnet(), op] {
+        let chain = network.chain;
+        let block = forge::block(&[forge::newer(5, vec![transfer(FAKE, PAYER, BOB, 1)])], &[]);
+        let (found, _) = search(network, block, false).await;
+        let error = found.expect_err("nothing in it concerns us, but who can tell");
+        assert!(error.needs_upgrade && error.kind == SourceErrorKind::Permanent, "{chain}: {error}");
+        assert!(error.to_string().contains("block 16 (0x"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn where_the_chain_logs_what_moves_a_type_of_the_future_that_pays_us_is_found_and_asks_for_an_upgrade() {
+    let system = address!("fffffffffffffffffffffffffffffffffffffffe");
+    let withdrawal = Withdrawal { index: 1, validator_index: 2, address: ALICE, amount: 3 };
+    // Any log keeps the bloom from saying nothing.
+    let noise = || transfer(FAKE, PAYER, ALICE, 1);
+    let is_silent = true;
+    let cases = [
+        ("a token", vec![transfer(USDC, PAYER, ALICE, 1)], vec![], false, true),
+        ("native currency", vec![transfer(system, PAYER, ALICE, 1)], vec![], false, true),
+        ("what leaves us", vec![transfer(system, ALICE, BOB, 1)], vec![], false, true),
+        ("a log that is not told", vec![transfer(USDC, PAYER, ALICE, 1)], vec![], is_silent, true),
+        ("a bloom that says nothing", vec![], vec![], false, true),
+        ("a withdrawal beside it", vec![noise()], vec![withdrawal], false, true),
+        (
+            "payments of others",
+            vec![transfer(USDC, PAYER, BOB, 1), transfer(system, PAYER, BOB, 1)],
+            vec![],
+            false,
+            false,
+        ),
+        ("a fake", vec![noise()], vec![], false, false),
+    ];
+    for (name, logs, withdrawals, is_silent, is_hit) in cases {
+        let block = forge::block(&[forge::newer(5, logs)], &withdrawals);
+        let (found, read) = search(logged(), block, is_silent).await;
+        let candidates = linked(found.unwrap());
+        assert_eq!((candidates.hits.len(), candidates.headers.len()), (usize::from(is_hit), 1), "{name}");
+        // Whoever follows a hit reads it in full, and stops there.
+        let error = read.expect_err(name);
+        assert!(error.needs_upgrade && error.kind == SourceErrorKind::Permanent, "{name}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn on_polygon_a_type_of_the_future_that_pays_us_is_found_by_the_chains_log() {
+    let pol = address!("0000000000000000000000000000000000001010");
+    let topic = keccak256("LogTransfer(address,address,address,uint256,uint256,uint256,uint256,uint256)");
+    let mut data = alloy::primitives::U256::from(5).to_be_bytes::<32>().to_vec();
+    data.extend([0; 128]);
+    for (to, is_hit) in [(ALICE, true), (BOB, false)] {
+        let moved = mint::log(pol, &[topic, pol.into_word(), PAYER.into_word(), to.into_word()], &data);
+        let (block, mut receipts) = forge::block(&[forge::newer(5, vec![moved])], &[]);
+        // Every sixteenth block is a hit whatever is in it.
+        let block = mint::with_header(block, |header| header.number = 17);
+        receipts[0]["blockHash"] = block["hash"].clone();
+        receipts[0]["logs"][0]["blockHash"] = block["hash"].clone();
+        let network = network(Chain::PolygonMainnet).unwrap();
+        let ledger = Ledger { chain_id: chain_id(network.chain), ..Ledger::of([(block, receipts)]) };
+        let node = Node::start(move |method, params| ledger.answer(method, params)).await;
+        let source = node.source(network);
+        let watched = |address: &ChainAddress| *address == ChainAddress::Evm(ALICE.into());
+        let candidates = linked(source.candidates(17..=17, Watched::Asked(&watched)).await.unwrap());
+        assert_eq!((candidates.hits.len(), candidates.headers.len()), (usize::from(is_hit), 1));
+        assert!(source.blocks(17..=17, Read::FULL).await.unwrap_err().needs_upgrade);
     }
 }
