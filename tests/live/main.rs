@@ -30,5 +30,6 @@ mod sandbox;
 mod schemathesis;
 mod solana;
 mod stage;
+mod tls;
 mod traces;
 mod verifiers;
