@@ -35,7 +35,7 @@ const BEAT: Duration = Duration::from_millis(20);
 pub(crate) async fn measure(size: Size) -> anyhow::Result<()> {
     let hooks = Hooks::start()?;
     throughput(&hooks, size.pick(2_000, 40_000, 200_000)).await?;
-    let secs = size.pick(2, 20, 60);
+    let secs = size.pick(1, 20, 60);
     let idle = first_attempts(&hooks, Load { endpoints: 20, a_second: 4, secs, spoilt: false }).await?;
     println!("commit to first attempt, idle: p99 {idle:.0} ms (goal < 250)");
     let busy = first_attempts(&hooks, Load { endpoints: 20, a_second: 200, secs, spoilt: false }).await?;

@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// What catching up and following cost with the owners that are in the store.
 pub(crate) async fn measure(size: Size, store: &Store, owners: u64) -> anyhow::Result<()> {
-    let (past, live) = (size.pick(10, 100, 200), size.pick(15, 100, 150));
+    let (past, live) = (size.pick(4, 100, 200), size.pick(5, 100, 150));
     store.forget_blocks(CHAIN).await?;
     let mut cluster = Cluster::start()?;
     cluster.grow(1)?;

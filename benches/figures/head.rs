@@ -24,7 +24,7 @@ const FINALITY_DEPTH: u64 = 64;
 const MARGIN: Duration = Duration::from_millis(20);
 
 pub(crate) async fn measure(size: Size) -> anyhow::Result<()> {
-    let blocks: u64 = size.pick(10, 200, 1_000);
+    let blocks: u64 = size.pick(5, 200, 1_000);
     for latency in [0, 50].map(Duration::from_millis) {
         let network = network(Native::TOP_LEVEL)?;
         let made = Made { blocks: 5, txs: TXS, logs: LOGS, listed: token(&network)?, finality_depth: FINALITY_DEPTH };
@@ -32,7 +32,7 @@ pub(crate) async fn measure(size: Size) -> anyhow::Result<()> {
         let store = Store::fresh(network.chain).await?;
         let (clock, stop) = (Clock::system(), CancellationToken::new());
         node.set_latency(latency)?;
-        let watcher = watcher(&network, &node.url, &store.db, ReadProof::Full)?;
+        let watcher = watcher(&network, std::slice::from_ref(&node.url), &store.db, ReadProof::Full)?;
         let mut workers = JoinSet::new();
         let pulse = Pulse::new("head", clock.now());
         workers.spawn(watcher.run(clock.clone(), landfall::random::number, pulse, stop.clone()));

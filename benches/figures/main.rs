@@ -15,6 +15,7 @@ mod hooks;
 mod logs;
 mod memory;
 mod node;
+mod past;
 mod process;
 mod receipts;
 mod requests;
@@ -84,6 +85,9 @@ fn main() -> anyhow::Result<()> {
     }
     let load = std::fs::read_to_string("/proc/loadavg")?;
     println!("size {size:?}, {} processors, load {}", std::thread::available_parallelism()?, load.trim());
+    if cfg!(debug_assertions) {
+        println!("a debug build: that everything works is all it shows, no figure of it counts");
+    }
     for section in words {
         println!("\n{section}");
         match section.as_str() {

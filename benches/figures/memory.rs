@@ -53,7 +53,7 @@ pub(crate) async fn load(words: &[String]) -> anyhow::Result<()> {
     let [path, url] = words else { anyhow::bail!("{LOAD} takes two words") };
     let db = store::open(path).await?;
     let network = network(Native::TOP_LEVEL)?;
-    let mut watcher = store::watcher(&network, &url.parse()?, &db, ReadProof::Full)?;
+    let mut watcher = store::watcher(&network, &[url.parse()?], &db, ReadProof::Full)?;
     let clock = Clock::system();
     while !watcher.tick(clock.now()).await?.caught_up {}
     println!("{}", process::resident()?);

@@ -1,5 +1,5 @@
-//! Backfill with `proof = "receipts"`: reading proved blocks, beside a loop that only downloads the same answers and
-//! parses them into borrowed structs.
+//! Backfill with `proof = "receipts"`: reading proved blocks, and all that `landfall backfill` does, beside a loop that only
+//! downloads the same answers and parses them into borrowed structs.
 
 use std::fmt;
 use std::hint::black_box;
@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use landfall_chain::{BlockSource, Native, Read};
+use landfall_chain::{BlockSource, Native, Read, ReadProof};
 use landfall_evm::EvmSource;
 use serde::de::{Error, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -15,6 +15,7 @@ use serde_json::json;
 use url::Url;
 
 use crate::node::{Made, Node};
+use crate::past::{Past, Took};
 use crate::{Size, network, process, ratio, token};
 
 const TXS: usize = 180;
@@ -33,12 +34,14 @@ struct Speed {
 }
 
 pub(crate) async fn measure(size: Size) -> anyhow::Result<()> {
-    let blocks = size.pick(40, 400, 400);
-    let least = size.pick(Duration::from_millis(500), Duration::from_secs(5), Duration::from_secs(20));
+    let blocks = size.pick(20, 400, 400);
+    let least = size.pick(Duration::from_millis(200), Duration::from_secs(5), Duration::from_secs(20));
     let network = network(Native::TOP_LEVEL)?;
     let made = Made { blocks, txs: TXS, logs: LOGS, listed: token(&network)?, finality_depth: 0 };
     let node = Node::start(&made)?;
-    let source = EvmSource::new(network, std::slice::from_ref(&node.url))?;
+    let many = size.pick(10_000, 1_000_000, 1_000_000);
+    let past = Past::new(&network, &node.url, blocks, many).await?;
+    let source = EvmSource::new(network.clone(), std::slice::from_ref(&node.url))?;
     source.check().await?;
     let http = reqwest::Client::builder().timeout(TIMEOUT).no_proxy().build()?;
     let proved = async |first: u64| {
@@ -49,28 +52,46 @@ pub(crate) async fn measure(size: Size) -> anyhow::Result<()> {
     };
     let downloaded = async |first: u64| download(&http, &node.url, first).await;
     // In turn, so that what else the machine does meets both alike.
-    let (mut proving, mut downloading) = (Vec::new(), Vec::new());
+    let (mut proving, mut downloading, mut backfilling) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         downloading.push(speed(blocks, least / ROUNDS, &downloaded).await?);
         proving.push(speed(blocks, least / ROUNDS, &proved).await?);
+        let (mut took, mut rounds) = (Took::default(), 0_u32);
+        while took.cpu < least / ROUNDS {
+            took += past.read(&network, ReadProof::Full).await?;
+            rounds += 1;
+        }
+        backfilling.push(Speed::of(blocks, rounds, took.wall, took.cpu)?);
     }
-    let worst = proving
-        .iter()
-        .zip(&downloading)
-        .map(|(proved, parsed)| ratio(proved.cpu, parsed.cpu))
-        .fold(f64::INFINITY, f64::min);
-    let (proving, downloading) = (mean(&proving), mean(&downloading));
     println!(
         "blocks per second, downloaded and parsed only: {:.0} (CPU-second: {:.0})",
-        downloading.wall, downloading.cpu
+        mean(&downloading).wall,
+        mean(&downloading).cpu
     );
-    println!("blocks per second, proved: {:.0} (CPU-second: {:.0})", proving.wall, proving.cpu);
-    println!(
-        "proved against downloaded: {:.2} by wall time (goal >= 0.5), {:.2} by processor time ({worst:.2} in the worst of {ROUNDS} rounds)",
-        ratio(proving.wall, downloading.wall),
-        ratio(proving.cpu, downloading.cpu)
+    tell("proved by the source alone", &proving, &downloading);
+    tell(
+        &format!("read by all that `landfall backfill` does over a store of {many} watched addresses"),
+        &backfilling,
+        &downloading,
     );
     Ok(())
+}
+
+fn tell(what: &str, speeds: &[Speed], downloading: &[Speed]) {
+    let worst = speeds
+        .iter()
+        .zip(downloading)
+        .map(|(speed, parsed)| ratio(speed.cpu, parsed.cpu))
+        .fold(f64::INFINITY, f64::min);
+    let (speed, parsed) = (mean(speeds), mean(downloading));
+    println!(
+        "blocks per second, {what}: {:.0} (CPU-second: {:.0}); against downloaded: {:.2} by wall time (goal >= 0.5), {:.2} by \
+         processor time ({worst:.2} in the worst of {ROUNDS} rounds)",
+        speed.wall,
+        speed.cpu,
+        ratio(speed.wall, parsed.wall),
+        ratio(speed.cpu, parsed.cpu)
+    );
 }
 
 async fn speed(blocks: u64, least: Duration, read: &impl AsyncFn(u64) -> anyhow::Result<()>) -> anyhow::Result<Speed> {
@@ -82,9 +103,14 @@ async fn speed(blocks: u64, least: Duration, read: &impl AsyncFn(u64) -> anyhow:
         parts.map(|first| read(first)).buffered(AHEAD).try_collect::<Vec<()>>().await?;
         rounds += 1;
     }
-    let read = f64::from(rounds) * f64::from(u32::try_from(blocks / WIDTH * WIDTH)?);
-    let (wall, cpu) = (begun.elapsed().as_secs_f64(), (process::cpu()? - cpu).as_secs_f64());
-    Ok(Speed { wall: ratio(read, wall), cpu: ratio(read, cpu) })
+    Speed::of(blocks / WIDTH * WIDTH, rounds, begun.elapsed(), process::cpu()? - cpu)
+}
+
+impl Speed {
+    fn of(blocks: u64, rounds: u32, wall: Duration, cpu: Duration) -> anyhow::Result<Self> {
+        let read = f64::from(rounds) * f64::from(u32::try_from(blocks)?);
+        Ok(Speed { wall: ratio(read, wall.as_secs_f64()), cpu: ratio(read, cpu.as_secs_f64()) })
+    }
 }
 
 fn mean(speeds: &[Speed]) -> Speed {

@@ -1,4 +1,5 @@
-//! HTTP requests per live block: what one block costs at the node, however many addresses are watched.
+//! HTTP requests per live block: what one block costs at the endpoint that is read from, and at a second one beside it, however
+//! many addresses are watched.
 
 use landfall::time::Clock;
 use landfall::watcher::{TraceLane, Watcher};
@@ -6,7 +7,7 @@ use landfall_chain::{Native, NativeSource, ReadProof};
 use landfall_evm::EvmSource;
 use std::sync::Arc;
 
-use crate::node::{Made, Node};
+use crate::node::{Asked, Made, Node};
 use crate::store::{PAYEE, Store, watcher};
 use crate::{LOGGED, Size, network, token};
 
@@ -30,37 +31,49 @@ const WAYS: [Way; 4] = [
     Way { name: "logs, native by logs", proof: ReadProof::Listed, native: LOGGED, goal: 2 },
 ];
 
+/// What the endpoints were asked, by request and call.
+struct Told {
+    first: String,
+    second: String,
+}
+
 /// What is driven.
 struct Driven {
-    node: Node,
+    /// Two of the same chain.
+    nodes: [Node; 2],
     watcher: Watcher<Arc<EvmSource>>,
     lane: Option<TraceLane<Arc<EvmSource>>>,
     clock: Clock,
 }
 
 pub(crate) async fn measure(size: Size) -> anyhow::Result<()> {
-    let blocks = size.pick(5, 50, 50);
+    let blocks = size.pick(3, 50, 50);
     for way in WAYS {
         for watched in [1, size.pick(1_000, 10_000, 10_000_000)] {
             let network = network(way.native)?;
             let made =
                 Made { blocks: 5, txs: TXS, logs: LOGS, listed: token(&network)?, finality_depth: FINALITY_DEPTH };
-            let node = Node::start(&made)?;
+            let nodes = [Node::start(&made)?, Node::start(&made)?];
             let store = Store::fresh(network.chain).await?;
             if watched > 1 {
                 store.watch(network.chain, watched - 1).await?;
             }
-            let watcher = watcher(&network, &node.url, &store.db, way.proof)?;
+            let urls = [nodes[0].url.clone(), nodes[1].url.clone()];
+            let watcher = watcher(&network, &urls, &store.db, way.proof)?;
             let lane = watcher.trace_lane();
-            let mut driven = Driven { node, watcher, lane, clock: Clock::system() };
+            let mut driven = Driven { nodes, watcher, lane, clock: Clock::system() };
             driven.catch_up().await?;
             let quiet = driven.per_block(blocks, false).await?;
             let idle = driven.idle().await?;
             let hit = driven.per_block(blocks, true).await?;
             println!(
-                "requests per live block, {}, {watched} watched: {quiet} (goal <= {}); polls that find nothing new: {idle}; \
-                 a block with a hit, until all is confirmed: {hit}",
-                way.name, way.goal
+                "requests per live block, {}, {watched} watched: {} (goal <= {}); polls that find nothing new: {}; a block with a \
+                 hit, until all is confirmed: {}",
+                way.name, quiet.first, way.goal, idle.first, hit.first
+            );
+            println!(
+                "  at the second endpoint: {}; polls that find nothing new: {}; a block with a hit: {}",
+                quiet.second, idle.second, hit.second
             );
         }
     }
@@ -83,24 +96,37 @@ impl Driven {
     }
 
     /// One poll for each block.
-    async fn per_block(&mut self, blocks: u64, pays: bool) -> anyhow::Result<String> {
-        self.node.take_counts()?;
+    async fn per_block(&mut self, blocks: u64, pays: bool) -> anyhow::Result<Told> {
+        self.take_counts()?;
         for _ in 0..blocks {
-            self.node.mine(TXS, LOGS, pays.then(|| PAYEE.into()))?;
+            for node in &mut self.nodes {
+                node.mine(TXS, LOGS, pays.then(|| PAYEE.into()))?;
+            }
             anyhow::ensure!(self.tick().await? > 0, "the block was not connected");
         }
         self.told(blocks)
     }
 
-    async fn idle(&mut self) -> anyhow::Result<String> {
-        self.node.take_counts()?;
+    async fn idle(&mut self) -> anyhow::Result<Told> {
+        self.take_counts()?;
         anyhow::ensure!(self.tick().await? == 0, "something was connected");
         self.told(1)
     }
 
-    fn told(&mut self, per: u64) -> anyhow::Result<String> {
-        let asked = self.node.take_counts()?;
-        let (whole, rest) = (asked.requests / per, asked.requests % per * 100 / per);
-        Ok(format!("{whole}.{rest:02} [{}]", asked.calls))
+    fn told(&mut self, per: u64) -> anyhow::Result<Told> {
+        let text = |asked: Asked| {
+            let (whole, rest) = (asked.requests / per, asked.requests % per * 100 / per);
+            format!("{whole}.{rest:02} [{}]", asked.calls)
+        };
+        let [first, second] = self.take_counts()?.map(text);
+        Ok(Told { first, second })
+    }
+
+    /// What each was asked since this was last asked; first the one that was asked for more, which is the one that is read
+    /// from.
+    fn take_counts(&mut self) -> anyhow::Result<[Asked; 2]> {
+        let [one, other] = &mut self.nodes;
+        let (one, other) = (one.take_counts()?, other.take_counts()?);
+        Ok(if one.requests < other.requests { [other, one] } else { [one, other] })
     }
 }

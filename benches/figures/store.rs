@@ -102,14 +102,14 @@ fn sqlite(tx: &mut Tx) -> anyhow::Result<&mut sqlx::SqliteConnection> {
     .context("SQLite")
 }
 
-/// Follows the node's chain from block 1 on.
+/// Follows the nodes' chain from block 1 on.
 pub(crate) fn watcher(
     network: &Network,
-    url: &Url,
+    urls: &[Url],
     db: &Db,
     proof: ReadProof,
 ) -> anyhow::Result<Watcher<Arc<EvmSource>>> {
-    let source = EvmSource::new(network.clone(), std::slice::from_ref(url))?;
+    let source = EvmSource::new(network.clone(), urls)?;
     let endpoints = source.endpoints();
     let failed_grace = Duration::from_secs(3_600);
     let settings = Settings { start: Start::Number(1), proof, poll: POLL, failed_grace, finality_stall: None };

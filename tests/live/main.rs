@@ -31,5 +31,6 @@ mod sandbox;
 mod schemathesis;
 mod solana;
 mod stage;
+mod tls;
 mod traces;
 mod verifiers;

@@ -195,9 +195,18 @@ impl Stage {
 
 impl Service {
     pub(crate) fn start(folder: &Path) -> Self {
+        Service::of(folder, &mut program(folder))
+    }
+
+    /// As `start`; over TLS it trusts only who these certificates vouch for.
+    pub(crate) fn start_trusting(folder: &Path, certificates: &str) -> Self {
+        Service::of(folder, program(folder).env("SSL_CERT_FILE", certificates))
+    }
+
+    fn of(folder: &Path, program: &mut Command) -> Self {
         let log = folder.join("landfall.log");
         let output = File::options().create(true).append(true).open(&log).unwrap();
-        let child = program(folder).arg("run").stdout(Stdio::null()).stderr(output).spawn().unwrap();
+        let child = program.arg("run").stdout(Stdio::null()).stderr(output).spawn().unwrap();
         Service { child, log }
     }
 

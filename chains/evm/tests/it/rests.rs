@@ -1,13 +1,17 @@
 //! Who rests and why: asked earlier where it is lacked, left alone where it asked for that, and told with its reason.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
 use landfall_chain::{BlockSource, EndpointState, Read, SourceErrorKind};
 use landfall_evm::EvmSource;
 use serde_json::{Value, json};
 
 use crate::mint::{self, Tx};
-use crate::node::{Answer, Ledger, Live, led_by_first, mainnet, source, takes_less_than, until};
+use crate::node::{self, Answer, Ledger, Live, Node, led_by_first, mainnet, source, takes_less_than, until};
 
 /// Blocks 1 to 20 with one payment each, the first five final.
 fn ledger() -> Ledger {
@@ -161,4 +165,82 @@ async fn why_nobody_can_be_asked_names_each_endpoint_with_its_own_reason() {
     let told: Vec<&str> = text.split("; ").collect();
     assert!(told.len() == 2 && told[0].contains(first.node.id()) && told[1].contains(second.node.id()), "{text}");
     assert!(told[0].contains("must be left alone for another 29") && told[1].contains("out of order"), "{text}");
+}
+
+/// A node that serves a request each 60 ms, and two at once; how many it has refused so far.
+async fn limited() -> (Node, Arc<AtomicUsize>) {
+    const EVERY: Duration = Duration::from_millis(60);
+    let (refused, ledger) = (Arc::new(AtomicUsize::new(0)), Arc::new(ledger()));
+    let (count, full_at) = (Arc::clone(&refused), Arc::new(Mutex::new(Instant::now())));
+    let node = Node::start_raw(move |_, body| {
+        let now = Instant::now();
+        let mut full_at = full_at.lock().unwrap();
+        let serves = *full_at <= now + EVERY;
+        if serves {
+            *full_at = (*full_at).max(now) + EVERY;
+        } else {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        let ledger = Arc::clone(&ledger);
+        async move {
+            if !serves {
+                return StatusCode::TOO_MANY_REQUESTS.into_response();
+            }
+            let reply = node::reply(&body, &|method: &str, params: &Value| ledger.answer(method, params));
+            ([("content-type", "application/json")], reply).into_response()
+        }
+    })
+    .await;
+    (node, refused)
+}
+
+#[tokio::test]
+async fn how_fast_an_endpoint_may_be_asked_is_learnt_and_its_refusals_stop_growing() {
+    const READS: usize = 60;
+    let (node, refused) = limited().await;
+    let source = node.source(mainnet());
+    let mut halves = Vec::new();
+    for _ in 0..2 {
+        let before = refused.load(Ordering::Relaxed);
+        for _ in 0..READS {
+            until("the block is read", async || match source.blocks(6..=6, Read::FULL).await {
+                Ok(blocks) => blocks.len() == 1,
+                Err(error) => {
+                    assert_eq!(error.kind, SourceErrorKind::Transient, "{error}");
+                    false
+                }
+            })
+            .await;
+        }
+        halves.push(refused.load(Ordering::Relaxed) - before);
+    }
+    // Who learns nothing is refused at every third read or so. Other load makes us slower, and is refused less.
+    assert!(halves[0] > 0 && halves[0] <= 8 && halves[1] <= 3, "{halves:?}");
+}
+
+#[tokio::test]
+async fn another_healthy_endpoint_is_asked_rather_than_one_that_must_be_waited_for() {
+    takes_less_than(Duration::from_millis(700), async || {
+        let behind = || Live::start(ledger().up_to(19, Some(5)));
+        let (first, second) = (behind().await, behind().await);
+        let source = led_by_first(mainnet(), &[&first, &second]).await;
+        refuse(&first, "rate limit exceeded");
+        source.blocks(6..=6, Read::FULL).await.unwrap();
+        first.tell_the_truth();
+        until("the first is back, and leads", async || {
+            let latest = source.tip().await.unwrap().latest;
+            first.ledger.lock().unwrap().blocks = ledger().blocks;
+            latest.number == 20
+        })
+        .await;
+        first.node.take_requests();
+        let begun = Instant::now();
+        // Waited for each time, the first would take a second and a half.
+        for _ in 0..30 {
+            source.blocks(6..=6, Read::FULL).await.unwrap();
+        }
+        assert!(first.node.take_requests() > 0, "it leads: who need not wait for it asks it");
+        begun.elapsed()
+    })
+    .await;
 }

@@ -2,7 +2,8 @@
 //!
 //! Promises: what is too much for the node at once is asked for in parts, and what it says of its limits is learnt;
 //! every error names the endpoint and the method, and no secret. What is asked aside (traces, account proofs) says
-//! nothing of how the endpoint serves all else: no pause and no latency is learnt from it. Retries nothing.
+//! nothing of how the endpoint serves all else: no pause and no latency is learnt from it, and its pace is its own. Retries
+//! nothing.
 
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -108,13 +109,22 @@ impl<D: Dialect> Endpoint<D> {
         RpcError::Call { chain: self.chain, endpoint: self.id.clone(), method, reason }.into()
     }
 
-    /// One request. What it says of limits is learnt, and a part that was too large for the batch fails the whole.
+    /// One request, when it is its turn. What it says of limits is learnt, and a part that was too large for the batch fails
+    /// the whole.
     async fn exchange(&self, calls: &[Call], weight: Weight) -> Result<Vec<Answer>, Failure> {
+        let pace = match weight {
+            Weight::Counts => &self.pace,
+            Weight::Aside => &self.pace_aside,
+        };
+        pace.turn().await;
         let begun = Instant::now();
         let outcome = self.rpc.batch(calls).await;
         let now = Instant::now();
         let method = calls.first().map_or("", |call| call.method);
         let learn = |limit: Limit, method| {
+            if matches!(limit, Limit::RateLimited { pause: None }) {
+                pace.refused(begun, now);
+            }
             if weight == Weight::Counts || !matches!(limit, Limit::RateLimited { .. }) {
                 self.learnt.refused(limit, method, calls.len(), now);
             }
@@ -130,6 +140,10 @@ impl<D: Dialect> Endpoint<D> {
         };
         if weight == Weight::Counts {
             self.took(now - begun);
+        }
+        let refusals = answers.iter().filter_map(|answer| answer.as_ref().err()?.limit);
+        if !refusals.into_iter().any(|limit| matches!(limit, Limit::RateLimited { .. })) {
+            pace.answered(now);
         }
         for (answer, call) in answers.iter().zip(calls) {
             let Err(error @ NodeError { limit: Some(limit), .. }) = answer else { continue };

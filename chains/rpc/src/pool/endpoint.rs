@@ -16,6 +16,7 @@ use tokio::time::Instant;
 use crate::dialect::{Dialect, Fault, Word};
 use crate::http::Rpc;
 use crate::pool::learnt::Learnt;
+use crate::pool::pace::Pace;
 
 /// How long an endpoint rests after a failure, at first and at most.
 const REST_FIRST: Duration = Duration::from_millis(200);
@@ -44,6 +45,9 @@ pub struct Endpoint<D: Dialect> {
     /// Host and port; `#2` where two share them.
     pub id: String,
     pub(crate) learnt: Learnt,
+    pub(crate) pace: Pace,
+    /// Of what is asked aside.
+    pub(crate) pace_aside: Pace,
     pub(crate) rpc: Rpc,
     statuses: Endpoints,
     standing: Mutex<Standing<D>>,
@@ -138,7 +142,11 @@ impl<D: Dialect> Endpoint<D> {
             unchecked: "",
         });
         let learnt = Learnt::new(D::BATCH_MAX);
-        Arc::new_cyclic(|me| Endpoint { chain, index, id, learnt, rpc, statuses, standing, me: Weak::clone(me) })
+        let (pace, pace_aside) = (Pace::default(), Pace::default());
+        Arc::new_cyclic(|me| {
+            let me = Weak::clone(me);
+            Endpoint { chain, index, id, learnt, pace, pace_aside, rpc, statuses, standing, me }
+        })
     }
 
     /// The same endpoint, for who must own what it asks.

@@ -1,5 +1,5 @@
 //! What one endpoint was found to serve: how many calls in a request, how wide a range of a search, which methods, and
-//! when it may be asked again.
+//! when it may be asked again. How fast it may be asked is `pace`'s.
 //!
 //! Promises: what is learnt only ever makes us ask for less or later, so it cannot make an answer wrong. All of it is
 //! forgotten with the process.

@@ -12,6 +12,7 @@ pub(crate) mod endpoint;
 pub(crate) mod heads;
 pub(crate) mod learnt;
 pub(crate) mod outcome;
+pub(crate) mod pace;
 pub(crate) mod places;
 pub(crate) mod poll;
 pub(crate) mod reads;

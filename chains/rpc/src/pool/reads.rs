@@ -2,7 +2,7 @@
 //!
 //! Promises: a read that fails is tried again at once on each other endpoint that is of use, once. What one endpoint alone
 //! does not understand is its own failure (`outcome`). Who rests is asked only when there is nobody else, or for a second
-//! word. Decides nothing about what was read: a short list is only ever a reason to ask another.
+//! word; who would have to be waited for (`pace`) behind others that serve the same. Decides nothing about what was read: a short list is only ever a reason to ask another.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -181,8 +181,8 @@ impl<D: Dialect> Pool<D> {
             let serves = need.methods.iter().all(|method| endpoint.learnt.is_served(method));
             let head = endpoint.head().unwrap_or_default();
             let missing = need.last.saturating_sub(head);
-            let leads = leader == Some(endpoint.index);
-            (!serves, endpoint.standing(now), missing, !leads, endpoint.latency_ms(), endpoint.index)
+            let (wait, leads) = (endpoint.pace.wait(now), leader == Some(endpoint.index));
+            (!serves, endpoint.standing(now), missing, wait, !leads, endpoint.latency_ms(), endpoint.index)
         });
         endpoints
     }

@@ -14,8 +14,8 @@ use tokio::sync::Notify;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::tungstenite::{Error, Message};
-use tracing::Dispatch;
 use tracing::instrument::WithSubscriber;
+use tracing::{Dispatch, warn};
 use url::Url;
 
 use crate::dialect::Subscription;
@@ -47,6 +47,7 @@ impl WakeUp {
     pub(crate) async fn listen(self) {
         let mut retry = Retry::new(RETRY_FIRST, RETRY_MAX);
         let secrets = Secrets::of(&self.url, &self.headers);
+        let mut said = String::new();
         loop {
             let mut heads = 0;
             // tungstenite logs its requests, key included: no subscriber may see them.
@@ -55,6 +56,10 @@ impl WakeUp {
             self.statuses.failed(self.index, EndpointState::Failing, &reason);
             if heads > 0 {
                 retry.reset();
+            } else if reason != said {
+                let endpoint = self.statuses.snapshot().swap_remove(self.index).id;
+                warn!(%endpoint, "{endpoint} wakes nobody, and blocks are only polled for: {reason}");
+                said = reason;
             }
             tokio::time::sleep(retry.next_delay(u64::try_from(self.index).unwrap_or_default() * 97)).await;
         }

@@ -1,0 +1,227 @@
+//! How fast one endpoint may be asked: the least time between the beginnings of two requests, learnt from what it refuses.
+//!
+//! Promises: an endpoint that never refuses is never waited for. A refusal that names no time doubles the gap, up to a second;
+//! seconds in which it answers narrow it, and for a minute not down to what was refused. Who stops waiting takes nobody's turn. All of it
+//! is forgotten with the process.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The gap after a first refusal, and at most: then an endpoint that refuses everything is asked as often as its pauses let it be.
+const GAP_FIRST: Duration = Duration::from_millis(50);
+const GAP_MAX: Duration = Duration::from_secs(1);
+/// A gap below this is none.
+const GAP_LEAST: Duration = Duration::from_millis(2);
+/// An answer narrows the gap by one part of so many, once in so long: who counts requests by the second refuses before the gap
+/// is far below what he serves.
+const NARROWING: u32 = 8;
+const NARROWING_EVERY: Duration = Duration::from_secs(1);
+/// For so long after a refusal the gap stays a quarter wider than the one that was refused.
+const CALM: Duration = Duration::from_secs(60);
+const CALM_MARGIN: u32 = 4;
+
+#[derive(Debug, Default)]
+pub(crate) struct Pace(Mutex<Facts>);
+
+#[derive(Debug, Default)]
+struct Facts {
+    gap: Duration,
+    /// When the last request began.
+    last: Option<Instant>,
+    /// When the gap was last changed.
+    changed: Option<Instant>,
+    refusal: Option<Refusal>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Refusal {
+    at: Instant,
+    /// The gap that was kept, and was too small.
+    gap: Duration,
+}
+
+impl Pace {
+    /// Waits until a request may begin, which it does then.
+    pub(crate) async fn turn(&self) {
+        while let Some(until) = self.take(Instant::now()) {
+            tokio::time::sleep_until(until).await;
+        }
+    }
+
+    /// How long a request would wait for its turn.
+    pub(crate) fn wait(&self, now: Instant) -> Duration {
+        self.facts().next().map_or(Duration::ZERO, |next| next.saturating_duration_since(now))
+    }
+
+    /// What was asked at `begun` was too much, and it was not said for how long.
+    pub(crate) fn refused(&self, begun: Instant, now: Instant) {
+        let mut facts = self.facts();
+        // What was asked before the gap was widened says nothing of it.
+        if facts.refusal.is_some_and(|refusal| begun < refusal.at) {
+            return;
+        }
+        (facts.refusal, facts.changed) = (Some(Refusal { at: now, gap: facts.gap }), Some(now));
+        facts.gap = (facts.gap * 2).clamp(GAP_FIRST, GAP_MAX);
+    }
+
+    /// It answered, and refused nothing.
+    pub(crate) fn answered(&self, now: Instant) {
+        let mut facts = self.facts();
+        if facts.changed.is_none_or(|changed| now.saturating_duration_since(changed) < NARROWING_EVERY) {
+            return;
+        }
+        let young = facts.refusal.filter(|refusal| now.saturating_duration_since(refusal.at) < CALM);
+        let least = young.map_or(Duration::ZERO, |refusal| refusal.gap + refusal.gap / CALM_MARGIN);
+        let narrower = (facts.gap - facts.gap / NARROWING).max(least).min(facts.gap);
+        (facts.gap, facts.changed) = if narrower < GAP_LEAST { (Duration::ZERO, None) } else { (narrower, Some(now)) };
+    }
+
+    /// Begins a request, or says until when it must wait.
+    fn take(&self, now: Instant) -> Option<Instant> {
+        let mut facts = self.facts();
+        let until = facts.next().filter(|next| *next > now);
+        if until.is_none() {
+            facts.last = Some(now);
+        }
+        until
+    }
+
+    fn facts(&self) -> MutexGuard<'_, Facts> {
+        // Each write leaves it whole: a panic elsewhere says nothing of it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Facts {
+    /// The earliest that the next request may begin.
+    fn next(&self) -> Option<Instant> {
+        self.last.map(|last| last + self.gap)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node that serves so many requests in each second, and as many at once; time is the test's.
+    struct Bucket {
+        every: Duration,
+        most: u32,
+        left: u32,
+        filled: Instant,
+    }
+
+    impl Bucket {
+        fn serves(&mut self, now: Instant) -> bool {
+            while self.filled + self.every <= now {
+                self.filled += self.every;
+                self.left = self.most.min(self.left + 1);
+            }
+            let serves = self.left > 0;
+            self.left -= u32::from(serves);
+            serves
+        }
+    }
+
+    /// How many requests were served and refused in each minute, asked one behind the other by who rests a second when
+    /// he is refused.
+    fn minutes(a_second: u32, minutes: u32) -> Vec<(u32, u32)> {
+        let (pace, begun) = (Pace::default(), Instant::now());
+        let mut node =
+            Bucket { every: Duration::from_secs(1) / a_second, most: a_second, left: a_second, filled: begun };
+        let (mut now, mut told) = (begun, Vec::new());
+        for minute in 1..=minutes {
+            let (mut served, mut refused) = (0, 0);
+            while now < begun + minute * Duration::from_secs(60) {
+                if let Some(until) = pace.take(now) {
+                    now = until;
+                    continue;
+                }
+                let asked = now;
+                now += Duration::from_millis(1);
+                if node.serves(asked) {
+                    pace.answered(now);
+                    served += 1;
+                } else {
+                    pace.refused(asked, now);
+                    refused += 1;
+                    now += Duration::from_secs(1);
+                }
+            }
+            told.push((served, refused));
+        }
+        told
+    }
+
+    #[test]
+    fn refusals_stop_growing_and_more_than_half_of_what_is_served_is_asked_for() {
+        for a_second in [1, 3, 5, 10, 25, 100] {
+            let told = minutes(a_second, 10);
+            // Who learns nothing is refused each second.
+            assert!(told[0].1 <= 12, "{a_second}: {told:?}");
+            for (served, refused) in &told[1..] {
+                assert!(*refused <= 6 && *served > 60 * a_second / 2, "{a_second}: {told:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_never_refuses_is_never_waited_for() {
+        let (pace, now) = (Pace::default(), Instant::now());
+        for _ in 0..1_000 {
+            assert_eq!((pace.take(now), pace.wait(now)), (None, Duration::ZERO));
+            pace.answered(now);
+        }
+    }
+
+    #[test]
+    fn a_gap_doubles_once_for_all_that_was_under_way_and_up_to_a_second() {
+        let (pace, begun) = (Pace::default(), Instant::now());
+        let second = Duration::from_secs(1);
+        for _ in 0..4 {
+            pace.refused(begun, begun + second / 100);
+        }
+        assert_eq!(pace.facts().gap, GAP_FIRST);
+        for refusals in 1..=10_u32 {
+            let at = begun + refusals * second;
+            pace.refused(at, at);
+            assert_eq!(pace.facts().gap, (GAP_FIRST * 2_u32.pow(refusals.min(5))).min(GAP_MAX));
+        }
+    }
+
+    #[test]
+    fn what_was_refused_is_tried_again_after_a_minute_and_forgotten_in_the_end() {
+        let (pace, begun) = (Pace::default(), Instant::now());
+        let answers = |secs: std::ops::Range<u32>| {
+            secs.for_each(|sec| (0..10).for_each(|_| pace.answered(begun + sec * NARROWING_EVERY)));
+        };
+        pace.refused(begun, begun);
+        pace.refused(begun, begun);
+        answers(0..1);
+        assert_eq!(pace.facts().gap, 2 * GAP_FIRST, "a second has not passed");
+        answers(1..2);
+        assert_eq!(pace.facts().gap, 2 * GAP_FIRST - 2 * GAP_FIRST / NARROWING);
+        answers(2..60);
+        assert_eq!(pace.facts().gap, GAP_FIRST + GAP_FIRST / CALM_MARGIN);
+        answers(60..63);
+        assert!(pace.facts().gap < GAP_FIRST);
+        answers(63..120);
+        assert_eq!(pace.facts().gap, Duration::ZERO);
+    }
+
+    #[test]
+    fn a_turn_is_taken_by_who_begins_and_by_nobody_who_waits() {
+        let (pace, now) = (Pace::default(), Instant::now());
+        pace.refused(now, now);
+        assert_eq!(pace.take(now), None);
+        assert_eq!(pace.take(now), Some(now + GAP_FIRST));
+        assert_eq!(
+            (pace.take(now + GAP_FIRST / 2), pace.wait(now + GAP_FIRST / 2)),
+            (Some(now + GAP_FIRST), GAP_FIRST / 2)
+        );
+        assert_eq!(pace.take(now + GAP_FIRST), None);
+        assert_eq!(pace.take(now + GAP_FIRST), Some(now + 2 * GAP_FIRST));
+    }
+}
