@@ -48,7 +48,8 @@ impl<S: BlockSource> Watcher<S> {
         now: Timestamp,
         ticked: &mut Ticked,
     ) -> Result<Connected, TickError> {
-        let Watcher { source, endpoints, db, network, watch_list, payers, told, read_width, settings, absent, .. } = self;
+        let Watcher { source, endpoints, db, network, watch_list, payers, told, read_width, settings, absent, .. } =
+            self;
         let mut books = Books { source, endpoints, db, network, watch_list, payers, told };
         let read = Read { proof: settings.proof, ..Read::FULL };
         // Where nothing was shown above `at`, the next block there is tells by its parent whether all was skipped.

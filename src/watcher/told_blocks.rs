@@ -98,7 +98,8 @@ mod tests {
     #[test]
     fn only_the_very_block_counts_and_only_on_as_many_words_as_must_agree() {
         let mut told = ToldBlocks::default();
-        for (number, proof) in [(1, Proof::TwoEndpoints), (2, Proof::OneEndpoint), (3, Proof::Roots), (4, Proof::Bloom)] {
+        for (number, proof) in [(1, Proof::TwoEndpoints), (2, Proof::OneEndpoint), (3, Proof::Roots), (4, Proof::Bloom)]
+        {
             told.keep(&block(at(number, 7), 1, proof), |_| true);
         }
         let known = |agree| (1..=4).filter(|number| told.of(&at(*number, 7), agree).is_some()).collect::<Vec<_>>();
