@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use landfall::account::{AccountType, NewAccount};
+use landfall::registry;
 use landfall::store::Db;
 use landfall::store::cursors::Cursor;
 use landfall::time::{Clock, Pulse};
-use landfall::account::{AccountType, NewAccount};
-use landfall::registry;
 use landfall::watcher::{Backfill, Job, Scope, Settings, Start, Watcher};
 use landfall_chain::{Address, ReadProof};
 use landfall_cluster::{Finality, Ledger, Node, Tx};
