@@ -627,4 +627,13 @@ mod tests {
         let options = listed(Some(WrappedName::Token)).unwrap();
         assert_eq!((options.wrapped, options.programs.len()), (Some(Wrapped::Token), 1));
     }
+
+    #[test]
+    fn the_transaction_version_that_is_asked_for_is_the_configurations() {
+        let asked = |version| {
+            let config = ChainConfig { max_transaction_version: version, ..solana(&["http://a"]) };
+            options(&network(Chain::SolanaMainnet, &config).unwrap(), &config).unwrap().max_transaction_version
+        };
+        assert_eq!((asked(None), asked(Some(0)), asked(Some(3))), (None, Some(0), Some(3)));
+    }
 }

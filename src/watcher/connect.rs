@@ -22,6 +22,7 @@ use crate::store::{Db, StoreError, Tx, accounts, deposits, events};
 use crate::time::Timestamp;
 use crate::watcher::movements::{self, Whose};
 use crate::watcher::payers::{self, Payers};
+use crate::watcher::told_blocks::ToldBlocks;
 use crate::watcher::watch_list::WatchList;
 use crate::watcher::{TickError, Ticked, Watcher};
 
@@ -47,8 +48,9 @@ impl<S: BlockSource> Watcher<S> {
         now: Timestamp,
         ticked: &mut Ticked,
     ) -> Result<Connected, TickError> {
-        let Watcher { source, endpoints, db, network, watch_list, payers, read_width, settings, absent, .. } = self;
-        let mut books = Books { source, endpoints, db, network, watch_list, payers };
+        let Watcher { source, endpoints, db, network, watch_list, payers, told, read_width, settings, absent, .. } =
+            self;
+        let mut books = Books { source, endpoints, db, network, watch_list, payers, told };
         let read = Read { proof: settings.proof, ..Read::FULL };
         // Where nothing was shown above `at`, the next block there is tells by its parent whether all was skipped.
         let looked = absent.take().filter(|absent| absent.above == at).map_or(at.number, |absent| absent.through);
@@ -107,6 +109,7 @@ struct Books<'w, S> {
     network: &'w Network,
     watch_list: &'w WatchList,
     payers: &'w mut Payers,
+    told: &'w mut ToldBlocks,
 }
 
 impl<S: BlockSource> Books<'_, S> {
@@ -142,7 +145,7 @@ impl<S: BlockSource> Books<'_, S> {
         now: Timestamp,
         ticked: &mut Ticked,
     ) -> Result<Option<BlockRef>, TickError> {
-        let Books { endpoints, db, network, watch_list, .. } = self;
+        let Books { endpoints, db, network, watch_list, told, .. } = self;
         let chain = network.chain;
         let mut tx = db.begin().await?;
         let cursor = Cursor::lock(&mut tx, chain).await?;
@@ -176,6 +179,9 @@ impl<S: BlockSource> Books<'_, S> {
             cursors::prune(&mut tx, chain, below.saturating_sub(PRUNE_WINDOW), below).await?;
         }
         tx.commit().await?;
+        for block in blocks {
+            told.keep(block, |transfer| WatchedLeg::of(transfer, network, watch_list).is_some());
+        }
         ticked.connected += u64::try_from(blocks.len()).unwrap_or(u64::MAX);
         ticked.pending += pending;
         Ok(Some(last))

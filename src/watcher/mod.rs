@@ -3,7 +3,8 @@
 //! Promises:
 //! - the cursor moves only in the transaction that records everything the blocks below it credit;
 //! - a block is connected only on its parent, so the connected chain hangs together;
-//! - CONFIRMED and FAILED are decided only on evidence read again from a final block of that chain.
+//! - CONFIRMED and FAILED are decided only on evidence of a final block of that chain: read again, or kept of the very block
+//!   since it was connected, where its chain has no roots that a second read could prove it by.
 //!
 //! A tick is bounded, may be dropped at any await, and starts from what is on record. Live and catch-up are one path.
 
@@ -31,6 +32,7 @@ mod rescan;
 mod second_witness;
 mod settle;
 mod stride;
+mod told_blocks;
 mod trace_lane;
 mod watch_list;
 mod witness;
@@ -61,6 +63,7 @@ pub use pace::Pace;
 pub use past::{BackfillError, Progress, Span};
 use payers::Payers;
 pub use rescan::{Difference, Rescan};
+use told_blocks::ToldBlocks;
 pub use trace_lane::{TraceLane, Traced, not_traced};
 use watch_list::WatchList;
 
@@ -109,6 +112,7 @@ pub struct Watcher<S> {
     alarms: Alarms,
     payers: Payers,
     agree: AgreeDoor,
+    told: ToldBlocks,
     /// The block from which the next tick settles: those below had their turn.
     settle_from: u64,
     /// The id of the last resumption that a tick met; `None` before the first tick.
@@ -151,6 +155,7 @@ impl<S: BlockSource> Watcher<S> {
             alarms,
             payers: Payers::default(),
             agree,
+            told: ToldBlocks::default(),
             settle_from: 0,
             resumed: None,
         }

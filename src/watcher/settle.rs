@@ -1,4 +1,5 @@
-//! Settles: CONFIRMED or FAILED, on evidence from a final block of our own chain, read again and proved again.
+//! Settles: CONFIRMED or FAILED, on evidence from a final block of our own chain, read again and proved again; where no roots
+//! prove a block, what it told when it was connected is as good (`told_blocks`).
 //!
 //! A block is final when the source's final block has the hash that our chain has at its number: then everything
 //! below hangs on it by parent links. One comparison proves all of it, and nothing is settled before it holds.
@@ -66,7 +67,10 @@ impl<S: BlockSource> Watcher<S> {
         let last = by_block.keys().take(TICK_EVIDENCE_MAX).next_back().copied().filter(|_| blocks_are_left);
         let missing_are_left = u32::try_from(missing.len()) == Ok(TICK_MISSING_MAX);
         let mut reads = stream::iter(by_block.into_values().take(TICK_EVIDENCE_MAX))
-            .map(async |of_block| (self.evidence(&of_block.seen_in).await, of_block))
+            .map(async |of_block| match self.told_of(&of_block) {
+                Some(told) => (Ok(Some(told.clone())), of_block),
+                None => (self.evidence(&of_block.seen_in).await, of_block),
+            })
             .buffered(READS_AHEAD_MAX);
         // What cannot be read now must not hold up the rest: it is told at the end.
         let (mut unread, mut all_are_read) = (Ok(()), true);
@@ -80,6 +84,9 @@ impl<S: BlockSource> Watcher<S> {
         drop(reads);
         // Nor keep those behind it waiting: the next tick goes on from there, and then round again.
         self.settle_from = last.filter(|_| !all_are_read).map_or(0, |last| last + 1);
+        if let Some(finalized) = finalized.filter(|_| all_are_read && !blocks_are_left) {
+            self.told.forget_through(finalized.number);
+        }
         for (missing, finalized) in missing.into_iter().zip(std::iter::repeat(finalized).flatten()) {
             match self.trace(&missing.deposit, &finalized).await {
                 Ok(trace) => self.look_for(missing, trace, &finalized, now, ticked).await?,
@@ -130,6 +137,12 @@ impl<S: BlockSource> Watcher<S> {
             None => return Ok(()),
         }
         Ok(tx.commit().await?)
+    }
+
+    /// What the block told when it was connected, where that is enough to judge all of these deposits by.
+    fn told_of(&self, of_block: &OfBlock) -> Option<&Block> {
+        let told = self.told.of(&of_block.seen_in, self.endpoints.agree())?;
+        of_block.deposits.iter().all(|deposit| self.has_leg(told, deposit)).then_some(told)
     }
 
     /// The final block `wanted`, read again; `None` while the source shows another one there.

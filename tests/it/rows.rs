@@ -1,17 +1,24 @@
-//! The index of what is promised and of the tests that hold it to that, kept by a test: the rows R1 to R12 and P1 to P6 of
-//! our catalogue of failures, what is proved of an EVM block, and the mistakes of others that must not be made here.
+//! The index of what is promised and of the tests that hold it to that, kept by a test: the rows R1 to R12, P1 to P6 and S1
+//! to S15 of our catalogue of failures, what is proved of an EVM block, and the mistakes of others that must not be made here.
+//! What concerns Solana stands in `solana`.
 //!
 //! Each entry is (what, file, tests). A test of a row bears its number, unless others stand beside one that does. The
 //! rows E1 to E24 have their index in `tests/live/credits.rs`. What names a test that is not there fails, and so does a
 //! test with a row's number that no entry names.
 
+mod solana;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use self::solana::{MISTAKES, OF_ROWS, OF_SOLANA};
+
 type Entry = (&'static str, &'static str, &'static [&'static str]);
 
-const ROWS: [&str; 18] =
-    ["R1", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "R9", "R10", "R11", "R12", "P1", "P2", "P3", "P4", "P5", "P6"];
+const ROWS: [&str; 33] = [
+    "R1", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "R9", "R10", "R11", "R12", "P1", "P2", "P3", "P4", "P5", "P6",
+    "S1", "S2", "S3", "S4", "S5", "S6", "S7", "S8", "S9", "S10", "S11", "S12", "S13", "S14", "S15",
+];
 const SIM: &str = "tests/it/reorgs.rs";
 const ANVIL: &str = "tests/live/reorgs.rs";
 const NODES: &str = "tests/it/nodes.rs";
@@ -35,7 +42,6 @@ const TRACES: &str = "chains/evm/tests/it/traces.rs";
 const NATIVE: &str = "chains/evm/tests/it/native.rs";
 const OP: &str = "chains/evm/tests/it/op.rs";
 const POLYGON: &str = "chains/evm/tests/it/polygon.rs";
-const MISTAKES: &str = "tests/it/slots/mistakes.rs";
 const FUZZ: &str = "chains/evm/tests/it/fuzz";
 
 /// By row: in the sim world, on nodes that lie, on anvil.
@@ -129,64 +135,6 @@ const BY_ROW: &[Entry] = &[
         "P2",
         "tests/live/outages.rs",
         &["p2_two_nodes_on_two_forks_confirm_nothing", "a_node_of_another_chain_ends_the_start_with_one_clear_line"],
-    ),
-    (
-        "P3",
-        MISTAKES,
-        &[
-            "p3_a_slot_that_is_said_to_be_skipped_is_open_until_a_parent_jumps_over_it",
-            "p3_hundreds_of_slots_in_a_hole_of_a_ledger_are_read_elsewhere_and_without_another_node_waited_for",
-        ],
-    ),
-    (
-        "P4",
-        "tests/it/solana_past.rs",
-        &[
-            "p4_an_order_that_changes_within_a_slot_from_page_to_page_hides_no_slot",
-            "p4_a_short_page_is_no_end",
-            "p4_a_node_that_does_not_know_where_a_page_begins_is_left_and_the_filter_is_never_dropped",
-        ],
-    ),
-    ("P5", MISTAKES, &["p5_a_version_that_is_asked_for_is_raised_and_one_that_is_never_enough_stops_and_pages"]),
-    ("P6", MISTAKES, &["p6_a_block_without_a_time_has_that_of_the_one_before_and_no_time_is_made_up"]),
-];
-
-/// What other programs get wrong on Solana, by the program that a test of `MISTAKES` names first.
-const SOLANA: &[Entry] = &[
-    (
-        "carbon: -32004 taken for skipped, slots lost by any error, blocks in any order, no look at parents",
-        MISTAKES,
-        &[
-            "carbon_a_head_block_that_is_not_available_yet_is_not_skipped",
-            "carbon_no_error_of_a_block_loses_its_slot",
-            "carbon_blocks_that_arrive_in_any_order_are_consumed_in_the_order_of_slots",
-            "carbon_a_block_that_does_not_stand_on_the_last_one_is_not_connected",
-        ],
-    ),
-    (
-        "squid: transactions up to version 0 only",
-        MISTAKES,
-        &["squid_a_transaction_of_version_1_does_not_take_its_block_away"],
-    ),
-    (
-        "firehose: what a lagging node lacks taken for skipped; false links in old history",
-        MISTAKES,
-        &[
-            "firehose_what_a_lagging_node_lacks_below_the_confirmed_tip_is_not_skipped",
-            "firehose_a_false_previous_blockhash_in_old_history_stops_the_chain_with_a_clear_message",
-        ],
-    ),
-    (
-        "private-channels: slots complete by their head, the cursor moved over failures and gaps, a tail lost, a signature \
-         as identity",
-        MISTAKES,
-        &[
-            "private_channels_a_head_that_is_told_completes_no_slot",
-            "private_channels_the_cursor_stays_where_a_block_failed_although_later_ones_are_there",
-            "private_channels_the_tail_of_a_stop_is_read_also_when_the_chain_moves_meanwhile",
-            "private_channels_a_signature_that_failed_first_and_pays_two_of_us_later_is_two_deposits",
-            "private_channels_two_readers_of_one_store_pass_over_no_gap",
-        ],
     ),
 ];
 
@@ -560,13 +508,13 @@ fn row_of(name: &str) -> Option<String> {
 
 /// Files and tests of a row.
 fn indexed(row: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
-    let of_row = BY_ROW.iter().filter(move |(of, ..)| *of == row);
+    let of_row = BY_ROW.iter().chain(OF_ROWS).filter(move |(of, ..)| *of == row);
     of_row.flat_map(|(_, file, tests)| tests.iter().map(move |test| (*file, *test)))
 }
 
 #[test]
 fn every_promise_has_a_test_where_the_index_says() {
-    for (what, file, tests) in BY_ROW.iter().chain(PROVED).chain(TRAPS).chain(SOLANA) {
+    for (what, file, tests) in BY_ROW.iter().chain(OF_ROWS).chain(PROVED).chain(TRAPS).chain(OF_SOLANA) {
         let text = text(file);
         let known: BTreeSet<&str> = functions(&text).collect();
         assert!(!tests.is_empty(), "{what}");
@@ -581,8 +529,15 @@ fn every_row_has_a_test_that_bears_its_number_and_every_such_test_is_in_the_inde
     for row in ROWS {
         assert!(indexed(row).any(|(_, test)| row_of(test).as_deref() == Some(row)), "{row} has no test");
     }
-    let folders =
-        ["tests/it", "tests/it/slots", "tests/live", "chains/evm/tests/it", "chains/evm/src", "chains/solana/tests/it"];
+    let folders = [
+        "tests/it",
+        "tests/it/slots",
+        "tests/live",
+        "tests/live/solana",
+        "chains/evm/tests/it",
+        "chains/evm/src",
+        "chains/solana/tests/it",
+    ];
     for folder in folders {
         for entry in std::fs::read_dir(root().join(folder)).unwrap() {
             let path = entry.unwrap().path();
@@ -602,7 +557,7 @@ fn every_row_has_a_test_that_bears_its_number_and_every_such_test_is_in_the_inde
 #[test]
 fn every_mistake_of_others_on_solana_is_in_the_index() {
     let text = text(MISTAKES);
-    let indexed: BTreeSet<&str> = SOLANA.iter().flat_map(|(.., tests)| tests.iter().copied()).collect();
+    let indexed: BTreeSet<&str> = OF_SOLANA.iter().flat_map(|(.., tests)| tests.iter().copied()).collect();
     for name in functions(&text) {
         let names_a_program =
             ["carbon_", "squid_", "firehose_", "private_channels_"].iter().any(|of| name.starts_with(of));

@@ -1,21 +1,27 @@
 //! An EVM chain and Solana in one process, over one store: trouble on one leaves the other's lag as it is.
 //!
-//! Both make a block every 50 ms and are followed by running watchers. A lag is the median of what is seen while the
-//! healthy one goes on for some blocks, so that a busy machine decides nothing.
+//! Each is read from a server of its own, over HTTP, as in the product; both make a block every 50 ms and are followed by
+//! running watchers. A lag is the median of what is seen while the healthy one goes on for some blocks, so that a busy
+//! machine decides nothing. That takes seconds for each kind of trouble, and not the length of the suite: a watcher keeps
+//! nothing from one tick to the next by which a longer trouble could tell more. `tests/live/sandbox.rs` has both in one
+//! process with real nodes, and without trouble.
 
 use std::time::Duration;
 
+use landfall::operator::Operator;
 use landfall::store::cursors::Cursor;
 use landfall::store::{Db, status};
 use landfall::time::{Clock, Pulse};
 use landfall::watcher::{Settings, Start, Watcher};
-use landfall_chain::{BlockSource, Chain, Endpoints, ReadProof};
+use landfall_chain::{BlockSource, Chain, ReadProof};
 use landfall_cluster::{Instead, Ledger, Node, Refusal};
-use landfall_sim::{Fault, SimChain};
+use landfall_evm::EvmSource;
+use landfall_node::{Chain as Mined, Fault, Server, When};
 use landfall_solana::network;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::follower::{self, Mode};
 use crate::postgres::{Engine, TestStore};
 use crate::solana_line::source;
 use crate::world::{self, FAILED_GRACE};
@@ -23,12 +29,13 @@ use crate::world::{self, FAILED_GRACE};
 const SOLANA: Chain = Chain::SolanaMainnet;
 const BLOCK: Duration = Duration::from_millis(50);
 /// For how many blocks a lag is looked at.
-const BLOCKS: u64 = 12;
+const BLOCKS: u64 = 40;
 /// What a lag may differ by from one look to the next, in blocks.
 const NOISE: u64 = 4;
 
 struct Pair {
-    sim: SimChain,
+    mined: Mined,
+    server: Server,
     node: Node,
     store: TestStore,
     stop: CancellationToken,
@@ -43,22 +50,24 @@ fn settings(start: u64) -> Settings {
 
 impl Pair {
     async fn start() -> Self {
-        let sim = SimChain::new(7);
-        sim.set_finality_depth(Some(4));
-        sim.mine_empty(3);
+        let facts = follower::network(Mode::Receipts);
+        let mined = Mined::of(&facts, 7);
+        mined.set_finality_depth(Some(4));
+        mined.mine_empty(3);
+        let server = Server::start(mined.clone(), 7).await.unwrap();
         let (node, store) = (Node::start(&Ledger::of(10..=12)).await, TestStore::fresh(Engine::Sqlite).await);
         let (stop, running) = (CancellationToken::new(), JoinSet::new());
-        let mut pair = Pair { sim, node, store, stop, running };
+        let mut pair = Pair { mined, server, node, store, stop, running };
         let solana = source(&[&pair.node]);
         let endpoints = solana.endpoints();
         pair.follow(Watcher::new(solana, endpoints, pair.db(), network(SOLANA).unwrap(), settings(11)), SOLANA);
-        let endpoints = Endpoints::new(["sim".to_owned()]);
-        let evm = Watcher::new(pair.sim.clone(), endpoints, pair.db(), world::network(), settings(1));
-        pair.follow(evm, world::CHAIN);
-        let (sim, ledger, stop) = (pair.sim.clone(), pair.node.ledger(), pair.stop.clone());
+        let evm = EvmSource::new(facts.clone(), &[pair.server.url().parse().unwrap()]).unwrap();
+        let endpoints = evm.endpoints();
+        pair.follow(Watcher::new(evm, endpoints, pair.db(), facts, settings(1)), world::CHAIN);
+        let (mined, ledger, stop) = (pair.mined.clone(), pair.node.ledger(), pair.stop.clone());
         pair.running.spawn(async move {
             while !stop.is_cancelled() {
-                sim.mine_empty(1);
+                mined.mine_empty(1);
                 ledger.grow(Vec::new());
                 tokio::time::sleep(BLOCK).await;
             }
@@ -77,7 +86,7 @@ impl Pair {
     }
 
     fn latest(&self, chain: Chain) -> u64 {
-        if chain == SOLANA { self.node.ledger().latest().number } else { self.sim.latest().number }
+        if chain == SOLANA { self.node.ledger().latest().number } else { self.mined.latest().number }
     }
 
     /// What the node of Solana answers in the place of its next blocks.
@@ -171,20 +180,21 @@ async fn trouble_on_an_evm_chain_leaves_the_lag_of_solana_as_it_is() {
     pair.until_state(world::CHAIN, "following").await;
     let quiet = pair.lag(SOLANA).await;
 
-    pair.sim.before_each_call(|sim| sim.script([Fault::Late(Duration::from_secs(3_600))]));
+    pair.server.set_latency(Duration::from_secs(3_600));
     pair.hold("silence", world::CHAIN, SOLANA, quiet).await;
     pair.stop().await;
 
     let pair = Pair::start().await;
     pair.until_state(SOLANA, "following").await;
     pair.until_state(world::CHAIN, "following").await;
-    pair.sim.before_each_call(|sim| sim.script([Fault::Fail]));
+    pair.server.misbehave(Fault::ServerError, When::Always);
     pair.until_state(world::CHAIN, "failing").await;
     pair.hold("errors", world::CHAIN, SOLANA, quiet).await;
-    pair.sim.behave();
+    pair.server.behave();
     pair.until_state(world::CHAIN, "following").await;
 
-    pair.sim.before_each_call(|sim| sim.script([Fault::Refuse]));
+    let operator = Operator { actor: "olga", reason: "a test", now: Clock::system().now() };
+    operator.halt(&pair.db(), world::CHAIN).await.unwrap();
     pair.until_state(world::CHAIN, "halted").await;
     pair.hold("a halt", world::CHAIN, SOLANA, quiet).await;
     pair.stop().await;

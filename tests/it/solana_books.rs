@@ -2,16 +2,19 @@
 //! the chain was rolled back; and what came without being a deposit is in the inbox, once, with its reason.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use landfall::deposit::Deposit;
 use landfall::deposit::DepositStatus::{Confirmed, Pending};
 use landfall::store::{movements, unattributed};
 use landfall_chain::{AssetId, Chain, U256};
-use landfall_cluster::{Ledger as Cluster, TIME, Tx};
+use landfall_cluster::{Finality, Ledger as Cluster, TIME, Tx};
 use landfall_solana::network;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::Value;
 
+use crate::books::events;
 use crate::postgres::{ENGINES, Engine, TestStore};
 use crate::solana_ledger::{
     Account, FEE, Ledger, Mint, OURS, OWNERS, Place, RENT, SPL_TOKEN, TOKEN_2022, asset, listing_wrapped, owner,
@@ -306,6 +309,55 @@ async fn s13_what_is_confirmed_only_is_pending_and_what_is_finalized_is_confirme
         line.finalize(60);
         line.catch_up().await;
         assert_eq!(line.amounts().await, [(1, Confirmed), (2, Confirmed), (3, Confirmed)]);
+    }
+}
+
+/// As when the rule of finality changes: it stands still for a while, what is only confirmed may be taken back, and then all
+/// of it is final at once.
+#[tokio::test]
+async fn while_finality_stalls_deposits_wait_with_an_alarm_and_what_catches_up_is_confirmed_once() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    for engine in ENGINES {
+        let mut ledger = Ledger::new();
+        let blocks = Cluster::of(10..=14);
+        blocks.set_finality(Finality::Stalled);
+        blocks.finalize(11);
+        for (slot, amount) in [(12, 1), (13, 2)] {
+            blocks.put(slot, Tx::raw(&ledger.tx(0x23, |ledger| ledger.send(0x23, 0x21, amount))));
+        }
+        let network = network(Chain::SolanaMainnet).unwrap();
+        let mut line = Line::of(network, TestStore::fresh(engine).await, blocks.clone(), 2).await;
+        line.warn_after(10 * MINUTE);
+        line.catch_up().await;
+        let since = line.now;
+        for minute in 1..=10 {
+            line.now = line.now.plus(MINUTE);
+            blocks.grow(Vec::new());
+            line.catch_up().await;
+            assert_eq!(line.watcher.alarms(line.now), Vec::<String>::new(), "minute {minute}");
+        }
+        // What pays 2 is taken back, and what pays 1 comes in another slot.
+        let kept = blocks.roll_back_to(11).swap_remove(0);
+        let next = 30;
+        blocks.produce(next, Vec::new());
+        blocks.produce(next + 1, vec![kept]);
+        line.now = line.now.plus(MINUTE);
+        line.catch_up().await;
+        let stalled = format!("finality stalled: block 11 is final since {since}");
+        assert_eq!(line.watcher.alarms(line.now), [stalled]);
+        assert_eq!(line.amounts().await, [(1, Pending), (2, Pending)], "nothing is CONFIRMED, and nothing FAILED");
+        let ids = |all: Vec<(Deposit, bool)>| all.into_iter().map(|(deposit, in_block)| (deposit.id, in_block));
+        let before: Vec<_> = ids(line.deposits().await).collect();
+        assert_eq!([before[0].1, before[1].1], [true, false]);
+
+        blocks.set_finality(Finality::AtOnce);
+        line.catch_up().await;
+        assert_eq!(line.watcher.alarms(line.now), Vec::<String>::new(), "it goes by itself");
+        assert_eq!(line.amounts().await, [(1, Confirmed), (2, Pending)], "what is in no block waits for its grace");
+        assert_eq!(ids(line.deposits().await).collect::<Vec<_>>(), before);
+        let told = events(&line.store.db).await;
+        let of = |status: &str| told.iter().filter(|event| event.status == status).count();
+        assert_eq!((of("PENDING"), of("CONFIRMED"), of("FAILED")), (2, 1, 0));
     }
 }
 

@@ -38,6 +38,12 @@ pub(crate) fn source(nodes: &[&Node]) -> SolanaSource {
     source.with_sample(Sample { one_in: 0, key: 0 })
 }
 
+/// Of a watcher that is taken up behind the block in slot `first`.
+fn settings(first: u64) -> Settings {
+    let (start, proof, poll) = (Start::Number(first + 1), ReadProof::Listed, Duration::from_millis(10));
+    Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None }
+}
+
 /// The same blocks with these transactions in `slot`.
 pub(crate) fn with(blocks: Ledger, slot: u64, txs: impl IntoIterator<Item = Value>) -> Ledger {
     txs.into_iter().for_each(|tx| blocks.put(slot, Tx::raw(&tx)));
@@ -54,16 +60,20 @@ impl Line {
         }
         let urls: Vec<_> = started.iter().map(|node| node.url().parse().unwrap()).collect();
         let source = Arc::new(SolanaSource::new(&network, &urls).unwrap());
-        let (proof, poll) = (ReadProof::Listed, Duration::from_millis(10));
-        let start = Start::Number(first + 1);
-        let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None };
         let endpoints = source.endpoints();
-        let watcher = Watcher::new(Arc::clone(&source), endpoints, store.db.clone(), network.clone(), settings);
+        let watcher = Watcher::new(Arc::clone(&source), endpoints, store.db.clone(), network.clone(), settings(first));
         let line = Line { nodes: started, store, source, network, watcher, now: Timestamp(1_800_000_000_000_000) };
         for who in OURS {
             line.watch(&format!("account {who}"), owner(who)).await;
         }
         line
+    }
+
+    /// From now on it is a watcher of a new process, and a final block that stands still for so long is an alarm.
+    pub(crate) fn warn_after(&mut self, stall: Duration) {
+        let (source, endpoints) = (Arc::clone(&self.source), self.source.endpoints());
+        let settings = Settings { finality_stall: Some(stall), ..settings(self.nodes[0].ledger().blocks()[0].slot) };
+        self.watcher = Watcher::new(source, endpoints, self.store.db.clone(), self.network.clone(), settings);
     }
 
     pub(crate) async fn watch(&self, id: &str, address: Address) {

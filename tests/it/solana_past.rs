@@ -1,6 +1,7 @@
 //! `landfall backfill` on Solana: by the signatures of an address and by slots, whatever nodes leave out, reorder or refuse.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use landfall::account::{AccountType, NewAccount};
 use landfall::deposit::{Deposit, DepositStatus};
@@ -42,7 +43,7 @@ pub(crate) fn watcher(nodes: &[&Node], store: &TestStore, start: u64) -> Watcher
     let settings = Settings {
         start: Start::Number(start),
         proof: ReadProof::Listed,
-        poll: std::time::Duration::from_millis(10),
+        poll: Duration::from_millis(10),
         failed_grace: FAILED_GRACE,
         finality_stall: None,
     };
@@ -227,15 +228,23 @@ async fn a_node_that_ends_its_list_early_alone_is_believed_and_the_level_says_so
 #[tokio::test]
 async fn p4_a_node_that_does_not_know_where_a_page_begins_is_left_and_the_filter_is_never_dropped() {
     let ledger = burst();
+    let refused = |refusal| (Lists::default(), Some(Fault::Refuse(refusal)));
     let lists = [
         // -32020, and the older way: the newest page again.
-        (Lists::default(), Some(Fault::Refuse(Refusal::FilterTransactionNotFound))),
+        refused(Refusal::FilterTransactionNotFound),
         (Lists { ignores_before: true, ..Lists::default() }, None),
+        // The storage of what is old cannot be reached; the node is ill, behind, or asked too often.
+        refused(Refusal::LongTermStorageUnreachable),
+        refused(Refusal::NodeUnhealthy),
+        refused(Refusal::MinContextSlotNotReached),
+        refused(Refusal::RateLimited),
+        (Lists::default(), Some(Fault::TooManyRequests { retry_after_secs: None })),
     ];
     for (lists, fault) in lists {
         let node = Node::start(&ledger).await;
         let store = store(Engine::Sqlite).await;
         node.set_lists(lists);
+        node.confine(SIGNATURES);
         fault.iter().for_each(|fault| node.misbehave(*fault, When::Always));
         let mut backfill = Backfill::begin(watcher(&[&node], &store, 11), by_address()).await.unwrap();
         for _ in 0..3 {
@@ -243,6 +252,7 @@ async fn p4_a_node_that_does_not_know_where_a_page_begins_is_left_and_the_filter
             assert!(error.may_pass(), "{error}");
         }
         assert!(deposits_of(&store).await.is_empty() && !backfill.is_done());
+        assert!(fault.is_none_or(|fault| node.struck(fault) > 0), "{fault:?}");
         // Another node does.
         let honest = Node::start(&ledger).await;
         let search = watcher(&[&node, &honest], &store, 11);
@@ -254,6 +264,27 @@ async fn p4_a_node_that_does_not_know_where_a_page_begins_is_left_and_the_filter
         run(&[&node, &honest], &store, &by_address()).await;
         assert_all_credited(&store, &ledger).await;
     }
+}
+
+#[tokio::test]
+async fn p4_lists_that_fail_again_and_again_are_asked_for_until_they_come() {
+    const FAILURES: u64 = 9;
+    let (ledger, store) = (burst(), store(Engine::Sqlite).await);
+    let node = Node::start(&ledger).await;
+    let fault = Fault::Refuse(Refusal::FilterTransactionNotFound);
+    node.misbehave(fault, When::Next(FAILURES));
+    let mut backfill = Backfill::begin(watcher(&[&node], &store, 11), by_address()).await.unwrap();
+    let is_found = async {
+        while !backfill.is_done() {
+            let step = backfill.step(NOW).await;
+            assert!(step.is_ok() || node.struck(fault) > 0, "{step:?}");
+            // It rests behind a failure.
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(120), is_found).await.unwrap();
+    assert_eq!(node.struck(fault), FAILURES);
+    assert_all_credited(&store, &ledger).await;
 }
 
 #[tokio::test]
@@ -629,9 +660,9 @@ async fn blocks_of_three_megabytes_are_read_ahead_in_bounded_memory() {
     let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
     let (mut peak, began) = (0, std::time::Instant::now());
     while child.try_wait().unwrap().is_none() {
-        assert!(began.elapsed() < std::time::Duration::from_secs(120), "it does not end");
+        assert!(began.elapsed() < Duration::from_secs(120), "it does not end");
         peak = peak.max(peak_mib(child.id()).unwrap_or_default());
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let output = child.wait_with_output().unwrap();
     let told: Value = serde_json::from_slice(&output.stdout).unwrap();

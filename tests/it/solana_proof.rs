@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use landfall::account::{AccountType, NewAccount};
-use landfall::deposit::{Deposit, DepositStatus};
+use landfall::deposit::{Deposit, DepositStatus, LegHash};
 use landfall::health::Status;
 use landfall::registry;
 use landfall::store::cursors::Cursor;
 use landfall::store::deposits::{self, DepositFilter};
 use landfall::time::{Clock, Pulse, Timestamp};
 use landfall::watcher::{Settings, Start, TickError, Watcher};
-use landfall_chain::{Chain, EndpointState, Endpoints, ReadProof};
+use landfall_chain::{Chain, EndpointState, Endpoints, Lane, ReadProof};
 use landfall_cluster::{Block, Instead, Ledger, Node};
 use landfall_solana::{SolanaSource, network};
 use serde_json::{Value, json};
@@ -53,6 +53,13 @@ fn one_more(block: &mut Block) {
     });
 }
 
+fn watcher(source: SolanaSource, store: &TestStore) -> Watcher<SolanaSource> {
+    let (start, proof, poll) = (Start::Number(11), ReadProof::Listed, Duration::from_millis(10));
+    let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None };
+    let endpoints = source.endpoints();
+    Watcher::new(source, endpoints, store.db.clone(), network(CHAIN).unwrap(), settings)
+}
+
 impl Scene {
     /// The first of the nodes is a block ahead: it leads.
     async fn of(count: usize) -> Self {
@@ -66,9 +73,7 @@ impl Scene {
         let (id, addresses) = ("ours".to_owned(), [(CHAIN, OURS)].into());
         let account = NewAccount { id, identity_id: None, kind: AccountType::Segregated, addresses };
         registry::add_accounts(&store.db, &[account], NOW).await.unwrap();
-        let (start, proof, poll) = (Start::Number(11), ReadProof::Listed, Duration::from_millis(10));
-        let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None };
-        let watcher = Watcher::new(source, endpoints.clone(), store.db.clone(), network(CHAIN).unwrap(), settings);
+        let watcher = watcher(source, &store);
         Scene { nodes, endpoints, store, watcher }
     }
 
@@ -100,6 +105,11 @@ impl Scene {
         Cursor::load(&mut reader, CHAIN).await.unwrap().at.unwrap().number
     }
 
+    /// How often each node was asked for the block in `slot`.
+    fn reads_of(&self, slot: u64) -> Vec<u64> {
+        self.nodes.iter().map(|node| node.calls("getBlock", Some(slot))).collect()
+    }
+
     fn finalize(&self, slots: &[u64]) {
         self.nodes.iter().zip(slots).for_each(|(node, slot)| node.call_final(*slot));
     }
@@ -112,7 +122,7 @@ fn text_of(error: &dyn std::error::Error) -> String {
 }
 
 #[tokio::test]
-async fn a_deposit_stands_on_two_endpoints_words_and_the_leader_is_asked_once_for_each_block() {
+async fn a_deposit_stands_on_two_endpoints_words_and_each_is_asked_once_for_its_block() {
     let mut scene = Scene::of(2).await;
     assert_eq!(scene.ticks(1).await, None);
     let (pending, proof) = scene.deposit().await.unwrap();
@@ -126,7 +136,38 @@ async fn a_deposit_stands_on_two_endpoints_words_and_the_leader_is_asked_once_fo
     scene.finalize(&[16, 16]);
     assert_eq!(scene.ticks(2).await, None);
     assert_eq!(scene.status().await, Some(DepositStatus::Confirmed));
-    assert_eq!(scene.nodes.iter().map(|node| node.calls("getBlock", Some(14))).collect::<Vec<_>>(), [2, 2]);
+    assert_eq!(scene.reads_of(14), [1, 1]);
+}
+
+#[tokio::test]
+async fn what_a_process_did_not_read_itself_is_read_again_by_two_before_it_is_confirmed() {
+    let mut scene = Scene::of(2).await;
+    assert_eq!(scene.ticks(1).await, None);
+    let source = source(&scene.nodes.iter().collect::<Vec<_>>());
+    scene.watcher = watcher(source, &scene.store);
+    scene.finalize(&[16, 16]);
+    assert_eq!(scene.ticks(2).await, None);
+    let (deposit, proof) = scene.deposit().await.unwrap();
+    assert_eq!((deposit.status, proof.as_str()), (DepositStatus::Confirmed, "two_endpoints"));
+    assert_eq!(scene.reads_of(14), [2, 2]);
+}
+
+#[tokio::test]
+async fn a_deposit_that_its_block_did_not_tell_is_never_confirmed_by_what_the_block_told() {
+    let mut scene = Scene::of(1).await;
+    assert_eq!(scene.ticks(1).await, None);
+    let (told, _) = scene.deposit().await.unwrap();
+    let at = scene.nodes[0].ledger().block(14).unwrap().reference();
+    let leg_hash = LegHash([7; 32]);
+    let invented = Deposit { id: leg_hash.deposit_id(), leg_hash, nth: 1, ..told.clone() };
+    let mut tx = scene.store.db.begin().await.unwrap();
+    deposits::insert(&mut tx, &invented).await.unwrap();
+    deposits::include(&mut tx, &invented, &at, Lane::Roots).await.unwrap();
+    tx.commit().await.unwrap();
+    scene.finalize(&[16]);
+    let error = scene.watcher.tick(NOW).await.unwrap_err();
+    assert!(matches!(error, TickError::ReadOtherwise { deposit, .. } if deposit == invented.id), "{error}");
+    assert_eq!(scene.reads_of(14), [2], "it is looked for in the block itself");
 }
 
 #[tokio::test]
@@ -136,7 +177,7 @@ async fn with_one_endpoint_a_deposit_stands_on_its_word_and_says_so() {
     assert_eq!(scene.ticks(2).await, None);
     let (deposit, proof) = scene.deposit().await.unwrap();
     assert_eq!((deposit.status, proof.as_str()), (DepositStatus::Confirmed, "one_endpoint"));
-    assert_eq!(scene.nodes[0].calls("getBlock", Some(14)), 2, "once when it came, once when it was final");
+    assert_eq!(scene.reads_of(14), [1], "what it told when it came is all that it could tell when it is final");
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use crate::client::Light;
 use crate::dialect::{Endpoint, Solana};
 use crate::digest::Digest;
 use crate::error::{SolanaError, Unusable};
-use crate::reaction::{Reaction, Refusal};
+use crate::reaction::Reaction;
 use crate::read::{self, Asked, Candidate};
 use crate::rules::{Rules, TokenPlace};
 use crate::sender;
@@ -165,9 +165,13 @@ impl Reader {
 }
 
 /// The slots of `range` that hold a confirmed block, as this endpoint says, ascending. A slot that is left out may hold
-/// one all the same.
-pub(crate) async fn read_slots(endpoint: &Endpoint, range: RangeInclusive<u64>) -> Result<Vec<u64>, SolanaError> {
-    let slots = Light::of(endpoint).slots(*range.start(), *range.end()).await?;
+/// one all the same. Of `reached` it is known that there is a block: an endpoint that is not there yet lacks the list.
+pub(crate) async fn read_slots(
+    endpoint: &Endpoint,
+    range: RangeInclusive<u64>,
+    reached: Option<u64>,
+) -> Result<Vec<u64>, SolanaError> {
+    let slots = Light::of(endpoint).slots(*range.start(), *range.end(), reached).await?;
     let is_ascending = slots.windows(2).all(|pair| pair[0] < pair[1]);
     if !is_ascending || slots.iter().any(|slot| !range.contains(slot)) {
         let reason = format!("not slots from {} to {}, ascending", range.start(), range.end());
@@ -233,7 +237,15 @@ pub(crate) async fn one(endpoint: &Endpoint, call: Call) -> Result<Answer, Solan
 }
 
 pub(crate) fn reaction(error: &NodeError) -> Reaction {
-    Reaction::to(Refusal::Error { code: error.code, message: &error.message })
+    Reaction::to(error.code, &error.message)
+}
+
+/// The failure that a refusal is, with what a person should know of it.
+pub(crate) fn failed(endpoint: &Endpoint, method: &'static str, error: &NodeError) -> SolanaError {
+    match reaction(error).advice() {
+        None => endpoint.refused(method, error),
+        Some(advice) => endpoint.unusable(method, &format!("{error}; {advice}")),
+    }
 }
 
 /// What a refused block says of the endpoint.
@@ -247,7 +259,7 @@ fn refused(endpoint: &Endpoint, slot: u64, error: &NodeError) -> SolanaError {
         | Reaction::BackOff
         | Reaction::RaiseVersion { .. }
         | Reaction::Drop
-        | Reaction::Page => endpoint.refused(BLOCK, error),
+        | Reaction::Page => failed(endpoint, BLOCK, error),
     }
 }
 

@@ -89,9 +89,18 @@ impl<'e> Light<'e> {
         }
     }
 
-    /// The slots from `first` to `last`, inclusive, that hold a confirmed block.
-    pub(crate) async fn slots(&self, first: u64, last: u64) -> Result<Vec<u64>, SolanaError> {
-        self.ask(RpcRequest::GetBlocks, json!([first, last, { "commitment": "confirmed" }])).await
+    /// The slots from `first` to `last`, inclusive, that hold a confirmed block, as told by a node that has come to `reached`.
+    pub(crate) async fn slots(&self, first: u64, last: u64, reached: Option<u64>) -> Result<Vec<u64>, SolanaError> {
+        let (request, mut how) = (RpcRequest::GetBlocks, json!({ "commitment": "confirmed" }));
+        if let Some(slot) = reached {
+            how["minContextSlot"] = json!(slot);
+        }
+        self.send(request, json!([first, last, how])).await.map_err(|failure| match failure {
+            Failure::Refused(error) if error.code == BEHIND && reached.is_some() => {
+                self.endpoint.lacks(format!("does not list the slots up to {last} yet: {error}"))
+            }
+            failure => self.error(request, failure),
+        })
     }
 
     /// The slot that the endpoint says a transaction is in. Why it failed is not read: errors are added to the chain that

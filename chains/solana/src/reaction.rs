@@ -1,19 +1,8 @@
 //! What follows when a node refuses a call: one table, by the codes of agave's `custom_error.rs` and of providers.
 //!
 //! There is no answer among them that says "this slot is empty": that is for the next block's parent to say (`links`).
-
-/// What a node said instead of an answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refusal<'a> {
-    /// A result, and the result is null.
-    Null,
-    /// A JSON-RPC error.
-    Error { code: i64, message: &'a str },
-    /// Another HTTP status than 200.
-    Status(u16),
-    /// Nothing in time, or no JSON.
-    Silence,
-}
+//! Deliberately not here: a null, which is an answer that lacks what was asked for (`calls`), and silence, other statuses of
+//! HTTP and what is no JSON, which say nothing of Solana (`landfall_rpc`: the endpoint rests, and another is asked).
 
 /// What to do about it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,7 +12,7 @@ pub enum Reaction {
     LeaveOpen,
     /// As before, but this node will not get it any more: ask one that keeps more history.
     AskArchive,
-    /// The same endpoint, after about a slot.
+    /// It is on its way there, about a slot from now: another endpoint meanwhile, and this one again at the next look.
     AskAgain,
     /// Another endpoint: this one is behind, ill, or does not know what others know.
     AskElsewhere,
@@ -31,9 +20,9 @@ pub enum Reaction {
     BackOff,
     /// Ask for transactions up to this version, where the node names it; where that was done before, a person must act.
     RaiseVersion { to: Option<u8> },
-    /// This endpoint can never answer such calls: do not use it for them, and say so.
+    /// This endpoint can never answer such calls: it rests, and its status says what a person should do about it.
     Drop,
-    /// Our question was wrong: a person must look.
+    /// Our question was wrong for it: the same, and a person must look.
     Page,
 }
 
@@ -41,37 +30,41 @@ const NAMED_VERSION: &str = "\"maxSupportedTransactionVersion\":";
 const NEEDED_VERSION: &str = "version (";
 
 impl Reaction {
-    /// What follows from `refusal`.
-    pub fn to(refusal: Refusal<'_>) -> Self {
-        match refusal {
-            Refusal::Null => Reaction::LeaveOpen,
-            Refusal::Silence => Reaction::BackOff,
-            Refusal::Status(429 | 500..=599) => Reaction::BackOff,
-            Refusal::Status(_) => Reaction::AskElsewhere,
-            Refusal::Error { code, message } => of_code(code, message),
+    /// What follows from a JSON-RPC error.
+    pub fn to(code: i64, message: &str) -> Self {
+        match code {
+            // BlockNotAvailable; SlotSkipped, which counts what fell into a hole of the ledger too.
+            -32004 | -32007 => Reaction::LeaveOpen,
+            // BlockCleanedUp; LongTermStorageSlotSkipped, whose storage has holes.
+            -32001 | -32009 => Reaction::AskArchive,
+            // BlockStatusNotAvailableYet; LongTermStorageUnreachable.
+            -32014 | -32019 => Reaction::AskAgain,
+            // NodeUnhealthy; MinContextSlotNotReached; FilterTransactionNotFound.
+            -32005 | -32016 | -32020 => Reaction::AskElsewhere,
+            // UnsupportedTransactionVersion.
+            -32015 => Reaction::RaiseVersion { to: version(message) },
+            // TransactionHistoryNotAvailable; KeyExcludedFromSecondaryIndex, ScanError; NoSlotHistory.
+            -32012..=-32010 | -32021 => Reaction::Drop,
+            // Invalid request, unknown method, wrong parameters.
+            -32602..=-32600 => Reaction::Page,
+            // What providers say of too many calls; what nobody has heard of.
+            -32429 | 429 => Reaction::BackOff,
+            _ => Reaction::AskElsewhere,
         }
     }
-}
 
-fn of_code(code: i64, message: &str) -> Reaction {
-    match code {
-        // BlockNotAvailable; SlotSkipped, which counts what fell into a hole of the ledger too.
-        -32004 | -32007 => Reaction::LeaveOpen,
-        // BlockCleanedUp; LongTermStorageSlotSkipped, whose storage has holes.
-        -32001 | -32009 => Reaction::AskArchive,
-        // BlockStatusNotAvailableYet; LongTermStorageUnreachable.
-        -32014 | -32019 => Reaction::AskAgain,
-        // NodeUnhealthy; MinContextSlotNotReached; FilterTransactionNotFound.
-        -32005 | -32016 | -32020 => Reaction::AskElsewhere,
-        // UnsupportedTransactionVersion.
-        -32015 => Reaction::RaiseVersion { to: version(message) },
-        // TransactionHistoryNotAvailable; KeyExcludedFromSecondaryIndex, ScanError; NoSlotHistory.
-        -32012..=-32010 | -32021 => Reaction::Drop,
-        // Invalid request, unknown method, wrong parameters.
-        -32602..=-32600 => Reaction::Page,
-        // What providers say of too many calls; what nobody has heard of.
-        -32429 | 429 => Reaction::BackOff,
-        _ => Reaction::AskElsewhere,
+    /// What a person should know of an endpoint that refuses so.
+    pub(crate) const fn advice(self) -> Option<&'static str> {
+        match self {
+            Reaction::Drop => Some("it never will: have its history and indexes switched on, or take it out"),
+            Reaction::Page => Some("what is asked for is not understood there, and a person must look"),
+            Reaction::LeaveOpen
+            | Reaction::AskArchive
+            | Reaction::AskAgain
+            | Reaction::AskElsewhere
+            | Reaction::BackOff
+            | Reaction::RaiseVersion { .. } => None,
+        }
     }
 }
 
@@ -93,6 +86,7 @@ mod tests {
     fn each_refusal_has_its_reaction() {
         let cases = [
             (-32001, "Block 5 cleaned up, does not exist on node. First available block: 9", Reaction::AskArchive),
+            (-32002, "Transaction simulation failed: Blockhash not found", Reaction::AskElsewhere),
             (-32004, "Block not available for slot 5", Reaction::LeaveOpen),
             (-32005, "Node is behind by 42 slots", Reaction::AskElsewhere),
             (-32007, "Slot 5 was skipped, or missing due to ledger jump to recent snapshot", Reaction::LeaveOpen),
@@ -105,6 +99,7 @@ mod tests {
             (-32019, "Failed to query long-term storage; please try again", Reaction::AskAgain),
             (-32020, "Transaction not found", Reaction::AskElsewhere),
             (-32021, "No slot history", Reaction::Drop),
+            (-32022, "of a newer node", Reaction::AskElsewhere),
             (-32600, "Invalid request", Reaction::Page),
             (-32601, "Method not found", Reaction::Page),
             (-32602, "Invalid params", Reaction::Page),
@@ -114,17 +109,7 @@ mod tests {
             (-32099, "of tomorrow", Reaction::AskElsewhere),
         ];
         for (code, message, expected) in cases {
-            assert_eq!(Reaction::to(Refusal::Error { code, message }), expected, "{code}");
-        }
-        assert_eq!(Reaction::to(Refusal::Null), Reaction::LeaveOpen);
-        assert_eq!(Reaction::to(Refusal::Silence), Reaction::BackOff);
-        for (status, expected) in [
-            (429, Reaction::BackOff),
-            (502, Reaction::BackOff),
-            (403, Reaction::AskElsewhere),
-            (413, Reaction::AskElsewhere),
-        ] {
-            assert_eq!(Reaction::to(Refusal::Status(status)), expected, "{status}");
+            assert_eq!(Reaction::to(code, message), expected, "{code}");
         }
     }
 
@@ -142,8 +127,7 @@ mod tests {
             ("no", None),
         ];
         for (message, to) in cases {
-            let refusal = Refusal::Error { code: -32015, message };
-            assert_eq!(Reaction::to(refusal), Reaction::RaiseVersion { to }, "{message}");
+            assert_eq!(Reaction::to(-32015, message), Reaction::RaiseVersion { to }, "{message}");
         }
     }
 }

@@ -5,6 +5,7 @@
 //! Promises: all transactions are in it, or it is refused; a transaction stands in it once.
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 
 use landfall_chain::{
     Block, BlockHash, BlockRef, Debits, Fee, Header, Legs, Proof, Signers, TxId, TxLife, TxRef, U256,
@@ -20,6 +21,10 @@ use crate::rules::Rules;
 use crate::scan;
 use crate::tx::Tx;
 use crate::wire::{WireBlock, WireHeader, WireTx};
+
+/// When a block can have been made: from 16 March 2020, the day of mainnet's first block, to the end of 2099. A time in
+/// milliseconds, or in thousands of seconds, lies outside of it, and counts as none.
+const TIMES_SECS: RangeInclusive<u64> = 1_584_316_800..=4_102_444_799;
 
 /// What was asked for; the answer does not repeat it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -148,7 +153,7 @@ fn reference(signature: [u8; 64]) -> TxRef {
 }
 
 /// The header of the block in `slot` by `answer`, the result of `getBlock` in mode `none`; its time is 0 where the node
-/// does not tell one.
+/// does not tell one that can be.
 pub(crate) fn header(answer: &[u8], slot: u64) -> Result<Header, Unusable> {
     header_of(parse("a header", answer)?, slot, 0)
 }
@@ -159,10 +164,63 @@ fn header_of(wire: WireHeader<'_>, slot: u64, else_secs: u64) -> Result<Header, 
     if parent >= slot {
         return Err(Unusable::Parent { slot, parent });
     }
-    let told = wire.block_time.and_then(|secs| u64::try_from(secs).ok()).filter(|secs| *secs > 0);
+    let told = wire.block_time.and_then(|secs| u64::try_from(secs).ok()).filter(|secs| TIMES_SECS.contains(secs));
     Ok(Header {
         block: BlockRef { number: slot, hash: hash(wire.blockhash, "blockhash")? },
         parent: BlockRef { number: parent, hash: hash(wire.previous_blockhash, "previousBlockhash")? },
         time_secs: told.unwrap_or(else_secs),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recorded(name: &str) -> String {
+        let path = format!("{}/testdata/chainstorage/{name}.json", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read_to_string(&path).expect(&path)
+    }
+
+    fn hash(text: &str) -> BlockHash {
+        BlockHash(base58::key(text).expect("32 bytes"))
+    }
+
+    #[test]
+    fn recorded_headers_read_as_they_are_told() {
+        let told = Header {
+            block: BlockRef { number: 100_000_000, hash: hash("GdY1gj7F8vq1nCy4dgCZK42WV19bkfQ4cp2e9evK18ry") },
+            parent: BlockRef { number: 99_999_999, hash: hash("7KpgQJdgXdPhzj69gCnyvyBiw9s6DZ5gmfNrhQr3XW1t") },
+            time_secs: 1_633_504_705,
+        };
+        assert_eq!(header(recorded("client_block_header").as_bytes(), 100_000_000), Ok(told));
+        // Its parent's hash was taken out, and stands there as zeros; its time is not told.
+        let orphan = Header {
+            block: BlockRef { number: 1_021_085, hash: hash("2TLDT6Z3WJ5h5958BjdzMwmNGnVo3e4qcHyGBVgBPDm9") },
+            parent: BlockRef { number: 1_021_084, hash: BlockHash([0; 32]) },
+            time_secs: 0,
+        };
+        assert_eq!(header(recorded("client_block_without_parent_hash").as_bytes(), 1_021_085), Ok(orphan));
+        let below = header(recorded("client_block_header").as_bytes(), 99_999_999);
+        assert_eq!(below, Err(Unusable::Parent { slot: 99_999_999, parent: 99_999_999 }));
+    }
+
+    #[test]
+    fn a_time_that_cannot_be_counts_as_none() {
+        let told = recorded("client_block_header");
+        let cases: [(i64, u64); 9] = [
+            (-7, 0),
+            (0, 0),
+            (1_633_504, 0),
+            (1_584_316_799, 0),
+            (1_584_316_800, 1_584_316_800),
+            (1_790_000_000, 1_790_000_000),
+            (4_102_444_799, 4_102_444_799),
+            (4_102_444_800, 0),
+            (1_633_504_705_000, 0),
+        ];
+        for (time, expected) in cases {
+            let text = told.replace("1633504705", &time.to_string());
+            assert_eq!(header(text.as_bytes(), 100_000_000).map(|header| header.time_secs), Ok(expected), "{time}");
+        }
+    }
 }

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::base58;
-use crate::calls::{one, reaction};
+use crate::calls::{failed, one, reaction};
 use crate::dialect::Endpoint;
 use crate::error::SolanaError;
 use crate::reaction::Reaction;
@@ -192,7 +192,7 @@ fn refused(endpoint: &Endpoint, account: &str, error: &NodeError) -> SolanaError
         | Reaction::BackOff
         | Reaction::RaiseVersion { .. }
         | Reaction::Drop
-        | Reaction::Page => endpoint.refused(SIGNATURES, error),
+        | Reaction::Page => failed(endpoint, SIGNATURES, error),
     }
 }
 

@@ -204,9 +204,13 @@ impl SolanaSource {
         linked(first, slots.collect(), &read).await
     }
 
+    fn newest_told(&self) -> Option<BlockRef> {
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The newest block, where all of a few slots lie up to it.
     fn near(&self, range: &RangeInclusive<u64>) -> Option<Wanted> {
-        let newest = (*self.told.lock().unwrap_or_else(PoisonError::into_inner))?;
+        let newest = self.newest_told()?;
         let is_near =
             !range.is_empty() && newest.number == *range.end() && range.end() - range.start() < NEAR_SLOTS_MAX;
         is_near.then_some(Wanted { slot: newest.number, hash: Some(newest.hash) })
@@ -220,10 +224,11 @@ impl SolanaSource {
             return Ok(Vec::new());
         }
         let need = Need { first: *range.start(), last: *range.end(), methods: &[BLOCKS] };
+        let reached = self.newest_told().map(|told| told.number.min(*range.end()));
         let read = |endpoint| -> BoxRead<'_, _> {
             let range = range.clone();
             Box::pin(async move {
-                let slots = read_slots(endpoint, range).await?;
+                let slots = read_slots(endpoint, range, reached).await?;
                 Ok(Some(slots).filter(|slots| !slots.is_empty()))
             })
         };
@@ -249,7 +254,12 @@ impl SolanaSource {
                 }
                 Err(error) if error.is_permanent() => return Err(error),
                 Err(error) => {
-                    endpoint.failed(&error);
+                    // One that has not got it yet is as good as before for all else.
+                    if Solana::fault(&error) == Fault::Lacking {
+                        endpoint.answered(begun, None);
+                    } else {
+                        endpoint.failed(&error);
+                    }
                     last = Some(error);
                 }
             }

@@ -121,6 +121,7 @@ struct State {
     is_silent: bool,
     bait: Vec<Tx>,
     strikes: Strikes<Fault>,
+    confined: Option<&'static str>,
     counts: Counts,
     rng: StdRng,
 }
@@ -250,10 +251,16 @@ impl Node {
         state.strikes.add(fault, when);
     }
 
+    /// Faults, and silence, strike calls of this method only; `None` is all.
+    pub fn confine(&self, method: impl Into<Option<&'static str>>) {
+        self.lock().confined = method.into();
+    }
+
     /// No more faults, and a block in each slot that has one. What else was set stays.
     pub fn behave(&self) {
         let mut state = self.lock();
         state.strikes.clear();
+        state.confined = None;
         state.instead.clear();
     }
 
@@ -309,6 +316,7 @@ impl State {
             is_silent: false,
             bait: Vec::new(),
             strikes: Strikes::default(),
+            confined: None,
             counts: Counts::default(),
             rng: StdRng::seed_from_u64(0),
         }
@@ -328,7 +336,7 @@ impl State {
             is_gzip: false,
             body: Vec::new(),
             manner: Manner::Whole,
-            latency: if self.is_silent { Duration::MAX } else { self.latency },
+            latency: if self.is_silent && self.may_strike(&call.method) { Duration::MAX } else { self.latency },
         };
         let faults = self.struck_by(&call.method);
         if !refuses(&faults, &mut reply) {
@@ -347,15 +355,20 @@ impl State {
     /// The faults that strike this request as a whole, and what the node has while it is answered.
     fn struck_by(&mut self, method: &str) -> Vec<Fault> {
         let mut hit = self.strikes.active();
+        let may_strike = self.may_strike(method);
         hit.retain(|fault| {
             let fits = match fault {
                 Fault::FinalEarly | Fault::FinalStill => method == "getLatestBlockhash",
                 Fault::Hole => matches!(method, "getBlocks" | "getBlock"),
                 _ => fault.is_of_transport() || fault.is_of_view(),
             };
-            fits && self.strikes.hits(*fault, &mut self.rng)
+            may_strike && fits && self.strikes.hits(*fault, &mut self.rng)
         });
         hit
+    }
+
+    fn may_strike(&self, method: &str) -> bool {
+        self.confined.is_none_or(|confined| confined == method)
     }
 
     fn body(&mut self, call: &Call, faults: &[Fault]) -> Vec<u8> {
@@ -383,6 +396,7 @@ impl State {
             return instead;
         }
         let asked = self.counts.calls.get(&(call.method.clone(), 0)).copied().unwrap_or_default();
+        let may_strike = self.may_strike(&call.method);
         let State { ledger, genesis, strikes, rng, unlisted, lists, bait, accounts, accounts_at, .. } = self;
         let mut lists = *lists;
         if lists.order == SlotOrder::Turning && asked.is_multiple_of(2) {
@@ -426,7 +440,7 @@ impl State {
             accounts_at: *accounts_at,
         };
         let mut told = answer(&view, genesis, call);
-        for fault in strikes.active() {
+        for fault in strikes.active().into_iter().filter(|_| may_strike) {
             if let Some(spoilt) = spoil(fault, &view, call, &told)
                 && strikes.hits(fault, rng)
             {

@@ -28,12 +28,15 @@ pub enum Refusal {
     InvalidParams,
     Internal,
     RateLimited,
+    /// Any other code: of calls that we do not make, or of tomorrow.
+    Other(i64),
 }
 
 /// The methods that tell of one slot.
 const OF_SLOTS: [&str; 2] = ["getBlock", "getBlockTime"];
 
 impl Refusal {
+    /// Those that have a reaction of their own, and those of JSON-RPC.
     pub const ALL: [Refusal; 20] = [
         Refusal::BlockCleanedUp,
         Refusal::PreflightFailure,
@@ -79,6 +82,7 @@ impl Refusal {
             Refusal::InvalidParams => -32_602,
             Refusal::Internal => -32_603,
             Refusal::RateLimited => -32_429,
+            Refusal::Other(code) => code,
         }
     }
 
@@ -105,6 +109,7 @@ impl Refusal {
             Refusal::InvalidParams => "-32602",
             Refusal::Internal => "-32603",
             Refusal::RateLimited => "-32429",
+            Refusal::Other(_) => "another code",
         }
     }
 
@@ -130,7 +135,8 @@ impl Refusal {
             | Refusal::MethodNotFound
             | Refusal::InvalidParams
             | Refusal::Internal
-            | Refusal::RateLimited => true,
+            | Refusal::RateLimited
+            | Refusal::Other(_) => true,
         }
     }
 
@@ -169,6 +175,7 @@ impl Refusal {
             Refusal::InvalidParams => "Invalid params".to_owned(),
             Refusal::Internal => "Internal error".to_owned(),
             Refusal::RateLimited => "too many requests".to_owned(),
+            Refusal::Other(_) => "of another kind".to_owned(),
         };
         let data = match self {
             Refusal::NodeUnhealthy => Some(json!({ "numSlotsBehind": 42 })),

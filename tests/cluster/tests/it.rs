@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 
+use std::io::Read;
 use std::time::Duration;
 
 use landfall_chain::{Address, BlockRef};
@@ -272,10 +273,49 @@ async fn every_refusal_strikes_where_it_fits_and_as_often_as_it_was_told() {
         assert_eq!(code(&node, method, params).await, Value::Null, "{refusal:?}");
         assert_eq!(node.struck(Fault::Refuse(refusal)), 2);
     }
+    for other in [-32_003, -32_006, -32_008, -32_013, -32_017, -32_018, -32_022, -32_099] {
+        node.misbehave(Fault::Refuse(Refusal::Other(other)), When::Next(1));
+        assert_eq!(code(&node, "getBlock", json!([12, how])).await, other);
+    }
     node.answer_instead(13, Instead::Null);
     assert_eq!(ask(&node, "getBlock", json!([13, how])).await, Value::Null);
     assert_eq!(node.calls("getBlock", Some(13)), 1);
     assert!(node.counts().bytes["getBlock"] > 100);
+    node.misbehave(Fault::Refuse(Refusal::NodeUnhealthy), When::Always);
+    node.confine("getBlocks");
+    assert_eq!(code(&node, "getBlocks", json!([10, 20])).await, -32_005);
+    assert_eq!(code(&node, "getBlock", json!([12, how])).await, Value::Null, "only where it is confined to");
+    node.behave();
+    node.confine("getBlocks");
+    node.set_silent(true);
+    assert_eq!(code(&node, "getBlock", json!([12, how])).await, Value::Null);
+}
+
+#[tokio::test]
+async fn whole_answers_are_compressed_for_those_that_take_it() {
+    let node = Node::start(&Ledger::of(10..=20)).await;
+    let asked =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "getBlocks", "params": [10, 20, { "commitment": "confirmed" }] });
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    for (is_taken, compresses) in [(true, true), (true, false), (false, true)] {
+        node.set_gzip(compresses);
+        // As it comes, and unpacked here.
+        let http = reqwest::Client::builder().no_proxy().no_gzip().build().unwrap();
+        let request = http.post(node.url()).body(asked.to_string());
+        let request = if is_taken { request.header("accept-encoding", "gzip") } else { request };
+        let answer = request.send().await.unwrap();
+        let is_packed = answer.headers().get("content-encoding").is_some_and(|encoding| encoding == "gzip");
+        assert_eq!(is_packed, is_taken && compresses);
+        let body = answer.bytes().await.unwrap();
+        let mut text = String::new();
+        if is_packed {
+            flate2::read::GzDecoder::new(body.as_ref()).read_to_string(&mut text).unwrap();
+        } else {
+            text = String::from_utf8(body.to_vec()).unwrap();
+        }
+        let told: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(told["result"].as_array().unwrap().len(), 11);
+    }
 }
 
 #[tokio::test]

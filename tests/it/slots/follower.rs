@@ -13,11 +13,12 @@ use landfall::registry;
 use landfall::store::cursors::Cursor;
 use landfall::store::deposits::{self, DepositFilter};
 use landfall::store::{Connection, Engine as Connected};
-use landfall::time::Timestamp;
+use landfall::time::{Clock, Pulse, Timestamp};
 use landfall::watcher::{Settings, Start, TickError, Ticked, Watcher};
 use landfall_chain::{Address, AssetId, Chain, EndpointState, Endpoints, Network, ReadProof, TxId, U256};
 use landfall_cluster::{Finality, Ledger, Node};
 use landfall_solana::{SolanaSource, network};
+use tokio_util::sync::CancellationToken;
 
 use crate::postgres::{Engine, TestStore};
 use crate::world::{FAILED_GRACE, cut_off};
@@ -133,6 +134,19 @@ impl Follower {
             outcome.inspect_err(|error| assert!(error.may_pass(), "{error}")).ok();
         }
         self.check_confirmed().await;
+    }
+
+    /// Follows as the product does, for so long.
+    pub(super) async fn run_for(&mut self, time: Duration) {
+        let (stop, clock) = (CancellationToken::new(), Clock::system());
+        let (watcher, pulse) = (watcher(&self.nodes, &self.store).0, Pulse::new("solana", clock.now()));
+        let running = watcher.run(clock, || 7, pulse, stop.clone());
+        let stopping = async {
+            tokio::time::sleep(time).await;
+            stop.cancel();
+        };
+        tokio::join!(running, stopping);
+        self.restart();
     }
 
     /// When each deposit was created, in seconds, in their order.

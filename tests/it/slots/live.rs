@@ -69,6 +69,7 @@ async fn five_blocks_a_second_of_mainnets_size_are_followed_and_none_is_missed()
         used.as_millis() * 100 / took.as_millis()
     );
     assert!(most <= LAG_MAX, "{most} blocks behind");
+    assert!((100_000..1_000_000).contains(&bytes), "{bytes} bytes: whole blocks, compressed");
     let all = deposits::list(&mut store.db.read().await.unwrap(), &DepositFilter::default(), 1_000).await.unwrap();
     let amounts: BTreeSet<String> = all.iter().map(|deposit| deposit.amount.to_string()).collect();
     assert_eq!((all.len(), amounts), (40, (FIRST_SLOT + 1..=last).map(|slot| slot.to_string()).collect()));

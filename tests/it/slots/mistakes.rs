@@ -3,6 +3,8 @@
 //! Each mistake is set up as it was met, and the books must be right all the same; the index is `tests/it/rows.rs`. P4, the
 //! order of signatures, is for whoever asks for them, and stands in `tests/it/solana_past.rs`.
 
+use std::time::{Duration, Instant};
+
 use landfall_chain::{Address, AssetId};
 use landfall_cluster::{Fault, Finality, Instead, Ledger, Node, Payment, Refusal, TIME, Tx, Version, When};
 
@@ -71,11 +73,23 @@ async fn p3_a_slot_that_is_said_to_be_skipped_is_open_until_a_parent_jumps_over_
 
 #[tokio::test]
 async fn p3_hundreds_of_slots_in_a_hole_of_a_ledger_are_read_elsewhere_and_without_another_node_waited_for() {
+    let latest = FIRST_SLOT + 500;
     for nodes in [1, 2] {
-        let mut follower = paid(nodes).await;
-        follower.nodes[0].lose(FIRST_SLOT + 3..=FIRST_SLOT + 12);
-        tick_in_vain(&mut follower, 4).await;
-        let reached = if nodes == 2 { LATEST - 1 } else { FIRST_SLOT + 2 };
+        let ledger = Ledger::starting_at(FIRST_SLOT);
+        for slot in (FIRST_SLOT + 1..=latest).filter(|slot| slot % 5 != 0) {
+            // What only one of two can tell is waited for: some of it is enough.
+            let paid = (slot % 50 == 1).then(|| Tx::sol(slot, PAYER, WATCHED[0], slot));
+            ledger.produce(slot, paid.into_iter().collect());
+        }
+        let mut follower = Follower::new(ledger, nodes, &WATCHED).await;
+        follower.nodes[0].lose(FIRST_SLOT + 3..=FIRST_SLOT + 402);
+        let reached = if nodes == 2 { latest - 1 } else { FIRST_SLOT + 2 };
+        for _ in 0..100 {
+            tick_in_vain(&mut follower, 1).await;
+            if nodes == 2 && follower.cursor().await == Some(reached) {
+                break;
+            }
+        }
         assert_eq!(follower.cursor().await, Some(reached), "{nodes} nodes");
         is_right(follower).await;
     }
@@ -149,6 +163,19 @@ async fn p6_a_block_without_a_time_has_that_of_the_one_before_and_no_time_is_mad
 }
 
 #[tokio::test]
+async fn p6_a_time_in_another_unit_counts_as_none() {
+    let mut follower = paid(1).await;
+    let now = i64::try_from(TIME).unwrap();
+    for (slot, time) in [(FIRST_SLOT + 3, now / 1_000), (FIRST_SLOT + 4, now * 1_000)] {
+        follower.ledger.amend(slot, |block| block.time = Some(time));
+    }
+    tick_in_vain(&mut follower, 2).await;
+    let times = follower.created().await;
+    assert_eq!(times[..4], [1, 2, 2, 2].map(|at| TIME + FIRST_SLOT + at), "milliseconds, and thousands of seconds");
+    is_right(follower).await;
+}
+
+#[tokio::test]
 async fn carbon_a_head_block_that_is_not_available_yet_is_not_skipped() {
     let mut follower = paid(2).await;
     let head = follower.ledger.latest().number;
@@ -182,10 +209,25 @@ async fn carbon_no_error_of_a_block_loses_its_slot() {
 }
 
 #[tokio::test]
+async fn carbon_a_block_that_a_node_never_answers_for_is_not_passed_over() {
+    let mut follower = paid(1).await;
+    tick_in_vain(&mut follower, 1).await;
+    let slot = follower.ledger.latest().number + 1;
+    follower.ledger.produce(slot, vec![Tx::sol(slot, PAYER, WATCHED[1], 5)]);
+    follower.nodes[0].confine("getBlock");
+    follower.nodes[0].set_silent(true);
+    let reasons = tick_in_vain(&mut follower, 1).await;
+    assert_eq!(follower.cursor().await, Some(slot - 1), "a silence is no empty slot");
+    assert!(!reasons.is_empty(), "it is told");
+    follower.nodes[0].set_silent(false);
+    is_right(follower).await;
+}
+
+#[tokio::test]
 async fn carbon_blocks_that_arrive_in_any_order_are_consumed_in_the_order_of_slots() {
     let mut follower = paid(1).await;
     // Four are asked for at once; some of the answers are slow.
-    follower.nodes[0].misbehave(Fault::Drip(std::time::Duration::from_millis(40)), When::Percent(30));
+    follower.nodes[0].misbehave(Fault::Drip(Duration::from_millis(40)), When::Percent(30));
     tick_in_vain(&mut follower, 2).await;
     assert_eq!(follower.cursor().await, Some(LATEST - 1));
     let times = follower.created().await;
@@ -230,6 +272,21 @@ async fn firehose_what_a_lagging_node_lacks_below_the_confirmed_tip_is_not_skipp
     let mut follower = paid(1).await;
     follower.nodes[0].misbehave(Fault::HeadBack(10), When::Always);
     tick_in_vain(&mut follower, 12).await;
+    is_right(follower).await;
+}
+
+#[tokio::test]
+async fn firehose_a_node_that_fails_is_asked_again_only_after_pauses() {
+    let mut follower = paid(1).await;
+    tick_in_vain(&mut follower, 1).await;
+    follower.ledger.grow(vec![Tx::sol(9, PAYER, WATCHED[1], 5)]);
+    follower.nodes[0].misbehave(Fault::ServerError, When::Always);
+    follower.nodes[0].forget_counts();
+    let begun = Instant::now();
+    follower.run_for(Duration::from_secs(1)).await;
+    let (calls, took) = (follower.nodes[0].counts().calls.values().sum::<u64>(), begun.elapsed());
+    // Ticks that fail are 10 ms apart at first, and twice as far each time; both heads are asked for at once.
+    assert!(u128::from(calls) <= 40 + took.as_millis() / 50, "{calls} calls in {took:?}");
     is_right(follower).await;
 }
 

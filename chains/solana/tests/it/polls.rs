@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use landfall_chain::{BlockSource, Chain, EndpointState, Read};
+use landfall_chain::{BlockSource, Chain, EndpointState, Read, SourceErrorKind};
 use landfall_cluster::{Ledger, Node};
 use landfall_solana::{EndpointUrl, Options, SolanaSource, network};
 
-use crate::sources::{at, slots};
+use crate::sources::{at, slots, two};
 
 fn polled(nodes: &[&Node], poll: Duration) -> SolanaSource {
     let url = |node: &&Node| EndpointUrl::from(node.url().parse::<url::Url>().unwrap());
@@ -72,6 +72,20 @@ async fn a_few_slots_up_to_the_newest_block_are_read_without_a_list() {
     // Further back, and up to another block, only a list tells where to look.
     assert_eq!(slots(&source, 11, 15).await, [11, 12, 15]);
     assert_eq!(node.calls("getBlocks", None), 1);
+    assert_eq!(node.counts().last["getBlocks"][2]["minContextSlot"], 15, "a list of a node that is there");
+}
+
+#[tokio::test]
+async fn a_list_of_slots_is_taken_of_a_node_that_has_reached_their_end() {
+    let (ahead, other, source) = two().await;
+    ahead.lag(6);
+    assert_eq!(slots(&source, 10, 15).await, [10, 11, 12, 13, 14, 15], "the other one lists them all");
+    assert_eq!((ahead.calls("getBlocks", None), other.calls("getBlocks", None)), (1, 1));
+    assert_eq!(source.endpoints().snapshot()[0].state, EndpointState::Healthy, "it is only behind");
+    other.lag(6);
+    let error = source.blocks(10..=15, Read::FULL).await.unwrap_err();
+    assert!(error.to_string().contains("does not list the slots up to 15 yet"), "{error}");
+    assert_eq!(error.kind, SourceErrorKind::Transient);
 }
 
 #[tokio::test]

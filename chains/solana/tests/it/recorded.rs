@@ -63,7 +63,7 @@ fn every_recorded_transaction_comes_to_what_a_script_adds_up() {
             }
         }
     }
-    assert_eq!((read_txs, gained), (121, 63));
+    assert_eq!((read_txs, gained), (124, 74));
 }
 
 #[test]

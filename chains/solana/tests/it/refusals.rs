@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::made::Made;
 use crate::sources::{blocks, slots, source, two};
 
-const REFUSALS: [(Instead, EndpointState); 11] = [
+const REFUSALS: [(Instead, EndpointState); 25] = [
     (Instead::Null, EndpointState::Healthy),
     (Instead::Refuse(Refusal::BlockNotAvailable), EndpointState::Healthy),
     (Instead::Refuse(Refusal::SlotSkipped), EndpointState::Healthy),
@@ -20,6 +20,21 @@ const REFUSALS: [(Instead, EndpointState); 11] = [
     (Instead::Refuse(Refusal::HistoryNotAvailable), EndpointState::Failing),
     (Instead::Refuse(Refusal::InvalidParams), EndpointState::Failing),
     (Instead::Refuse(Refusal::Internal), EndpointState::Failing),
+    (Instead::Refuse(Refusal::PreflightFailure), EndpointState::Failing),
+    (Instead::Refuse(Refusal::KeyExcluded), EndpointState::Failing),
+    (Instead::Refuse(Refusal::Scan), EndpointState::Failing),
+    (Instead::Refuse(Refusal::MinContextSlotNotReached), EndpointState::Failing),
+    (Instead::Refuse(Refusal::FilterTransactionNotFound), EndpointState::Failing),
+    (Instead::Refuse(Refusal::NoSlotHistory), EndpointState::Failing),
+    (Instead::Refuse(Refusal::RateLimited), EndpointState::Failing),
+    // Of calls that we do not make.
+    (Instead::Refuse(Refusal::Other(-32_003)), EndpointState::Failing),
+    (Instead::Refuse(Refusal::Other(-32_006)), EndpointState::Failing),
+    (Instead::Refuse(Refusal::Other(-32_008)), EndpointState::Failing),
+    (Instead::Refuse(Refusal::Other(-32_013)), EndpointState::Failing),
+    (Instead::Refuse(Refusal::Other(-32_017)), EndpointState::Failing),
+    (Instead::Refuse(Refusal::Other(-32_018)), EndpointState::Failing),
+    (Instead::Refuse(Refusal::Other(-32_022)), EndpointState::Failing),
 ];
 
 #[tokio::test]
@@ -44,6 +59,29 @@ async fn what_one_endpoint_refuses_another_is_asked_for() {
         assert_eq!(slots(&source, 10, 12).await, [10, 11, 12], "{instead:?}");
         assert_eq!(other.calls("getBlock", Some(12)), 1, "{instead:?}");
         assert_eq!(source.endpoints().snapshot()[0].state, state, "{instead:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_person_must_mend_is_said_in_the_status_of_the_endpoint() {
+    let never = "it never will: have its history and indexes switched on, or take it out";
+    let wrong = "what is asked for is not understood there, and a person must look";
+    for (refusal, advice) in [
+        (Refusal::HistoryNotAvailable, Some(never)),
+        (Refusal::KeyExcluded, Some(never)),
+        (Refusal::Scan, Some(never)),
+        (Refusal::NoSlotHistory, Some(never)),
+        (Refusal::InvalidParams, Some(wrong)),
+        (Refusal::InvalidRequest, Some(wrong)),
+        (Refusal::Internal, None),
+        (Refusal::NodeUnhealthy, None),
+    ] {
+        let (ahead, _other, source) = two().await;
+        ahead.answer_instead(12, Instead::Refuse(refusal));
+        assert_eq!(slots(&source, 10, 12).await, [10, 11, 12], "{refusal:?}");
+        let reason = source.endpoints().snapshot()[0].reason.clone();
+        assert!(reason.contains(&refusal.code().to_string()), "{refusal:?}: {reason}");
+        assert_eq!([never, wrong].into_iter().find(|said| reason.contains(said)), advice, "{refusal:?}: {reason}");
     }
 }
 

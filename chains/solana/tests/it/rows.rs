@@ -165,6 +165,25 @@ fn s9_the_fee_that_our_own_wallet_paid_is_added_back() {
     assert_eq!((credits(&candidate), debits(&candidate)), (vec![], vec![]));
 }
 
+/// Whose signature stands under a transaction is not asked: what an owner swaps leaves it and comes to it.
+#[test]
+fn s9_what_an_owner_swaps_under_its_own_signature_is_a_debit_and_a_credit() {
+    let swap = Made::default()
+        .account("W", [100, 130])
+        .account("pool", [90, 60])
+        .tokens_at(associated(&key("W")), "W", USDC, [RENT; 2], [Some(70), Some(20)])
+        .tokens("pool's", "pool", USDC, [RENT; 2], [Some(0), Some(50)]);
+    for is_signer in [true, false] {
+        let mut tx = swap.tx();
+        tx["transaction"]["accountKeys"][0]["signer"] = json!(is_signer);
+        let candidate = read(&usdc(), &[tx]).unwrap();
+        let line = |who: &str, asset: &str, amount: u64| format!("{} {asset} {amount}", key(who));
+        assert!(credits(&candidate).contains(&line("W", "SOL", 30)), "{:?}", credits(&candidate));
+        assert!(debits(&candidate).contains(&line("W", USDC, 50)), "{:?}", debits(&candidate));
+        assert!(!credits(&candidate).iter().any(|credit| credit.contains(&format!("{} {USDC}", key("W")))));
+    }
+}
+
 #[test]
 fn s10_a_transfer_below_the_rent_of_a_fresh_account_failed_and_is_no_credit() {
     let tx = load("metamask/spam-2.json");

@@ -152,7 +152,10 @@ async fn a_time_that_one_node_does_not_tell_is_heard_of_another() {
 #[tokio::test]
 async fn no_time_is_made_up_where_none_is_told_far_and_wide() {
     let ledger = Ledger::of(10..=60);
-    (10..=60).for_each(|slot| ledger.amend(slot, |block| block.time = Some(0)));
+    // None, in thousands of seconds, in milliseconds.
+    let now = i64::try_from(TIME).unwrap();
+    let falsely = |slot: u64| [0, now / 1_000, now * 1_000][usize::try_from(slot % 3).unwrap()];
+    (10..=60).for_each(|slot| ledger.amend(slot, |block| block.time = Some(falsely(slot))));
     let node = Node::start(&ledger).await;
     let error = blocks(&source(&[&node]), 50, 50).await.unwrap_err();
     assert_eq!(error.kind, SourceErrorKind::Transient);
