@@ -8,8 +8,11 @@ use sqlx::FromRow;
 use crate::deposit::{Deposit, DepositId, DepositStatus, LegHash};
 use crate::store::error::expect_one;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
-use crate::store::{Connection, ORGANIZATION, StoreError, Tx, balances, hash, int, parsed, uint};
+use crate::store::{Connection, ORGANIZATION, StoreError, Tx, balances, deposit_pages, hash, int, parsed, uint};
 use crate::time::Timestamp;
+
+/// More than any hexadecimal digit: without a place to go on from nothing is left out.
+pub(super) const AFTER_ALL_IDS: &str = "g";
 
 /// Which deposits a list shows, newest first.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -126,11 +129,6 @@ statements! {
                     WHERE inclusions.chain = blocks.chain AND inclusions.block_hash = blocks.hash \
                     AND blocks.chain = $1 AND blocks.canonical AND blocks.number > $2 ORDER BY blocks.number, deposits.id";
     LIST = "SELECT * FROM deposits WHERE organization_id = $1 \
-            AND (CAST($2 AS TEXT) IS NULL OR chain = $2) AND (CAST($3 AS TEXT) IS NULL OR symbol = $3) \
-            AND created_us >= $4 AND created_us <= $5 AND (created_us, id) < ($6, $7) \
-            ORDER BY created_us DESC, id DESC LIMIT $8";
-    // A text of its own: with "or no account" in it, SQLite would not use the account's index.
-    LIST_OF_ACCOUNT = "SELECT * FROM deposits WHERE organization_id = $1 AND account_id = $9 \
             AND (CAST($2 AS TEXT) IS NULL OR chain = $2) AND (CAST($3 AS TEXT) IS NULL OR symbol = $3) \
             AND created_us >= $4 AND created_us <= $5 AND (created_us, id) < ($6, $7) \
             ORDER BY created_us DESC, id DESC LIMIT $8";
@@ -388,32 +386,27 @@ pub async fn list(
     filter: &DepositFilter,
     limit: u32,
 ) -> Result<Vec<Deposit>, StoreError> {
-    let chain = filter.chain.map(Chain::name);
-    let start = filter.start.map_or(i64::MIN, |at| at.0);
-    let end = filter.end.map_or(i64::MAX, |at| at.0);
-    // "g" is more than any hexadecimal digit, so that without a place to go on from nothing is left out.
-    let (after, after_id) = filter.after.map_or((i64::MAX, "g".to_owned()), |(at, id)| (at.0, id.to_string()));
-    let (symbol, limit) = (filter.symbol.as_deref(), i64::from(limit));
-    let rows = match filter.account_id.as_deref() {
-        None => {
-            fetch_all!(connection, DepositRow, LIST, ORGANIZATION, chain, symbol, start, end, after, after_id, limit)?
-        }
-        Some(account) => fetch_all!(
-            connection,
-            DepositRow,
-            LIST_OF_ACCOUNT,
-            ORGANIZATION,
-            chain,
-            symbol,
-            start,
-            end,
-            after,
-            after_id,
-            limit,
-            account
-        )?,
-    };
+    if let Some(account) = filter.account_id.as_deref() {
+        return deposit_pages::of_account(connection, account, filter, limit).await;
+    }
+    let (chain, symbol) = (filter.chain.map(Chain::name), filter.symbol.as_deref());
+    let ((start, end), (after, after_id)) = (filter.times(), filter.place());
+    let limit = i64::from(limit);
+    let rows =
+        fetch_all!(connection, DepositRow, LIST, ORGANIZATION, chain, symbol, start, end, after, after_id, limit)?;
     rows.into_iter().map(Deposit::try_from).collect()
+}
+
+impl DepositFilter {
+    /// The first and the last time, both inclusive.
+    pub(super) fn times(&self) -> (i64, i64) {
+        (self.start.map_or(i64::MIN, |at| at.0), self.end.map_or(i64::MAX, |at| at.0))
+    }
+
+    /// What the list goes on behind.
+    pub(super) fn place(&self) -> (i64, String) {
+        self.after.map_or((i64::MAX, AFTER_ALL_IDS.to_owned()), |(at, id)| (at.0, id.to_string()))
+    }
 }
 
 impl TryFrom<DepositRow> for Deposit {
