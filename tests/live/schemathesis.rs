@@ -27,7 +27,7 @@ struct Run<'a> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api_answers_as_its_document_says_whatever_is_asked() {
     let mut stage = Stage::new(Engine::Sqlite).await;
-    stage.set_up("alice", &address(0xa1)).await;
+    stage.set_up("alice", &address(0xb7)).await;
     let port = free_port();
     let api = format!("[api]\nlisten = \"127.0.0.1:{port}\"\nip_requests_per_sec = 0\nkey_requests_per_sec = 0");
     stage.replace_in_config("[api]\nlisten = \"127.0.0.1:0\"", &api);
@@ -38,7 +38,7 @@ async fn the_api_answers_as_its_document_says_whatever_is_asked() {
     };
     let (plain, signing) = (key("plain"), key("signing"));
     stage.ok(&["key", "pair", key_id(&signing), "--public-key", &format!("{KEYS}/ed25519.pub.pem")]);
-    stage.pay_native(address(0xa1), 7).await;
+    stage.pay_native(address(0xb7), 7).await;
     stage.node.mine(3).await.unwrap();
     let mut service = stage.start();
     stage.until_status("0.000000000000000007", "CONFIRMED").await;
