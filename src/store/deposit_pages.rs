@@ -5,7 +5,7 @@
 //! is in order in its index.
 
 use crate::deposit::Deposit;
-use crate::store::deposits::{AFTER_ALL_IDS, DepositFilter, DepositRow};
+use crate::store::deposits::{DepositFilter, DepositRow};
 use crate::store::sql::{fetch_all, statements};
 use crate::store::{Connection, ORGANIZATION, StoreError};
 
@@ -55,9 +55,7 @@ async fn of_kind(
     filter: &DepositFilter,
     limit: u32,
 ) -> Result<Vec<Deposit>, StoreError> {
-    // Behind a place and up to a time are one bound: of two, SQLite begins at one, which may be far above the other.
-    let ((start, end), place) = (filter.times(), filter.place());
-    let ((before, before_id), limit) = (place.min((end, AFTER_ALL_IDS.to_owned())), i64::from(limit));
+    let (start, (before, before_id), limit) = (filter.start(), filter.before(), i64::from(limit));
     let rows = match kind {
         None => {
             fetch_all!(connection, DepositRow, LIST_OF_ACCOUNT, ORGANIZATION, account, start, before, before_id, limit)?

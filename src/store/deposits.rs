@@ -11,9 +11,6 @@ use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, ORGANIZATION, StoreError, Tx, balances, deposit_pages, hash, int, parsed, uint};
 use crate::time::Timestamp;
 
-/// More than any hexadecimal digit: without a place to go on from nothing is left out.
-pub(super) const AFTER_ALL_IDS: &str = "g";
-
 /// Which deposits a list shows, newest first.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DepositFilter {
@@ -130,8 +127,7 @@ statements! {
                     AND blocks.chain = $1 AND blocks.canonical AND blocks.number > $2 ORDER BY blocks.number, deposits.id";
     LIST = "SELECT * FROM deposits WHERE organization_id = $1 \
             AND (CAST($2 AS TEXT) IS NULL OR chain = $2) AND (CAST($3 AS TEXT) IS NULL OR symbol = $3) \
-            AND created_us >= $4 AND created_us <= $5 AND (created_us, id) < ($6, $7) \
-            ORDER BY created_us DESC, id DESC LIMIT $8";
+            AND created_us >= $4 AND (created_us, id) < ($5, $6) ORDER BY created_us DESC, id DESC LIMIT $7";
 }
 
 #[derive(FromRow)]
@@ -390,22 +386,25 @@ pub async fn list(
         return deposit_pages::of_account(connection, account, filter, limit).await;
     }
     let (chain, symbol) = (filter.chain.map(Chain::name), filter.symbol.as_deref());
-    let ((start, end), (after, after_id)) = (filter.times(), filter.place());
-    let limit = i64::from(limit);
-    let rows =
-        fetch_all!(connection, DepositRow, LIST, ORGANIZATION, chain, symbol, start, end, after, after_id, limit)?;
+    let (start, (before, before_id), limit) = (filter.start(), filter.before(), i64::from(limit));
+    let rows = fetch_all!(connection, DepositRow, LIST, ORGANIZATION, chain, symbol, start, before, before_id, limit)?;
     rows.into_iter().map(Deposit::try_from).collect()
 }
 
 impl DepositFilter {
-    /// The first and the last time, both inclusive.
-    pub(super) fn times(&self) -> (i64, i64) {
-        (self.start.map_or(i64::MIN, |at| at.0), self.end.map_or(i64::MAX, |at| at.0))
+    /// The first time, inclusive.
+    pub(super) fn start(&self) -> i64 {
+        self.start.map_or(i64::MIN, |at| at.0)
     }
 
-    /// What the list goes on behind.
-    pub(super) fn place(&self) -> (i64, String) {
-        self.after.map_or((i64::MAX, AFTER_ALL_IDS.to_owned()), |(at, id)| (at.0, id.to_string()))
+    /// The time and id that all are before: behind a place and up to a time, in one bound. Of two, SQLite would begin at one and walk
+    /// from there, also when the other is a million deposits below. "g" is more than any hexadecimal digit.
+    pub(super) fn before(&self) -> (i64, String) {
+        let end = (self.end.map_or(i64::MAX, |at| at.0), "g".to_owned());
+        match self.after {
+            Some((at, id)) => end.min((at.0, id.to_string())),
+            None => end,
+        }
     }
 }
 

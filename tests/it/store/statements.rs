@@ -104,10 +104,17 @@ fn statements_keep_to_the_portable_subset() {
 const HOT: [(&str, &str); 30] = [
     ("deposits::SETTLEABLE", "INDEX deposits_pending"),
     ("deposits::MISSING", "INDEX deposits_pending"),
-    ("deposit_pages::LIST_OF_ACCOUNT", "INDEX deposits_account"),
-    ("deposit_pages::LIST_OF_KIND", "INDEX deposits_kind"),
+    // To the place where a page begins, not down to it from the newest.
+    (
+        "deposit_pages::LIST_OF_ACCOUNT",
+        "INDEX deposits_account (organization_id=? AND account_id=? AND created_us>? AND (created_us,id)<",
+    ),
+    (
+        "deposit_pages::LIST_OF_KIND",
+        "INDEX deposits_kind (account_id=? AND chain=? AND symbol=? AND created_us>? AND (created_us,id)<",
+    ),
     ("deposit_pages::KINDS", "INDEX deposits_kind"),
-    ("deposits::LIST", "INDEX deposits_newest"),
+    ("deposits::LIST", "INDEX deposits_newest (organization_id=? AND created_us>? AND (created_us,id)<"),
     ("deposits::SETTLEABLE_BY_TIER", "INDEX deposits_pending"),
     // From the newest blocks, not from every CONFIRMED deposit.
     ("deposits::CONFIRMED_ABOVE", "INDEX blocks_number"),
