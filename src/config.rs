@@ -637,12 +637,23 @@ mod tests {
         assert_eq!((chain.start, &chain.finality, chain.failed_grace_secs), (Start::Finalized, &None, 3_600));
         assert_eq!((chain.native, chain.eip7708_from, chain.proof), (None, None, None));
         assert_eq!((chain.genesis, chain.max_transaction_version, chain.wrapped), (None, None, None));
+        let limits = Limits {
+            ip_requests_per_sec: 200,
+            key_requests_per_sec: 100,
+            concurrent_requests: 512,
+            request_timeout: Duration::from_secs(10),
+            body_bytes: 1_048_576,
+            header_bytes: 16_384,
+        };
+        assert_eq!(config.api_settings(config.api_listen, Vec::new()).limits, limits);
     }
 
     #[test]
     fn every_key_is_read() {
         let config = parse(
             "[store]\nurl = \"postgres://me:pass@db/landfall\"\n[api]\nlisten = \"0.0.0.0:1\"\nenvironment = \"test\"\n\
+             host = \"api.example.com\"\nip_requests_per_sec = 1\nkey_requests_per_sec = 2\nconcurrent_requests = 3\n\
+             request_timeout_secs = 4\nbody_bytes = 5000\nheader_bytes = 6000\n\
              [admin]\nlisten = \"127.0.0.1:2\"\n[chains.BASE_MAINNET]\nrpc = [\"https://node/${KEY}\", \"wss://other\", \
              { url = \"http://third\", headers = { Authorization = \"Bearer ${KEY}\" } }]\nagree = 2\n\
              start = 100\nproof = \"logs\"\nnative = \"trace\"\neip7708_from = 7\nfinality = \"confirmations\"\nconfirmations = 12\n\
@@ -650,6 +661,16 @@ mod tests {
         );
         let config = config.unwrap();
         assert_eq!(config.store.to_string(), "postgres://db:5432/landfall");
+        let limits = Limits {
+            ip_requests_per_sec: 1,
+            key_requests_per_sec: 2,
+            concurrent_requests: 3,
+            request_timeout: Duration::from_secs(4),
+            body_bytes: 5_000,
+            header_bytes: 6_000,
+        };
+        let settings = config.api_settings(config.api_listen, Vec::new());
+        assert_eq!((settings.host.as_str(), settings.limits), ("api.example.com", limits));
         let chain = &config.chains[&Chain::BaseMainnet];
         assert_eq!((chain.rpc.len(), chain.rpc[0].url.as_str()), (3, "https://node/canary"));
         let header = ("Authorization".to_owned(), "Bearer canary".to_owned());

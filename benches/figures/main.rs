@@ -4,9 +4,10 @@
 //! alone. Figures that depend on the machine are told as ratios of things measured in one run. `LANDFALL_BENCH=small`
 //! ends within half a minute and shows that everything works; `LANDFALL_BENCH=full` watches 10,000,000 addresses.
 //! Words behind `--` choose sections: `cargo bench --bench figures -- requests logs receipts memory head
-//! solana delivery`.
+//! solana delivery api`.
 //! It judges nothing: a missed goal is for the reader to see.
 
+mod api;
 mod cluster;
 mod delivery;
 mod following;
@@ -67,6 +68,9 @@ fn main() -> anyhow::Result<()> {
     if words.first().map(String::as_str) == Some(delivery::DELIVER) {
         return runtime.block_on(delivery::deliver(&words[1..]));
     }
+    if words.first().map(String::as_str) == Some(api::SERVE) {
+        return api::serve(&words[1..]);
+    }
     if words.first().map(String::as_str) == Some(hooks::SERVE) {
         return runtime.block_on(hooks::serve());
     }
@@ -81,7 +85,8 @@ fn main() -> anyhow::Result<()> {
     }
     let size = Size::of_environment()?;
     if words.is_empty() {
-        words = ["requests", "logs", "receipts", "memory", "head", "solana", "delivery"].map(str::to_owned).into();
+        words =
+            ["requests", "logs", "receipts", "memory", "head", "solana", "delivery", "api"].map(str::to_owned).into();
     }
     let load = std::fs::read_to_string("/proc/loadavg")?;
     println!("size {size:?}, {} processors, load {}", std::thread::available_parallelism()?, load.trim());
@@ -97,6 +102,7 @@ fn main() -> anyhow::Result<()> {
             "memory" => runtime.block_on(memory::measure(size))?,
             "solana" => runtime.block_on(solana::measure(size))?,
             "head" => runtime.block_on(head::measure(size))?,
+            "api" => runtime.block_on(api::measure(size))?,
             "delivery" => runtime.block_on(delivery::measure(size))?,
             other => anyhow::bail!("there is no section {other:?}"),
         }

@@ -33,7 +33,7 @@ const ADDRESSES_MAX: usize = 100;
 /// An account, which holds balances on chains under addresses of its own.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = Account, examples(openapi::example_account))]
+#[schema(as = Account)]
 pub(super) struct AccountResource {
     pub id: String,
     /// The `request_id` that opened it; empty for one that an operator registered.
@@ -79,9 +79,9 @@ pub(super) struct AccountList {
 #[serde(deny_unknown_fields)]
 pub(super) struct NewAccountForm {
     /// The client's own name for this request: sent again with the same body, it opens nothing new.
-    #[schema(min_length = 1, max_length = 128, pattern = "^[!-~]+$", example = "b2f7a7cc-2f36-4f3b-9f43-0e2b2b8f7c15")]
+    #[schema(min_length = 1, max_length = 128, pattern = "^[!-~]+$")]
     request_id: String,
-    #[schema(min_length = 1, max_length = 128, pattern = "^[!-~]+$", example = "idn_3cd1")]
+    #[schema(min_length = 1, max_length = 128, pattern = "^[!-~]+$")]
     identity_id: String,
     #[schema(schema_with = openapi::account_type)]
     r#type: String,
@@ -99,14 +99,17 @@ pub(super) struct AddressForm {
 
 /// Open an account
 ///
-/// Its addresses are watched from the next block of each chain on; `GET /v2/accounts/{account_id}/coverage` tells the number. A
-/// request that comes again with the same body answers 200 with the same account.
+/// An extension of the interface. Its addresses are watched from the next block of each chain on; `GET
+/// /v2/accounts/{account_id}/coverage` tells the number. A chain that this service does not follow is taken too, and nothing is seen
+/// there: its `watched_from` is 0 until the chain is followed. `GET /v2/assets` tells which chains are. A request that comes again
+/// with the same body answers 200 with the same account.
 #[utoipa::path(
     post,
     path = "/v2/accounts",
     operation_id = "create_account",
     tag = "Accounts",
     security(("bearer" = ["write"])),
+    extensions(("x-landfall-extension" = json!(true))),
     request_body(content = NewAccountForm, content_type = "application/json"),
     responses(
         (status = 201, description = "The account, opened by this request.", body = AccountResource),
@@ -171,7 +174,7 @@ pub(super) async fn list(
     operation_id = "get_account",
     tag = "Accounts",
     security(("bearer" = ["read"])),
-    params(("account_id" = String, Path, description = "The `id` of the account.", example = "acc_7f3k")),
+    params(("account_id" = String, Path, description = "The `id` of the account.")),
     responses(
         (status = 200, description = "The account.", body = AccountResource),
         (status = 400, description = "The request takes no query parameters.", body = Problem,

@@ -21,7 +21,7 @@ pub(super) struct AssetResource {
     chain: &'static str,
     symbol: String,
     /// How many decimal places its major unit has.
-    #[schema(pattern = "^(0|[1-9][0-9]*)$", example = "6")]
+    #[schema(pattern = "^(0|[1-9][0-9]*)$")]
     decimals: String,
     #[schema(schema_with = openapi::asset_type)]
     r#type: &'static str,

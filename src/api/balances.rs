@@ -32,7 +32,7 @@ const UNREAD_MAX: Duration = Duration::from_secs(5 * 60);
 /// What an account has of an asset on a chain.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = Balance, examples(openapi::example_balance))]
+#[schema(as = Balance)]
 pub(super) struct BalanceResource {
     pub symbol: String,
     /// All that its addresses held after the block, in the major unit.
@@ -81,10 +81,11 @@ pub(super) struct BalanceList {
     tag = "Accounts",
     security(("bearer" = ["read"])),
     params(
-        ("account_id" = String, Path, description = "The `id` of the account.", example = "acc_7f3k"),
+        ("account_id" = String, Path, description = "The `id` of the account."),
         ("chain" = Option<openapi::ChainName>, Query, nullable = false,
             description = "Only balances on this chain; without it, on all chains that are followed."),
-        ("symbol" = Option<String>, Query, nullable = false, min_length = 1, example = "USDC",
+        ("symbol" = Option<String>, Query, nullable = false, min_length = 1,
+            extensions(("x-landfall-extension" = json!(true))),
             pattern = r"^[^\u0000-\u001F\u007F-\u009F\uFFFD]+$",
             description = "Only balances of assets with this symbol, an extension of the interface."),
     ),

@@ -77,7 +77,7 @@ pub(super) struct Span {
     tag = "Accounts",
     security(("bearer" = ["read"])),
     extensions(("x-landfall-extension" = json!(true))),
-    params(("account_id" = String, Path, description = "The `id` of the account.", example = "acc_7f3k")),
+    params(("account_id" = String, Path, description = "The `id` of the account.")),
     responses(
         (status = 200, description = "What is known, for each address on each chain.", body = Coverage),
         (status = 400, description = "The request takes no query parameters.", body = Problem,

@@ -24,7 +24,7 @@ const LIST_PARAMETERS: [&str; 7] =
 /// A cryptocurrency deposit.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = Deposit, examples(openapi::example_deposit))]
+#[schema(as = Deposit)]
 pub struct DepositResource {
     /// Never changes, also not when the chain reorganises: it is derived from the movement of money itself.
     #[schema(format = "uuid")]
@@ -93,12 +93,12 @@ struct Page {
     security(("bearer" = ["read"])),
     params(
         ("account_id" = String, Query, description = "The account that received the deposits.", min_length = 1,
-            pattern = r"^[^\u0000-\u001F\u007F-\u009F\uFFFD]+$", example = "acc_7f3k"),
+            pattern = r"^[^\u0000-\u001F\u007F-\u009F\uFFFD]+$"),
         ("destination_chain" = Option<openapi::ChainName>, Query, nullable = false,
             description = "Only deposits on this chain."),
         ("currency_symbol" = Option<String>, Query, nullable = false,
             description = "Only deposits of this asset; upper and lower case differ.",
-            min_length = 1, pattern = r"^[^\u0000-\u001F\u007F-\u009F\uFFFD]+$", example = "USDC"),
+            min_length = 1, pattern = r"^[^\u0000-\u001F\u007F-\u009F\uFFFD]+$"),
         ("start_time" = Option<String>, Query, nullable = false, format = DateTime,
             description = "Only deposits with a `created_at` at or after this time: RFC 3339, at most 9 fractional digits."),
         ("end_time" = Option<String>, Query, nullable = false, format = DateTime,
@@ -133,8 +133,7 @@ pub(super) async fn list(
     operation_id = "get_deposit",
     tag = "Deposits",
     security(("bearer" = ["read"])),
-    params(("deposit_id" = String, Path, format = "uuid", description = "The `id` of the deposit.",
-        example = "615684f4-6776-8c35-b3dd-17080e18a784")),
+    params(("deposit_id" = String, Path, format = "uuid", description = "The `id` of the deposit.")),
     responses(
         (status = 200, description = "The deposit.", body = DepositResource),
         (status = 400, description = "The request takes no query parameters.", body = Problem,

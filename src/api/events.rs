@@ -123,7 +123,7 @@ struct Page {
             description = "Only events with a higher number: the last `next`. 0 when it is missing. One that no event has reached \
                            yet is refused: the store was built anew, so begin with 0."),
         ("account_id" = Option<String>, Query, nullable = false, description = "Only events of this account.",
-            min_length = 1, pattern = r"^[^\u0000-\u001F\u007F-\u009F\uFFFD]+$", example = "acc_7f3k"),
+            min_length = 1, pattern = r"^[^\u0000-\u001F\u007F-\u009F\uFFFD]+$"),
         ("type" = inline(Option<openapi::EventType>), Query, nullable = false, description = "Only events of this type."),
         ("limit" = inline(Option<openapi::AccountPageLimit>), Query, nullable = false,
             description = "How many events an answer has at most."),

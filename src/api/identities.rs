@@ -44,7 +44,7 @@ pub(super) struct IdentityResource {
 #[serde(deny_unknown_fields)]
 pub(super) struct NewIdentityForm {
     /// The client's own name for this request: sent again with the same body, it registers nothing new.
-    #[schema(min_length = 1, max_length = 128, pattern = "^[!-~]+$", example = "0a1c3a0e-90b0-4f0c-8d52-2f0a3a4c9d11")]
+    #[schema(min_length = 1, max_length = 128, pattern = "^[!-~]+$")]
     request_id: String,
     #[schema(schema_with = openapi::identity_type)]
     r#type: String,
@@ -95,7 +95,7 @@ pub(super) async fn open(
     operation_id = "get_identity",
     tag = "Identities",
     security(("bearer" = ["read"])),
-    params(("identity_id" = String, Path, description = "The `id` of the identity.", example = "idn_3cd1")),
+    params(("identity_id" = String, Path, description = "The `id` of the identity.")),
     responses(
         (status = 200, description = "The identity.", body = IdentityResource),
         (status = 400, description = "The request takes no query parameters.", body = Problem,

@@ -6,8 +6,8 @@
 //!
 //! The map: `edge` admits a request and names it, `auth` checks key and signature, `scope` what the key may do, `gate`
 //! counts, `upkeep` writes what was noted, `tail` tells those who wait for events; each resource has a file, `query`,
-//! `time_bound` and `json` read what was sent, `cursor` finds the next page, `problem` is every refusal, `openapi`
-//! describes it all, and `browse` shows that.
+//! `time_bound` and `json` read what was sent, `cursor` finds the next page, `problem` is every refusal; `openapi`
+//! describes it all, `pushed` what receivers are sent, `examples` shows real answers, and `browse` shows all that.
 
 mod accounts;
 mod assets;
@@ -19,12 +19,14 @@ mod cursor;
 mod deposits;
 mod edge;
 mod events;
+mod examples;
 mod gate;
 mod identities;
 mod json;
 mod nonces;
 mod openapi;
 mod problem;
+mod pushed;
 mod query;
 mod scope;
 mod settings;

@@ -14,13 +14,13 @@ use utoipa::openapi::{Content, Header, OpenApi, Ref, RefOr, Required, ResponseBu
 use utoipa::{Modify, OpenApi as _, PartialSchema, ToSchema};
 
 use crate::account::{AccountStatus, AccountType};
-use crate::api::accounts::{self, AccountAddress, AccountResource};
-use crate::api::balances::BalanceResource;
 use crate::api::deposits::{LIMIT_DEFAULT, LIMIT_MAX};
+use crate::api::examples::{Examples, operations};
 use crate::api::problem::Code;
-use crate::api::{DepositResource, assets};
+use crate::api::pushed::{Pushed, TestEnvelope};
+use crate::api::{accounts, assets};
 use crate::deposit::DepositStatus;
-use crate::event::FEED_TYPES;
+use crate::event::{FEED_TYPES, TEST_EVENT};
 use crate::identity::{IdentityStatus, IdentityType, SubStatus};
 
 #[derive(utoipa::OpenApi)]
@@ -44,8 +44,9 @@ use crate::identity::{IdentityStatus, IdentityType, SubStatus};
         (name = "Identities", description = "Who accounts belong to."),
         (name = "Webhooks", description = "Receivers of events. What `x-landfall-extension` marks is beyond the interface."),
     ),
+    components(schemas(TestEnvelope)),
     security(("bearer" = [])),
-    modifiers(&Bearer, &Everywhere),
+    modifiers(&Bearer, &Everywhere, &Pushed, &Examples),
 )]
 struct Document;
 
@@ -104,18 +105,17 @@ const BODY_OPTIONAL: [&str; 1] = ["rotate_webhook_key"];
 
 impl Modify for Everywhere {
     fn modify(&self, document: &mut OpenApi) {
-        for item in document.paths.paths.values_mut() {
-            let operations =
-                [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete, &mut item.head];
-            for operation in operations.into_iter().flatten() {
-                let is_optional = operation.operation_id.as_deref().is_some_and(|id| BODY_OPTIONAL.contains(&id));
-                if let Some(RefOr::T(body)) = operation.request_body.as_mut().filter(|_| is_optional) {
-                    body.required = Some(Required::False);
-                }
-                for code in Code::EVERYWHERE {
-                    let status = code.status().as_str().to_owned();
-                    operation.responses.responses.entry(status).or_insert_with(|| refusal(code).into());
-                }
+        for operation in document.paths.paths.values_mut().flat_map(operations) {
+            let is_optional = operation.operation_id.as_deref().is_some_and(|id| BODY_OPTIONAL.contains(&id));
+            if let Some(RefOr::T(body)) = operation.request_body.as_mut().filter(|_| is_optional) {
+                body.required = Some(Required::False);
+            }
+            let keys = operation.security.iter_mut().flatten();
+            let signed: Vec<_> = keys.map(|key| key.clone().add::<_, [&str; 0], &str>("signature", [])).collect();
+            operation.security.get_or_insert_default().extend(signed);
+            for code in Code::EVERYWHERE {
+                let status = code.status().as_str().to_owned();
+                operation.responses.responses.entry(status).or_insert_with(|| refusal(code).into());
             }
         }
     }
@@ -129,6 +129,9 @@ fn refusal(code: Code) -> utoipa::openapi::Response {
         Code::RateLimited | Code::Overloaded => {
             let seconds = Header::new(ObjectBuilder::new().schema_type(Type::Integer));
             response.header("Retry-After", seconds).build()
+        }
+        Code::MethodNotAllowed => {
+            response.header("Allow", Header::new(ObjectBuilder::new().schema_type(Type::String))).build()
         }
         _ => response.build(),
     }
@@ -208,6 +211,10 @@ pub(super) fn event_type() -> Object {
     one_of("What the event is about.", FEED_TYPES)
 }
 
+pub(super) fn test_event_type() -> Object {
+    one_of("What the event is about.", [TEST_EVENT])
+}
+
 pub(super) fn account_type() -> Object {
     one_of("`OMNIBUS` is pooled, `SEGREGATED` one wallet on chain.", AccountType::ALL.map(AccountType::name))
 }
@@ -240,63 +247,12 @@ pub(super) fn chain(text: &str) -> Result<Chain, String> {
     text.parse().map_err(|_| format!("must be one of {}", Chain::ALL.map(Chain::name).join(", ")))
 }
 
-pub(super) fn example_account() -> AccountResource {
-    AccountResource {
-        id: "acc_3e5bdac914183d930a0e406a58d72251".into(),
-        request_id: "b2f7a7cc-2f36-4f3b-9f43-0e2b2b8f7c15".into(),
-        identity_id: "idn_3cd1".into(),
-        identity_type: IdentityType::Individual.name(),
-        r#type: AccountType::Segregated.name(),
-        addresses: vec![AccountAddress {
-            chains: vec![Chain::EthereumMainnet.name(), Chain::BaseMainnet.name()],
-            address: "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed".into(),
-        }],
-        status: AccountStatus::Active.name(),
-        identity_status: IdentityStatus::Active.name(),
-        identity_sub_status: "",
-    }
-}
-
-pub(super) fn example_balance() -> BalanceResource {
-    BalanceResource {
-        symbol: "USDC".into(),
-        total: "1250.5".into(),
-        available: "1000".into(),
-        decimals: 6,
-        r#type: assets::TYPES[1],
-        chain: Chain::BaseMainnet.name(),
-        contract_address: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913".into(),
-        as_of_block: 41_503_222,
-        as_of_time: "2026-01-31T12:16:31Z".into(),
-    }
-}
-
 pub(super) fn code() -> Object {
     let row = |code: Code| format!("| `{}` | {} | {} |\n", code.name(), code.status().as_u16(), code.meaning());
     let rows: String = Code::ALL.map(row).concat();
     let table = format!("What a program decides on.\n\n| code | status | meaning |\n| --- | --- | --- |\n{rows}");
     let names = Code::ALL.map(Code::name);
     ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names)).description(Some(table)).build()
-}
-
-/// 1250.5 USDC on Base, with the ids that this transfer has.
-pub(super) fn example_deposit() -> DepositResource {
-    DepositResource {
-        id: "e9aa3db7-920b-8f50-9d33-5ee6d8a2f544".into(),
-        dedup_key: "11e4876f-f719-8a91-9dc2-272eaffa392b".into(),
-        account_id: "acc_7f3k".into(),
-        account_address: "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed".into(),
-        source_address: "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359".into(),
-        source_type: "ON_CHAIN",
-        currency_symbol: "USDC".into(),
-        amount: "1250.5".into(),
-        destination_chain: Chain::BaseMainnet.name(),
-        transaction_hash: "0x4a3f2b7cbbd0a63ed1b2a2e6b1f4b9a07a0d1c3e5f60718293a4b5c6d7e8f901".into(),
-        status: DepositStatus::Confirmed.name(),
-        confirmed_at: "2026-01-31T12:16:31Z".into(),
-        created_at: "2026-01-31T11:59:47Z".into(),
-        source_account_id: None,
-    }
 }
 
 /// An address of this family, with at least one of its chains.
@@ -321,30 +277,4 @@ fn limit(max: u8, default: u8) -> RefOr<Schema> {
 
 fn one_of<const N: usize>(description: &str, names: [&'static str; N]) -> Object {
     ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names)).description(Some(description)).build()
-}
-
-#[cfg(test)]
-mod tests {
-    use landfall_chain::{Address, AssetId, TxId, U256};
-
-    use super::*;
-    use crate::deposit::Leg;
-    use crate::event::EventId;
-
-    #[test]
-    fn the_example_has_the_ids_of_its_transfer() {
-        let example = example_deposit();
-        let evm = |text: &str| Address::parse(Family::Evm, text).unwrap();
-        let leg = Leg {
-            chain_ref: "eip155:8453",
-            tx: TxId::from_bytes(&hex::decode(&example.transaction_hash).unwrap()).unwrap(),
-            asset: AssetId::Token(evm("0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913")),
-            recipient: evm(&example.account_address),
-            amount: U256::from(1_250_500_000),
-            nth: 0,
-        };
-        assert_eq!(example.id, leg.hash().deposit_id().to_string());
-        assert_eq!(example.dedup_key, EventId::dedup_key(&leg.hash()).to_string());
-        assert_eq!(example.source_address, evm(&example.source_address).to_string());
-    }
 }

@@ -55,21 +55,20 @@ pub(super) struct Problem {
 #[derive(Debug, Serialize, ToSchema)]
 struct Shown<'a> {
     /// `urn:landfall:problem:` and the code.
-    #[schema(value_type = String, format = "uri", examples("urn:landfall:problem:INVALID_ARGUMENT"))]
+    #[schema(value_type = String, format = "uri")]
     r#type: String,
     /// The code in words.
-    #[schema(value_type = String, examples("Invalid argument"))]
+    #[schema(value_type = String)]
     title: &'static str,
     /// The HTTP status.
-    #[schema(examples(400))]
     status: u16,
     /// What is wrong with this request, for people.
-    #[schema(value_type = String, examples("limit must be an integer from 1 to 25"))]
+    #[schema(value_type = String)]
     detail: &'a str,
     #[schema(schema_with = openapi::code)]
     code: &'static str,
     /// Names this request in our logs; also in the header `X-Request-Id` of every answer.
-    #[schema(value_type = String, examples("req_00064f2b91d3a6c0_1f"))]
+    #[schema(value_type = String)]
     request_id: &'a str,
     /// What is wrong with which parameter; with `INVALID_ARGUMENT` only.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -80,9 +79,7 @@ struct Shown<'a> {
 /// What is wrong with a parameter.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 pub(super) struct ParameterError {
-    #[schema(examples("limit"))]
     pub parameter: String,
-    #[schema(examples("must be an integer from 1 to 25"))]
     pub detail: String,
 }
 
@@ -104,10 +101,11 @@ impl Code {
         Code::Timeout,
         Code::BalanceUnknown,
     ];
-    /// What every operation may answer, whatever it does.
-    pub(super) const EVERYWHERE: [Code; 8] = [
+    /// What every path may answer, whatever is done there.
+    pub(super) const EVERYWHERE: [Code; 9] = [
         Code::Unauthorized,
         Code::Forbidden,
+        Code::MethodNotAllowed,
         Code::RequestTimeout,
         Code::PayloadTooLarge,
         Code::RateLimited,

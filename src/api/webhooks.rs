@@ -27,7 +27,7 @@ use crate::webhook::{
 /// A receiver of events.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = Webhook, examples(example))]
+#[schema(as = Webhook)]
 pub(super) struct WebhookResource {
     id: String,
     /// Where events are sent.
@@ -66,7 +66,7 @@ pub(super) struct WebhookList {
 /// A webhook to be registered.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = NewWebhook, example = json!({ "url": "https://example.com/hooks", "label": "ledger" }))]
+#[schema(as = NewWebhook)]
 pub(super) struct NewWebhookForm {
     /// https, on port 443 or one from 1024 on, and reachable from the internet.
     #[schema(format = "uri", max_length = 2048)]
@@ -125,6 +125,8 @@ pub(super) async fn list(
 }
 
 /// Register a webhook
+///
+/// It gets the events that come from now on. At most 1,000 webhooks may be registered.
 #[utoipa::path(
     post, path = "/v2/webhooks", operation_id = "create_webhook", tag = "Webhooks",
     security(("bearer" = ["webhooks"])),
@@ -320,20 +322,5 @@ fn refused(error: WebhookError) -> Problem {
         error @ WebhookError::TooMany => json::refusal("url", format!("is not taken: {error}")),
         WebhookError::Unknown => unknown(),
         WebhookError::Store(error) => Problem::internal(error),
-    }
-}
-
-fn example() -> WebhookResource {
-    WebhookResource {
-        id: "wh_5f1d7a0c93b24e86a1c0d2e4".to_owned(),
-        url: "https://example.com/hooks".to_owned(),
-        label: "ledger".to_owned(),
-        created_at: "2026-01-31T11:59:47Z".to_owned(),
-        status: "ACTIVE".to_owned(),
-        signing_key_id: "sk_9b1e4c7a2d5f8063".to_owned(),
-        signing_key_created_at: "2026-03-01T08:00:00Z".to_owned(),
-        previous_key_expires_at: Some("2026-03-02T08:00:00Z".to_owned()),
-        signing_key: None,
-        verification_key: None,
     }
 }

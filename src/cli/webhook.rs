@@ -221,6 +221,10 @@ async fn resume(db: &Db, id: &str) -> anyhow::Result<()> {
 
 /// Queues a test event and waits until `landfall run` has attempted it.
 async fn test(db: &Db, id: &str, json: bool) -> anyhow::Result<bool> {
+    let webhook = webhooks::by_id(&mut db.read().await?, id).await?;
+    if let Some(webhook) = webhook.filter(|webhook| ["PAUSED", "GONE"].contains(&webhook.status.as_str())) {
+        bail!("webhook {id} is {}, and is sent nothing until `landfall webhook resume {id}`", webhook.status);
+    }
     let event = registry::test_webhook(db, id, &random::bytes(), Clock::system().now()).await?;
     let event_id = event.id.to_string();
     let attempted = async {

@@ -8,7 +8,7 @@ use sqlx::FromRow;
 use crate::deposit::{Deposit, DepositId, DepositStatus, LegHash};
 use crate::store::error::expect_one;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
-use crate::store::{Connection, ORGANIZATION, StoreError, Tx, balances, hash, int, parsed, uint};
+use crate::store::{Connection, ORGANIZATION, StoreError, Tx, balances, deposit_pages, hash, int, parsed, uint};
 use crate::time::Timestamp;
 
 /// Which deposits a list shows, newest first.
@@ -127,13 +127,7 @@ statements! {
                     AND blocks.chain = $1 AND blocks.canonical AND blocks.number > $2 ORDER BY blocks.number, deposits.id";
     LIST = "SELECT * FROM deposits WHERE organization_id = $1 \
             AND (CAST($2 AS TEXT) IS NULL OR chain = $2) AND (CAST($3 AS TEXT) IS NULL OR symbol = $3) \
-            AND created_us >= $4 AND created_us <= $5 AND (created_us, id) < ($6, $7) \
-            ORDER BY created_us DESC, id DESC LIMIT $8";
-    // A text of its own: with "or no account" in it, SQLite would not use the account's index.
-    LIST_OF_ACCOUNT = "SELECT * FROM deposits WHERE organization_id = $1 AND account_id = $9 \
-            AND (CAST($2 AS TEXT) IS NULL OR chain = $2) AND (CAST($3 AS TEXT) IS NULL OR symbol = $3) \
-            AND created_us >= $4 AND created_us <= $5 AND (created_us, id) < ($6, $7) \
-            ORDER BY created_us DESC, id DESC LIMIT $8";
+            AND created_us >= $4 AND (created_us, id) < ($5, $6) ORDER BY created_us DESC, id DESC LIMIT $7";
 }
 
 #[derive(FromRow)]
@@ -388,32 +382,30 @@ pub async fn list(
     filter: &DepositFilter,
     limit: u32,
 ) -> Result<Vec<Deposit>, StoreError> {
-    let chain = filter.chain.map(Chain::name);
-    let start = filter.start.map_or(i64::MIN, |at| at.0);
-    let end = filter.end.map_or(i64::MAX, |at| at.0);
-    // "g" is more than any hexadecimal digit, so that without a place to go on from nothing is left out.
-    let (after, after_id) = filter.after.map_or((i64::MAX, "g".to_owned()), |(at, id)| (at.0, id.to_string()));
-    let (symbol, limit) = (filter.symbol.as_deref(), i64::from(limit));
-    let rows = match filter.account_id.as_deref() {
-        None => {
-            fetch_all!(connection, DepositRow, LIST, ORGANIZATION, chain, symbol, start, end, after, after_id, limit)?
-        }
-        Some(account) => fetch_all!(
-            connection,
-            DepositRow,
-            LIST_OF_ACCOUNT,
-            ORGANIZATION,
-            chain,
-            symbol,
-            start,
-            end,
-            after,
-            after_id,
-            limit,
-            account
-        )?,
-    };
+    if let Some(account) = filter.account_id.as_deref() {
+        return deposit_pages::of_account(connection, account, filter, limit).await;
+    }
+    let (chain, symbol) = (filter.chain.map(Chain::name), filter.symbol.as_deref());
+    let (start, (before, before_id), limit) = (filter.start(), filter.before(), i64::from(limit));
+    let rows = fetch_all!(connection, DepositRow, LIST, ORGANIZATION, chain, symbol, start, before, before_id, limit)?;
     rows.into_iter().map(Deposit::try_from).collect()
+}
+
+impl DepositFilter {
+    /// The first time, inclusive.
+    pub(super) fn start(&self) -> i64 {
+        self.start.map_or(i64::MIN, |at| at.0)
+    }
+
+    /// The time and id that all are before: behind a place and up to a time, in one bound. Of two, SQLite would begin at one and walk
+    /// from there, also when the other is a million deposits below. "g" is more than any hexadecimal digit.
+    pub(super) fn before(&self) -> (i64, String) {
+        let end = (self.end.map_or(i64::MAX, |at| at.0), "g".to_owned());
+        match self.after {
+            Some((at, id)) => end.min((at.0, id.to_string())),
+            None => end,
+        }
+    }
 }
 
 impl TryFrom<DepositRow> for Deposit {

@@ -14,6 +14,7 @@ pub mod coverage;
 pub mod cursors;
 mod db;
 pub mod deliveries;
+mod deposit_pages;
 pub mod deposits;
 pub mod endpoints;
 mod error;
@@ -59,6 +60,7 @@ pub fn statements() -> impl Iterator<Item = Sql> {
         cursors::STATEMENTS,
         db::STATEMENTS,
         deliveries::STATEMENTS,
+        deposit_pages::STATEMENTS,
         deposits::STATEMENTS,
         endpoints::STATEMENTS,
         events::STATEMENTS,

@@ -69,15 +69,18 @@ struct AttemptRow {
 
 statements! {
     LIST = "SELECT id, type, aggregateid, account_id, status, payload, position, created_us, \
-              (SELECT COUNT(*) FROM deliveries WHERE event_id = events.id AND state = 'PENDING') AS pending \
+              (SELECT COUNT(*) FROM deliveries JOIN webhooks ON webhooks.id = deliveries.webhook_id \
+               WHERE event_id = events.id AND state = 'PENDING' AND webhooks.status <> 'DELETED') AS pending \
             FROM events WHERE (created_us, aggregateid, position) > ($1, $2, $3) AND created_us >= $1 AND created_us <= $4 \
             ORDER BY created_us, aggregateid, position LIMIT $5";
     LIST_OF_ACCOUNT = "SELECT id, type, aggregateid, account_id, status, payload, position, created_us, \
-              (SELECT COUNT(*) FROM deliveries WHERE event_id = events.id AND state = 'PENDING') AS pending \
+              (SELECT COUNT(*) FROM deliveries JOIN webhooks ON webhooks.id = deliveries.webhook_id \
+               WHERE event_id = events.id AND state = 'PENDING' AND webhooks.status <> 'DELETED') AS pending \
             FROM events WHERE account_id = $6 AND (created_us, aggregateid, position) > ($1, $2, $3) AND created_us >= $1 AND created_us <= $4 \
             ORDER BY created_us, aggregateid, position LIMIT $5";
     BY_ID = "SELECT id, type, aggregateid, account_id, status, payload, position, created_us, \
-               (SELECT COUNT(*) FROM deliveries WHERE event_id = events.id AND state = 'PENDING') AS pending \
+               (SELECT COUNT(*) FROM deliveries JOIN webhooks ON webhooks.id = deliveries.webhook_id \
+               WHERE event_id = events.id AND state = 'PENDING' AND webhooks.status <> 'DELETED') AS pending \
              FROM events WHERE id = $1";
     DELIVERIES = "SELECT webhook_id, state, queue, attempt, failures, next_us FROM deliveries WHERE event_id = $1 ORDER BY webhook_id";
     ATTEMPTS = "SELECT webhook_id, attempt, started_us, duration_us, status, error, response_head FROM attempts \

@@ -638,26 +638,49 @@ async fn the_blocks_that_were_sunset_are_in_no_answer_and_no_document_and_their_
 
 #[tokio::test]
 async fn what_the_interface_does_not_have_is_marked_as_an_extension() {
+    // What the interface's own reference names, of what is served here.
+    const INTERFACE: [&str; 9] = [
+        "delete /v2/webhooks/{webhook_id}",
+        "get /v2/accounts",
+        "get /v2/accounts/{account_id}",
+        "get /v2/accounts/{account_id}/balances",
+        "get /v2/assets",
+        "get /v2/crypto/deposits",
+        "get /v2/crypto/deposits/{deposit_id}",
+        "get /v2/identities/{identity_id}",
+        "get /v2/webhooks",
+    ];
     let document: Value = serde_json::from_str(&openapi_json()).unwrap();
-    let mut marked = BTreeSet::new();
+    let is_marked = |what: &Value| what.get("x-landfall-extension") == Some(&json!(true));
+    let (mut unmarked, mut parameters) = (BTreeSet::new(), BTreeSet::new());
     for (path, operations) in document["paths"].as_object().unwrap() {
         for (method, operation) in operations.as_object().unwrap() {
-            if operation.get("x-landfall-extension") == Some(&json!(true)) {
-                marked.insert(format!("{method} {path}"));
+            if is_marked(operation) {
+                continue;
+            }
+            unmarked.insert(format!("{method} {path}"));
+            for parameter in operation["parameters"].as_array().into_iter().flatten().filter(|found| is_marked(found)) {
+                parameters.insert(format!("{method} {path} {}", parameter["name"].as_str().unwrap()));
             }
         }
     }
-    for extension in ["post /v2/identities", "get /v2/accounts/{account_id}/coverage"] {
-        assert!(marked.contains(extension), "{extension}: {marked:?}");
-    }
-    for own in ["post /v2/accounts", "get /v2/accounts", "get /v2/assets", "get /v2/identities/{identity_id}"] {
-        assert!(!marked.contains(own), "{own}");
-    }
+    assert_eq!(unmarked, INTERFACE.map(str::to_owned).into());
+    assert_eq!(parameters, ["get /v2/accounts/{account_id}/balances symbol".to_owned()].into());
+    let webhooks = document["webhooks"].as_object().unwrap().iter();
+    let sent: Vec<&str> =
+        webhooks.filter(|(_, item)| !is_marked(&item["post"])).map(|(kind, _)| kind.as_str()).collect();
+    assert_eq!(sent, ["deposit_v2"]);
     let schemas = &document["components"]["schemas"];
     let fields = |schema: &str| schemas[schema]["properties"].as_object().unwrap().len();
     let required = |schema: &str| schemas[schema]["required"].as_array().unwrap().len();
     for (schema, count) in [("Account", 9), ("AccountAddress", 2), ("Identity", 7), ("Asset", 5)] {
         assert_eq!((fields(schema), required(schema)), (count, count), "{schema}");
+        assert_eq!(schemas[schema]["additionalProperties"], false, "{schema}");
+    }
+    for (schema, own, marked) in [("Balance", 7, 2), ("Webhook", 8, 2)] {
+        let fields = schemas[schema]["properties"].as_object().unwrap();
+        let extensions = fields.values().filter(|field| is_marked(field)).count();
+        assert_eq!((fields.len() - extensions, extensions), (own, marked), "{schema}");
         assert_eq!(schemas[schema]["additionalProperties"], false, "{schema}");
     }
 }

@@ -3,13 +3,14 @@
 //! Names are looked up by the test's own resolver: every name is public but those that begin with `inside`.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request, header};
-use landfall::api::Settings;
+use landfall::api::{Settings, openapi_json};
 use landfall::deposit::DepositStatus;
 use landfall::key::{ApiKey, Environment, Scope};
 use landfall::registry;
@@ -32,6 +33,8 @@ struct Api {
     store: TestStore,
     router: Router,
     key: ApiKey,
+    /// Microseconds.
+    now: Arc<AtomicI64>,
 }
 
 impl Api {
@@ -44,8 +47,11 @@ impl Api {
             let address = if name.starts_with("inside") { "10.0.0.1" } else { "93.184.216.34" };
             Ok(vec![address.parse::<IpAddr>().unwrap()])
         });
-        let api = landfall::api::Api::new(store.db.clone(), Settings::of(Environment::Test), Clock::new(|| NOON));
-        Api { store, router: api.with_resolver(resolver).router(), key }
+        let now = Arc::new(AtomicI64::new(NOON.0));
+        let told = Arc::clone(&now);
+        let clock = Clock::new(move || Timestamp(told.load(Ordering::Relaxed)));
+        let api = landfall::api::Api::new(store.db.clone(), Settings::of(Environment::Test), clock);
+        Api { store, router: api.with_resolver(resolver).router(), key, now }
     }
 
     /// A request with the key; what is sent is sent as JSON.
@@ -158,6 +164,10 @@ async fn after_a_rotation_both_keys_sign_until_the_time_that_is_told() {
         let (_, shown) = api.send(Method::GET, &path, None).await;
         assert_eq!(shown["previous_key_expires_at"], "2025-06-16T15:06:40Z");
         assert!(shown.get("signing_key").is_none());
+        api.now.store(NOON.plus(DAY).0, Ordering::Relaxed);
+        let (_, shown) = api.send(Method::GET, &path, None).await;
+        assert_eq!(shown.get("previous_key_expires_at"), None, "it is over");
+        api.now.store(NOON.0, Ordering::Relaxed);
 
         let compromised = Some(r#"{"previous_key_valid_secs":0}"#);
         let (_, last) = api.send(Method::POST, &format!("{path}/rotate-key"), compromised).await;
@@ -246,6 +256,35 @@ async fn what_a_registration_must_not_say_is_refused_by_its_name() {
     assert_eq!(api.send(Method::GET, "/v2/webhooks?limit=1", None).await.0, 400);
     assert_eq!(api.send(Method::PUT, "/v2/webhooks", None).await.0, 405);
     assert_eq!(count(&api.store.db, "SELECT COUNT(*) FROM webhooks").await, 1, "what is refused leaves nothing behind");
+}
+
+#[tokio::test]
+async fn there_are_as_many_webhooks_as_the_document_says_and_no_more() {
+    for engine in ENGINES {
+        let api = Api::on(engine).await;
+        api.create(&json!({ "url": "https://example.com/" })).await;
+        let copies = "INSERT INTO webhooks (id, organization_id, url, label, status, allow_private, signing_key_id, signing_key, \
+                      signing_key_created_us, created_us) WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers \
+                      WHERE n < 998) SELECT 'wh_' || n, organization_id, url, label, status, allow_private, signing_key_id, \
+                      signing_key, signing_key_created_us, created_us FROM webhooks, numbers";
+        let mut tx = api.store.db.begin().await.unwrap();
+        let written = match tx.engine() {
+            Connected::Postgres(connection) => sqlx::query(copies).execute(connection).await.unwrap().rows_affected(),
+            Connected::Sqlite(connection) => sqlx::query(copies).execute(connection).await.unwrap().rows_affected(),
+        };
+        tx.commit().await.unwrap();
+        assert_eq!(written, 998);
+        let last = api.create(&json!({ "url": "https://example.com/" })).await;
+        let body = json!({ "url": "https://example.com/" }).to_string();
+        let (status, problem) = api.send(Method::POST, "/v2/webhooks", Some(&body)).await;
+        let detail = "url is not taken: there are 1000 webhooks already, the most that are allowed";
+        assert_eq!((status, text(&problem, "detail")), (400, detail), "{engine:?}");
+        api.send(Method::DELETE, &format!("/v2/webhooks/{}", text(&last, "id")), None).await;
+        api.create(&json!({ "url": "https://example.com/" })).await;
+    }
+    let document: Value = serde_json::from_str(&openapi_json()).unwrap();
+    let said = &document["paths"]["/v2/webhooks"]["post"]["description"];
+    assert!(said.as_str().unwrap().contains("At most 1,000"), "{said}");
 }
 
 #[tokio::test]

@@ -190,6 +190,23 @@ fn assert_told_as_it_is(event: &EventRow, deposit: &Deposit) {
     assert_eq!(envelope["data"]["source_address"], deposit.sender.to_string());
 }
 
+/// As the interface's reference has them, in the order of the alphabet.
+const DATA_FIELDS: [&str; 13] = [
+    "account_address",
+    "account_id",
+    "amount",
+    "confirmed_at",
+    "created_at",
+    "currency_symbol",
+    "dedup_key",
+    "destination_chain",
+    "id",
+    "source_address",
+    "source_type",
+    "status",
+    "transaction_hash",
+];
+
 fn assert_payload(event: &EventRow, leg: &LegHash) {
     let status: DepositStatus = event.status.parse().unwrap();
     assert_eq!(event.id, EventId::of(leg, status, u32::try_from(event.nth_entry).unwrap()).to_string());
@@ -199,7 +216,9 @@ fn assert_payload(event: &EventRow, leg: &LegHash) {
     assert_eq!(envelope["id"], event.id.as_str());
     assert_eq!(envelope["type"], "deposit_v2");
     let data = envelope["data"].as_object().unwrap();
-    assert_eq!(data.len(), 13, "data has exactly the 13 fields of the interface");
+    let mut fields: Vec<&str> = data.keys().map(String::as_str).collect();
+    fields.sort_unstable();
+    assert_eq!(fields, DATA_FIELDS, "data has exactly the 13 fields of the interface");
     assert_eq!(data["id"], event.aggregateid.as_str());
     assert_eq!(data["status"], event.status.as_str());
     assert_eq!(data["dedup_key"], EventId::dedup_key(leg).to_string().as_str());

@@ -195,6 +195,42 @@ fn a_key_is_printed_alone_and_only_its_hash_is_kept() {
 }
 
 #[test]
+fn a_key_is_listed_paired_and_revoked_for_good() {
+    const KEYS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/keys");
+    let desk = Desk::new(CONFIG);
+    assert!(desk.refused(&["key", "list"]).starts_with("landfall: "), "there is no store to look at");
+    let key = desk.ok(&["key", "create", "--name", "backend", "--scope", "read,webhooks"]);
+    let (id, secret) = (&key[8..16], &key.trim()[16..]);
+    let listed = || -> Value { serde_json::from_str(&desk.ok(&["key", "list", "--json"])).unwrap() };
+    let fresh = listed();
+    assert_eq!((&fresh["id"], &fresh["name"], &fresh["signed"]), (&id.into(), &"backend".into(), &false.into()));
+    assert_eq!(fresh["scopes"], serde_json::json!(["read", "webhooks"]));
+    assert_eq!((&fresh["last_used_at"], &fresh["revoked_at"]), (&Value::Null, &Value::Null));
+
+    let pem = format!("{KEYS}/ed25519.pub.pem");
+    let paired = desk.ok(&["key", "pair", id, "--public-key", &pem]);
+    assert!(paired.starts_with(&format!("API key {id} is paired with the EdDSA key ")), "{paired}");
+    assert!(paired.contains(&format!("with sub {id} and aud 127.0.0.1:8080")), "{paired}");
+    assert_eq!(listed()["signed"], true);
+    let again = desk.refused(&["key", "pair", id, "--public-key", &pem]);
+    assert!(again.starts_with("landfall: ") && again.contains(id), "{again}");
+    let small = desk.refused(&["key", "pair", id, "--public-key", &format!("{KEYS}/rsa1024.pub.pem")]);
+    assert!(small.contains("rsa1024.pub.pem") && small.contains("2048"), "{small}");
+    let missing = desk.refused(&["key", "pair", id, "--public-key", "no-such.pem"]);
+    assert_eq!(missing, "landfall: cannot read no-such.pem: No such file or directory (os error 2)");
+
+    assert_eq!(desk.ok(&["key", "revoke", id]), format!("API key {id} is revoked\n"));
+    let revoked = listed();
+    assert!(revoked["revoked_at"].is_string(), "{revoked}");
+    let line = desk.ok(&["key", "list"]);
+    assert!(line.starts_with(&format!("{id}  backend  read,webhooks, signed, created ")), "{line}");
+    assert!(line.contains(", never used, revoked ") && !line.contains(secret), "{line}");
+    let gone = desk.refused(&["key", "pair", id, "--public-key", &format!("{KEYS}/p256.pub.pem")]);
+    assert!(gone.contains("revoked"), "{gone}");
+    assert!(desk.refused(&["key", "revoke", "nosuch00"]).contains("nosuch00"));
+}
+
+#[test]
 fn a_webhook_gives_its_secret_once_and_needs_leave_to_point_inside() {
     let desk = Desk::new(CONFIG);
     let line = desk.refused(&["webhook", "add", "--url", "https://127.0.0.1/hook"]);
@@ -280,7 +316,7 @@ fn run_without_migration_refuses_another_schema() {
     let last = lines.lines().last().unwrap();
     assert_eq!(
         last,
-        "landfall: the store's schema is version none, this program needs version 20: run `landfall migrate`"
+        "landfall: the store's schema is version none, this program needs version 21: run `landfall migrate`"
     );
 }
 

@@ -1,6 +1,7 @@
 //! `landfall event list|show|replay` and `webhook pause|resume`: the real binary on a store that a world has filled.
 
-use std::process::Command;
+use std::collections::BTreeSet;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use landfall::delivery::Delivered;
@@ -9,7 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::delivery::{Answer, Receiver, amount_and_status, delivery, pay, register, tick, world};
-use crate::postgres::{ENGINES, folder};
+use crate::postgres::{ENGINES, Engine, folder};
 use crate::world::{FINALITY_DEPTH, World};
 
 /// A folder with a configuration that names the world's store.
@@ -172,6 +173,76 @@ async fn a_paused_webhook_gets_nothing_and_all_of_it_when_it_is_resumed() {
         assert_eq!(desk.run(&["webhook", "resume", "hook"]).0, Some(2), "it is not paused");
         world.close().await;
     }
+}
+
+#[tokio::test]
+async fn what_a_removed_webhook_holds_is_sent_to_another_by_a_replay() {
+    for engine in ENGINES {
+        let mut world = world(engine).await;
+        let desk = Desk::of(&world);
+        register(&world, "old", "http://127.0.0.1:9/").await;
+        pay(&mut world, &[5, 7]).await;
+        world.chain.mine_empty(FINALITY_DEPTH);
+        world.catch_up().await;
+        assert_eq!(desk.json(&["event", "list", "--pending"]).len(), 4);
+        assert_eq!(desk.run(&["webhook", "remove", "old"]).0, Some(0));
+        // It waits for nobody, and `status` and `event list` say the same.
+        assert_eq!(desk.json(&["event", "list", "--pending"]).len(), 0, "{engine:?}");
+        assert_eq!(desk.json(&["status"])[0]["events"]["pending"], 0, "{engine:?}");
+        let id = desk.json(&["event", "list"])[0]["id"].as_str().unwrap().to_owned();
+        let held = &desk.json(&["event", "show", &id])[0]["deliveries"][0];
+        assert_eq!((&held["webhook_id"], &held["state"]), (&"old".into(), &"FIRST".into()), "{engine:?}: it is kept");
+
+        let receiver = Receiver::scripted([]).await;
+        register(&world, "anew", &receiver.url("/")).await;
+        assert_eq!(
+            tick(&world).await,
+            Delivered::default(),
+            "{engine:?}: of what was before it gets nothing by itself"
+        );
+        desk.json(&["event", "replay", "--from", "2001-01-01T00:00:00Z", "--webhook", "anew"]);
+        while tick(&world).await != Delivered::default() {}
+        let told: Vec<_> = receiver.received().iter().map(|got| amount_and_status(&got.body)).collect();
+        assert_eq!(told.len(), 4, "{engine:?}: all of them");
+        let amounts: BTreeSet<&String> = told.iter().map(|(amount, _)| amount).collect();
+        for amount in amounts {
+            let statuses = told.iter().filter(|told| told.0 == *amount).map(|told| told.1.as_str());
+            assert_eq!(statuses.collect::<Vec<_>>(), ["PENDING", "CONFIRMED"], "{engine:?}: in order");
+        }
+        world.close().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_test_event_tells_by_its_exit_whether_it_arrived() {
+    let receiver = Receiver::scripted([Answer::Status(200), Answer::Fault(b"not now".to_vec())]).await;
+    let world = world(Engine::Sqlite).await;
+    let desk = Desk::of(&world);
+    register(&world, "hook", &receiver.url("/")).await;
+    let test = async || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_landfall"));
+        command.current_dir(desk.0.path()).args(["webhook", "test", "hook", "--json"]).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        while child.try_wait().unwrap().is_none() {
+            tick(&world).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default(), said)
+    };
+    let (code, arrived, said) = test().await;
+    assert_eq!((code, &arrived["arrived"], &arrived["status"]), (Some(0), &true.into(), &200.into()), "{said}");
+    let (code, refused, said) = test().await;
+    assert_eq!((code, &refused["arrived"], &refused["status"]), (Some(1), &false.into(), &500.into()), "{said}");
+    let envelope: Value = serde_json::from_slice(&receiver.received()[0].body).unwrap();
+    assert_eq!((&envelope["id"], &envelope["type"]), (&arrived["event_id"], &"webhook_test".into()));
+
+    assert_eq!(desk.run(&["webhook", "pause", "hook"]).0, Some(0));
+    let paused = "landfall: webhook hook is PAUSED, and is sent nothing until `landfall webhook resume hook`\n";
+    assert_eq!(test().await, (Some(2), Value::Null, paused.to_owned()), "at once, and not after half a minute");
+    assert_eq!(receiver.received().len(), 2);
+    world.abandon();
 }
 
 #[tokio::test]

@@ -257,8 +257,18 @@ async fn a_410_and_a_pause_wait_for_a_person_and_keep_every_event() {
 
 #[tokio::test]
 async fn a_receiver_that_asks_for_time_gets_it_within_bounds() {
-    let cases =
-        [(429, "120", 120), (503, "120", 120), (429, "1", 2), (429, "86400", 600), (500, "120", 2), (429, "soon", 2)];
+    // The world's clock stands at 2027-01-15T08:00:00Z.
+    let cases = [
+        (429, "120", 120),
+        (503, "120", 120),
+        (429, "1", 2),
+        (429, "86400", 600),
+        (500, "120", 2),
+        (429, "soon", 2),
+        (429, "Fri, 15 Jan 2027 08:02:00 GMT", 120),
+        (503, "Sat, 16 Jan 2027 08:02:00 GMT", 600),
+        (429, "Fri, 15 Jan 2027 07:00:00 GMT", 2),
+    ];
     for (status, asked, secs) in cases {
         let receiver = Receiver::scripted([Answer::Busy(status, asked.to_owned())]).await;
         let mut world = world(Engine::Sqlite).await;

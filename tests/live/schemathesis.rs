@@ -5,6 +5,8 @@
 
 use std::process::{Command, Output};
 
+use serde_json::Value;
+
 use crate::stage::{Engine, Stage, address, free_port, variable};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/live/schemathesis");
@@ -25,7 +27,7 @@ struct Run<'a> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_api_answers_as_its_document_says_whatever_is_asked() {
     let mut stage = Stage::new(Engine::Sqlite).await;
-    stage.set_up("alice", &address(0xa1)).await;
+    stage.set_up("alice", &address(0xb7)).await;
     let port = free_port();
     let api = format!("[api]\nlisten = \"127.0.0.1:{port}\"\nip_requests_per_sec = 0\nkey_requests_per_sec = 0");
     stage.replace_in_config("[api]\nlisten = \"127.0.0.1:0\"", &api);
@@ -35,13 +37,19 @@ async fn the_api_answers_as_its_document_says_whatever_is_asked() {
         key.trim().to_owned()
     };
     let (plain, signing) = (key("plain"), key("signing"));
-    // The identity of the document's examples.
-    stage.ok(&["identity", "add", "--identity", "idn_3cd1", "--type", "INDIVIDUAL"]);
     stage.ok(&["key", "pair", key_id(&signing), "--public-key", &format!("{KEYS}/ed25519.pub.pem")]);
-    stage.pay_native(address(0xa1), 7).await;
+    stage.pay_native(address(0xb7), 7).await;
     stage.node.mine(3).await.unwrap();
     let mut service = stage.start();
     stage.until_status("0.000000000000000007", "CONFIRMED").await;
+
+    // The identity that the document's example of an account belongs to.
+    let document: Value = serde_json::from_str(&std::fs::read_to_string(DOCUMENT).unwrap()).unwrap();
+    let form = &document["paths"]["/v2/identities"]["post"]["requestBody"]["content"]["application/json"]["example"];
+    let post =
+        reqwest::Client::builder().no_proxy().build().unwrap().post(format!("http://127.0.0.1:{port}/v2/identities"));
+    let post = post.header("authorization", format!("Bearer {plain}")).header("content-type", "application/json");
+    assert_eq!(post.body(form.to_string()).send().await.unwrap().status(), 201);
 
     let (wanted, examples) = if full() { (50_000, 1_000) } else { (2_000, 25) };
     let runs = [

@@ -3,9 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use landfall::deposit::DepositId;
 use landfall::store::deposits::{self, Fits};
 use landfall::store::{Connection, Engine as Connected, MIGRATIONS, traces, witnesses};
-use landfall_chain::{AssetId, Block, Lane, U256};
+use landfall::time::Timestamp;
+use landfall_chain::{AssetId, Block, Chain, Lane, U256};
 use sqlx::{Executor as _, SqlSafeStr as _, Statement as _};
 
 use super::cast::{CHAIN, NOW, block, connect, deposit, prepare, write};
@@ -38,7 +40,10 @@ const NOT_PORTABLE: [&str; 23] = [
     "RANDOM",
 ];
 
-on_both_engines!(every_statement_can_be_prepared_and_takes_the_parameters_it_is_given);
+on_both_engines!(
+    every_statement_can_be_prepared_and_takes_the_parameters_it_is_given,
+    a_page_of_an_account_reads_what_it_shows_whatever_it_is_filtered_by,
+);
 
 async fn every_statement_can_be_prepared_and_takes_the_parameters_it_is_given(store: TestStore) {
     let mut reader = store.db.read().await.unwrap();
@@ -96,11 +101,20 @@ fn statements_keep_to_the_portable_subset() {
 }
 
 /// What runs at every tick, poll or request, and the index that keeps it from walking over all that ever was.
-const HOT: [(&str, &str); 28] = [
+const HOT: [(&str, &str); 30] = [
     ("deposits::SETTLEABLE", "INDEX deposits_pending"),
     ("deposits::MISSING", "INDEX deposits_pending"),
-    ("deposits::LIST_OF_ACCOUNT", "INDEX deposits_account"),
-    ("deposits::LIST", "INDEX deposits_newest"),
+    // To the place where a page begins, not down to it from the newest.
+    (
+        "deposit_pages::LIST_OF_ACCOUNT",
+        "INDEX deposits_account (organization_id=? AND account_id=? AND created_us>? AND (created_us,id)<",
+    ),
+    (
+        "deposit_pages::LIST_OF_KIND",
+        "INDEX deposits_kind (account_id=? AND chain=? AND symbol=? AND created_us>? AND (created_us,id)<",
+    ),
+    ("deposit_pages::KINDS", "INDEX deposits_kind"),
+    ("deposits::LIST", "INDEX deposits_newest (organization_id=? AND created_us>? AND (created_us,id)<"),
     ("deposits::SETTLEABLE_BY_TIER", "INDEX deposits_pending"),
     // From the newest blocks, not from every CONFIRMED deposit.
     ("deposits::CONFIRMED_ABOVE", "INDEX blocks_number"),
@@ -184,6 +198,88 @@ async fn what_settles_finds_blocks_by_their_hash_on_postgresql_before_it_has_sta
     let (read,): (i64,) = sqlx::query_as(read).fetch_one(connection).await.unwrap();
     println!("{read} blocks were read for 4 times {half} deposits");
     assert!(read <= 4 * i64::from(DEPOSITS), "{read} blocks were read for 4 times {half} deposits");
+}
+
+/// How many deposits an account has beside three of another asset, or on another chain.
+const MANY: i64 = 20_000;
+
+async fn a_page_of_an_account_reads_what_it_shows_whatever_it_is_filtered_by(store: TestStore) {
+    prepare(&store).await;
+    write(&store, async |tx| deposits::insert(tx, &deposit(1)).await.unwrap()).await;
+    let one = deposit(1);
+    let mut tx = store.db.begin().await.unwrap();
+    // Copies of one deposit, each with an id and a time of its own.
+    let ids = match tx.engine() {
+        Connected::Postgres(_) => {
+            ["LPAD(TO_HEX(n), 8, '0') || '-0000-8000-8000-000000000000'", "DECODE(LPAD(TO_HEX(n), 64, '0'), 'hex')"]
+        }
+        Connected::Sqlite(_) => {
+            ["printf('%08x', n) || '-0000-8000-8000-000000000000'", "CAST(printf('%032d', n) AS BLOB)"]
+        }
+    };
+    let copy = format!(
+        "WITH RECURSIVE numbers (n) AS (SELECT CAST(1 AS BIGINT) UNION ALL SELECT n + 1 FROM numbers WHERE n < {MANY}) \
+         INSERT INTO deposits (id, leg_hash, organization_id, account_id, chain, tx_id, tx_life, asset, sender, sender_rule, recipient, \
+         amount, amount_text, nth, symbol, decimals, status, created_us) SELECT {}, {}, organization_id, account_id, \
+         CASE WHEN n % 7000 = 0 THEN 'BASE_SEPOLIA' ELSE chain END, tx_id, tx_life, asset, sender, sender_rule, recipient, amount, \
+         amount_text, nth, CASE WHEN n % 7000 = 1 THEN 'EURC' ELSE 'USDC' END, decimals, status, n * 1000000 FROM deposits, numbers",
+        ids[0], ids[1]
+    );
+    match tx.engine() {
+        Connected::Postgres(connection) => {
+            drop(sqlx::query(sqlx::AssertSqlSafe(copy)).execute(connection).await.unwrap())
+        }
+        Connected::Sqlite(connection) => {
+            drop(sqlx::query(sqlx::AssertSqlSafe(copy)).execute(connection).await.unwrap())
+        }
+    }
+    let original = sqlx::AssertSqlSafe(format!("DELETE FROM deposits WHERE id = '{}'", one.id));
+    match tx.engine() {
+        Connected::Postgres(connection) => drop(sqlx::query(original).execute(connection).await.unwrap()),
+        Connected::Sqlite(connection) => drop(sqlx::query(original).execute(connection).await.unwrap()),
+    }
+    tx.commit().await.unwrap();
+    let all =
+        deposits::DepositFilter { account_id: Some(one.account_id.clone()), ..deposits::DepositFilter::default() };
+    let lowest: DepositId = "00000000-0000-8000-8000-000000000000".parse().unwrap();
+    let at = |n: i64| Some((Timestamp(n * 1_000_000), lowest));
+    let chain = Some(Chain::BaseSepolia);
+    let (rare, usual) = (Some("EURC".to_owned()), Some("USDC".to_owned()));
+    let filters = [
+        ("the first page", all.clone(), 10, MANY),
+        ("a page far down", deposits::DepositFilter { after: at(MANY / 2), ..all.clone() }, 10, MANY / 2 - 1),
+        ("the last page", deposits::DepositFilter { after: at(8), ..all.clone() }, 7, 7),
+        ("a rare asset", deposits::DepositFilter { symbol: rare.clone(), ..all.clone() }, 3, 14_001),
+        ("a rare chain", deposits::DepositFilter { chain, ..all.clone() }, 2, 14_000),
+        (
+            "a rare asset on its chain",
+            deposits::DepositFilter { symbol: rare, chain: Some(CHAIN), ..all.clone() },
+            3,
+            14_001,
+        ),
+        (
+            "nothing",
+            deposits::DepositFilter { symbol: usual.clone(), chain: Some(Chain::BaseMainnet), ..all.clone() },
+            0,
+            0,
+        ),
+        ("the usual asset", deposits::DepositFilter { symbol: usual, ..all }, 10, MANY),
+    ];
+    for (what, filter, count, newest) in filters {
+        let mut tx = store.db.begin().await.unwrap();
+        let found = deposits::list(&mut tx, &filter, 10).await.unwrap();
+        assert_eq!(found.len(), count, "{what}");
+        assert!(found.is_sorted_by_key(|deposit| std::cmp::Reverse((deposit.created_at, deposit.id.0))), "{what}");
+        assert!(
+            found.first().is_none_or(|first| first.created_at == Timestamp(newest * 1_000_000)),
+            "{what}: {newest}"
+        );
+        let Connected::Postgres(connection) = tx.engine() else { continue };
+        let read = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'deposits'";
+        let (read,): (i64,) = sqlx::query_as(read).fetch_one(connection).await.unwrap();
+        println!("{what}: {read} deposits were read to show {count}");
+        assert!(read <= 60, "{what}: {read} deposits were read to show {count}");
+    }
 }
 
 fn words(text: &str) -> BTreeSet<String> {

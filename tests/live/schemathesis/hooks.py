@@ -85,7 +85,7 @@ def servers_do_not_fail(ctx, response, case):
 
 
 BEYOND_SCHEMA = {
-    "cursor": "must be a cursor that this list gave",
+    "cursor": ("must be a cursor that this list gave", "belongs to other filters"),
     "after": "is beyond the newest event",
     "start_time": "must not be after end_time",
     "identity_id": "is refused",
@@ -96,9 +96,9 @@ BEYOND_SCHEMA = {
 
 @schemathesis.check
 def well_formed_requests_are_taken(ctx, response, case):
-    """As schemathesis's own check, but for what no schema can say: a page's cursor is one that the list gave, a time is not
-    after another, no event of the feed is above its newest, an account's identity exists, a webhook's host can be a name of
-    the internet, and an integer is written as one, without a fraction of zero."""
+    """As schemathesis's own check, but for what no schema can say: a page's cursor is one that the list gave with these
+    filters, a time is not after another, no event of the feed is above its newest, an account's identity exists, a webhook's
+    host can be a name of the internet, and an integer is written as one, without a fraction of zero."""
     if response.status_code == 400:
         errors = [(error["parameter"], error["detail"]) for error in response.json().get("errors", [])]
         if errors and all(detail.startswith(BEYOND_SCHEMA.get(parameter, "\0")) for parameter, detail in errors):

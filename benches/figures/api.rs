@@ -1,0 +1,341 @@
+//! `GET /v2/crypto/deposits` on loopback, on stores of millions of deposits: how long a page takes at the beginning, in the middle and
+//! at the end of an account that has all of them, of one among 100,000, and of what is rare; and how many requests a second.
+//!
+//! The service is another process with a listener of its own. Deposits are written by SQL of this program's own, with ids in no
+//! order, as real ones have. On SQLite, and on PostgreSQL where `LANDFALL_TEST_POSTGRES` names a server.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use landfall::api::{Api, Limits, Settings};
+use landfall::deposit::{Deposit, DepositStatus, Leg};
+use landfall::key::{ApiKey, Environment, Scope};
+use landfall::registry;
+use landfall::store::{Connection, Db, Engine, Tx, deposits};
+use landfall::time::{Clock, Timestamp};
+use landfall_chain::{Address, AssetId, Chain, SenderRule, TxId, TxLife, TxRef, U256};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use crate::Size;
+
+pub(crate) const SERVE: &str = "serve-api";
+/// The account that has all deposits of its store.
+const WHALE: &str = "acc_whale";
+/// How many accounts share the other store.
+const ACCOUNTS: u64 = 100_000;
+/// How many requests ask at the same time when as many as can be are to be answered.
+const CALLERS: usize = 16;
+/// How many deposits are written in a transaction.
+const CHUNK: u64 = 50_000;
+
+pub(crate) async fn measure(size: Size) -> anyhow::Result<()> {
+    let deposits = size.pick(20_000, 1_000_000, 10_000_000);
+    let folder = tempfile::tempdir()?;
+    #[expect(clippy::disallowed_methods, reason = "the benchmark's own setting: the server that tests use")]
+    let server = std::env::var("LANDFALL_TEST_POSTGRES").ok();
+    for (name, accounts) in [("whale", 1), ("many", ACCOUNTS)] {
+        let file = folder.path().join(name);
+        on(&format!("sqlite:{}", file.display()), deposits, accounts, size).await?;
+        std::fs::remove_file(&file)?;
+        let Some(server) = &server else { continue };
+        let database = format!("figures_{}_{name}", std::process::id());
+        admin(server, &format!("CREATE DATABASE {database}")).await?;
+        let (base, _) = server.rsplit_once('/').context("a URL with a database")?;
+        let measured = on(&format!("{base}/{database}"), deposits, accounts, size).await;
+        admin(server, &format!("DROP DATABASE {database} WITH (FORCE)")).await?;
+        measured?;
+    }
+    if server.is_none() {
+        println!("PostgreSQL is not measured: LANDFALL_TEST_POSTGRES names no server");
+    }
+    Ok(())
+}
+
+async fn admin(server: &str, text: &str) -> anyhow::Result<()> {
+    let pool = sqlx::PgPool::connect(server).await?;
+    sqlx::query(sqlx::AssertSqlSafe(text.to_owned())).execute(&pool).await?;
+    pool.close().await;
+    Ok(())
+}
+
+/// All figures of one store.
+async fn on(url: &str, deposits: u64, accounts: u64, size: Size) -> anyhow::Result<()> {
+    let db = Db::open(&url.parse()?).await?;
+    db.migrate().await?;
+    let begun = Instant::now();
+    let engine = fill(&db, deposits, accounts).await?;
+    let random = [7; ApiKey::RANDOM_BYTES];
+    let what = ("bench", &Scope::Read.into());
+    let key = registry::create_key(&db, Environment::Test, what, &random, Timestamp::EPOCH).await?;
+    println!(
+        "{engine}: {deposits} deposits of {accounts} account(s), written in {:.0} s",
+        begun.elapsed().as_secs_f64()
+    );
+    db.close().await;
+    let service = Service::start(url)?;
+    let mut caller = Caller { stream: TcpStream::connect(service.address).await?, key: key.reveal() };
+    let pages = size.pick(100, 1_000, 1_000);
+    let mut places = Places { deposits, accounts, next: 0 };
+    if accounts == 1 {
+        let list = format!("/v2/crypto/deposits?account_id={WHALE}&limit=25");
+        let cursor = cursor(&caller.get(&list).await?)?;
+        for (what, from, to) in [
+            ("first pages", deposits - 1_000, deposits),
+            ("middle pages", deposits / 2 - 1_000, deposits / 2 + 1_000),
+            ("last pages", 1, 1_000),
+            ("pages anywhere", 1, deposits),
+        ] {
+            let paths = (0..pages).map(|_| format!("{list}&cursor={}", behind(&cursor, places.between(from, to))));
+            caller.measure(what, paths).await?;
+        }
+        for (what, filter) in [
+            ("a rare asset", "currency_symbol=EURC"),
+            ("a rare chain", "destination_chain=OPTIMISM_MAINNET"),
+            ("an asset's only deposits on a chain", "currency_symbol=EURC&destination_chain=POLYGON_MAINNET"),
+            ("the usual asset", "currency_symbol=USDC"),
+        ] {
+            caller.measure(what, (0..pages).map(|_| format!("{list}&{filter}"))).await?;
+        }
+    }
+    let any = |places: &mut Places| format!("/v2/crypto/deposits?account_id={}", places.account());
+    caller.measure("the first page of any account", (0..pages).map(|_| any(&mut places))).await?;
+    throughput(&service, &key.reveal(), (0..200).map(|_| any(&mut places)).collect(), size).await
+}
+
+/// Requests a second, of callers that each wait for their answer before they ask again.
+async fn throughput(service: &Service, key: &str, paths: Vec<String>, size: Size) -> anyhow::Result<()> {
+    let time = Duration::from_secs(size.pick(1, 10, 30));
+    let mut asking = JoinSet::new();
+    for _ in 0..CALLERS {
+        let mut caller = Caller { stream: TcpStream::connect(service.address).await?, key: key.to_owned() };
+        let (paths, begun) = (paths.clone(), Instant::now());
+        asking.spawn(async move {
+            let mut answered = 0_u32;
+            for path in paths.iter().cycle() {
+                if begun.elapsed() >= time {
+                    break;
+                }
+                caller.get(path).await?;
+                answered += 1;
+            }
+            anyhow::Ok(answered)
+        });
+    }
+    let answered: u32 = asking.join_all().await.into_iter().sum::<anyhow::Result<u32>>()?;
+    let a_second = f64::from(answered) / time.as_secs_f64();
+    println!("  requests a second, {CALLERS} callers: {a_second:.0} (goal >= 2000)");
+    Ok(())
+}
+
+/// Writes deposits, each a second younger than the one before; the engine's name. The six oldest of an account that has all of them
+/// are of an asset, and on chains, that it has no others of.
+async fn fill(db: &Db, deposits: u64, accounts: u64) -> anyhow::Result<&'static str> {
+    let mut tx = db.begin().await?;
+    let engine = match tx.engine() {
+        Engine::Sqlite(_) => "SQLite",
+        Engine::Postgres(_) => "PostgreSQL",
+    };
+    // Puts numbers below 2^32 in another order: 2654435761 is odd.
+    let mixed = "(n * 2654435761) % 4294967296";
+    let (id, bytes) = match tx.engine() {
+        Engine::Sqlite(_) => (format!("printf('%08x', {mixed})"), format!("CAST(printf('%032d', {mixed}) AS BLOB)")),
+        Engine::Postgres(_) => {
+            (format!("LPAD(TO_HEX({mixed}), 8, '0')"), format!("DECODE(LPAD(TO_HEX({mixed}), 64, '0'), 'hex')"))
+        }
+    };
+    let account = "CASE WHEN n % $3 = 0 THEN 'acc_whale' ELSE 'acc_' || (n % $3) END";
+    let copies = format!(
+        "{NUMBERS} INSERT INTO deposits (id, leg_hash, organization_id, account_id, chain, tx_id, tx_life, asset, sender, sender_rule, \
+         recipient, amount, amount_text, nth, symbol, decimals, status, created_us, confirmed_us) \
+         SELECT {id} || '-0000-8000-8000-000000000000', {bytes}, organization_id, {account}, \
+         CASE WHEN n > 6 THEN chain WHEN n > 3 THEN 'POLYGON_MAINNET' ELSE 'OPTIMISM_MAINNET' END, {bytes}, tx_life, asset, sender, \
+         sender_rule, recipient, amount, amount_text, nth, CASE WHEN n > 6 OR n <= 3 THEN symbol ELSE 'EURC' END, decimals, \
+         'CONFIRMED', n * 1000000, n * 1000000 FROM deposits AS template, numbers WHERE template.account_id = 'template'"
+    );
+    run(&mut tx, ACCOUNTS_OF, [0, i64::try_from(accounts)?, i64::try_from(accounts)?]).await?;
+    deposits::insert(&mut tx, &template()).await?;
+    tx.commit().await?;
+    let mut written = 0;
+    while written < deposits {
+        let through = deposits.min(written + CHUNK);
+        let mut tx = db.begin().await?;
+        run(&mut tx, &copies, [i64::try_from(written)?, i64::try_from(through)?, i64::try_from(accounts)?]).await?;
+        tx.commit().await?;
+        written = through;
+    }
+    Ok(engine)
+}
+
+const NUMBERS: &str =
+    "WITH RECURSIVE numbers (n) AS (SELECT CAST($1 AS BIGINT) + 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < $2)";
+const ACCOUNTS_OF: &str = "WITH RECURSIVE numbers (n) AS (SELECT CAST($1 AS BIGINT) - 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < $2) \
+     INSERT INTO accounts (id, organization_id, identity_id, type, created_us) SELECT CASE WHEN n = -1 THEN 'template' \
+     WHEN n % $3 = 0 THEN 'acc_whale' ELSE 'acc_' || n END, 'default', 'default', 'OMNIBUS', 0 FROM numbers WHERE n <> 0";
+
+async fn run(tx: &mut Tx, text: &str, binds: [i64; 3]) -> anyhow::Result<()> {
+    let text = sqlx::AssertSqlSafe(text.to_owned());
+    let touched = match tx.engine() {
+        Engine::Sqlite(connection) => {
+            let query = binds.iter().fold(sqlx::query(text), |query, bind| query.bind(bind));
+            query.execute(connection).await?.rows_affected()
+        }
+        Engine::Postgres(connection) => {
+            let query = binds.iter().fold(sqlx::query(text), |query, bind| query.bind(bind));
+            query.execute(connection).await?.rows_affected()
+        }
+    };
+    anyhow::ensure!(touched > 0, "nothing was written");
+    Ok(())
+}
+
+/// What all others are copies of.
+fn template() -> Deposit {
+    let address = Address::Evm([0xa1; 20]);
+    let tx = TxRef { id: TxId::Evm([0xff; 32]), life: TxLife::Nonce { signer: address, nonce: 0 } };
+    let (asset, amount) = (AssetId::Token(address), U256::from(1_250_500_000));
+    let leg = Leg { chain_ref: "eip155:8453", tx: tx.id, asset, recipient: address, amount, nth: 0 }.hash();
+    Deposit {
+        id: leg.deposit_id(),
+        leg_hash: leg,
+        account_id: "template".to_owned(),
+        source_account_id: None,
+        chain: Chain::BaseMainnet,
+        tx,
+        asset,
+        sender: address,
+        sender_rule: SenderRule::Told,
+        recipient: address,
+        amount,
+        nth: 0,
+        symbol: "USDC".to_owned(),
+        decimals: 6,
+        status: DepositStatus::Pending,
+        created_at: Timestamp::EPOCH,
+        confirmed_at: None,
+    }
+}
+
+/// Numbers that look drawn at random, the same in each run.
+struct Places {
+    deposits: u64,
+    accounts: u64,
+    next: u64,
+}
+
+impl Places {
+    /// From `from` to `to`, both inclusive, and of those that there are.
+    fn between(&mut self, from: u64, to: u64) -> u64 {
+        self.next = self.next.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let (from, to) = (from.max(1), to.min(self.deposits));
+        from + (self.next >> 33) % (to - from + 1)
+    }
+
+    fn account(&mut self) -> String {
+        match self.between(1, self.deposits) % self.accounts {
+            0 => WHALE.to_owned(),
+            n => format!("acc_{n}"),
+        }
+    }
+}
+
+/// The `cursor` of a page.
+fn cursor(body: &[u8]) -> anyhow::Result<Vec<u8>> {
+    let page: serde_json::Value = serde_json::from_slice(body)?;
+    let cursor = page["cursor"].as_str().context("there is another page")?;
+    Ok(BASE64_URL_SAFE_NO_PAD.decode(cursor)?)
+}
+
+/// The same cursor, but behind the `n`-th deposit: its last 24 bytes are a time and an id.
+fn behind(cursor: &[u8], n: u64) -> String {
+    let mut bytes = cursor[..cursor.len() - 24].to_vec();
+    bytes.extend((n * 1_000_000).to_be_bytes());
+    bytes.extend([0; 16]);
+    BASE64_URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// A connection that is kept.
+struct Caller {
+    stream: TcpStream,
+    key: String,
+}
+
+impl Caller {
+    /// Asks again and again, and tells the times that 50 and 99 of 100 answers did not exceed.
+    async fn measure(&mut self, what: &str, paths: impl Iterator<Item = String>) -> anyhow::Result<()> {
+        let mut times = Vec::new();
+        for path in paths {
+            let begun = Instant::now();
+            self.get(&path).await?;
+            times.push(begun.elapsed());
+        }
+        times.sort_unstable();
+        let at = |share: usize| times[(times.len() * share).div_ceil(100).saturating_sub(1)].as_secs_f64() * 1_000.0;
+        println!("  {what}: p50 {:.2} ms, p99 {:.2} ms (goal < 10)", at(50), at(99));
+        Ok(())
+    }
+
+    /// The body of an answer, which must be a 200.
+    async fn get(&mut self, path: &str) -> anyhow::Result<Vec<u8>> {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {}\r\n\r\n", self.key);
+        self.stream.write_all(request.as_bytes()).await?;
+        let mut read = Vec::with_capacity(32 * 1024);
+        loop {
+            anyhow::ensure!(self.stream.read_buf(&mut read).await? > 0, "the connection ended");
+            let Some(end) = read.windows(4).position(|four| four == b"\r\n\r\n") else { continue };
+            let head = std::str::from_utf8(&read[..end])?;
+            anyhow::ensure!(head.starts_with("HTTP/1.1 200 "), "{path}: {}", String::from_utf8_lossy(&read));
+            let length =
+                head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+            let whole = end + 4 + length.map_or(0, |length: usize| length);
+            if read.len() >= whole {
+                return Ok(read.split_off(end + 4));
+            }
+        }
+    }
+}
+
+/// The process that answers, until it is dropped.
+struct Service {
+    address: SocketAddr,
+    child: Child,
+}
+
+impl Service {
+    fn start(url: &str) -> anyhow::Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        let mut child = command.args([SERVE, url]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let mut address = String::new();
+        BufReader::new(child.stdout.take().context("a pipe")?).read_line(&mut address)?;
+        Ok(Service { address: address.trim().parse()?, child })
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The other process: the API as `landfall run` serves it, without rates.
+pub(crate) fn serve(words: &[String]) -> anyhow::Result<()> {
+    let [url] = words else { anyhow::bail!("{SERVE} takes one word") };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let db = Db::open(&url.parse()?).await?;
+        let limits = Limits { ip_requests_per_sec: 0, key_requests_per_sec: 0, ..Limits::default() };
+        let settings = Settings { limits, ..Settings::of(Environment::Test) };
+        let router = Api::new(db, settings, Clock::system()).router();
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        println!("{}", listener.local_addr()?);
+        Ok(axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>()).await?)
+    })
+}

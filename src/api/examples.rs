@@ -1,0 +1,124 @@
+//! The examples of the document: requests as they were sent, and what the router answered them.
+//!
+//! `examples.json` is written by a test (`tests/it/api_examples.rs`), which sends the requests and holds each answer to the
+//! schema it has here; where it differs from what is answered now, that test fails. Secrets in it are made up.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+use utoipa::Modify;
+use utoipa::openapi::example::Example;
+use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder};
+use utoipa::openapi::{Content, OpenApi, PathItem, Ref, RefOr};
+
+use crate::api::problem::Code;
+
+const MADE: &str = include_str!("examples.json");
+
+/// Puts the examples where they belong.
+pub(super) struct Examples;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Made {
+    /// By `operationId`.
+    operations: BTreeMap<String, OfOperation>,
+    /// What is the same for all operations, by its code.
+    refusals: BTreeMap<String, Value>,
+    /// What is sent to receivers, by its type.
+    events: BTreeMap<String, Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfOperation {
+    parameters: BTreeMap<String, Value>,
+    body: Option<Value>,
+    /// By status.
+    answers: BTreeMap<String, Value>,
+}
+
+impl Modify for Examples {
+    fn modify(&self, document: &mut OpenApi) {
+        let made: Made = serde_json::from_str(MADE).expect("the test that wrote it reads it");
+        let components = document.components.get_or_insert_default();
+        for (code, problem) in &made.refusals {
+            components.examples.insert(code.clone(), example(problem).into());
+        }
+        for operation in document.paths.paths.values_mut().flat_map(operations) {
+            let of = operation.operation_id.as_ref().and_then(|id| made.operations.get(id));
+            if let Some(of) = of {
+                of.show(operation);
+            }
+            refuse(operation, &made.refusals);
+        }
+        for (kind, item) in document.webhooks.iter_mut().flat_map(|webhooks| &mut webhooks.paths) {
+            if let (Some(operation), Some(event)) = (item.post.as_mut(), made.events.get(kind)) {
+                send(operation, event);
+            }
+        }
+    }
+}
+
+/// What may be asked for at a path.
+pub(super) fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    let methods = [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete, &mut item.head];
+    methods.into_iter().flatten()
+}
+
+impl OfOperation {
+    fn show(&self, operation: &mut Operation) {
+        for parameter in operation.parameters.iter_mut().flatten().filter_map(owned) {
+            if let Some(value) = self.parameters.get(&parameter.name) {
+                let with = ParameterBuilder::from(std::mem::replace(parameter, Parameter::new("")));
+                *parameter = with.example(Some(value.clone())).build();
+            }
+        }
+        if let Some(body) = &self.body {
+            send(operation, body);
+        }
+        for (status, answer) in &self.answers {
+            for content in contents(operation, status) {
+                content.example = Some(answer.clone());
+            }
+        }
+    }
+}
+
+/// Names the refusals of a status that has no example of its own.
+fn refuse(operation: &mut Operation, refusals: &BTreeMap<String, Value>) {
+    for code in Code::EVERYWHERE.into_iter().filter(|code| refusals.contains_key(code.name())) {
+        for content in contents(operation, code.status().as_str()).filter(|content| content.example.is_none()) {
+            let refusal = Ref::new(format!("#/components/examples/{}", code.name()));
+            content.examples.insert(code.name().to_owned(), RefOr::Ref(refusal));
+        }
+    }
+}
+
+fn send(operation: &mut Operation, body: &Value) {
+    let request = operation.request_body.iter_mut().filter_map(owned);
+    for content in request.flat_map(|request| request.content.values_mut().filter_map(owned)) {
+        content.example = Some(body.clone());
+    }
+}
+
+fn contents<'a>(operation: &'a mut Operation, status: &str) -> impl Iterator<Item = &'a mut Content> {
+    let response = operation.responses.responses.get_mut(status);
+    let response = response.into_iter().filter_map(owned);
+    response.flat_map(|response| response.content.values_mut().filter_map(owned))
+}
+
+/// What stands there itself: this document refers to schemas and examples only.
+fn owned<T>(found: &mut RefOr<T>) -> Option<&mut T> {
+    match found {
+        RefOr::T(owned) => Some(owned),
+        RefOr::Ref(_) => None,
+    }
+}
+
+fn example(value: &Value) -> Example {
+    let mut example = Example::new();
+    example.value = Some(value.clone());
+    example
+}

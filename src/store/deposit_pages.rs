@@ -1,0 +1,78 @@
+//! An account's deposits, newest first, from any place on.
+//!
+//! Promises: a page costs what it shows, however many deposits the account has and however few of them are asked for. So what is
+//! asked for by chain alone, or by symbol alone, is read kind by kind: a kind is a chain and a symbol, an account has few, and each
+//! is in order in its index.
+
+use crate::deposit::Deposit;
+use crate::store::deposits::{DepositFilter, DepositRow};
+use crate::store::sql::{fetch_all, statements};
+use crate::store::{Connection, ORGANIZATION, StoreError};
+
+statements! {
+    LIST_OF_ACCOUNT = "SELECT * FROM deposits WHERE organization_id = $1 AND account_id = $2 \
+                       AND created_us >= $3 AND (created_us, id) < ($4, $5) ORDER BY created_us DESC, id DESC LIMIT $6";
+    // With the organization as it stands SQLite would take the index of all that the account has.
+    LIST_OF_KIND = "SELECT * FROM deposits WHERE organization_id || '' = $1 AND account_id = $2 AND chain = $7 AND symbol = $8 \
+                    AND created_us >= $3 AND (created_us, id) < ($4, $5) ORDER BY created_us DESC, id DESC LIMIT $6";
+    // From each kind to the next one, each found in the index: the deposits between are not read.
+    KINDS = "WITH RECURSIVE kinds (chain, symbol) AS (SELECT CAST('' AS TEXT), CAST('' AS TEXT) UNION ALL SELECT \
+             (SELECT next.chain FROM deposits AS next WHERE next.account_id = $1 \
+              AND (next.chain, next.symbol) > (kinds.chain, kinds.symbol) ORDER BY next.chain, next.symbol LIMIT 1), \
+             (SELECT next.symbol FROM deposits AS next WHERE next.account_id = $1 \
+              AND (next.chain, next.symbol) > (kinds.chain, kinds.symbol) ORDER BY next.chain, next.symbol LIMIT 1) \
+             FROM kinds WHERE kinds.chain IS NOT NULL) SELECT chain, symbol FROM kinds WHERE chain <> '' \
+             AND (CAST($2 AS TEXT) IS NULL OR chain = $2) AND (CAST($3 AS TEXT) IS NULL OR symbol = $3)";
+}
+
+/// At most `limit` deposits of this account, newest first.
+pub(super) async fn of_account(
+    connection: &mut impl Connection,
+    account: &str,
+    filter: &DepositFilter,
+    limit: u32,
+) -> Result<Vec<Deposit>, StoreError> {
+    let (chain, symbol) = (filter.chain.map(|chain| chain.name().to_owned()), filter.symbol.clone());
+    let kinds = match (chain, symbol) {
+        (None, None) => return of_kind(connection, account, None, filter, limit).await,
+        (Some(chain), Some(symbol)) => vec![(chain, symbol)],
+        (chain, symbol) => fetch_all!(connection, (String, String), KINDS, account, chain, symbol)?,
+    };
+    let mut found = Vec::new();
+    for kind in &kinds {
+        found.extend(of_kind(connection, account, Some(kind), filter, limit).await?);
+    }
+    found.sort_unstable_by_key(|deposit| std::cmp::Reverse((deposit.created_at, deposit.id.0)));
+    found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    Ok(found)
+}
+
+/// As [`of_account`], of one kind or of all of them.
+async fn of_kind(
+    connection: &mut impl Connection,
+    account: &str,
+    kind: Option<&(String, String)>,
+    filter: &DepositFilter,
+    limit: u32,
+) -> Result<Vec<Deposit>, StoreError> {
+    let (start, (before, before_id), limit) = (filter.start(), filter.before(), i64::from(limit));
+    let rows = match kind {
+        None => {
+            fetch_all!(connection, DepositRow, LIST_OF_ACCOUNT, ORGANIZATION, account, start, before, before_id, limit)?
+        }
+        Some((chain, symbol)) => fetch_all!(
+            connection,
+            DepositRow,
+            LIST_OF_KIND,
+            ORGANIZATION,
+            account,
+            start,
+            before,
+            before_id,
+            limit,
+            chain,
+            symbol
+        )?,
+    };
+    rows.into_iter().map(Deposit::try_from).collect()
+}
