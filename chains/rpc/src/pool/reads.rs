@@ -2,7 +2,8 @@
 //!
 //! Promises: a read that fails is tried again at once on each other endpoint that is of use, once. What one endpoint alone
 //! does not understand is its own failure (`outcome`). Who rests is asked only when there is nobody else, or for a second
-//! word; who would have to be waited for (`pace`) behind others that serve the same. Decides nothing about what was read: a short list is only ever a reason to ask another.
+//! word; who would have to be waited for (`pace`) behind others that serve the same. Decides nothing about what was read: a
+//! short list is only ever a reason to ask another.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
