@@ -24,7 +24,7 @@ use landfall_chain::{
 };
 use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{AssertSqlSafe, FromRow};
+use sqlx::{AssertSqlSafe, FromRow, SqlSafeStr};
 
 use crate::postgres::TestStore;
 
@@ -223,7 +223,7 @@ where
 }
 
 /// Writes with a text of the test's own.
-pub(super) async fn run(db: &Db, text: &'static str) {
+pub(super) async fn run(db: &Db, text: impl SqlSafeStr) {
     let mut tx = db.begin().await.unwrap();
     match tx.engine() {
         Connected::Postgres(connection) => drop(sqlx::query(text).execute(connection).await.unwrap()),

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use landfall::deposit::DepositId;
 use landfall::store::deposits::{self, Fits};
-use landfall::store::{Connection, Engine as Connected, MIGRATIONS, traces, witnesses};
+use landfall::store::{Connection, Db, Engine as Connected, MIGRATIONS, traces, witnesses};
 use landfall::time::Timestamp;
 use landfall_chain::{AssetId, Block, Chain, Lane, U256};
-use sqlx::{Executor as _, SqlSafeStr as _, Statement as _};
+use sqlx::{AssertSqlSafe, Executor as _, SqlSafeStr as _, Statement as _};
 
-use super::cast::{CHAIN, NOW, block, connect, deposit, prepare, write};
+use super::cast::{CHAIN, NOW, block, connect, deposit, prepare, run, write};
 use crate::postgres::{Engine, TestStore};
 
 /// What engines compatible with PostgreSQL lack, what SQLite lacks, and what reads clocks or dice in the database.
@@ -207,38 +207,21 @@ async fn a_page_of_an_account_reads_what_it_shows_whatever_it_is_filtered_by(sto
     prepare(&store).await;
     write(&store, async |tx| deposits::insert(tx, &deposit(1)).await.unwrap()).await;
     let one = deposit(1);
-    let mut tx = store.db.begin().await.unwrap();
     // Copies of one deposit, each with an id and a time of its own.
-    let ids = match tx.engine() {
-        Connected::Postgres(_) => {
-            ["LPAD(TO_HEX(n), 8, '0') || '-0000-8000-8000-000000000000'", "DECODE(LPAD(TO_HEX(n), 64, '0'), 'hex')"]
-        }
-        Connected::Sqlite(_) => {
-            ["printf('%08x', n) || '-0000-8000-8000-000000000000'", "CAST(printf('%032d', n) AS BLOB)"]
-        }
+    let [id, leg] = match &store.db {
+        Db::Postgres(_) => ["LPAD(TO_HEX(n), 8, '0')", "DECODE(LPAD(TO_HEX(n), 64, '0'), 'hex')"],
+        Db::Sqlite { .. } => ["printf('%08x', n)", "CAST(printf('%032d', n) AS BLOB)"],
     };
     let copy = format!(
         "WITH RECURSIVE numbers (n) AS (SELECT CAST(1 AS BIGINT) UNION ALL SELECT n + 1 FROM numbers WHERE n < {MANY}) \
          INSERT INTO deposits (id, leg_hash, organization_id, account_id, chain, tx_id, tx_life, asset, sender, sender_rule, recipient, \
-         amount, amount_text, nth, symbol, decimals, status, created_us) SELECT {}, {}, organization_id, account_id, \
+         amount, amount_text, nth, symbol, decimals, status, created_us) \
+         SELECT {id} || '-0000-8000-8000-000000000000', {leg}, organization_id, account_id, \
          CASE WHEN n % 7000 = 0 THEN 'BASE_SEPOLIA' ELSE chain END, tx_id, tx_life, asset, sender, sender_rule, recipient, amount, \
-         amount_text, nth, CASE WHEN n % 7000 = 1 THEN 'EURC' ELSE 'USDC' END, decimals, status, n * 1000000 FROM deposits, numbers",
-        ids[0], ids[1]
+         amount_text, nth, CASE WHEN n % 7000 = 1 THEN 'EURC' ELSE 'USDC' END, decimals, status, n * 1000000 FROM deposits, numbers"
     );
-    match tx.engine() {
-        Connected::Postgres(connection) => {
-            drop(sqlx::query(sqlx::AssertSqlSafe(copy)).execute(connection).await.unwrap())
-        }
-        Connected::Sqlite(connection) => {
-            drop(sqlx::query(sqlx::AssertSqlSafe(copy)).execute(connection).await.unwrap())
-        }
-    }
-    let original = sqlx::AssertSqlSafe(format!("DELETE FROM deposits WHERE id = '{}'", one.id));
-    match tx.engine() {
-        Connected::Postgres(connection) => drop(sqlx::query(original).execute(connection).await.unwrap()),
-        Connected::Sqlite(connection) => drop(sqlx::query(original).execute(connection).await.unwrap()),
-    }
-    tx.commit().await.unwrap();
+    run(&store.db, AssertSqlSafe(copy)).await;
+    run(&store.db, AssertSqlSafe(format!("DELETE FROM deposits WHERE id = '{}'", one.id))).await;
     let all =
         deposits::DepositFilter { account_id: Some(one.account_id.clone()), ..deposits::DepositFilter::default() };
     let lowest: DepositId = "00000000-0000-8000-8000-000000000000".parse().unwrap();
