@@ -4,6 +4,7 @@
 //! one that may hold a secret. Which networks exist, and what a chain's own facts are, is not known here; which keys
 //! a family of chains has, is (`family`).
 
+mod chain;
 mod family;
 mod nats;
 
@@ -12,25 +13,17 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-use landfall_chain::{BlockHash, Chain, FinalityRule, NativeSource, Network, ReadProof, RuleName, U256};
-use reqwest::header::{HeaderName, HeaderValue};
-use serde::{Deserialize, Deserializer};
-use url::Url;
+use landfall_chain::{Chain, Network};
+use serde::Deserialize;
 
 use crate::api::{Limits, Settings};
+use crate::config::chain::ChainSection;
 use crate::config::nats::NatsSection;
 use crate::delivery::NatsOptions;
 use crate::key::Environment;
 use crate::store::StoreUrl;
-use crate::watcher::Start;
 
-const POLL_MS_MIN: u64 = 20;
-const POLL_MS_MAX: u64 = 60_000;
-/// Each address costs one light call for each listed asset, at as many endpoints as must agree.
-const BALANCES_PER_SEC_DEFAULT: u32 = 20;
-const BALANCES_PER_SEC_MAX: u32 = 1_000;
-const FAILED_GRACE_SECS_DEFAULT: u64 = 3_600;
-const FINALITY_STALL_SECS_MIN: u64 = 60;
+pub use chain::{AssetConfig, ChainConfig, ProgramName, RpcConfig, TierConfig, WrappedName};
 
 /// What an operator sets.
 #[derive(Clone, Debug)]
@@ -45,86 +38,6 @@ pub struct Config {
     /// Where events are published beside the webhooks.
     pub nats: Option<NatsOptions>,
     pub chains: BTreeMap<Chain, ChainConfig>,
-}
-
-/// What an operator sets for one chain.
-#[derive(Clone, Debug)]
-pub struct ChainConfig {
-    pub rpc: Vec<RpcConfig>,
-    /// How many endpoints must agree on what is final; `None` leaves it to the adapter.
-    pub agree: Option<usize>,
-    pub start: Start,
-    /// How strongly a block is proved before it is connected; `None` leaves it to what the endpoints allow.
-    pub proof: Option<ReadProof>,
-    /// `None` leaves it to the network's facts, tiers and all.
-    pub finality: Option<FinalityRule>,
-    pub tiers: Vec<TierConfig>,
-    /// `None` leaves each to the network's facts.
-    pub native: Option<NativeSource>,
-    pub eip7708_from: Option<u64>,
-    /// What the endpoints of a cluster of one's own name as its genesis hash; `None` leaves it to the network's facts.
-    pub genesis: Option<BlockHash>,
-    /// Up to which version transactions are asked for at first.
-    pub max_transaction_version: Option<u8>,
-    /// `None` leaves it to the network's facts.
-    pub wrapped: Option<WrappedName>,
-    /// `None` leaves it to the network's block time.
-    pub poll_ms: Option<u64>,
-    pub failed_grace_secs: u64,
-    /// `None` leaves it to the network's rule.
-    pub finality_stall_secs: Option<u64>,
-    /// Of how many addresses at most the balances are read.
-    pub balances_per_sec: u32,
-    /// Added to the built-in ones.
-    pub assets: Vec<AssetConfig>,
-}
-
-/// An endpoint. What is sent along, and parts of the URL, may be secrets.
-#[derive(Clone, PartialEq, Eq)]
-pub struct RpcConfig {
-    pub url: Url,
-    pub headers: Vec<(String, String)>,
-}
-
-/// What deposits of an asset up to an amount wait for.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TierConfig {
-    pub symbol: String,
-    /// In base units, inclusive.
-    pub up_to: U256,
-    pub rule: FinalityRule,
-}
-
-/// A token to credit beside the built-in ones.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AssetConfig {
-    pub symbol: String,
-    pub contract: String,
-    pub decimals: u8,
-    /// The first block in which the contract is this asset.
-    #[serde(default)]
-    pub from: u64,
-    /// The token program of a mint; `None` takes either.
-    #[serde(default)]
-    pub program: Option<ProgramName>,
-}
-
-/// Whether wrapped SOL is a token like others, or SOL.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WrappedName {
-    Token,
-    Native,
-}
-
-/// A program that keeps tokens on Solana.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-pub enum ProgramName {
-    #[serde(rename = "spl_token")]
-    SplToken,
-    #[serde(rename = "token_2022")]
-    Token2022,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -175,101 +88,6 @@ struct ApiSection {
 #[serde(deny_unknown_fields, default)]
 struct AdminSection {
     listen: SocketAddr,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ChainSection {
-    rpc: Vec<RpcEntry>,
-    #[serde(default)]
-    agree: Option<usize>,
-    #[serde(default, deserialize_with = "start")]
-    start: Option<Start>,
-    #[serde(default)]
-    proof: Option<String>,
-    #[serde(default)]
-    native: Option<NativeName>,
-    #[serde(default)]
-    eip7708_from: Option<u64>,
-    #[serde(default)]
-    genesis: Option<String>,
-    #[serde(default)]
-    max_transaction_version: Option<u8>,
-    #[serde(default)]
-    wrapped: Option<WrappedName>,
-    #[serde(default)]
-    finality: Option<RuleName>,
-    #[serde(default)]
-    confirmations: Option<u64>,
-    #[serde(default)]
-    l1_blocks: Option<u64>,
-    #[serde(default)]
-    tiers: Vec<TierSection>,
-    #[serde(default)]
-    poll_ms: Option<u64>,
-    #[serde(default)]
-    failed_grace_secs: Option<u64>,
-    #[serde(default)]
-    finality_stall_secs: Option<u64>,
-    #[serde(default)]
-    balances_per_sec: Option<u32>,
-    #[serde(default)]
-    assets: Vec<AssetConfig>,
-}
-
-/// A URL, or a table with one.
-struct RpcEntry {
-    url: String,
-    headers: BTreeMap<String, String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RpcTable {
-    url: String,
-    #[serde(default)]
-    headers: BTreeMap<String, String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TierSection {
-    asset: String,
-    up_to: String,
-    finality: RuleName,
-    #[serde(default)]
-    confirmations: Option<u64>,
-    #[serde(default)]
-    l1_blocks: Option<u64>,
-}
-
-impl<'de> Deserialize<'de> for RpcEntry {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match toml::Value::deserialize(deserializer)? {
-            toml::Value::String(url) => Ok(RpcEntry { url, headers: BTreeMap::new() }),
-            toml::Value::Table(table) => {
-                let table: RpcTable = table
-                    .try_into()
-                    .map_err(|error: toml::de::Error| serde::de::Error::custom(without_values(error.message())))?;
-                Ok(RpcEntry { url: table.url, headers: table.headers })
-            }
-            _ => Err(serde::de::Error::custom("expected a URL or a table with url and headers")),
-        }
-    }
-}
-
-impl std::fmt::Debug for RpcConfig {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RpcConfig").field("host", &self.url.host_str()).finish_non_exhaustive()
-    }
-}
-
-#[derive(Deserialize, Clone, Copy)]
-#[serde(rename_all = "snake_case")]
-enum NativeName {
-    TopLevel,
-    Trace,
-    LogTransfer,
 }
 
 impl Default for StoreSection {
@@ -395,169 +213,6 @@ fn is_of_host(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte)
 }
 
-impl ChainSection {
-    fn check(self, chain: Chain, at: &str) -> Result<ChainConfig, ConfigError> {
-        if let Some((wrong, what)) = family::foreign_key(chain.family(), &self) {
-            return Err(key(&format!("{at}.{wrong}"), what));
-        }
-        if self.rpc.is_empty() {
-            return Err(key(&format!("{at}.rpc"), "at least one URL is needed"));
-        }
-        self.check_times(at)?;
-        let rpc = self.rpc.into_iter().enumerate();
-        let rpc =
-            rpc.map(|(index, entry)| entry.check(&format!("{at}.rpc[{index}]"))).collect::<Result<Vec<_>, _>>()?;
-        let readable = rpc.iter().filter(|entry| matches!(entry.url.scheme(), "http" | "https")).count();
-        if readable == 0 {
-            return Err(key(&format!("{at}.rpc"), "at least one http or https URL is needed; ws and wss only wake up"));
-        }
-        if self.agree.is_some_and(|agree| !(1..=readable).contains(&agree)) {
-            let what = format!("expected 1 to {readable}: so many http or https endpoints are configured");
-            return Err(key(&format!("{at}.agree"), what));
-        }
-        let poll_ms = self.poll_ms.unwrap_or(POLL_MS_MIN);
-        if !(POLL_MS_MIN..=POLL_MS_MAX).contains(&poll_ms) {
-            return Err(key(&format!("{at}.poll_ms"), "expected 20 to 60000"));
-        }
-        let balances_per_sec = self.balances_per_sec.unwrap_or(BALANCES_PER_SEC_DEFAULT);
-        if !(1..=BALANCES_PER_SEC_MAX).contains(&balances_per_sec) {
-            return Err(key(&format!("{at}.balances_per_sec"), "expected 1 to 1000"));
-        }
-        Ok(ChainConfig {
-            rpc,
-            start: self.start.unwrap_or(Start::Finalized),
-            agree: self.agree,
-            proof: proof(at, self.proof.as_deref())?,
-            finality: finality(at, self.finality, self.confirmations, self.l1_blocks)?,
-            tiers: tiers(at, self.tiers)?,
-            native: self.native.map(|name| match name {
-                NativeName::TopLevel => NativeSource::TopLevel,
-                NativeName::Trace => NativeSource::Trace,
-                NativeName::LogTransfer => NativeSource::LogTransfer,
-            }),
-            eip7708_from: self.eip7708_from,
-            genesis: self
-                .genesis
-                .map(|text| family::genesis(&text).ok_or_else(|| key(&format!("{at}.genesis"), family::GENESIS)))
-                .transpose()?,
-            max_transaction_version: self.max_transaction_version,
-            wrapped: self.wrapped,
-            poll_ms: self.poll_ms,
-            failed_grace_secs: self.failed_grace_secs.unwrap_or(FAILED_GRACE_SECS_DEFAULT),
-            finality_stall_secs: self.finality_stall_secs,
-            balances_per_sec,
-            assets: self.assets,
-        })
-    }
-}
-
-impl ChainSection {
-    fn check_times(&self, at: &str) -> Result<(), ConfigError> {
-        if self.failed_grace_secs == Some(0) {
-            let what = "expected at least 1: a transaction that is in no block may still be mined";
-            return Err(key(&format!("{at}.failed_grace_secs"), what));
-        }
-        if self.finality_stall_secs.is_some_and(|secs| secs < FINALITY_STALL_SECS_MIN) {
-            let what =
-                "expected at least 60: blocks take their time to be final; without the key the network's rule tells";
-            return Err(key(&format!("{at}.finality_stall_secs"), what));
-        }
-        Ok(())
-    }
-}
-
-fn finality(
-    at: &str,
-    name: Option<RuleName>,
-    confirmations: Option<u64>,
-    l1_blocks: Option<u64>,
-) -> Result<Option<FinalityRule>, ConfigError> {
-    match name {
-        Some(name) => rule(at, name, confirmations, l1_blocks).map(Some),
-        None => match (confirmations, l1_blocks) {
-            (None, None) => Ok(None),
-            (Some(_), _) => Err(key(&format!("{at}.confirmations"), "counts only together with finality")),
-            (None, Some(_)) => Err(key(&format!("{at}.l1_blocks"), "counts only together with finality = \"safe\"")),
-        },
-    }
-}
-
-fn rule(
-    at: &str,
-    name: RuleName,
-    confirmations: Option<u64>,
-    l1_blocks: Option<u64>,
-) -> Result<FinalityRule, ConfigError> {
-    let rule = FinalityRule::of_keys(name, confirmations, l1_blocks);
-    rule.map_err(|error| key(&format!("{at}.{}", error.key), error.what))
-}
-
-fn tiers(at: &str, sections: Vec<TierSection>) -> Result<Vec<TierConfig>, ConfigError> {
-    let mut tiers: Vec<TierConfig> = Vec::new();
-    for (index, section) in sections.into_iter().enumerate() {
-        let tier = tier(&format!("{at}.tiers[{index}]"), section)?;
-        let wrong = |what: String| Err(key(&format!("{at}.tiers[{index}].up_to"), what));
-        if tier.up_to == U256::ZERO {
-            return wrong("expected at least 1: nothing smaller is a deposit".to_owned());
-        }
-        let earlier = tiers.iter().filter(|earlier| earlier.symbol == tier.symbol).map(|earlier| earlier.up_to).max();
-        if let Some(earlier) = earlier.filter(|earlier| *earlier >= tier.up_to) {
-            return wrong(format!(
-                "expected more than {earlier}: an earlier tier of {} takes all up to that; write smaller ones first",
-                tier.symbol
-            ));
-        }
-        tiers.push(tier);
-    }
-    Ok(tiers)
-}
-
-fn tier(at: &str, section: TierSection) -> Result<TierConfig, ConfigError> {
-    let up_to = U256::from_str_radix(&section.up_to, 10).ok().filter(|_| !section.up_to.is_empty());
-    let what = "expected a whole number of base units, such as \"1000000\"";
-    Ok(TierConfig {
-        symbol: section.asset,
-        up_to: up_to.ok_or_else(|| key(&format!("{at}.up_to"), what))?,
-        rule: rule(at, section.finality, section.confirmations, section.l1_blocks)?,
-    })
-}
-
-impl RpcEntry {
-    fn check(self, at: &str) -> Result<RpcConfig, ConfigError> {
-        for (name, value) in &self.headers {
-            if HeaderName::from_bytes(name.as_bytes()).is_err() || HeaderValue::from_str(value).is_err() {
-                return Err(key(&format!("{at}.headers.{name}"), "no HTTP header can hold this"));
-            }
-        }
-        Ok(RpcConfig { url: rpc_url(at, &self.url)?, headers: self.headers.into_iter().collect() })
-    }
-}
-
-fn rpc_url(at: &str, text: &str) -> Result<Url, ConfigError> {
-    let url = Url::parse(text).map_err(|error| key(at, format!("malformed URL: {error}")))?;
-    match url.scheme() {
-        "http" | "https" | "ws" | "wss" if url.has_host() => Ok(url),
-        other => Err(key(at, format!("scheme {other:?}; expected http, https, ws or wss"))),
-    }
-}
-
-fn proof(at: &str, name: Option<&str>) -> Result<Option<ReadProof>, ConfigError> {
-    match name {
-        None => Ok(None),
-        Some("receipts") => Ok(Some(ReadProof::Full)),
-        Some("logs") => Ok(Some(ReadProof::Listed)),
-        Some(name) => Err(key(&format!("{at}.proof"), format!("{name:?}; expected \"receipts\" or \"logs\""))),
-    }
-}
-
-fn start<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Start>, D::Error> {
-    match toml::Value::deserialize(deserializer)? {
-        toml::Value::String(text) if text == "finalized" => Ok(Some(Start::Finalized)),
-        toml::Value::Integer(number) if number >= 0 => Ok(Some(Start::Number(number.unsigned_abs()))),
-        _ => Err(serde::de::Error::custom("expected a block number or \"finalized\"")),
-    }
-}
-
 /// Replaces every `${NAME}` in the strings below `value`, which stands at key `at`.
 fn expand(value: &mut toml::Value, at: &str, variable: &impl Fn(&str) -> Option<String>) -> Result<(), ConfigError> {
     match value {
@@ -616,7 +271,10 @@ fn syntax(name: &str, text: &str, error: &toml::de::Error) -> ConfigError {
 
 #[cfg(test)]
 mod tests {
+    use landfall_chain::{FinalityRule, NativeSource, ReadProof, U256};
+
     use super::*;
+    use crate::watcher::Start;
 
     const TIER: &str = "[[chains.ETHEREUM_TESTNET.tiers]]\nasset = \"USDC\"\nup_to = \"1000\"\n";
     const CHAIN: &str = "[chains.ETHEREUM_TESTNET]\nrpc = [\"http://127.0.0.1:8545\"]\n";

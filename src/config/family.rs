@@ -5,7 +5,7 @@
 
 use landfall_chain::{Address, BlockHash, Family, RuleName};
 
-use crate::config::ChainSection;
+use crate::config::chain::ChainSection;
 
 /// What is wrong with a genesis hash.
 pub(super) const GENESIS: &str = "expected 32 bytes in base58, as getGenesisHash tells them";
