@@ -42,9 +42,9 @@ const STOP_TIME_MAX: Duration = Duration::from_secs(8);
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
 /// How often a block is looked for within its usual time, and the bounds of it.
 const POLLS_PER_BLOCK: u64 = 4;
-const POLL_MS_MIN: u64 = 250;
-const POLL_MS_MAX: u64 = 1_000;
-/// On Solana, whose blocks are parts of a second apart: providers count calls, and 1.5 light ones a second are promised.
+const POLL_USUAL_MS_MIN: u64 = 250;
+const POLL_USUAL_MS_MAX: u64 = 1_000;
+/// On Solana, whose blocks are parts of a second apart: providers count calls, and 1.5 light ones a second are the most.
 const SOLANA_POLL_MS: u64 = 900;
 const OPEN_RETRY_FIRST: Duration = Duration::from_millis(500);
 const OPEN_RETRY_MAX: Duration = Duration::from_secs(5);
@@ -132,7 +132,7 @@ impl App {
         }
         workers.spawn("delivery", delivery.run(pulses[0].clone(), stop.clone()));
         let pulse = Pulse::new("feed", clock.now());
-        let owner = format!("{:032x}", u128::from_ne_bytes(random::bytes()));
+        let owner = new_owner();
         let numberer = Numberer::new(db.clone(), owner.clone());
         workers.spawn("feed", numberer.run(clock.clone(), pulse.clone(), stop.clone()));
         pulses.push(pulse);
@@ -417,7 +417,7 @@ fn settings(network: &Network, config: &ChainConfig) -> Settings {
 
 fn poll(network: &Network, config: &ChainConfig) -> Duration {
     let usual = match network.chain.family() {
-        Family::Evm => (network.block_time_ms / POLLS_PER_BLOCK).clamp(POLL_MS_MIN, POLL_MS_MAX),
+        Family::Evm => (network.block_time_ms / POLLS_PER_BLOCK).clamp(POLL_USUAL_MS_MIN, POLL_USUAL_MS_MAX),
         Family::Solana => SOLANA_POLL_MS,
     };
     Duration::from_millis(config.poll_ms.unwrap_or(usual))

@@ -8,20 +8,7 @@
 //!     -> settle what is final:        ONE transaction { re-derived evidence, status, events }
 //! ```
 //!
-//! The rooms, lowest floor first:
-//! - [`amount`], [`time`], [`random`], [`deposit`], [`event`], [`request`], [`identity`], [`account`], [`balance`],
-//!   [`key`], [`webhook`], [`incident`], [`decision`]: the domain, pure
-//! - [`store`]: all SQL, and nothing but SQL
-//! - [`resolver`]: what names of webhooks stand for, vetted
-//! - [`registry`]: identities, accounts, keys and webhooks, as operators and clients register them
-//! - [`operator`]: what operators decide about chains
-//! - [`watcher`]: follows a chain, credits, settles
-//! - [`delivery`]: sends events to webhooks
-//! - [`feed`]: numbers events for who reads them
-//! - [`api`]: answers HTTP requests from the store
-//! - [`health`]: what the store says of the watchers
-//! - [`config`], [`app`]: configuration, and the composition root
-//! - [`telemetry`], [`sandbox`], [`cli`]: the program
+//! What each module is for, and which may name which: `ARCHITECTURE.md`; `tests/it/layers.rs` keeps it so.
 
 pub mod account;
 pub mod amount;

@@ -1,5 +1,5 @@
 //! What operators decide: about chains (halt, resume, words in place of a rule, incidents resolved) and about identities. Each
-//! with its entry in the audit, in one transaction.
+//! with who, when and why, in one transaction: in the audit, of identities with the identity (`landfall identity show`).
 //!
 //! The watchers read it at each tick; nothing here reaches into one. Time and the person are arguments.
 

@@ -2,7 +2,7 @@
 //!
 //! Another process of this same program shows the chain, so that processor time and memory of this one are Landfall's
 //! alone. Figures that depend on the machine are told as ratios of things measured in one run. `LANDFALL_BENCH=small`
-//! ends within half a minute and shows that everything works; `LANDFALL_BENCH=full` watches 10,000,000 addresses.
+//! ends within some minutes in a debug build and shows that everything works; `LANDFALL_BENCH=full` watches 10,000,000 addresses.
 //! Words behind `--` choose sections: `cargo bench --bench figures -- requests logs receipts memory head
 //! solana delivery api`.
 //! It judges nothing: a missed goal is for the reader to see.
@@ -118,7 +118,7 @@ pub(crate) fn network(native: Native) -> anyhow::Result<Network> {
     Ok(Network { native, ..network })
 }
 
-/// A network whose transactions' own values all are in its logs.
+/// A network whose transactions' own values all are in its logs. Each made block has one, as nearly every real one has.
 pub(crate) const LOGGED: Native = Native { source: NativeSource::TopLevel, eip7708_from: Some(0) };
 
 /// The listed token.

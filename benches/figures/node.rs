@@ -118,6 +118,7 @@ pub(crate) async fn serve(words: &[String]) -> anyhow::Result<()> {
         logs: logs.parse()?,
         listed_percent: LISTED_PERCENT,
         listed: listed.parse()?,
+        native: 1,
         seed: SEED,
     };
     let chain = Chain::busy(&busy);

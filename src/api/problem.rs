@@ -186,7 +186,8 @@ impl Code {
             Code::Overloaded => "Too much at once; nothing was done, send it again after `Retry-After` seconds.",
             Code::Timeout => "It took too long; whether it was done is not known, so ask before sending it again.",
             Code::BalanceUnknown => {
-                "What the account has on a chain, which `detail` names, was not read yet; send it again after `Retry-After` seconds."
+                "What the account has is not known on a chain that `detail` names: not read yet, not final yet, or the chain is halted or \
+                 was not read for 5 minutes. Send it again after `Retry-After` seconds."
             }
         }
     }
@@ -225,7 +226,7 @@ impl Problem {
 
     /// For an account of which this is not known: chains, each with the assets where it is not known of all.
     pub(super) fn balance_unknown(names: &[String]) -> Self {
-        let detail = format!("what this account has on {} is not known yet; send it again later", names.join(", "));
+        let detail = format!("what this account has on {} is not known; send it again later", names.join(", "));
         Problem { retry_after_secs: Some(BALANCE_RETRY_SECS), ..Problem::new(Code::BalanceUnknown, detail) }
     }
 

@@ -45,19 +45,24 @@ const HEADERS: [(&str, &str); 3] = [
 ];
 const ANSWERS: &str = "Any 2xx within 15 seconds: it arrived. Any other answer, and none, is tried again for 7 days and then probed for \
                        ever; `Retry-After` is heard within bounds, redirects are not followed, and 410 stops the webhook until an \
-                       operator resumes it. At least once, and in order for each deposit: deduplicate on (`data.dedup_key`, \
-                       `data.status`).";
+                       operator resumes it.";
+/// How each kind is deduplicated.
+const OF_DEPOSITS: &str =
+    "At least once, and in order for each deposit: deduplicate on (`data.dedup_key`, `data.status`).";
+const OF_TESTS: &str = "At least once: deduplicate on the envelope's `id`.";
 
 impl Modify for Pushed {
     fn modify(&self, document: &mut OpenApi) {
         let mut pushed = Paths::new();
         let deposit = "A deposit was seen, is final, or did not happen after all.";
         let test = "Sent when a test is asked for. It is not in the feed.";
-        for (kind, schema, summary) in [(DEPOSIT_EVENT, "EventEnvelope", deposit), (TEST_EVENT, "TestEnvelope", test)] {
+        for (kind, schema, summary, once) in
+            [(DEPOSIT_EVENT, "EventEnvelope", deposit, OF_DEPOSITS), (TEST_EVENT, "TestEnvelope", test, OF_TESTS)]
+        {
             let operation = OperationBuilder::new()
                 .operation_id(Some(format!("receive_{kind}")))
                 .summary(Some(summary))
-                .description(Some(ANSWERS))
+                .description(Some(format!("{ANSWERS} {once}")))
                 .tag("Webhooks")
                 .parameters(Some(HEADERS.map(|(name, description)| header(name, description))))
                 .request_body(Some(

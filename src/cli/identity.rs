@@ -1,7 +1,8 @@
-//! `landfall identity add|list|suspend|reinstate|terminate`.
+//! `landfall identity add|list|show|suspend|reinstate|terminate`.
 
 use std::path::Path;
 
+use anyhow::bail;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
@@ -9,7 +10,8 @@ use crate::cli::chain::Why;
 use crate::cli::{as_operator, existing, json_line, open};
 use crate::identity::{Change, Identity as Listed, NewIdentity, SubStatus};
 use crate::registry;
-use crate::store::{Db, identities};
+use crate::store::Db;
+use crate::store::identities::{self, Decision};
 use crate::time::Clock;
 
 #[derive(Subcommand, Debug)]
@@ -35,16 +37,23 @@ pub(super) enum Identity {
         #[arg(long)]
         json: bool,
     },
+    /// Show one identity, and who changed its status when and why, oldest first.
+    Show {
+        id: String,
+        /// End with one JSON object.
+        #[arg(long)]
+        json: bool,
+    },
     /// Suspend an ACTIVE identity: its accounts are FROZEN. What arrives for them is recorded all the same.
-    Suspend(Decision),
+    Suspend(Decide),
     /// Make a SUSPENDED identity ACTIVE again.
-    Reinstate(Decision),
+    Reinstate(Decide),
     /// End an identity for ever: its accounts are CLOSED. What arrives for them is recorded all the same.
-    Terminate(Decision),
+    Terminate(Decide),
 }
 
 #[derive(Args, Debug)]
-pub(super) struct Decision {
+pub(super) struct Decide {
     id: String,
     #[command(flatten)]
     why: Why,
@@ -60,6 +69,22 @@ struct Line<'a> {
     fiat_operations_enabled: bool,
 }
 
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    identity: Line<'a>,
+    changes: Vec<ChangeLine<'a>>,
+}
+
+#[derive(Serialize)]
+struct ChangeLine<'a> {
+    at: String,
+    actor: &'a str,
+    reason: &'a str,
+    previous_status: &'static str,
+    status: &'static str,
+}
+
 impl Identity {
     pub(super) async fn run(self, config: &Path) -> anyhow::Result<()> {
         match self {
@@ -71,6 +96,7 @@ impl Identity {
                 Ok(())
             }
             Identity::List { json } => list(&existing(config).await?, json).await,
+            Identity::Show { id, json } => show(&existing(config).await?, &id, json).await,
             Identity::Suspend(decision) => decision.take(config, Change::Suspend).await,
             Identity::Reinstate(decision) => decision.take(config, Change::Reinstate).await,
             Identity::Terminate(decision) => decision.take(config, Change::Terminate).await,
@@ -78,10 +104,10 @@ impl Identity {
     }
 }
 
-impl Decision {
+impl Decide {
     async fn take(self, config: &Path, change: Change) -> anyhow::Result<()> {
         let db = existing(config).await?;
-        let Decision { id, why } = self;
+        let Decide { id, why } = self;
         let changed = as_operator(&why.reason, async |operator| operator.change_identity(&db, &id, change).await);
         println!("identity {id} is {}", changed.await?.status);
         Ok(())
@@ -90,14 +116,45 @@ impl Decision {
 
 async fn list(db: &Db, json: bool) -> anyhow::Result<()> {
     for identity in identities::list(&mut db.read().await?).await? {
-        let Listed { id, kind, label, fiat_operations_enabled, status, sub_status } = &identity;
-        if json {
-            let (r#type, status, sub_status) = (kind.name(), status.name(), SubStatus::text(*sub_status));
-            let fiat_operations_enabled = *fiat_operations_enabled;
-            println!("{}", json_line(&Line { id, r#type, label, status, sub_status, fiat_operations_enabled })?);
-        } else {
-            println!("{id} {kind} {status} {label}");
-        }
+        println!("{}", if json { json_line(&Line::of(&identity))? } else { line(&identity) });
     }
     Ok(())
+}
+
+async fn show(db: &Db, id: &str, json: bool) -> anyhow::Result<()> {
+    let mut reader = db.read().await?;
+    let Some(identity) = identities::by_id(&mut reader, id).await? else {
+        bail!("there is no identity {id}; `landfall identity list` shows those that are");
+    };
+    let decisions = identities::decisions(&mut reader, id).await?;
+    if json {
+        let changes = decisions.iter().map(ChangeLine::of).collect();
+        println!("{}", json_line(&Shown { identity: Line::of(&identity), changes })?);
+        return Ok(());
+    }
+    println!("{}", line(&identity));
+    for Decision { at, actor, reason, from, to } in &decisions {
+        println!("{at} {actor} {from} -> {to}: {reason}");
+    }
+    Ok(())
+}
+
+fn line(identity: &Listed) -> String {
+    let Listed { id, kind, label, status, .. } = identity;
+    format!("{id} {kind} {status} {label}")
+}
+
+impl<'a> Line<'a> {
+    fn of(identity: &'a Listed) -> Self {
+        let Listed { id, kind, label, fiat_operations_enabled, status, sub_status } = identity;
+        let (r#type, status, sub_status) = (kind.name(), status.name(), SubStatus::text(*sub_status));
+        Line { id, r#type, label, status, sub_status, fiat_operations_enabled: *fiat_operations_enabled }
+    }
+}
+
+impl<'a> ChangeLine<'a> {
+    fn of(decision: &'a Decision) -> Self {
+        let Decision { at, actor, reason, from, to } = decision;
+        ChangeLine { at: at.to_string(), actor, reason, previous_status: from.name(), status: to.name() }
+    }
 }

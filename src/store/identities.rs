@@ -4,10 +4,10 @@
 
 use sqlx::FromRow;
 
-use crate::identity::{Identity, NewIdentity};
+use crate::identity::{Identity, IdentityStatus, NewIdentity};
 use crate::store::error::expect_one;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
-use crate::store::{Connection, ORGANIZATION, StoreError, Tx, parsed, uint};
+use crate::store::{Connection, ORGANIZATION, StoreError, Tx, parsed};
 use crate::time::Timestamp;
 
 /// A change of an identity's status, on record.
@@ -31,6 +31,7 @@ statements! {
     CHANGES = "SELECT CAST(COUNT(*) AS BIGINT) FROM identity_changes WHERE identity_id = $1";
     APPEND = "INSERT INTO identity_changes (identity_id, position, at_us, actor, reason, previous_status, previous_sub_status, \
               status, sub_status) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+    DECISIONS = "SELECT at_us, actor, reason, previous_status, status FROM identity_changes WHERE identity_id = $1 ORDER BY position";
     ACCOUNT_IDS = "SELECT id FROM accounts WHERE identity_id = $1 ORDER BY created_us, id";
 }
 
@@ -42,6 +43,25 @@ struct IdentityRow {
     fiat_operations_enabled: bool,
     status: String,
     sub_status: String,
+}
+
+#[derive(FromRow)]
+struct DecisionRow {
+    at_us: i64,
+    actor: String,
+    reason: String,
+    previous_status: String,
+    status: String,
+}
+
+/// A change of an identity's status that a person decided, as it was recorded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Decision {
+    pub at: Timestamp,
+    pub actor: String,
+    pub reason: String,
+    pub from: IdentityStatus,
+    pub to: IdentityStatus,
 }
 
 /// The identity with this id.
@@ -81,10 +101,15 @@ pub async fn change(tx: &mut Tx, before: &Identity, after: &Identity, decided: &
     expect_one("record a change of an identity", written)
 }
 
-/// How often the identity's status was changed.
-pub async fn changes(connection: &mut impl Connection, id: &str) -> Result<u64, StoreError> {
-    let count = fetch_optional!(connection, (i64,), CHANGES, id)?.map_or(0, |(count,)| count);
-    uint("identity changes", count)
+/// What was decided about an identity, oldest first.
+pub async fn decisions(connection: &mut impl Connection, id: &str) -> Result<Vec<Decision>, StoreError> {
+    let rows = fetch_all!(connection, DecisionRow, DECISIONS, id)?;
+    let decision = |row: DecisionRow| -> Result<Decision, StoreError> {
+        let DecisionRow { at_us, actor, reason, previous_status, status } = row;
+        let (from, to) = (parsed("identity status", &previous_status)?, parsed("identity status", &status)?);
+        Ok(Decision { at: Timestamp(at_us), actor, reason, from, to })
+    };
+    rows.into_iter().map(decision).collect()
 }
 
 /// The accounts of an identity, oldest first.

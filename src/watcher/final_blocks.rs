@@ -57,7 +57,7 @@ pub(super) struct Scanned {
 pub(super) struct Full {
     /// Without those that only were named, and are none.
     pub(super) blocks: Vec<Block>,
-    /// The first that could not be read; behind one that could.
+    /// The first that was not read; behind one that was.
     pub(super) unread: Option<u64>,
 }
 
@@ -172,7 +172,7 @@ impl<S: BlockSource> Watcher<S> {
         }
     }
 
-    /// The blocks of `hits` in full, up to the first that cannot be read.
+    /// The blocks of `hits` in full, up to the first that cannot be read, or until they hold enough for a step.
     pub(super) async fn full_blocks(&self, hits: &[Hit]) -> Result<Full, TickError> {
         let (mut tied, mut full) = (Vec::with_capacity(hits.len()), Full::default());
         for (index, hit) in hits.iter().enumerate() {
@@ -189,14 +189,17 @@ impl<S: BlockSource> Watcher<S> {
             stream::iter(&tied).map(async |hit| (hit.number, self.full_block(hit).await)).buffered(READS_AHEAD_MAX);
         while let Some((number, read)) = reads.next().await {
             match read {
-                Ok(block) => full.blocks.push(block),
+                // Enough is held already; what was asked ahead is asked again.
+                Ok(_) if legs(&full.blocks) >= STEP_LEGS_MAX => full.unread = Some(number),
+                Ok(block) => {
+                    full.blocks.push(block);
+                    continue;
+                }
                 Err(error) if full.blocks.is_empty() => return Err(error),
                 // What was read before is of use; the next step meets the error again.
-                Err(_) => {
-                    full.unread = Some(number);
-                    break;
-                }
+                Err(_) => full.unread = Some(number),
             }
+            break;
         }
         Ok(full)
     }

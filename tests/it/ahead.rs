@@ -25,7 +25,7 @@ use crate::world::{CHAIN, FAILED_GRACE, World, address, network, watch};
 const ALICE: u8 = 0xa1;
 const PAYER: u8 = 0x01;
 const PROOFS: [ReadProof; 2] = [ReadProof::Full, ReadProof::Listed];
-/// What `ARCHITECTURE.md` promises: reads under way, and blocks in them.
+/// What is promised: reads under way, and blocks in them.
 const READS_MAX: usize = 4;
 const BLOCKS_MAX: u64 = 80;
 const TRACED_MAX: u64 = 16;

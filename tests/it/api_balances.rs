@@ -158,7 +158,7 @@ impl Bench {
     async fn assert_unknown(&self, account: &str, chains: &str) {
         let (status, body) = self.balances(account).await;
         assert_eq!((status, &body["code"]), (StatusCode::SERVICE_UNAVAILABLE, &json!("BALANCE_UNKNOWN")), "{body}");
-        assert_eq!(body["detail"], format!("what this account has on {chains} is not known yet; send it again later"));
+        assert_eq!(body["detail"], format!("what this account has on {chains} is not known; send it again later"));
     }
 }
 

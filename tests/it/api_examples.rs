@@ -20,7 +20,8 @@ use landfall::resolver::Resolver;
 use landfall::store::Db;
 use landfall::time::Clock;
 use landfall::watcher::{BalanceWatch, BalancesRead};
-use landfall_sim::{SimLeg, SimTx};
+use landfall_chain::U256;
+use landfall_sim::{SimLeg, SimTx, WEALTH};
 use serde_json::{Map, Value, json};
 use tower::ServiceExt as _;
 
@@ -75,6 +76,10 @@ impl Scene {
             let (scopes, random) = (Scopes::of(&[scope]).unwrap(), random(n));
             registry::create_key(world.db(), Environment::Test, ("test", &scopes), &random, world.now()).await.unwrap();
         }
+        // Everybody owns a sum beyond all belief at first.
+        let everything =
+            SimLeg { asset: TOKEN, amount: U256::from(WEALTH), ..SimLeg::native(address(ALICE), address(PAYER), 0) };
+        world.chain.mine(vec![SimTx::new(address(ALICE), 0, vec![everything])]);
         let document = serde_json::from_str(&openapi_json()).unwrap();
         let router = serve(world.db(), world.clock(), no_rates());
         Scene { document, world, router, made: BTreeMap::new(), made_up: Vec::new() }

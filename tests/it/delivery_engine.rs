@@ -12,6 +12,7 @@ use landfall::delivery::{Delivered, Delivery};
 use landfall::store::endpoints;
 use landfall::store::{Connection, Engine as Connected};
 use landfall::time::Pulse;
+use sqlx::AssertSqlSafe;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -41,8 +42,9 @@ pub(crate) async fn status_of(world: &World, webhook: &str) -> (String, i64, i64
     }
 }
 
-pub(crate) async fn write(world: &World, text: &'static str) {
+pub(crate) async fn write(world: &World, text: impl Into<String>) {
     let mut tx = world.db().begin().await.unwrap();
+    let text = AssertSqlSafe(text.into());
     match tx.engine() {
         Connected::Postgres(connection) => drop(sqlx::query(text).execute(connection).await.unwrap()),
         Connected::Sqlite(connection) => drop(sqlx::query(text).execute(connection).await.unwrap()),
@@ -327,6 +329,40 @@ async fn a_dead_and_a_dripping_endpoint_keep_back_nobody_else() {
         assert!(!waited, "all were done before its first attempts were over");
         world.close().await;
     }
+}
+
+#[tokio::test]
+async fn an_attempt_that_the_store_never_takes_keeps_back_no_other() {
+    for engine in ENGINES {
+        let receiver = Receiver::scripted([]).await;
+        let mut world = world(engine).await;
+        register(&world, "hook", &receiver.url("/")).await;
+        pay(&mut world, &[1, 2, 3]).await;
+        let refused = events(world.db()).await.swap_remove(1).id;
+        write(&world, "INSERT INTO attempts VALUES ('refused', 'another', 1, 0, 0, 200, '', '')").await;
+        // An attempt of the one that succeeds breaks this rule, whenever it is written down.
+        let rule = format!("CREATE UNIQUE INDEX rule ON attempts (error) WHERE event_id IN ('refused', '{refused}')");
+        write(&world, rule).await;
+        let open = async || pending(&world).await;
+        running(&world, async { until("the two others", async || open().await == [refused.clone()]).await }).await;
+        assert_eq!(receiver.received().len(), 3, "each was sent once");
+
+        write(&world, "DROP INDEX rule").await;
+        world.pass(Duration::from_secs(3_600));
+        running(&world, async { until("the third", async || open().await.is_empty()).await }).await;
+        assert_eq!(receiver.received().len(), 4, "it was sent again when its lease was over");
+        world.close().await;
+    }
+}
+
+/// The events that some webhook has not got yet.
+async fn pending(world: &World) -> Vec<String> {
+    let text = "SELECT event_id FROM deliveries WHERE state = 'PENDING'";
+    let rows: Vec<(String,)> = match world.db().read().await.unwrap().engine() {
+        Connected::Postgres(connection) => sqlx::query_as(text).fetch_all(connection).await.unwrap(),
+        Connected::Sqlite(connection) => sqlx::query_as(text).fetch_all(connection).await.unwrap(),
+    };
+    rows.into_iter().map(|(id,)| id).collect()
 }
 
 #[tokio::test]

@@ -99,7 +99,7 @@ async fn of_two_who_change_an_identity_at_once_one_is_refused_by_what_the_other_
             let refused = outcomes.iter().find_map(|outcome| outcome.as_ref().err()).unwrap();
             assert!(matches!(refused, ChangeIdentityError::Refused { .. }), "{refused:?}");
             let mut reader = store.db.read().await.unwrap();
-            assert_eq!(identities::changes(&mut reader, &id).await.unwrap(), 1, "one entry");
+            assert_eq!(identities::decisions(&mut reader, &id).await.unwrap().len(), 1, "one entry");
         }
     }
 }
@@ -180,6 +180,24 @@ fn identities_are_added_once_listed_and_changed_from_the_command_line() {
           "fiat_operations_enabled": false },
     ]);
     assert_eq!(Value::Array(listed), expected);
+    let shown: Value = serde_json::from_str(&desk.ok(&["identity", "show", "acme", "--json"])).unwrap();
+    assert_eq!((&shown["id"], &shown["status"]), (&expected[0]["id"], &expected[0]["status"]));
+    let changes = shown["changes"].as_array().unwrap();
+    let told =
+        |change: &Value| ["reason", "previous_status", "status"].map(|key| change[key].as_str().unwrap().to_owned());
+    let expected = [
+        ["a fraud report", "ACTIVE", "SUSPENDED"],
+        ["cleared", "SUSPENDED", "ACTIVE"],
+        ["left us", "ACTIVE", "TERMINATED"],
+    ];
+    assert_eq!(changes.iter().map(told).collect::<Vec<_>>(), expected);
+    assert!(changes.iter().all(|change| !change["actor"].as_str().unwrap().is_empty()), "who it was");
+    let text = desk.ok(&["identity", "show", "acme"]);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!((lines.len(), lines[0]), (4, "acme BUSINESS TERMINATED Acme"));
+    assert!(lines[1].ends_with(" ACTIVE -> SUSPENDED: a fraud report"), "{text}");
+    let refused = desk.refused(&["identity", "show", "nobody"]);
+    assert_eq!(refused, "landfall: there is no identity nobody; `landfall identity list` shows those that are");
     desk.ok(&["account", "import", "accounts.csv"]);
     std::fs::write(
         desk.path("accounts.csv"),

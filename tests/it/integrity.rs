@@ -98,6 +98,7 @@ impl Run {
             logs: TRANSFERS,
             listed_percent: 100,
             listed: usdc(),
+            native: 0,
             seed: SEED,
         };
         let chain = Chain::of(&network(Mode::Receipts), SEED);

@@ -9,8 +9,11 @@ use serde_json::Value;
 
 use crate::stage::{Engine, Stage, address, binary, free_port};
 
-/// In each part of an RPC URL, in a header, in a webhook's URL.
+/// In each part of an RPC URL, in a header, in the URL of a NATS server, in what is asked of the API.
 const CANARY: &str = "canary";
+/// Where the events of a webhook go is its owner's to see, and no log's.
+const HOOK: &str = "http://127.0.0.2:9/hook-path?token=hook-token";
+const OF_HOOK: [&str; 3] = ["127.0.0.2", "hook-path", "hook-token"];
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running service whose every line is kept; killed when dropped.
@@ -35,13 +38,14 @@ async fn no_secret_is_in_an_answer_or_a_log_however_much_is_logged() {
     let with_secrets = format!("{{ url = \"{dead}\", headers = {{ x-api-key = \"canary-header\" }} }}");
     let wake_up = "\"ws://127.0.0.1:9/canary-wake-up?key=canary\"";
     stage.replace_in_config(&format!("\"{node}\""), &format!("\"{node}\", {with_secrets}, {wake_up}"));
+    let nats = "[nats]\nurls = [\"nats://canary-user:canary-password@127.0.0.1:9\"]\n\n[admin]";
+    stage.replace_in_config("[admin]", nats);
 
     let hook = "http://canary-user:canary@127.0.0.1:9/canary-hook?token=canary-token";
     let refused = stage.run(&["webhook", "add", "--url", hook, "--allow-private", "--json"]);
-    let hook = "http://127.0.0.1:9/canary-hook?token=canary-token";
-    let hook = stage.ok(&["webhook", "add", "--url", hook, "--allow-private", "--json"]);
+    let hook = stage.ok(&["webhook", "add", "--url", HOOK, "--allow-private", "--json"]);
     let hook: Value = serde_json::from_str(&hook).unwrap();
-    let key = stage.ok(&["key", "create", "--name", "live"]).trim().to_owned();
+    let key = stage.ok(&["key", "create", "--name", "live", "--scope", "read,webhooks"]).trim().to_owned();
     let secrets = [CANARY, &key[16..59], hook["secret"].as_str().unwrap().trim_start_matches("whsec_")];
 
     let log = stage.folder.path().join("talkative.log");
@@ -51,20 +55,34 @@ async fn no_secret_is_in_an_answer_or_a_log_however_much_is_logged() {
     let mut service = Talkative(command.stdout(output.try_clone().unwrap()).stderr(output).spawn().unwrap());
     stage.pay_native(address(0xa1), 7).await;
     stage.node.mine(3).await.unwrap();
-    // The second endpoint is dead, so nothing is CONFIRMED; the webhook is dead, so its event waits.
+    // The second endpoint is dead, so nothing is CONFIRMED; the webhook and NATS are dead, so its event waits.
     stage.until_status("0.000000000000000007", "PENDING").await;
 
     let mut said = vec![String::from_utf8_lossy(&refused.stderr).into_owned()];
     said.extend(ask(port, admin, &key).await);
     let begun = Instant::now();
     let log_now = || std::fs::read_to_string(&log).unwrap();
-    while !(log_now().contains("answered") && log_now().contains("127.0.0.1:9")) {
-        assert!(begun.elapsed() < PATIENCE, "neither requests nor the dead endpoint were logged: {}", log_now());
+    let hook = hook["id"].as_str().unwrap();
+    while !["answered", "127.0.0.1:9", "nats", hook].iter().all(|word| log_now().contains(word)) {
+        assert!(begun.elapsed() < PATIENCE, "requests, the dead endpoint, NATS or the webhook: {}", log_now());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    for command in
-        [&["status"][..], &["status", "--json"], &["health"], &["key", "list"], &["deposit", "list", "--json"]]
-    {
+    let commands: [&[&str]; 13] = [
+        &["status"],
+        &["status", "--json"],
+        &["health"],
+        &["key", "list"],
+        &["deposit", "list", "--json"],
+        &["event", "list"],
+        &["event", "list", "--pending", "--json"],
+        &["webhook", "list"],
+        &["webhook", "list", "--json"],
+        &["webhook", "show", hook],
+        &["incident", "list"],
+        &["chain", "audit"],
+        &["webhook", "remove", "nats"],
+    ];
+    for command in commands {
         let output = Command::new(binary())
             .current_dir(stage.folder.path())
             .args(command)
@@ -79,6 +97,9 @@ async fn no_secret_is_in_an_answer_or_a_log_however_much_is_logged() {
     let log = log_now();
     println!("{} bytes of log and {} bytes of answers", log.len(), said.iter().map(String::len).sum::<usize>());
     assert!(log.contains("DEBUG"), "nothing was logged at debug");
+    for line in log.lines() {
+        assert!(!OF_HOOK.iter().any(|part| line.contains(part)), "where a webhook's events go is logged: {line}");
+    }
     for text in said.iter().chain([&log]) {
         for line in text.lines() {
             let told = secrets.iter().find(|secret| line.contains(**secret));
@@ -95,20 +116,27 @@ async fn ask(port: u16, admin: u16, key: &str) -> Vec<String> {
     let list = "/v2/crypto/deposits?account_id=alice";
     let bearer = format!("Bearer {key}");
     let mistyped = format!("Bearer {}{}", &key[..64], if key.ends_with('x') { 'y' } else { 'x' });
+    let hooks = format!("{api}/v2/webhooks");
+    let hostile = r#"{"url":"ftp://canary-user:canary@127.0.0.1/canary","label":7}"#;
+    let get = |url: String| client.get(url);
     let cases = [
-        (format!("{api}{list}"), bearer.as_str(), 200),
-        (format!("{api}{list}&limit=0"), &bearer, 400),
-        (format!("{api}/nowhere"), &bearer, 404),
-        (format!("{api}{list}"), &mistyped, 401),
-        (format!("{api}{list}"), "Bearer canary-key", 401),
-        (format!("{api}{list}"), "canary", 401),
-        (format!("{admin}/status"), "canary", 200),
-        (format!("{admin}/readyz"), "canary", 200),
+        (get(format!("{api}{list}")), bearer.as_str(), 200),
+        (get(format!("{api}{list}&limit=0")), &bearer, 400),
+        (get(format!("{api}/nowhere")), &bearer, 404),
+        (get(format!("{api}{list}")), &mistyped, 401),
+        (get(format!("{api}{list}")), "Bearer canary-key", 401),
+        (get(format!("{api}{list}")), "canary", 401),
+        (get(format!("{api}/v2/events")), &bearer, 200),
+        (get(hooks.clone()), &bearer, 200),
+        (client.post(hooks).header("content-type", "application/json").body(hostile), &bearer, 400),
+        (get(format!("{api}{list}")).header("x-request-signature", "canary.canary.canary"), &mistyped, 401),
+        (get(format!("{admin}/status")), "canary", 200),
+        (get(format!("{admin}/readyz")), "canary", 200),
     ];
     let mut said = Vec::new();
-    for (url, authorization, status) in cases {
-        let answer = client.get(&url).header("authorization", authorization).send().await.unwrap();
-        assert_eq!(answer.status(), status, "{url}");
+    for (request, authorization, status) in cases {
+        let answer = request.header("authorization", authorization).send().await.unwrap();
+        assert_eq!(answer.status(), status, "{}", answer.url());
         said.push(format!("{:?}", answer.headers()));
         said.push(answer.text().await.unwrap());
     }

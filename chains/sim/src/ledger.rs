@@ -18,7 +18,7 @@ const BLOCK_SECS: u64 = 12;
 /// What every transaction costs its signer, unless it says otherwise.
 const FEE: u64 = 21;
 /// What everybody owns of every asset before block 1: more than any test moves.
-const WEALTH: u128 = 1 << 100;
+pub const WEALTH: u128 = 1 << 100;
 
 /// A movement of value inside a transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

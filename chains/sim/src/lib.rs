@@ -12,5 +12,5 @@ mod pool;
 mod source;
 
 pub use fault::Fault;
-pub use ledger::{SimBlock, SimChain, SimLeg, SimTx};
+pub use ledger::{SimBlock, SimChain, SimLeg, SimTx, WEALTH};
 pub use pool::{Lie, SimPool};

@@ -19,6 +19,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         logs: logs.parse()?,
         listed_percent: listed_percent.parse()?,
         listed: listed.parse()?,
+        native: 0,
         seed: seed.parse()?,
     };
     let chain = Chain::busy(&busy);

@@ -1,6 +1,6 @@
 //! Big chains at once, for benchmarks and counts.
 
-use alloy::primitives::{Address, Log};
+use alloy::primitives::{Address, Log, address};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -21,8 +21,13 @@ pub struct Busy {
     /// So many of 100 logs are of a listed token.
     pub listed_percent: u32,
     pub listed: Address,
+    /// So many of the logs are none of a token, but those by which the chain itself tells of native movements (EIP-7708).
+    pub native: usize,
     pub seed: u64,
 }
+
+/// Whose logs tell of native movements.
+const SYSTEM: Address = address!("fffffffffffffffffffffffffffffffffffffffe");
 
 /// The recipient of the busy chain's log number `index` in block `number`: every log pays somebody else.
 pub fn recipient(number: u64, index: usize) -> Address {
@@ -50,7 +55,12 @@ impl Busy {
         let unlisted = Address::repeat_byte(0x71);
         let mut logs: Vec<Log> = Vec::with_capacity(self.logs);
         for index in 0..self.logs {
-            let contract = if rng.random_range(0..100) < self.listed_percent { self.listed } else { unlisted };
+            let is_listed = rng.random_range(0..100) < self.listed_percent;
+            let contract = match index {
+                _ if index < self.native => SYSTEM,
+                _ if is_listed => self.listed,
+                _ => unlisted,
+            };
             let amount = U256::from(rng.random_range(1..u64::MAX));
             logs.push(transfer(contract, payer(index % LIAR), recipient(number, index), amount));
         }

@@ -313,8 +313,16 @@ async fn recorded_blocks_are_served_as_they_were() {
 
 #[tokio::test]
 async fn a_busy_chain_has_what_was_ordered_and_proves() {
-    let busy =
-        Busy { chain_id: 11_155_111, blocks: 20, txs: 7, logs: 100, listed_percent: 25, listed: usdc(), seed: 3 };
+    let busy = Busy {
+        chain_id: 11_155_111,
+        blocks: 20,
+        txs: 7,
+        logs: 100,
+        listed_percent: 25,
+        listed: usdc(),
+        native: 0,
+        seed: 3,
+    };
     let chain = Chain::busy(&busy);
     let server = Server::start(chain.clone(), 0).await.unwrap();
     let blocks = source(&[&server]).blocks(1..=20, Read::FULL).await.unwrap();

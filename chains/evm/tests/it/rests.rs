@@ -215,7 +215,7 @@ async fn how_fast_an_endpoint_may_be_asked_is_learnt_and_its_refusals_stop_growi
         halves.push(refused.load(Ordering::Relaxed) - before);
     }
     // Who learns nothing is refused at every third read or so. Other load makes us slower, and is refused less.
-    assert!(halves[0] > 0 && halves[0] <= 8 && halves[1] <= 3, "{halves:?}");
+    assert!(halves[0] > 0 && halves[0] <= 15 && halves[1] <= 4, "{halves:?}");
 }
 
 #[tokio::test]

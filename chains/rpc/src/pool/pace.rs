@@ -1,8 +1,8 @@
 //! How fast one endpoint may be asked: the least time between the beginnings of two requests, learnt from what it refuses.
 //!
-//! Promises: an endpoint that never refuses is never waited for. A refusal that names no time doubles the gap, up to a second;
-//! seconds in which it answers narrow it, and for a minute not down to what was refused. Who stops waiting takes nobody's turn. All of it
-//! is forgotten with the process.
+//! Promises: an endpoint that never refuses is never waited for. A refusal that names no time doubles the gap, once in three
+//! seconds and up to one second; seconds in which it answers narrow it, and for a minute not down to what was refused. Who
+//! stops waiting takes nobody's turn. All of it is forgotten with the process.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,6 +12,8 @@ use tokio::time::Instant;
 /// The gap after a first refusal, and at most: then an endpoint that refuses everything is asked as often as its pauses let it be.
 const GAP_FIRST: Duration = Duration::from_millis(50);
 const GAP_MAX: Duration = Duration::from_secs(1);
+/// What is refused so soon after a refusal is of the same cause: who counts by the window refuses everything until it ends.
+const EPISODE: Duration = Duration::from_secs(3);
 /// A gap below this is none.
 const GAP_LEAST: Duration = Duration::from_millis(2);
 /// An answer narrows the gap by one part of so many, once in so long: who counts requests by the second refuses before the gap
@@ -58,8 +60,8 @@ impl Pace {
     /// What was asked at `begun` was too much, and it was not said for how long.
     pub(crate) fn refused(&self, begun: Instant, now: Instant) {
         let mut facts = self.facts();
-        // What was asked before the gap was widened says nothing of it.
-        if facts.refusal.is_some_and(|refusal| begun < refusal.at) {
+        // What was asked before the gap was widened, or just behind it, says nothing of it.
+        if facts.refusal.is_some_and(|refusal| begun < refusal.at + EPISODE) {
             return;
         }
         (facts.refusal, facts.changed) = (Some(Refusal { at: now, gap: facts.gap }), Some(now));
@@ -106,33 +108,39 @@ mod tests {
     use super::*;
 
     /// A node that serves so many requests in each second, and as many at once; time is the test's.
-    struct Bucket {
-        every: Duration,
-        most: u32,
-        left: u32,
-        filled: Instant,
-    }
-
-    impl Bucket {
-        fn serves(&mut self, now: Instant) -> bool {
-            while self.filled + self.every <= now {
-                self.filled += self.every;
-                self.left = self.most.min(self.left + 1);
+    fn bucket(a_second: u32, begun: Instant) -> impl FnMut(Instant) -> bool {
+        let every = Duration::from_secs(1) / a_second;
+        let (mut left, mut filled) = (a_second, begun);
+        move |now| {
+            while filled + every <= now {
+                filled += every;
+                left = a_second.min(left + 1);
             }
-            let serves = self.left > 0;
-            self.left -= u32::from(serves);
+            let serves = left > 0;
+            left -= u32::from(serves);
             serves
         }
     }
 
-    /// How many requests were served and refused in each minute, asked one behind the other by who rests a second when
-    /// he is refused.
-    fn minutes(a_second: u32, minutes: u32) -> Vec<(u32, u32)> {
-        let (pace, begun) = (Pace::default(), Instant::now());
-        let mut node =
-            Bucket { every: Duration::from_secs(1) / a_second, most: a_second, left: a_second, filled: begun };
+    /// One that serves so many requests in each ten seconds.
+    fn window(most: u32, begun: Instant) -> impl FnMut(Instant) -> bool {
+        let (mut left, mut until) = (most, begun);
+        move |now| {
+            while until <= now {
+                (left, until) = (most, until + Duration::from_secs(10));
+            }
+            let serves = left > 0;
+            left -= u32::from(serves);
+            serves
+        }
+    }
+
+    /// How many requests were served and refused in each of ten minutes, asked one behind the other by who rests a second
+    /// when he is refused.
+    fn minutes(begun: Instant, mut serves: impl FnMut(Instant) -> bool) -> Vec<(u32, u32)> {
+        let pace = Pace::default();
         let (mut now, mut told) = (begun, Vec::new());
-        for minute in 1..=minutes {
+        for minute in 1..=10 {
             let (mut served, mut refused) = (0, 0);
             while now < begun + minute * Duration::from_secs(60) {
                 if let Some(until) = pace.take(now) {
@@ -141,7 +149,7 @@ mod tests {
                 }
                 let asked = now;
                 now += Duration::from_millis(1);
-                if node.serves(asked) {
+                if serves(asked) {
                     pace.answered(now);
                     served += 1;
                 } else {
@@ -157,12 +165,14 @@ mod tests {
 
     #[test]
     fn refusals_stop_growing_and_more_than_half_of_what_is_served_is_asked_for() {
-        for a_second in [1, 3, 5, 10, 25, 100] {
-            let told = minutes(a_second, 10);
+        let begun = Instant::now();
+        let buckets = [1, 3, 5, 10, 25, 100].map(|a_second| (60 * a_second, minutes(begun, bucket(a_second, begun))));
+        let windows = [10, 40, 100].map(|most| (6 * most, minutes(begun, window(most, begun))));
+        for (a_minute, told) in buckets.into_iter().chain(windows) {
             // Who learns nothing is refused each second.
-            assert!(told[0].1 <= 12, "{a_second}: {told:?}");
+            assert!(told[0].1 <= 30, "{a_minute}: {told:?}");
             for (served, refused) in &told[1..] {
-                assert!(*refused <= 6 && *served > 60 * a_second / 2, "{a_second}: {told:?}");
+                assert!(*refused <= 10 && *served > a_minute / 2, "{a_minute}: {told:?}");
             }
         }
     }
@@ -179,13 +189,13 @@ mod tests {
     #[test]
     fn a_gap_doubles_once_for_all_that_was_under_way_and_up_to_a_second() {
         let (pace, begun) = (Pace::default(), Instant::now());
-        let second = Duration::from_secs(1);
-        for _ in 0..4 {
-            pace.refused(begun, begun + second / 100);
+        for millis in [10, 20, 1_000, 2_900] {
+            pace.refused(begun, begun + Duration::from_millis(10));
+            pace.refused(begun + Duration::from_millis(millis), begun + Duration::from_millis(millis + 1));
         }
         assert_eq!(pace.facts().gap, GAP_FIRST);
         for refusals in 1..=10_u32 {
-            let at = begun + refusals * second;
+            let at = begun + refusals * 2 * EPISODE;
             pace.refused(at, at);
             assert_eq!(pace.facts().gap, (GAP_FIRST * 2_u32.pow(refusals.min(5))).min(GAP_MAX));
         }
@@ -197,7 +207,7 @@ mod tests {
         let answers = |secs: std::ops::Range<u32>| {
             secs.for_each(|sec| (0..10).for_each(|_| pace.answered(begun + sec * NARROWING_EVERY)));
         };
-        pace.refused(begun, begun);
+        pace.refused(begun - 2 * EPISODE, begun - 2 * EPISODE);
         pace.refused(begun, begun);
         answers(0..1);
         assert_eq!(pace.facts().gap, 2 * GAP_FIRST, "a second has not passed");

@@ -7,7 +7,7 @@ use alloy::consensus::transaction::SignerRecoverable;
 use alloy::consensus::{TxEnvelope, TxType};
 use alloy::eips::eip4895::Withdrawal;
 use alloy::primitives::{Address, B256, Bytes, address};
-use landfall_chain::{Address as ChainAddress, Asset, AssetId, Chain, Native, Network};
+use landfall_chain::{Address as ChainAddress, Asset, AssetId, Chain, Finality, FinalityRule, Native, Network};
 use landfall_evm::network;
 use serde_json::{Value, json};
 
@@ -124,9 +124,11 @@ impl Corpus {
     }
 }
 
-/// A network whose native value is that of transactions, whatever its embedded facts say.
+/// A network whose native value is that of transactions, and whose final blocks are those of the tag, whatever its embedded
+/// facts say.
 pub(super) fn listing(chain: Chain) -> Network {
-    let mut network = Network { native: Native::TOP_LEVEL, ..network(chain).unwrap() };
+    let finality = Finality { rule: FinalityRule::FINALIZED, tiers: Vec::new() };
+    let mut network = Network { native: Native::TOP_LEVEL, finality, ..network(chain).unwrap() };
     let pattern = network.assets.last().unwrap().clone();
     for (_, contract) in LISTED.into_iter().filter(|(listed, _)| *listed == chain) {
         network.assets.push(Asset { id: AssetId::Token(ChainAddress::Evm(contract.into())), ..pattern.clone() });
