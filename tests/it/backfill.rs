@@ -83,6 +83,28 @@ async fn what_came_before_an_address_was_added_is_credited_once() {
     }
 }
 
+/// Ten blocks of 20,001 legs are enough.
+#[tokio::test]
+async fn a_step_ends_when_it_holds_enough() {
+    let mut world = World::on(Engine::Sqlite, 1).await;
+    let stranger = SimLeg::native(address(PAYER), address(0xdd), 1);
+    for number in 1..=12 {
+        let crowd = SimTx::new(address(PAYER), 100 + number, vec![stranger; 20_001]);
+        world.chain.mine(vec![payment(number, BOB, number), crowd]);
+    }
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    world.watch("bob", address(BOB)).await;
+    let mut backfill = begin(&world, &job(1, 12, ReadProof::Listed)).await.unwrap();
+    let mut steps = Vec::new();
+    while !backfill.is_done() {
+        backfill.step(world.now()).await.unwrap();
+        steps.push((backfill.progress().next, backfill.progress().found));
+    }
+    assert_eq!(steps, [(11, 10), (13, 12)]);
+    world.close().await;
+}
+
 #[tokio::test]
 async fn the_ids_are_those_of_a_watcher_that_knew_the_address_all_along() {
     let world = late_bob(Engine::Sqlite).await;

@@ -103,20 +103,42 @@ impl Reader {
         legs: Legs,
         more: impl Fn(&FullBlock<'_>, &[WireReceipt<'_>]) -> T,
     ) -> Result<Vec<(Block, T)>, EvmError> {
-        let numbers = || range.clone().take(BLOCKS_MAX);
-        let receipts = numbers().map(|number| receipts_of(&format!("{number:#x}")));
-        let calls: Vec<Call> =
-            by_number(numbers(), true).into_iter().zip(receipts).flat_map(<[Call; 2]>::from).collect();
+        let (mut numbers, mut blocks) = (range.take(BLOCKS_MAX), Vec::new());
+        while let Some(part) = next_part(endpoint, &mut numbers, 2) {
+            let wanted = part.clone().count();
+            let parent = blocks.last().map(|(block, _): &(Block, T)| block.header);
+            let read = self.read_part(endpoint, part, parent, legs, &more).await?;
+            let is_whole = read.len() == wanted;
+            blocks.extend(read);
+            if !is_whole {
+                break;
+            }
+        }
+        Ok(blocks)
+    }
+
+    /// As many of `range` as stand on `parent`, and each on the one before it.
+    async fn read_part<T>(
+        &self,
+        endpoint: &Endpoint,
+        range: RangeInclusive<u64>,
+        mut parent: Option<Header>,
+        legs: Legs,
+        more: &impl Fn(&FullBlock<'_>, &[WireReceipt<'_>]) -> T,
+    ) -> Result<Vec<(Block, T)>, EvmError> {
+        let receipts = range.clone().map(|number| receipts_of(&format!("{number:#x}")));
+        let blocks = by_number(range.clone(), true).into_iter();
+        let calls: Vec<Call> = blocks.zip(receipts).flat_map(<[Call; 2]>::from).collect();
         let answers = endpoint.ask(&calls).await?;
-        let (mut parent, mut linked) = (None, Vec::with_capacity(answers.len() / 2));
-        for (number, answers) in range.clone().zip(answers.chunks_exact(2)) {
+        let mut linked = Vec::with_capacity(answers.len() / 2);
+        for (number, answers) in range.zip(answers.chunks_exact(2)) {
             let block = answers[0].as_ref().map_err(|error| endpoint.refused(BY_NUMBER, error))?;
             let Some(mut found) = self.next(endpoint, number, block, parent.as_ref())? else { break };
             parent = Some(found.header);
             found.receipts = self.fitting(endpoint, &found.block, &answers[1])?;
             // At once, while it is at hand: what was parsed of many blocks is more than a processor's cache holds.
             linked.push(if self.content(&found).is_empty() {
-                Linked::Proved(Box::new(self.prove(endpoint, found, std::iter::empty(), legs, &more)?))
+                Linked::Proved(Box::new(self.prove(endpoint, found, std::iter::empty(), legs, more)?))
             } else {
                 Linked::Lacking(Box::new(found))
             });
@@ -132,7 +154,7 @@ impl Reader {
         endpoint: &Endpoint,
         linked: Vec<Linked<'_, T>>,
         legs: Legs,
-        more: impl Fn(&FullBlock<'_>, &[WireReceipt<'_>]) -> T,
+        more: &impl Fn(&FullBlock<'_>, &[WireReceipt<'_>]) -> T,
     ) -> Result<Vec<(Block, T)>, EvmError> {
         let lacking: Vec<&Found<'_>> = linked.iter().filter_map(Linked::lacking).collect();
         let calls: Vec<Call> = lacking.iter().flat_map(|found| self.content(found)).collect();
@@ -144,7 +166,7 @@ impl Reader {
                 Linked::Proved(block) => *block,
                 Linked::Lacking(found) => {
                     let answers = self.content(&found).into_iter().zip(answers.by_ref());
-                    self.prove(endpoint, *found, answers, legs, &more)?
+                    self.prove(endpoint, *found, answers, legs, more)?
                 }
             });
         }
@@ -291,6 +313,18 @@ impl Reader {
 pub(crate) fn txs(stack: Stack, block: &FullBlock<'_>) -> Vec<TxId> {
     let withdrawals = withdrawals::of_block(stack, block).iter().map(withdrawals::id);
     block.transactions.iter().map(|tx| TxId::Evm(tx.hash.0)).chain(withdrawals).collect()
+}
+
+/// The next of `numbers` that are asked for at once, with so many `calls` for each block: the answers to one part are gone
+/// before the next is asked for.
+pub(crate) fn next_part(
+    endpoint: &Endpoint,
+    numbers: &mut impl Iterator<Item = u64>,
+    calls: usize,
+) -> Option<RangeInclusive<u64>> {
+    let first = numbers.next()?;
+    let more = (endpoint.batch_width() / calls).saturating_sub(1);
+    Some(first..=numbers.take(more).last().unwrap_or(first))
 }
 
 /// `block` is a number or a hash.

@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 
 use alloy::primitives::{Address as Contract, B256};
 use landfall_chain::{
-    Address, Asset, AssetId, AssetTransfer, Block, BlockRef, Debits, Fee, Native, NativeSource, Network, Proof,
+    Address, Asset, AssetId, AssetTransfer, Block, BlockRef, Debits, Fee, Header, Native, NativeSource, Network, Proof,
     Signers, U256, number_equal_legs,
 };
 use landfall_rpc::{Call, Raw};
@@ -31,7 +31,7 @@ use crate::polygon;
 use crate::proof::bloom::{Bits, Bloom};
 use crate::proof::encode::created_contract;
 use crate::proof::{self, Refusal};
-use crate::read::{BLOCKS_MAX, Found, Reader, txs};
+use crate::read::{BLOCKS_MAX, Found, Reader, next_part, txs};
 use crate::stack::Stack;
 use crate::wire::{Kind, WireBlock, WireLog, WireTx};
 
@@ -163,12 +163,32 @@ impl Reader {
         {
             return Ok(vec![block]);
         }
-        let answers = endpoint.ask_all(&by_number(range.clone().take(BLOCKS_MAX), true)).await?;
+        let (mut numbers, mut blocks): (_, Vec<Block>) = (range.take(BLOCKS_MAX), Vec::new());
+        while let Some(part) = next_part(endpoint, &mut numbers, 1) {
+            let wanted = part.clone().count();
+            let parent = blocks.last().map(|block| block.header);
+            let read = self.listed_part(endpoint, part, parent).await?;
+            let is_whole = read.len() == wanted;
+            blocks.extend(read);
+            if !is_whole {
+                break;
+            }
+        }
+        Ok(blocks)
+    }
+
+    /// As many of `range` as stand on `parent`, and each on the one before it.
+    async fn listed_part(
+        &self,
+        endpoint: &Endpoint,
+        range: RangeInclusive<u64>,
+        parent: Option<Header>,
+    ) -> Result<Vec<Block>, EvmError> {
+        let answers = endpoint.ask_all(&by_number(range.clone(), true)).await?;
         let mut linked: Vec<Found<'_>> = Vec::with_capacity(answers.len());
         for (number, answer) in range.zip(&answers) {
-            let Some(found) = self.next(endpoint, number, answer, linked.last().map(|found| &found.header))? else {
-                break;
-            };
+            let below = linked.last().map(|found| &found.header).or(parent.as_ref());
+            let Some(found) = self.next(endpoint, number, answer, below)? else { break };
             linked.push(found);
         }
         let calls = linked.iter().map(|found| self.calls_beside(endpoint, found)).collect::<Result<Vec<_>, _>>()?;

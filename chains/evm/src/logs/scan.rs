@@ -29,9 +29,7 @@ use crate::read::{FullBlock, Reader};
 use crate::stack::Stack;
 use crate::wire::{Kind, WireBlock};
 
-/// Answers above this size make the next ranges narrower: they stand in memory whole.
-const ANSWER_BYTES_MAX: usize = 16 << 20;
-/// How many ranges are read at once; with the above it bounds what is in memory.
+/// How many ranges are read at once; with what an endpoint's answers may weigh, it bounds what is in memory.
 const RANGES_AHEAD_MAX: usize = 3;
 /// How many blocks one request asks for: headers, or blocks with their transactions.
 const HEADERS_MAX: usize = 200;
@@ -126,11 +124,7 @@ impl Reader {
                 Ok(answer) => {
                     let unusable = |error: crate::logs::seen::BadLogs| endpoint.unusable(LOGS, &error.to_string());
                     seen.add(answer.get()).map_err(unusable)?;
-                    if answer.get().len() > ANSWER_BYTES_MAX {
-                        narrow();
-                    } else {
-                        endpoint.range_served(width);
-                    }
+                    endpoint.range_served(width, answer.get().len());
                 }
                 Err(error) if error.limit.is_some_and(|limit| endpoint.range_refused(limit, width)) => {
                     let middle = first + (last - first) / 2;

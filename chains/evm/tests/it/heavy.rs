@@ -1,10 +1,13 @@
-//! Blocks that are too heavy to be traced at once.
+//! Blocks that are too heavy to be traced, or held, at once.
 
-use landfall_chain::{BlockSource, Proof, SourceErrorKind, U256};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use landfall_chain::{BlockSource, Proof, Read, ReadProof, SourceErrorKind, U256};
 use serde_json::{Value, json};
 
 use crate::mint::{self, Tx};
-use crate::node::{Ledger, Live};
+use crate::node::{Ledger, Live, Node};
 use crate::trace::{LISTED, NESTED, address, frame, traced};
 
 /// Forty transactions of which every fifth failed; each pays inside what its place says. Traced one by one only.
@@ -61,5 +64,44 @@ async fn a_transaction_that_is_in_another_block_there_is_not_believed() {
         assert_eq!(error.kind, SourceErrorKind::Transient);
         // The words of what was asked first.
         assert!(error.to_string().contains("execution timeout"), "{error}");
+    }
+}
+
+/// Each block of the answers is `kib` heavier than it would be.
+async fn padded(kib: Arc<AtomicUsize>) -> Node {
+    let ledger = Ledger::of(mint::chain(5, (0..4).map(|nonce| vec![Tx { nonce, ..Tx::default() }]).collect()));
+    Node::start(move |method, params| {
+        let mut answer = ledger.answer(method, params)?;
+        if let Some(block) = answer.as_object_mut().filter(|_| method == "eth_getBlockByNumber") {
+            block.insert("padding".to_owned(), "x".repeat(kib.load(Ordering::Relaxed) << 10).into());
+        }
+        Ok(answer)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_is_too_much_to_hold_at_once_is_asked_for_in_parts() {
+    let kib = Arc::new(AtomicUsize::new(5 << 10));
+    let node = padded(Arc::clone(&kib)).await;
+    let source = node.source(traced());
+    source.check().await.unwrap();
+    for read in [Read::FULL, Read { proof: ReadProof::Listed, ..Read::FULL }] {
+        let requests = async |times: usize| {
+            let mut requests = Vec::new();
+            for _ in 0..times {
+                node.take_requests();
+                let blocks = source.blocks(5..=8, read).await.unwrap();
+                assert_eq!(blocks.iter().map(|block| block.header.block.number).collect::<Vec<_>>(), [5, 6, 7, 8]);
+                requests.push(node.take_requests());
+            }
+            requests
+        };
+        kib.store(5 << 10, Ordering::Relaxed);
+        let heavy = requests(3).await;
+        assert_eq!(heavy[1..], [heavy[0] + 1; 2], "{read:?}: twenty MiB, then ten at a time");
+        kib.store(0, Ordering::Relaxed);
+        let light = requests(8).await;
+        assert_eq!(light[7], heavy[0], "{read:?}: {light:?}");
     }
 }

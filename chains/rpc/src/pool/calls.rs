@@ -100,9 +100,14 @@ impl<D: Dialect> Endpoint<D> {
         self.learnt.range_refused(limit, width)
     }
 
-    /// A range of `width` blocks was served.
-    pub fn range_served(&self, width: u64) {
-        self.learnt.range_served(width);
+    /// A range of `width` blocks was served with so many bytes.
+    pub fn range_served(&self, width: u64, bytes: usize) {
+        self.learnt.range_served(width, bytes);
+    }
+
+    /// How many calls one request to this endpoint may hold.
+    pub fn batch_width(&self) -> usize {
+        self.learnt.batch()
     }
 
     fn call_error(&self, method: &'static str, reason: String) -> D::Error {
@@ -140,6 +145,7 @@ impl<D: Dialect> Endpoint<D> {
         };
         if weight == Weight::Counts {
             self.took(now - begun);
+            self.learnt.sent(calls.len(), answers.iter().flatten().map(|answer| answer.get().len()).sum());
         }
         let refusals = answers.iter().filter_map(|answer| answer.as_ref().err()?.limit);
         if !refusals.into_iter().any(|limit| matches!(limit, Limit::RateLimited { .. })) {

@@ -13,11 +13,14 @@ use tokio::time::Instant;
 use crate::limits::Limit;
 
 /// How many blocks one range of a search covers at first, and at most: reth serves as many.
-const RANGE_FIRST: u64 = 1_000;
+const RANGE_FIRST: u64 = 100;
 const RANGE_MAX: u64 = 100_000;
 /// How long an endpoint is left alone that says "too much" and not for how long, and at most.
 const REST_DEFAULT: Duration = Duration::from_secs(1);
 const REST_MAX: Duration = Duration::from_secs(300);
+
+/// An answer of more bytes makes the next requests smaller: it stands in memory whole, as do those that are asked ahead.
+const ANSWER_BYTES_WANTED: usize = 16 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Learnt(Mutex<Facts>);
@@ -25,6 +28,8 @@ pub(crate) struct Learnt(Mutex<Facts>);
 #[derive(Debug)]
 struct Facts {
     batch: usize,
+    /// What the endpoint says it serves at most; a batch grows up to here again.
+    batch_most: usize,
     range: u64,
     /// What the endpoint says it serves at most; a range grows up to here again.
     range_most: u64,
@@ -46,6 +51,7 @@ impl Learnt {
     pub(crate) fn new(batch_max: usize) -> Self {
         Learnt(Mutex::new(Facts {
             batch: batch_max,
+            batch_most: batch_max,
             range: RANGE_FIRST,
             range_most: RANGE_MAX,
             pause: None,
@@ -91,7 +97,8 @@ impl Learnt {
         match limit {
             Limit::BatchTooLarge { most } if calls > 1 => {
                 let most = most.and_then(|most| usize::try_from(most).ok()).filter(|most| *most < calls);
-                facts.batch = facts.batch.min(most.unwrap_or(calls / 2)).max(1);
+                facts.batch_most = facts.batch_most.min(most.unwrap_or(calls / 2)).max(1);
+                facts.batch = facts.batch.min(facts.batch_most);
             }
             Limit::RateLimited { pause } => {
                 let until = now + pause.unwrap_or(REST_DEFAULT).min(REST_MAX);
@@ -107,6 +114,17 @@ impl Learnt {
             | Limit::TooManyResults { .. }
             | Limit::NotThereYet
             | Limit::Pruned => {}
+        }
+    }
+
+    /// The answers to a request with `calls` calls had so many bytes.
+    pub(crate) fn sent(&self, calls: usize, bytes: usize) {
+        let mut facts = self.facts();
+        if bytes > ANSWER_BYTES_WANTED {
+            facts.batch = facts.batch.min(calls / 2).max(1);
+        } else if 2 * calls > facts.batch && bytes <= ANSWER_BYTES_WANTED / 2 {
+            // Twice as much would do.
+            facts.batch = (facts.batch + facts.batch / 8 + 1).min(facts.batch_most);
         }
     }
 
@@ -131,10 +149,12 @@ impl Learnt {
         width > 1
     }
 
-    /// A range of `width` blocks was served: the next may be a little wider.
-    pub(crate) fn range_served(&self, width: u64) {
+    /// A range of `width` blocks was served with so many bytes: the next may be a little wider, or must be narrower.
+    pub(crate) fn range_served(&self, width: u64, bytes: usize) {
         let mut facts = self.facts();
-        if width >= facts.range {
+        if bytes > ANSWER_BYTES_WANTED {
+            facts.range = facts.range.min(width / 2).max(1);
+        } else if width >= facts.range {
             facts.range = (facts.range + facts.range / 8 + 1).min(facts.range_most);
         }
     }
@@ -152,20 +172,43 @@ mod tests {
     #[test]
     fn a_range_narrows_on_refusals_and_widens_up_to_what_is_served() {
         let learnt = Learnt::new(1_000);
-        assert!(learnt.range_refused(Limit::TooManyResults { range: None }, 1_000));
-        assert_eq!(learnt.range_width(), 500);
-        learnt.range_served(400);
-        assert_eq!(learnt.range_width(), 500, "a narrower range says nothing of wider ones");
-        learnt.range_served(500);
-        assert_eq!(learnt.range_width(), 563);
-        assert!(learnt.range_refused(Limit::RangeTooWide { most: Some(100) }, 563));
-        learnt.range_served(100);
-        assert_eq!(learnt.range_width(), 100, "the endpoint said how many it serves");
-        assert!(learnt.range_refused(Limit::TooManyResults { range: Some(100) }, 100));
-        assert_eq!(learnt.range_width(), 50, "a suggestion that was refused already is none");
+        assert_eq!(learnt.range_width(), 100);
+        learnt.range_served(100, 1_000);
+        assert_eq!(learnt.range_width(), 113);
+        assert!(learnt.range_refused(Limit::TooManyResults { range: None }, 100));
+        assert_eq!(learnt.range_width(), 50);
+        learnt.range_served(40, 1_000);
+        assert_eq!(learnt.range_width(), 50, "a narrower range says nothing of wider ones");
+        learnt.range_served(50, ANSWER_BYTES_WANTED + 1);
+        assert_eq!(learnt.range_width(), 25, "it was served, and is much to hold");
+        assert!(learnt.range_refused(Limit::RangeTooWide { most: Some(10) }, 25));
+        learnt.range_served(10, 1_000);
+        assert_eq!(learnt.range_width(), 10, "the endpoint said how many it serves");
+        assert!(learnt.range_refused(Limit::TooManyResults { range: Some(10) }, 10));
+        assert_eq!(learnt.range_width(), 5, "a suggestion that was refused already is none");
         assert!(!learnt.range_refused(Limit::RangeTooWide { most: None }, 1), "one block is the least");
         assert_eq!(learnt.range_width(), 1);
         assert!(!learnt.range_refused(Limit::Pruned, 100));
+    }
+
+    #[test]
+    fn heavy_answers_make_batches_smaller_and_light_ones_larger_again() {
+        let learnt = Learnt::new(40);
+        learnt.sent(40, ANSWER_BYTES_WANTED + 1);
+        assert_eq!(learnt.batch(), 20);
+        learnt.sent(10, 1_000);
+        assert_eq!(learnt.batch(), 20, "a smaller request says nothing of larger ones");
+        learnt.sent(20, ANSWER_BYTES_WANTED);
+        assert_eq!(learnt.batch(), 20, "a larger one would be too heavy");
+        learnt.sent(20, ANSWER_BYTES_WANTED / 2);
+        assert_eq!(learnt.batch(), 23);
+        (0..20).for_each(|_| learnt.sent(40, 1_000));
+        assert_eq!(learnt.batch(), 40);
+        learnt.sent(1, ANSWER_BYTES_WANTED + 1);
+        assert_eq!(learnt.batch(), 1, "one call is the least");
+        learnt.refused(Limit::BatchTooLarge { most: Some(8) }, "m", 40, Instant::now());
+        (0..20).for_each(|_| learnt.sent(40, 1_000));
+        assert_eq!(learnt.batch(), 8, "the endpoint said how many it serves");
     }
 
     #[test]
