@@ -426,7 +426,7 @@ mod tests {
             ),
             (
                 with("proof = \"headers\""),
-                "config key chains.ETHEREUM_TESTNET.proof: \"headers\"; expected \"receipts\" or \"logs\"",
+                "config key chains.ETHEREUM_TESTNET.proof: unknown proof \"headers\"; expected receipts or logs",
             ),
             (
                 with("native = \"logs\""),

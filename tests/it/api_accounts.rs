@@ -17,7 +17,9 @@ use landfall::store::backfills::{self, BackfillRow};
 use landfall::store::cursors::{self, Cursor};
 use landfall::store::{Db, accounts};
 use landfall::time::{Clock, Timestamp};
-use landfall_chain::{Address, Block, BlockHash, BlockRef, Chain, Debits, Header, Proof, Signers};
+use landfall_chain::{
+    Address, Block, BlockHash, BlockRef, Chain, Debits, Header, Lane, Proof, ReadProof, Signers,
+};
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
@@ -273,7 +275,8 @@ async fn coverage_tells_what_was_matched_and_what_backfills_read_for_the_address
         let row = |from: u64, to: u64, next: u64, scope: &str, seq: u64| BackfillRow {
             from,
             to,
-            proof: "receipts".to_owned(),
+            proof: ReadProof::Full,
+            lane: Lane::Roots,
             scope: scope.to_owned(),
             basis: format!("{seq}/assets"),
             next,
@@ -291,7 +294,7 @@ async fn coverage_tells_what_was_matched_and_what_backfills_read_for_the_address
         for row in &rows {
             backfills::save(&mut tx, chain, row, NOW).await.unwrap();
         }
-        let traces = BackfillRow { proof: "receipts/traces".to_owned(), ..row(1, 10, 6, ADDRESS, 0) };
+        let traces = BackfillRow { lane: Lane::Traces, ..row(1, 10, 6, ADDRESS, 0) };
         backfills::save(&mut tx, chain, &traces, NOW).await.unwrap();
         tx.commit().await.unwrap();
 
