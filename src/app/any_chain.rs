@@ -10,8 +10,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use landfall_chain::{
     Address, AddressSource, AssetFacts, AssetId, AssetSource, AssetTransfer, Block, BlockRef, BlockSource, Chain,
-    Endpoints, Family, Fate, Found, Header, HoldingSource, Holdings, Network, Payer, Read, ReadProof, Search, SourceError, Tip,
-    TxRef, U256, Watched,
+    Endpoints, Family, Fate, Found, Header, HoldingSource, Holdings, Network, Payer, Read, ReadProof, Search,
+    SourceError, Tip, TxRef, U256, Watched,
 };
 use landfall_evm::{EndpointUrl, EvmSource};
 use landfall_solana::{Options, Sample, SolanaSource};

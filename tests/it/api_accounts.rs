@@ -17,9 +17,7 @@ use landfall::store::backfills::{self, BackfillRow};
 use landfall::store::cursors::{self, Cursor};
 use landfall::store::{Db, accounts};
 use landfall::time::{Clock, Timestamp};
-use landfall_chain::{
-    Address, Block, BlockHash, BlockRef, Chain, Debits, Header, Lane, Proof, ReadProof, Signers,
-};
+use landfall_chain::{Address, Block, BlockHash, BlockRef, Chain, Debits, Header, Lane, Proof, ReadProof, Signers};
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;

@@ -524,7 +524,8 @@ fn a_backfill_of_bad_input_is_one_clear_line() {
     };
     let chain = "ETHEREUM_TESTNET";
     for verb in ["backfill", "rescan"] {
-        let unknown = "error: invalid value 'ETHEREUM' for '--chain <CHAIN>': unknown chain \"ETHEREUM\"; the chains are ";
+        let unknown =
+            "error: invalid value 'ETHEREUM' for '--chain <CHAIN>': unknown chain \"ETHEREUM\"; the chains are ";
         assert!(line(verb, "ETHEREUM", &[]).starts_with(unknown));
         assert_eq!(
             line(verb, chain, &[]),

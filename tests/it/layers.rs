@@ -10,7 +10,7 @@ use landfall_chain::{Chain, Family};
 use sha2::{Digest, Sha256};
 
 /// Each room and the rooms it may name, lowest floor first.
-const ROOMS: [(&str, &str); 29] = [
+const ROOMS: [(&str, &str); 30] = [
     // 2: pure. Each names only what stands before it; randomness is an argument.
     ("amount", ""),
     ("time", ""),
@@ -39,6 +39,8 @@ const ROOMS: [(&str, &str); 29] = [
     ("watcher", "amount time deposit event request identity account key webhook incident decision store turn"),
     ("delivery", "amount time deposit event request identity account key webhook store resolver"),
     ("feed", "time store turn"),
+    // What a client has at the other end of a webhook; it knows neither store nor delivery.
+    ("receiver", "time event webhook"),
     ("api", "amount time random deposit event request identity account balance key webhook store resolver registry"),
     ("health", "amount time deposit event request identity account key webhook incident decision store"),
     // Between 4 and 5: reads into the settings of the rooms below, opens nothing.
@@ -55,11 +57,11 @@ const ROOMS: [(&str, &str); 29] = [
     ("telemetry", ""),
     (
         "sandbox",
-        "amount time random deposit event request identity account key webhook store resolver registry watcher delivery feed api health config app",
+        "amount time random deposit event request identity account key webhook store resolver registry watcher delivery feed receiver api health config app",
     ),
     (
         "cli",
-        "amount time random deposit event request identity account key webhook incident decision store resolver registry operator watcher delivery feed api health config app sandbox",
+        "amount time random deposit event request identity account key webhook incident decision store resolver registry operator watcher delivery feed receiver api health config app sandbox",
     ),
     ("main", "cli telemetry"),
 ];

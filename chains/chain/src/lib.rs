@@ -46,7 +46,8 @@ pub use ruint::aliases::U256;
 pub use sender::{Payer, SenderRule};
 pub use signers::Signers;
 pub use source::{
-    AddressSource, BlockSource, Candidates, Fate, Found, Lane, Legs, Named, Read, ReadProof, Search, SourceError, SourceErrorKind, UnknownProof, Watched,
+    AddressSource, BlockSource, Candidates, Fate, Found, Lane, Legs, Named, Read, ReadProof, Search, SourceError,
+    SourceErrorKind, UnknownProof, Watched,
 };
 pub use tx::{TxId, TxLife, TxRef};
 pub use verdict::Verdict;
