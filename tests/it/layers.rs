@@ -203,6 +203,20 @@ fn a_crate_is_seen_behind_another_name_and_for_one_target() {
 }
 
 #[test]
+fn the_map_names_every_room_and_every_folder_of_chains_and_tests() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let map = text.split("## The map").nth(1).unwrap().split("\n## ").next().unwrap();
+    let named: Vec<&str> = map.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+    for folder in ["src", "chains", "tests"] {
+        for entry in fs::read_dir(root().join(folder)).unwrap() {
+            let name = entry.unwrap().file_name().display().to_string();
+            let name = name.trim_end_matches(".rs");
+            assert!(name == "lib" || named.contains(&name), "ARCHITECTURE.md, the map: {folder}/{name} has no row");
+        }
+    }
+}
+
+#[test]
 fn every_source_file_says_first_what_it_is_responsible_for() {
     for (path, text) in all_sources() {
         let header = text.starts_with("//! ") || text.starts_with("//!\n");
