@@ -50,6 +50,11 @@ pub enum ConfigError {
     Key { key: String, what: String },
 }
 
+/// A chain is asked for that has no section.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} is not configured; add a section [chains.{0}]")]
+pub struct NotConfigured(Chain);
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -149,6 +154,14 @@ impl Config {
 }
 
 impl Config {
+    /// What is set for `chain`.
+    ///
+    /// # Errors
+    /// When it has no section.
+    pub fn chain(&self, chain: Chain) -> Result<&ChainConfig, NotConfigured> {
+        self.chains.get(&chain).ok_or(NotConfigured(chain))
+    }
+
     /// What the API is told, when it listens at `listening`.
     pub fn api_settings(&self, listening: SocketAddr, networks: Vec<Network>) -> Settings {
         let host = self.api_host.clone().unwrap_or_else(|| listening.to_string());
@@ -413,7 +426,7 @@ mod tests {
             ),
             (
                 with("proof = \"headers\""),
-                "config key chains.ETHEREUM_TESTNET.proof: \"headers\"; expected \"receipts\" or \"logs\"",
+                "config key chains.ETHEREUM_TESTNET.proof: unknown proof \"headers\"; expected receipts or logs",
             ),
             (
                 with("native = \"logs\""),

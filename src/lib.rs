@@ -28,6 +28,7 @@ pub mod incident;
 pub mod key;
 pub mod operator;
 pub mod random;
+pub mod receiver;
 pub mod registry;
 pub mod request;
 pub mod resolver;

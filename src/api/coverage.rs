@@ -5,7 +5,7 @@
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
-use landfall_chain::Chain;
+use landfall_chain::{Chain, Lane};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -59,7 +59,8 @@ pub(super) struct Span {
     from: u64,
     to: u64,
     /// `receipts` or `logs`: how the blocks were read.
-    proof: String,
+    #[schema(value_type = String)]
+    proof: &'static str,
     /// Whether this is what traces showed.
     traces: bool,
 }
@@ -111,9 +112,9 @@ impl AddressEntry {
             traced_through,
             backfilled,
         } = found;
-        let span = |Backfilled { from, to, proof }: Backfilled| match proof.strip_suffix("/traces") {
-            Some(proof) => Span { from, to, proof: proof.to_owned(), traces: true },
-            None => Span { from, to, proof, traces: false },
+        let span = |Backfilled { from, to, proof, lane }: Backfilled| {
+            let (proof, traces) = (proof.name(), lane == Lane::Traces);
+            Span { from, to, proof, traces }
         };
         AddressEntry {
             chain: Chain::name(chain),

@@ -1,6 +1,7 @@
 //! Bodies of requests: JSON, strictly. A field that is unknown, repeated, missing or of another type is refused by its name.
 //!
 //! A field that is silently left out of account may be what the request was about; hence also `camelCase` names are refused.
+//! What serde says is for programmers: it names types of Rust and quotes what came. Clients are told in the API's own words.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,6 +11,7 @@ use axum::extract::rejection::BytesRejection;
 use axum::http::{HeaderMap, header};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor};
+use serde_json::error::Category;
 
 use crate::api::problem::{ParameterError, Problem};
 
@@ -26,18 +28,14 @@ pub(super) struct Object<T>(pub(super) T);
 
 /// Reads a body.
 pub(super) fn parse<T: DeserializeOwned>(headers: &HeaderMap, body: Sent) -> Result<T, Problem> {
-    let bytes = body.map_err(|error| refusal("body", error.body_text()))?;
+    let bytes = body.map_err(|_| refusal("body", "did not arrive whole; send it again".to_owned()))?;
     if !is_json(headers) {
         return Err(refusal("body", "must be sent as Content-Type: application/json".to_owned()));
     }
     let mut json = serde_json::Deserializer::from_slice(&bytes);
-    let read = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-        // "." is the whole, "?" what has no name yet.
-        let path = error.path().to_string();
-        refusal(if [".", "?"].contains(&path.as_str()) { "body" } else { &path }, error.inner().to_string())
-    });
-    let Object(read) = read?;
-    json.end().map_err(|error| refusal("body", error.to_string()))?;
+    let read = serde_path_to_error::deserialize(&mut json);
+    let Object(read) = read.map_err(|error| untaken(&error.path().to_string(), error.inner()))?;
+    json.end().map_err(|error| refusal("body", format!("must be one object, and goes on {}", place(&error))))?;
     Ok(read)
 }
 
@@ -49,6 +47,52 @@ pub(super) fn parse_optional<T: DeserializeOwned + Default>(headers: &HeaderMap,
 fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
+}
+
+/// The refusal of what was not read, at `path` of the body.
+fn untaken(path: &str, error: &serde_json::Error) -> Problem {
+    match error.classify() {
+        Category::Eof => refusal("body", "must be an object, and ends before one does".to_owned()),
+        Category::Syntax | Category::Io => refusal("body", format!("cannot be read as JSON {}", place(error))),
+        Category::Data => {
+            let said = error.to_string();
+            let (field, detail) = fault(said.split(" at line ").next().unwrap_or_default());
+            // "." is the whole, "?" what has no name yet.
+            let path = Some(path).filter(|path| ![".", "?"].contains(path));
+            // Where a field is unknown the path has its name already.
+            let field = field.filter(|field| path.is_none_or(|path| !path.ends_with(field)));
+            let named = [path, field].into_iter().flatten().collect::<Vec<_>>().join(".");
+            refusal(if named.is_empty() { "body" } else { &named }, detail)
+        }
+    }
+}
+
+fn place(error: &serde_json::Error) -> String {
+    format!("from line {}, column {} on", error.line(), error.column())
+}
+
+/// The field that serde's words are about, where they name one, and what is wrong in ours.
+fn fault(said: &str) -> (Option<&str>, String) {
+    // What stands in backquotes is every second piece: the field, then those that there are.
+    let mut named = said.split('`').skip(1).step_by(2);
+    if said.starts_with("missing field") {
+        (named.next(), "is required".to_owned())
+    } else if said.starts_with("duplicate field") {
+        (named.next(), "must not be repeated".to_owned())
+    } else if said.starts_with("unknown field") {
+        let (field, known) = (named.next(), named.collect::<Vec<_>>());
+        let known = if known.is_empty() { "it has none".to_owned() } else { format!("they are {}", known.join(", ")) };
+        (field, format!("is no field of this object: {known}"))
+    } else {
+        let wanted = match said.rsplit_once(", expected ").map(|(_, wanted)| wanted) {
+            Some("u64") => "an integer of at least 0, without a fraction",
+            Some("a boolean") => "true or false",
+            Some("a sequence") => "a list",
+            Some(wanted @ ("a string" | "an object")) => wanted,
+            Some(_) | None => "as the API's document says",
+        };
+        (None, format!("must be {wanted}"))
+    }
 }
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {

@@ -37,7 +37,8 @@ pub(super) struct WebhookResource {
     created_at: String,
     /// `ACTIVE` gets events. `OPEN` has failed again and again: one event is attempted now and then, and all are sent as soon as
     /// one arrives. `PAUSED`, and `GONE` (it answered 410), wait for an operator. Events are kept in each.
-    status: String,
+    #[schema(value_type = String)]
+    status: &'static str,
     /// Names the signing key in use; it is no secret.
     signing_key_id: String,
     #[schema(format = DateTime)]
@@ -283,7 +284,7 @@ impl WebhookResource {
             url: webhook.url.clone(),
             label: webhook.label.clone(),
             created_at: webhook.created_at.to_string(),
-            status: webhook.status.clone(),
+            status: webhook.status.name(),
             signing_key_id: webhook.signing_key_id.clone(),
             signing_key_created_at: webhook.signing_key_created_at.to_string(),
             previous_key_expires_at: (previous > now).then(|| previous.to_string()),

@@ -1,6 +1,7 @@
 //! The chains that are built in, as one: every call goes to the source of the chain's own family.
 //!
-//! Promises: forwards, and decides nothing of what a chain says. A further family is a further arm.
+//! Promises: forwards, and decides nothing of what a chain says. Nothing else in `app` tells families apart: a further one
+//! is a further arm of each match here, and the compiler asks for it.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -9,14 +10,21 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use landfall_chain::{
     Address, AddressSource, AssetFacts, AssetId, AssetSource, AssetTransfer, Block, BlockRef, BlockSource, Chain,
-    Endpoints, Family, Fate, Found, Header, HoldingSource, Holdings, Network, Payer, Read, Search, SourceError, Tip,
-    TxRef, U256, Watched,
+    Endpoints, Family, Fate, Found, Header, HoldingSource, Holdings, Network, Payer, Read, ReadProof, Search,
+    SourceError, Tip, TxRef, U256, Watched,
 };
 use landfall_evm::{EndpointUrl, EvmSource};
 use landfall_solana::{Options, Sample, SolanaSource};
 use tokio::sync::Notify;
 
 use crate::random;
+
+/// How often a block is looked for within its usual time, and the bounds of it.
+const POLLS_PER_BLOCK: u64 = 4;
+const POLL_MS_MIN: u64 = 250;
+const POLL_MS_MAX: u64 = 1_000;
+/// On Solana, whose blocks are parts of a second apart: providers count calls, and 1.5 light ones a second are the most.
+const SOLANA_POLL_MS: u64 = 900;
 
 /// A chain that can be read, of whatever family.
 #[derive(Debug)]
@@ -25,11 +33,38 @@ pub enum AnyChain {
     Solana(SolanaSource),
 }
 
+/// What is done with the source of whatever family.
+macro_rules! each {
+    ($chain:expr, $source:ident => $call:expr) => {
+        match $chain {
+            AnyChain::Evm($source) => $call,
+            AnyChain::Solana($source) => $call,
+        }
+    };
+}
+
 /// The built-in facts of `chain`; `None` where this version has none.
 pub(super) fn built_in(chain: Chain) -> Option<Network> {
     match chain.family() {
         Family::Evm => landfall_evm::network(chain),
         Family::Solana => landfall_solana::network(chain),
+    }
+}
+
+/// How often the tip of `network` is looked for where nobody says.
+pub(super) fn usual_poll_ms(network: &Network) -> u64 {
+    match network.chain.family() {
+        Family::Evm => (network.block_time_ms / POLLS_PER_BLOCK).clamp(POLL_MS_MIN, POLL_MS_MAX),
+        Family::Solana => SOLANA_POLL_MS,
+    }
+}
+
+/// All that a chain can prove. Where no root covers a block, asking a second endpoint for each would double the cost: what
+/// credits is read again in full.
+pub(super) fn usual_proof(family: Family) -> ReadProof {
+    match family {
+        Family::Evm => ReadProof::Full,
+        Family::Solana => ReadProof::Listed,
     }
 }
 
@@ -46,32 +81,20 @@ impl AnyChain {
     }
 
     pub(super) fn set_agree(&self, agree: usize) -> Result<(), SourceError> {
-        match self {
-            AnyChain::Evm(source) => Ok(source.set_agree(agree)?),
-            AnyChain::Solana(source) => Ok(source.set_agree(agree)?),
-        }
+        each!(self, source => Ok(source.set_agree(agree)?))
     }
 
     /// The states of the endpoints; clones share them.
     pub fn endpoints(&self) -> Endpoints {
-        match self {
-            AnyChain::Evm(source) => source.endpoints(),
-            AnyChain::Solana(source) => source.endpoints(),
-        }
+        each!(self, source => source.endpoints())
     }
 
     pub(super) fn wake_up(&self) -> Arc<Notify> {
-        match self {
-            AnyChain::Evm(source) => source.wake_up(),
-            AnyChain::Solana(source) => source.wake_up(),
-        }
+        each!(self, source => source.wake_up())
     }
 
     pub(super) fn listen(&self) -> BoxFuture<'static, ()> {
-        match self {
-            AnyChain::Evm(source) => source.listen().boxed(),
-            AnyChain::Solana(source) => source.listen().boxed(),
-        }
+        each!(self, source => source.listen().boxed())
     }
 
     /// Whether it says what its assets are.
@@ -83,77 +106,47 @@ impl AnyChain {
     }
 
     pub(super) async fn check(&self) -> Result<(), SourceError> {
-        match self {
-            AnyChain::Evm(source) => source.check().await,
-            AnyChain::Solana(source) => source.check().await,
-        }
+        each!(self, source => source.check().await)
     }
 }
 
 impl BlockSource for AnyChain {
     async fn tip(&self) -> Result<Tip, SourceError> {
-        match self {
-            AnyChain::Evm(source) => source.tip().await,
-            AnyChain::Solana(source) => source.tip().await,
-        }
+        each!(self, source => source.tip().await)
     }
 
     async fn headers(&self, range: RangeInclusive<u64>) -> Result<Vec<Header>, SourceError> {
-        match self {
-            AnyChain::Evm(source) => source.headers(range).await,
-            AnyChain::Solana(source) => source.headers(range).await,
-        }
+        each!(self, source => source.headers(range).await)
     }
 
     async fn blocks(&self, range: RangeInclusive<u64>, read: Read) -> Result<Vec<Block>, SourceError> {
-        match self {
-            AnyChain::Evm(source) => source.blocks(range, read).await,
-            AnyChain::Solana(source) => source.blocks(range, read).await,
-        }
+        each!(self, source => source.blocks(range, read).await)
     }
 
     async fn final_at(&self, number: u64) -> Result<Option<BlockRef>, SourceError> {
-        match self {
-            AnyChain::Evm(source) => source.final_at(number).await,
-            AnyChain::Solana(source) => source.final_at(number).await,
-        }
+        each!(self, source => source.final_at(number).await)
     }
 
     async fn payers(&self, block: &BlockRef, transfers: &[AssetTransfer]) -> Result<Vec<Payer>, SourceError> {
-        match self {
-            AnyChain::Evm(source) => source.payers(block, transfers).await,
-            AnyChain::Solana(source) => source.payers(block, transfers).await,
-        }
+        each!(self, source => source.payers(block, transfers).await)
     }
 
     async fn fate(&self, tx: &TxRef, at: &BlockRef) -> Result<Fate, SourceError> {
-        match self {
-            AnyChain::Evm(source) => source.fate(tx, at).await,
-            AnyChain::Solana(source) => source.fate(tx, at).await,
-        }
+        each!(self, source => source.fate(tx, at).await)
     }
 }
 
 impl AddressSource for AnyChain {
     fn search(&self) -> Search {
-        match self {
-            AnyChain::Evm(source) => source.search(),
-            AnyChain::Solana(source) => source.search(),
-        }
+        each!(self, source => source.search())
     }
 
     async fn candidates(&self, range: RangeInclusive<u64>, watched: Watched<'_>) -> Result<Found, SourceError> {
-        match self {
-            AnyChain::Evm(source) => source.candidates(range, watched).await,
-            AnyChain::Solana(source) => source.candidates(range, watched).await,
-        }
+        each!(self, source => source.candidates(range, watched).await)
     }
 
     async fn balances(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<U256>, SourceError> {
-        match self {
-            AnyChain::Evm(source) => source.balances(addresses, at).await,
-            AnyChain::Solana(source) => source.balances(addresses, at).await,
-        }
+        each!(self, source => source.balances(addresses, at).await)
     }
 }
 
@@ -174,9 +167,6 @@ impl HoldingSource for AnyChain {
         assets: &[AssetId],
         at: &BlockRef,
     ) -> Result<Holdings, SourceError> {
-        match self {
-            AnyChain::Evm(source) => source.holdings(addresses, assets, at).await,
-            AnyChain::Solana(source) => source.holdings(addresses, assets, at).await,
-        }
+        each!(self, source => source.holdings(addresses, assets, at).await)
     }
 }

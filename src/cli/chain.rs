@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::ensure;
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use landfall_chain::Chain as ChainName;
 use serde::Serialize;
 
-use crate::cli::{as_operator, duration, json_line};
+use crate::cli::{Why, as_operator, duration, json_line};
 use crate::config::Config;
 use crate::decision::AuditEntry;
 use crate::store::{Db, audit};
@@ -79,13 +78,6 @@ pub(super) enum Override {
     },
 }
 
-#[derive(Args, Debug)]
-pub(super) struct Why {
-    /// Why, for the audit.
-    #[arg(long, value_name = "TEXT")]
-    pub(super) reason: String,
-}
-
 #[derive(Serialize)]
 struct AuditLine<'a> {
     at: String,
@@ -99,7 +91,7 @@ struct AuditLine<'a> {
 impl Chain {
     pub(super) async fn run(self, db: &Db, config: &Config) -> anyhow::Result<()> {
         if let Some(chain) = self.name() {
-            ensure!(config.chains.contains_key(&chain), "{chain} is not configured: nobody follows it");
+            config.chain(chain)?;
         }
         match self {
             Chain::Halt { chain, why } => {

@@ -1,22 +1,21 @@
-//! `landfall deposit list` and `landfall deposit explain`.
+//! `landfall deposit list|show|unattributed|explain`.
+
+mod explain;
+mod show;
+mod unattributed;
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::bail;
 use clap::Subcommand;
 use landfall_chain::{Chain, TxId};
 
 use crate::amount::to_decimal;
 use crate::api::DepositResource;
-use crate::cli::explain::{Report, unknown};
-use crate::cli::{existing, json_line, load, open_existing, record, unattributed};
+use crate::cli::{PAGE_ROWS, existing, json_line, load};
 use crate::deposit::DepositId;
 use crate::store::Db;
 use crate::store::deposits::{self, DepositFilter};
-use crate::watcher::explain::explain;
-
-const PAGE_ROWS: u32 = 500;
 
 #[derive(Subcommand, Debug)]
 pub(super) enum Deposit {
@@ -38,7 +37,7 @@ pub(super) enum Deposit {
     Unattributed {
         /// Of this chain only, for example SOLANA_MAINNET.
         #[arg(long)]
-        chain: Option<String>,
+        chain: Option<Chain>,
         /// Own rent and own wrapped SOL that came back, too.
         #[arg(long)]
         all: bool,
@@ -49,7 +48,7 @@ pub(super) enum Deposit {
     /// Say of each leg of a transaction why it is a credit or none: exit 0 found, 1 unknown, 2 cannot tell.
     Explain {
         /// For example BASE_MAINNET; it must be configured.
-        chain: String,
+        chain: Chain,
         /// The transaction's hash; on Solana its first signature.
         transaction: String,
         /// One JSON object.
@@ -61,26 +60,19 @@ pub(super) enum Deposit {
 impl Deposit {
     pub(super) async fn run(self, config: &Path) -> anyhow::Result<ExitCode> {
         match self {
-            Deposit::List { json } => {
-                show_all(&existing(config).await?, json).await?;
-                Ok(ExitCode::SUCCESS)
-            }
-            Deposit::Show { id, json } => record::show(&existing(config).await?, id, json).await,
-            Deposit::Unattributed { chain, all, json } => {
-                let chain = chain.map(|chain| chain.parse()).transpose()?;
-                unattributed::show(config, chain, all, json).await?;
-                Ok(ExitCode::SUCCESS)
-            }
+            Deposit::List { json } => list(&existing(config).await?, json).await?,
+            Deposit::Show { id, json } => return show::one(&existing(config).await?, id, json).await,
+            Deposit::Unattributed { chain, all, json } => unattributed::list(&load(config)?, chain, all, json).await?,
             Deposit::Explain { chain, transaction, json } => {
-                let chain: Chain = chain.parse()?;
                 let tx = TxId::parse(chain.family(), &transaction)?;
-                show_one(config, chain, tx, json).await
+                return explain::one(&load(config)?, chain, tx, json).await;
             }
         }
+        Ok(ExitCode::SUCCESS)
     }
 }
 
-async fn show_all(db: &Db, json: bool) -> anyhow::Result<()> {
+async fn list(db: &Db, json: bool) -> anyhow::Result<()> {
     let mut reader = db.read().await?;
     let mut filter = DepositFilter::default();
     loop {
@@ -93,26 +85,6 @@ async fn show_all(db: &Db, json: bool) -> anyhow::Result<()> {
             None => return Ok(()),
         }
     }
-}
-
-async fn show_one(config: &Path, chain: Chain, tx: TxId, json: bool) -> anyhow::Result<ExitCode> {
-    let config = load(config)?;
-    let Some(settings) = config.chains.get(&chain) else {
-        bail!("{chain} is not configured; add a section [chains.{chain}]");
-    };
-    let (source, network) = crate::app::source(chain, settings)?;
-    let db = open_existing(&config.store).await?;
-    let Some(explanation) = explain(&source, &db, &network, tx).await? else {
-        eprintln!("landfall: {}", unknown(chain, &tx));
-        return Ok(ExitCode::FAILURE);
-    };
-    let report = Report::of(&network, &tx, explanation);
-    if json {
-        println!("{}", json_line(&report)?);
-    } else {
-        report.lines().iter().for_each(|line| println!("{line}"));
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 fn line(deposit: &crate::deposit::Deposit) -> String {

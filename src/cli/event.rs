@@ -8,14 +8,11 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::cli::json_line;
+use crate::cli::{PAGE_ROWS, json_line};
 use crate::store::Db;
 use crate::store::deliveries::AttemptLog;
 use crate::store::replay::{self, DeliveryRow, EventFilter, EventRow};
 use crate::time::{Clock, Timestamp};
-
-/// Events are read and made due in pages, each in a transaction of its own.
-const PAGE_ROWS: u32 = 500;
 
 #[derive(Subcommand, Debug)]
 pub(super) enum Event {
@@ -157,6 +154,7 @@ impl Replay<'_> {
         self.page(&[event]).await
     }
 
+    /// Page by page, each in a transaction of its own.
     async fn all(&self, filter: &EventFilter) -> anyhow::Result<Replayed> {
         let mut done = Replayed { dry_run: self.dry_run, ..Replayed::default() };
         let mut after = None;

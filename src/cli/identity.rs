@@ -6,8 +6,7 @@ use anyhow::bail;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use crate::cli::chain::Why;
-use crate::cli::{as_operator, existing, json_line, open};
+use crate::cli::{Why, as_operator, existing, json_line, open};
 use crate::identity::{Change, Identity as Listed, NewIdentity, SubStatus};
 use crate::registry;
 use crate::store::Db;

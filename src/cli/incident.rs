@@ -5,8 +5,7 @@ use clap::Subcommand;
 use landfall_chain::Chain;
 use serde::Serialize;
 
-use crate::cli::chain::Why;
-use crate::cli::{as_operator, json_line};
+use crate::cli::{Why, as_operator, json_line};
 use crate::incident;
 use crate::store::{Db, incidents};
 

@@ -9,23 +9,20 @@ mod chain;
 mod deposit;
 mod duration;
 mod event;
-mod explain;
 mod identity;
 mod incident;
 mod key;
 mod past;
-mod record;
 mod run;
 mod sandbox;
 mod status;
-mod unattributed;
 mod webhook;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
@@ -35,6 +32,9 @@ use crate::operator::Operator;
 use crate::store::{Db, OpenError, StoreUrl};
 use crate::time::Clock;
 use duration::duration;
+
+/// How many rows of a long list are read at a time.
+const PAGE_ROWS: u32 = 500;
 
 /// Watches chains for deposits to a custody service's accounts, confirms them and tells clients.
 #[derive(Parser, Debug)]
@@ -89,6 +89,14 @@ enum Verb {
     Openapi,
     /// Show the main job on a private chain, from the first deposit to the signed webhook.
     Sandbox(sandbox::Sandbox),
+}
+
+/// Said with each decision of a person.
+#[derive(Args, Debug)]
+struct Why {
+    /// Why, for the audit.
+    #[arg(long, value_name = "TEXT")]
+    reason: String,
 }
 
 impl Cli {

@@ -31,7 +31,7 @@ const TRACED_BLOCKS: &str = "blocks traced";
 pub(super) struct BackfillArgs {
     /// The chain, for example BASE_MAINNET.
     #[arg(long)]
-    chain: String,
+    chain: Chain,
     /// The first block or slot, inclusive.
     #[arg(long, value_name = "NUMBER", required_unless_present_any = ["account", "address"])]
     from: Option<u64>,
@@ -53,7 +53,7 @@ pub(super) struct BackfillArgs {
     /// transactions. On a chain whose own logs tell of native movements, logs do not show the fees of transactions that
     /// moved nothing. Not on Solana, where every slot is read or, without --to, those that the addresses' signatures name.
     #[arg(long, value_name = "receipts|logs")]
-    proof: Option<String>,
+    proof: Option<ReadProof>,
     /// Count what would be recorded, and record nothing.
     #[arg(long)]
     dry_run: bool,
@@ -63,7 +63,7 @@ pub(super) struct BackfillArgs {
 pub(super) struct RescanArgs {
     /// The chain, for example BASE_MAINNET.
     #[arg(long)]
-    chain: String,
+    chain: Chain,
     /// The first block or slot, inclusive.
     #[arg(long, value_name = "NUMBER")]
     from: u64,
@@ -182,15 +182,12 @@ fn tell_of_cut(chain: Chain, to: Option<u64>, until: u64) {
 impl BackfillArgs {
     pub(super) async fn run(self, config: &Path) -> anyhow::Result<ExitCode> {
         let BackfillArgs { chain, from, to, json, account, address, proof, dry_run } = self;
-        let chain: Chain = chain.parse()?;
-        let proof = match proof.as_deref() {
+        let proof = match proof {
             Some(_) if chain.family() == Family::Solana => {
                 bail!("{chain} has no receipts and no logs that prove anything; leave --proof out")
             }
             None if to.is_none() || chain.family() == Family::Solana => ReadProof::Listed,
-            None | Some("receipts") => ReadProof::Full,
-            Some("logs") => ReadProof::Listed,
-            Some(other) => bail!("unknown proof {other:?}: expected receipts or logs"),
+            proof => proof.unwrap_or(ReadProof::Full),
         };
         let scope = match account {
             Some(account) => Scope::Account(account),
@@ -235,7 +232,6 @@ impl BackfillArgs {
 impl RescanArgs {
     pub(super) async fn run(self, config: &Path) -> anyhow::Result<ExitCode> {
         let RescanArgs { chain, from, to, json, repair } = self;
-        let chain: Chain = chain.parse()?;
         let watcher = app::watcher(&load(config)?, chain, existing(config).await?).await?;
         let mut rescan = Rescan::begin(watcher, from, to, repair).await?;
         tell_of_cut(chain, Some(to), rescan.progress().until);

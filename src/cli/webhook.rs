@@ -15,6 +15,7 @@ use crate::deposit::DepositStatus;
 use crate::random;
 use crate::registry::{self, NewWebhook, WebhookError};
 use crate::resolver::Resolver;
+use crate::store::endpoints::Status;
 use crate::store::{Db, deliveries, endpoints, sinks, webhooks};
 use crate::time::Clock;
 use crate::webhook::{AllowedNetworks, Cidr, PREVIOUS_KEY_TIME_MAX, symmetric_key, verification_key};
@@ -222,8 +223,8 @@ async fn resume(db: &Db, id: &str) -> anyhow::Result<()> {
 /// Queues a test event and waits until `landfall run` has attempted it.
 async fn test(db: &Db, id: &str, json: bool) -> anyhow::Result<bool> {
     let webhook = webhooks::by_id(&mut db.read().await?, id).await?;
-    if let Some(webhook) = webhook.filter(|webhook| ["PAUSED", "GONE"].contains(&webhook.status.as_str())) {
-        bail!("webhook {id} is {}, and is sent nothing until `landfall webhook resume {id}`", webhook.status);
+    if let Some(status @ (Status::Paused | Status::Gone)) = webhook.map(|webhook| webhook.status) {
+        bail!("webhook {id} is {}, and is sent nothing until `landfall webhook resume {id}`", status.name());
     }
     let event = registry::test_webhook(db, id, &random::bytes(), Clock::system().now()).await?;
     let event_id = event.id.to_string();

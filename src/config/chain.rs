@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use landfall_chain::{BlockHash, Chain, FinalityRule, NativeSource, ReadProof, RuleName, U256};
+use landfall_chain::{BlockHash, Chain, FinalityRule, NativeSource, ReadProof, RuleName, U256, UnknownProof};
 use reqwest::header::{HeaderName, HeaderValue};
 use serde::{Deserialize, Deserializer};
 use url::Url;
@@ -341,12 +341,7 @@ fn rpc_url(at: &str, text: &str) -> Result<Url, ConfigError> {
 }
 
 fn proof(at: &str, name: Option<&str>) -> Result<Option<ReadProof>, ConfigError> {
-    match name {
-        None => Ok(None),
-        Some("receipts") => Ok(Some(ReadProof::Full)),
-        Some("logs") => Ok(Some(ReadProof::Listed)),
-        Some(name) => Err(key(&format!("{at}.proof"), format!("{name:?}; expected \"receipts\" or \"logs\""))),
-    }
+    name.map(str::parse).transpose().map_err(|error: UnknownProof| key(&format!("{at}.proof"), error))
 }
 
 fn start<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Start>, D::Error> {

@@ -113,6 +113,9 @@ pub struct EventsReport {
 
 impl Status {
     /// Reads the store.
+    ///
+    /// # Errors
+    /// When it cannot be read.
     pub async fn read(db: &Db, now: Timestamp) -> Result<Self, StoreError> {
         let mut reader = db.read().await?;
         let traces = traces::statuses(&mut reader).await?;

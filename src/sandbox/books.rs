@@ -9,7 +9,7 @@ use std::fmt;
 use landfall_chain::{Address, U256};
 
 use crate::amount::{from_decimal, to_decimal};
-use crate::sandbox::receiver::Received;
+use crate::receiver::Received;
 
 /// What an address has of an asset.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -3,7 +3,7 @@
 //! Everything goes through the doors that operators and clients use: a configuration file, accounts, a key, a webhook,
 //! HTTP. Nothing outlives it but what `keep` names: its folder and its node. It listens on this machine only.
 //!
-//! [`anvil`], [`token`] and [`receiver`] also serve the tests on a real node.
+//! [`anvil`] and [`token`] also serve the tests on a real node.
 
 pub mod anvil;
 mod books;
@@ -12,7 +12,6 @@ mod cluster;
 mod folder;
 mod node;
 mod play;
-pub mod receiver;
 mod screen;
 mod stage;
 pub mod surfpool;
@@ -31,6 +30,7 @@ use tokio_util::sync::CancellationToken;
 use crate::app::{self, App, Migrate};
 use crate::key::Scope;
 use crate::random;
+use crate::receiver::Receiver;
 use crate::registry::{self, NewWebhook};
 use crate::resolver::Resolver;
 use crate::sandbox::anvil::{Anvil, AnvilOptions};
@@ -38,7 +38,6 @@ use crate::sandbox::books::Books;
 use crate::sandbox::client::Api;
 use crate::sandbox::cluster::Cluster;
 use crate::sandbox::folder::{Folder, Followed};
-use crate::sandbox::receiver::Receiver;
 use crate::sandbox::screen::Screen;
 use crate::sandbox::stage::{House, Show, Stage};
 use crate::sandbox::surfpool::{Surfpool, SurfpoolOptions};

@@ -5,7 +5,7 @@ use std::io::Write;
 use landfall_chain::BlockRef;
 use tokio::time::Instant;
 
-use crate::sandbox::receiver::Received;
+use crate::receiver::Received;
 
 const DIM: &str = "\x1b[2m";
 const BOLD: &str = "\x1b[1m";

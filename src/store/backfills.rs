@@ -1,10 +1,10 @@
 //! How far each backfill has come. A row is a note to ourselves: without it the range is read again, to no harm.
 
-use landfall_chain::Chain;
+use landfall_chain::{Chain, Lane, ReadProof};
 
 use crate::store::error::expect_one;
 use crate::store::sql::{execute, fetch_optional, statements};
-use crate::store::{Connection, StoreError, Tx, int, uint};
+use crate::store::{Connection, StoreError, Tx, int, parsed, uint};
 use crate::time::Timestamp;
 
 /// A backfill as it stands.
@@ -13,7 +13,9 @@ pub struct BackfillRow {
     /// Both inclusive.
     pub from: u64,
     pub to: u64,
-    pub proof: String,
+    pub proof: ReadProof,
+    /// What it reads of the blocks; each lane has a row of its own.
+    pub lane: Lane,
     /// The addresses; empty for all.
     pub scope: String,
     /// What was looked for, in words that differ when that does.
@@ -23,6 +25,9 @@ pub struct BackfillRow {
     /// How many deposits it has recorded.
     pub found: u64,
 }
+
+/// What stands behind the proof in the row of the traces.
+const TRACES: &str = "/traces";
 
 statements! {
     LOAD = "SELECT basis, next_number, found FROM backfills \
@@ -39,7 +44,8 @@ pub async fn load(
     chain: Chain,
     wanted: &BackfillRow,
 ) -> Result<Option<BackfillRow>, StoreError> {
-    let BackfillRow { from, to, proof, scope, .. } = wanted;
+    let BackfillRow { from, to, proof, lane, scope, .. } = wanted;
+    let proof = proof_text(*proof, *lane);
     let row = fetch_optional!(connection, (String, i64, i64), LOAD, chain.name(), int(*from), int(*to), proof, scope)?;
     let row = row.map(|(basis, next, found)| {
         let (next, found) = (uint("next_number", next)?, uint("found", found)?);
@@ -50,8 +56,26 @@ pub async fn load(
 
 /// Records how far a backfill has come.
 pub async fn save(tx: &mut Tx, chain: Chain, row: &BackfillRow, now: Timestamp) -> Result<(), StoreError> {
-    let BackfillRow { from, to, proof, scope, basis, next, found } = row;
+    let BackfillRow { from, to, proof, lane, scope, basis, next, found } = row;
+    let proof = proof_text(*proof, *lane);
     let (from, to, next, found) = (int(*from), int(*to), int(*next), int(*found));
     let saved = execute!(tx, SAVE, chain.name(), from, to, proof, scope, basis, next, found, now.0)?;
     expect_one("record backfill", saved)
+}
+
+/// Both as the column `proof` holds them.
+fn proof_text(proof: ReadProof, lane: Lane) -> String {
+    match lane {
+        Lane::Roots => proof.name().to_owned(),
+        Lane::Traces => format!("{}{TRACES}", proof.name()),
+    }
+}
+
+/// What the column `proof` says.
+pub(super) fn read_proof(text: &str) -> Result<(ReadProof, Lane), StoreError> {
+    let (proof, lane) = match text.strip_suffix(TRACES) {
+        Some(proof) => (proof, Lane::Traces),
+        None => (text, Lane::Roots),
+    };
+    Ok((parsed("proof of a backfill", proof)?, lane))
 }

@@ -3,10 +3,10 @@
 //! What is followed is whole: each block from the one that an address is watched from up to the cursor. Below that counts what
 //! backfills read for it. A backfill without an end is left out, because how far it came is not on record.
 
-use landfall_chain::{Address, Chain};
+use landfall_chain::{Address, Chain, Lane, ReadProof};
 
 use crate::store::sql::{fetch_all, statements};
-use crate::store::{Connection, StoreError, parsed, uint};
+use crate::store::{Connection, StoreError, backfills, parsed, uint};
 
 /// What is known of one address on one chain. Numbers are inclusive.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,8 +30,9 @@ pub struct AddressCoverage {
 pub struct Backfilled {
     pub from: u64,
     pub to: u64,
-    /// `receipts` or `logs`, and with `/traces` behind it what its traces showed.
-    pub proof: String,
+    pub proof: ReadProof,
+    /// What was read of the blocks.
+    pub lane: Lane,
 }
 
 statements! {
@@ -100,5 +101,6 @@ fn is_for((.., scope, basis, _): &BackfillRow, address: &str, seq: i64) -> bool 
 
 fn backfilled((from, to, proof, _, _, next): &BackfillRow) -> Result<Backfilled, StoreError> {
     let (from, to) = (uint("from_number", *from)?, uint("to_number", (*to).min(next - 1))?);
-    Ok(Backfilled { from, to, proof: proof.clone() })
+    let (proof, lane) = backfills::read_proof(proof)?;
+    Ok(Backfilled { from, to, proof, lane })
 }

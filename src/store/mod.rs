@@ -2,6 +2,10 @@
 //!
 //! Who owns an invariant opens the transaction (the watcher, the delivery, the CLI) and passes it in; an UPDATE
 //! repeats the old state in its WHERE and its caller is told how many rows it touched. No rule lives here.
+//!
+//! # Errors
+//! Every function here fails alike, and says so nowhere else: with a [`StoreError`], which [`StoreError::may_pass`] when the
+//! database was away or busy, and is a person's when a constraint, a number of rows or a stored value contradicts the books.
 
 pub mod account_pages;
 pub mod accounts;

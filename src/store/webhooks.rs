@@ -6,6 +6,7 @@
 use sqlx::FromRow;
 
 use crate::deposit::DepositStatus;
+use crate::store::endpoints::Status;
 use crate::store::error::expect_one;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, ORGANIZATION, StoreError, Tx, parsed, uint};
@@ -30,7 +31,7 @@ pub struct Webhook {
     pub id: String,
     pub url: String,
     pub label: String,
-    pub status: String,
+    pub status: Status,
     pub allowed_networks: AllowedNetworks,
     pub created_at: Timestamp,
     pub signing_key_id: String,
@@ -140,7 +141,7 @@ impl Row {
             id: self.id,
             url: self.url,
             label: self.label,
-            status: self.status,
+            status: parsed("status", &self.status)?,
             allowed_networks: parsed("allowed networks", &self.allowed_networks)?,
             created_at: Timestamp(self.created_us),
             signing_key_id: self.signing_key_id,

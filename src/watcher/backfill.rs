@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use landfall_chain::{Address, AddressSource, Block, BlockSource, NativeSource, ReadProof, Search, Watched};
+use landfall_chain::{Address, AddressSource, Block, BlockSource, Lane, NativeSource, ReadProof, Search, Watched};
 use sha2::{Digest, Sha256};
 
 use crate::store::backfills::{self, BackfillRow};
@@ -282,15 +282,12 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
     fn rows(&self) -> Vec<BackfillRow> {
         let Job { from, proof, .. } = self.job;
         let to = self.job.to.unwrap_or(NO_END);
-        let proof = match proof {
-            ReadProof::Full => "receipts",
-            ReadProof::Listed => "logs",
-        };
         let scope = self.only.iter().map(Address::to_string).collect::<Vec<_>>().join(",");
-        let of_lane = |proof: String, next: u64, found: u64| BackfillRow {
+        let of_lane = |lane: Lane, next: u64, found: u64| BackfillRow {
             from,
             to,
             proof,
+            lane,
             scope: scope.clone(),
             basis: self.basis.clone(),
             next,
@@ -299,10 +296,10 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         let Progress { next, until, found, .. } = self.progress;
         let next = if next > until && self.job.to.is_none() { NO_END + 1 } else { next };
         let traced = self.traces.as_ref().map_or(0, |traces| traces.found);
-        let mut rows = vec![of_lane(proof.to_owned(), next, found - traced)];
+        let mut rows = vec![of_lane(Lane::Roots, next, found - traced)];
         // Where the last blocks need no trace, the end of the traces is the end of all.
         let through = |span: Span| if span.is_done() { until + 1 } else { span.next };
-        rows.extend(self.progress.traces.map(|span| of_lane(format!("{proof}/traces"), through(span), traced)));
+        rows.extend(self.progress.traces.map(|span| of_lane(Lane::Traces, through(span), traced)));
         rows
     }
 }

@@ -4,7 +4,7 @@ use landfall_chain::{AssetTransfer, Lane, Network, U256};
 
 use crate::deposit::Deposit;
 use crate::store::{StoreError, Tx, deposits};
-use crate::watcher::connect::leg_of;
+use crate::watcher::leg::leg_of;
 
 /// The deposit's leg among `transfers`. What is not listed (any more) is never shown.
 pub(super) fn leg_in<'t>(

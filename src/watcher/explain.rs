@@ -12,7 +12,7 @@ use crate::deposit::{Deposit, DepositStatus};
 use crate::store::cursors::Cursor;
 use crate::store::deposits::{self, SeenIn};
 use crate::store::{Db, Reader, StoreError, accounts, traces};
-use crate::watcher::connect::leg_of;
+use crate::watcher::leg::leg_of;
 
 /// What is known of a transaction.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -21,6 +21,7 @@ mod final_blocks;
 mod fork;
 mod grants;
 mod kept_witness;
+mod leg;
 mod movements;
 mod native_change;
 mod over_credit;
@@ -29,9 +30,11 @@ mod past;
 mod payers;
 mod report;
 mod rescan;
+mod run;
 mod second_witness;
 mod settle;
 mod stride;
+mod take_up;
 mod told_blocks;
 mod trace_lane;
 mod watch_list;
@@ -40,19 +43,15 @@ mod witness;
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_chain::{
-    BlockRef, BlockSource, Chain, Endpoints, Header, NativeSource, Network, ReadProof, Tip, with_causes,
-};
+use landfall_chain::{BlockSource, Chain, Endpoints, NativeSource, Network, ReadProof, Tip, with_causes};
 use tokio::sync::Notify;
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::error;
 
 use crate::decision::Orders;
 use crate::incident::{Incident, IncidentKind};
-use crate::store::cursors::{self, Cursor};
-use crate::store::{Db, StoreError, accounts, incidents, native_settings, overrides, status};
-use crate::time::{Clock, Pulse, Timestamp};
+use crate::store::cursors::Cursor;
+use crate::store::{Db, StoreError, incidents, overrides, status};
+use crate::time::Timestamp;
 
 use alarms::Alarms;
 pub use asset_watch::AssetWatch;
@@ -252,102 +251,6 @@ impl<S: BlockSource> Watcher<S> {
         Ok(ticked)
     }
 
-    /// Ticks until `stop`, which may come at any await of a tick. After a permanent error the chain is halted: it says so
-    /// and waits for a person.
-    pub async fn run(mut self, clock: Clock, random: fn() -> u64, pulse: Pulse, stop: CancellationToken) {
-        let mut reporter = report::Reporter::new(self.chain(), self.settings.proof);
-        let mut retry = landfall_chain::Retry::new(self.settings.poll, RETRY_MAX);
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = self.load(&mut reporter, &clock, &pulse) => {}
-        }
-        while !stop.is_cancelled() {
-            pulse.beat(clock.now());
-            let begun = Instant::now();
-            let (db, endpoints) = (self.db.clone(), self.endpoints.clone());
-            let outcome = tokio::select! {
-                () = stop.cancelled() => return,
-                outcome = self.tick(clock.now()) => outcome,
-                never = reporter.beat(&db, &endpoints, &clock, &pulse) => match never {},
-            };
-            reporter.log(&outcome, clock.now());
-            let succeeded = outcome.is_ok();
-            reporter.warn(self.alarms.texts(clock.now()), self.alarms.finalized_at());
-            let pause = match &outcome {
-                Ok(ticked) => {
-                    retry.reset();
-                    // After a reorg too: two nodes on two branches must not be asked in a tight loop.
-                    let rests = ticked.disconnected > 0 || ticked.caught_up && !ticked.more_to_settle;
-                    if rests { self.settings.poll } else { Duration::ZERO }
-                }
-                Err(TickError::Store(StoreError::Moved { .. })) => Duration::ZERO,
-                Err(error) if error.may_pass() => retry.next_delay(random()),
-                Err(_) => HEARTBEAT,
-            };
-            if let Err(error) = reporter.record(&self.db, &self.endpoints, outcome, clock.now()).await {
-                warn!(chain = %self.chain(), "the state of {} was not recorded: {error}", self.chain());
-            }
-            if reporter.is_halted() {
-                self.await_resumption(&mut reporter, &clock, &pulse, &stop).await;
-                continue;
-            }
-            let pause = if succeeded { rest(pause, begun.elapsed()) } else { pause };
-            tokio::select! {
-                () = stop.cancelled() => {}
-                () = tokio::time::sleep(pause) => {}
-                // After an error the growing pause holds, whoever says that there is something new.
-                () = self.wake_up.notified(), if succeeded => {}
-            }
-        }
-    }
-
-    /// Takes in the watch list page by page, and says after each that the process is alive: a long list takes longer
-    /// than `health` waits. What fails here the first tick meets again, and tells it.
-    async fn load(&self, reporter: &mut report::Reporter, clock: &Clock, pulse: &Pulse) {
-        loop {
-            let page = async { self.watch_list.follow_page(&mut self.db.read().await?).await };
-            match page.await {
-                Ok(is_more) => {
-                    pulse.beat(clock.now());
-                    reporter.say_loaded(&self.db, &self.endpoints, self.watch_list.len(), clock.now()).await;
-                    if !is_more {
-                        return;
-                    }
-                }
-                Err(error) => {
-                    warn!(chain = %self.chain(), "the watch list cannot be read: {error}");
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Until a person resumes the chain, or `stop`. Says that the process is alive meanwhile.
-    async fn await_resumption(
-        &mut self,
-        reporter: &mut report::Reporter,
-        clock: &Clock,
-        pulse: &Pulse,
-        stop: &CancellationToken,
-    ) {
-        while !stop.is_cancelled() {
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(LOOK_FOR_RESUMPTION) => {}
-            }
-            reporter.say_alive(&self.db, &self.endpoints, clock, pulse).await;
-            let met = self.resumed.clone();
-            match self.read_orders(clock.now()).await {
-                Ok(orders) if met.as_ref().is_some_and(|met| *met != orders.resumed) => {
-                    info!(chain = %self.chain(), "{} is resumed", self.chain());
-                    return reporter.start_anew();
-                }
-                Ok(orders) => self.resumed = Some(orders.resumed),
-                Err(error) => warn!(chain = %self.chain(), "whether to resume cannot be read: {error}"),
-            }
-        }
-    }
-
     /// What operators want now.
     async fn orders(&mut self, now: Timestamp) -> Result<Orders, TickError> {
         if self.resumed.is_none()
@@ -385,105 +288,10 @@ impl<S: BlockSource> Watcher<S> {
     fn chain(&self) -> Chain {
         self.network.chain
     }
-
-    /// Sets the cursor of a chain that was never watched.
-    async fn take_up(&mut self, tip: &Tip) -> Result<BlockRef, TickError> {
-        let number = match self.settings.start {
-            Start::Finalized => tip.finalized.map(|finalized| finalized.number).ok_or_else(|| {
-                let what =
-                    "no block is final yet, so there is none to start above; set start to a block number".to_owned();
-                TickError::Contradiction { chain: self.chain(), what }
-            })?,
-            Start::Number(first) => first.saturating_sub(1),
-        };
-        let header = &self.anchor(number, tip).await?;
-        // A header is one endpoint's word. What stands on a block that is no final one would never be taken back.
-        let expected = tip.finalized.filter(|finalized| finalized.number == number);
-        if let Some(expected) = expected.filter(|expected| *expected != header.block) {
-            let what = format!("block {expected}, to start from, is final, but {} is shown", header.block);
-            return Err(TickError::Contradiction { chain: self.chain(), what });
-        }
-        let mut tx = self.db.begin().await?;
-        Cursor::lock(&mut tx, self.chain()).await?;
-        cursors::anchor(&mut tx, self.chain(), header).await?;
-        Cursor::place(&mut tx, self.chain(), &header.block).await?;
-        accounts::raise_from(&mut tx, self.chain(), header.block.number + 1).await?;
-        native_settings::begin(&mut tx, self.chain(), header.block.number + 1, &self.network.native).await?;
-        tx.commit().await?;
-        info!(chain = %self.chain(), "{} is watched from block {}", self.chain(), header.block.number + 1);
-        Ok(header.block)
-    }
-}
-
-impl<S: BlockSource> Watcher<S> {
-    /// The block that the first one above `number` stands on: the one at `number`, or where that was skipped an earlier
-    /// one, by the parent of the next block that is shown.
-    async fn anchor(&self, number: u64, tip: &Tip) -> Result<Header, TickError> {
-        if let Some(header) = self.source.headers(number..=number).await?.first() {
-            return Ok(*header);
-        }
-        let missing = |what: String| TickError::Contradiction { chain: self.chain(), what };
-        let latest = tip.latest.number;
-        let mut last = number;
-        for _ in 0..ANCHOR_READS_MAX {
-            if last >= latest {
-                break;
-            }
-            let first = last + 1;
-            last = latest.min(last.saturating_add(ANCHOR_READ));
-            let above = self.source.headers(first..=last).await?;
-            let Some(parent) = above.first().map(|header| header.parent).filter(|parent| parent.number <= number)
-            else {
-                continue;
-            };
-            let below = self.source.headers(parent.number..=parent.number).await?;
-            return below.into_iter().find(|header| header.block == parent).ok_or_else(|| {
-                missing(format!("block {parent}, to start from, is what the next one stands on, and is not shown"))
-            });
-        }
-        let what =
-            format!("block {number}, to start from, is not there yet, nor one above it that tells what it stands on");
-        Err(missing(format!("{what} (the newest is {latest})")))
-    }
 }
 
 impl std::fmt::Debug for AgreeDoor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("AgreeDoor")
-    }
-}
-
-/// How many numbers one read covers that looks for the block to start above, and how many reads a tick makes for it.
-const ANCHOR_READ: u64 = 256;
-const ANCHOR_READS_MAX: usize = 16;
-/// How often a chain that does nothing says that it is there; `health` misses it after 30 s.
-const HEARTBEAT: Duration = Duration::from_secs(5);
-/// How often a halted chain looks whether it is resumed, and says that it is there.
-const LOOK_FOR_RESUMPTION: Duration = Duration::from_secs(1);
-/// A tick that is older is hanging: it no longer counts as a sign of life.
-const TICK_TIME_MAX: Duration = Duration::from_secs(600);
-/// However long a tick took, this part of the poll is waited for behind it.
-const REST_PART: u32 = 4;
-/// The longest wait between two tries; well below the 30 s after which `health` misses the heartbeat.
-const RETRY_MAX: Duration = Duration::from_secs(10);
-
-/// How long is waited behind a tick that `took` so long, so that the next one begins a `poll` after it; a node that is
-/// slower than that is left alone for a while all the same.
-fn rest(poll: Duration, took: Duration) -> Duration {
-    poll.saturating_sub(took).max(poll / REST_PART)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_tick_begins_a_poll_after_the_one_before_it_unless_that_was_slow() {
-        let ms = Duration::from_millis;
-        let cases =
-            [(100, 0, 100), (100, 55, 45), (100, 75, 25), (100, 90, 25), (100, 400, 25), (0, 400, 0), (0, 0, 0)];
-        for (poll, took, expected) in cases {
-            assert_eq!(rest(ms(poll), ms(took)), ms(expected), "{poll} {took}");
-        }
     }
 }

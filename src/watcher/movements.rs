@@ -8,7 +8,7 @@ use landfall_chain::{Address, Block, Lane, Network};
 
 use crate::store::{Tx, accounts, movements, unattributed};
 use crate::watcher::TickError;
-use crate::watcher::connect::{leg_of, prove_signer};
+use crate::watcher::leg::{leg_of, prove_signer};
 use crate::watcher::watch_list::WatchList;
 
 /// For whom.

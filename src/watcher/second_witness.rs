@@ -13,8 +13,8 @@ use crate::deposit::{Deposit, DepositStatus};
 use crate::store::witnesses::Sighted;
 use crate::store::{Connection, StoreError, Tx, movements, witnesses};
 use crate::watcher::TickError;
-use crate::watcher::connect::prove_signer;
 use crate::watcher::evidence::{Excess, shows};
+use crate::watcher::leg::prove_signer;
 use crate::watcher::trace_lane::TraceLane;
 use crate::watcher::witness::{Evidence, Witnessed};
 

@@ -20,10 +20,10 @@ use crate::store::deposits::{self, Missing};
 use crate::store::witnesses::{self, Sighted};
 use crate::store::{Reader, Tx};
 use crate::time::Timestamp;
-use crate::watcher::connect::{announce, paid_by, prove_signer};
 use crate::watcher::evidence::{Excess, guard_sum, leg_in, paid_in_tx, shows};
 use crate::watcher::grants::{Due, Grant};
 use crate::watcher::kept_witness::{ByWitness, by_witness};
+use crate::watcher::leg::{announce, paid_by, prove_signer};
 use crate::watcher::second_witness::guard_logged;
 use crate::watcher::{TickError, Ticked, Watcher, over_credit};
 

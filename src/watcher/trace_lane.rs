@@ -1,14 +1,14 @@
 //! The lane of the traces: value that moves inside of transactions, which no root covers, found behind the lane of the
 //! roots and beside it. A worker of its own, so that a slow or failing trace never delays a token by one poll.
 //!
-//! Promises: where two endpoints trace, both are asked at once, and a block that they tell differently is not complete; what
-//! stood behind each block's trace is on record. A block that cannot be traced is put off alone.
-//! It traces only what is connected, and records it only while that is canonical, in one transaction; a block
-//! is complete for the native currency when its trace is on record, and until then `traced` stays below it.
-//! A block that two endpoints tell differently is not complete, but what each of them tells is recorded: balances may say
-//! who is right. A block that was connected to be traced, and that the chain's own logs tell by now, is read by them: what
-//! they show is of the lane of the roots. It moves no cursor and takes nothing back: what is disconnected is the other lane's to see. What it found
-//! is witnessed in `early_witness`, and settled in `witness`.
+//! Promises: where two endpoints trace, both are asked at once, and a block that they tell differently is not
+//! complete; what stood behind each block's trace is on record. A block that cannot be traced is put off alone. It
+//! traces only what is connected, and records it only while that is canonical, in one transaction; a block is
+//! complete for the native currency when its trace is on record, and until then `traced` stays below it. A block that
+//! two endpoints tell differently is not complete, but what each of them tells is recorded: balances may say who is
+//! right. A block that was connected to be traced, and that the chain's own logs tell by now, is read by them: what
+//! they show is of the lane of the roots. It moves no cursor and takes nothing back: what is disconnected is the
+//! other lane's to see. What it found is witnessed in `early_witness`, and settled in `witness`.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -26,12 +26,14 @@ use crate::store::cursors::{self, Cursor};
 use crate::store::traces::TraceFailure;
 use crate::store::{Db, StoreError, accounts, traces, witnesses};
 use crate::time::{Clock, Pulse, Timestamp};
-use crate::watcher::connect::{FINAL_BLOCKS_KEPT, WatchedLeg, prove_signer};
+use crate::watcher::connect::FINAL_BLOCKS_KEPT;
+use crate::watcher::leg::{WatchedLeg, prove_signer};
 use crate::watcher::movements::{self, Whose};
 use crate::watcher::report::told;
+use crate::watcher::run::{HEARTBEAT, RETRY_MAX};
 use crate::watcher::watch_list::WatchList;
 use crate::watcher::witness::pause_after;
-use crate::watcher::{HEARTBEAT, RETRY_MAX, Settings, TickError};
+use crate::watcher::{Settings, TickError};
 
 /// How many blocks a tick traces at most, from each end of what is untraced, and how many of those that failed before.
 const TICK_BLOCKS_MAX: u32 = 8;

@@ -325,7 +325,7 @@ fn what_cannot_be_explained_is_refused_before_any_node_is_asked() {
     let desk = Desk::new(CONFIG);
     let hash = format!("0x{}", "ab".repeat(32));
     let cases = [
-        (["BASE", &hash], "landfall: unknown chain \"BASE\"; the chains are "),
+        (["BASE", &hash], "error: invalid value 'BASE' for '<CHAIN>': unknown chain \"BASE\"; the chains are "),
         (["BASE_MAINNET", &hash], "landfall: BASE_MAINNET is not configured; add a section [chains.BASE_MAINNET]"),
         (["SOLANA_MAINNET", &hash], "landfall: malformed transaction \"0xabab"),
         (
@@ -383,7 +383,7 @@ fn what_a_person_decides_about_a_chain_needs_a_reason_and_stands_in_the_audit() 
         (on_chain(&["clear", "--reason", " "]), "a decision needs a reason: --reason TEXT"),
         (
             desk.refused(&["chain", "halt", "BASE_MAINNET", "--reason", "x"]),
-            "BASE_MAINNET is not configured: nobody follows it",
+            "BASE_MAINNET is not configured; add a section [chains.BASE_MAINNET]",
         ),
         (
             desk.refused(&["incident", "resolve", "inc_1", "--reason", "x"]),
@@ -524,18 +524,21 @@ fn a_backfill_of_bad_input_is_one_clear_line() {
     };
     let chain = "ETHEREUM_TESTNET";
     for verb in ["backfill", "rescan"] {
-        assert!(line(verb, "ETHEREUM", &[]).starts_with("landfall: unknown chain \"ETHEREUM\"; the chains are "));
+        let unknown =
+            "error: invalid value 'ETHEREUM' for '--chain <CHAIN>': unknown chain \"ETHEREUM\"; the chains are ";
+        assert!(line(verb, "ETHEREUM", &[]).starts_with(unknown));
         assert_eq!(
             line(verb, chain, &[]),
             "landfall: there is no store at landfall.db yet: `landfall run` or `landfall migrate` makes it"
         );
     }
     desk.ok(&add("alice", "SEGREGATED", &format!("{chain}={ADDRESS}")));
-    let unconfigured = "landfall: config key chains.BASE_MAINNET: not configured; add a section [chains.BASE_MAINNET]";
+    let unconfigured = "landfall: BASE_MAINNET is not configured; add a section [chains.BASE_MAINNET]";
     assert_eq!(line("backfill", "BASE_MAINNET", &[]), unconfigured);
     assert_eq!(line("rescan", "BASE_MAINNET", &[]), unconfigured);
     let proof = line("backfill", chain, &["--proof", "headers"]);
-    assert_eq!(proof, "landfall: unknown proof \"headers\": expected receipts or logs");
+    let unknown = "error: invalid value 'headers' for '--proof <receipts|logs>': unknown proof \"headers\"; expected receipts or logs";
+    assert!(proof.starts_with(unknown), "{proof}");
     let address = line("backfill", chain, &["--address", "0x1"]);
     assert_eq!(address, "landfall: malformed EVM address \"0x1\": expected 0x and 40 hexadecimal digits");
     let both = line("backfill", chain, &["--address", ADDRESS, "--account", "alice"]);

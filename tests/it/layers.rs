@@ -10,7 +10,7 @@ use landfall_chain::{Chain, Family};
 use sha2::{Digest, Sha256};
 
 /// Each room and the rooms it may name, lowest floor first.
-const ROOMS: [(&str, &str); 29] = [
+const ROOMS: [(&str, &str); 30] = [
     // 2: pure. Each names only what stands before it; randomness is an argument.
     ("amount", ""),
     ("time", ""),
@@ -39,6 +39,8 @@ const ROOMS: [(&str, &str); 29] = [
     ("watcher", "amount time deposit event request identity account key webhook incident decision store turn"),
     ("delivery", "amount time deposit event request identity account key webhook store resolver"),
     ("feed", "time store turn"),
+    // What a client has at the other end of a webhook; it knows neither store nor delivery.
+    ("receiver", "time event webhook"),
     ("api", "amount time random deposit event request identity account balance key webhook store resolver registry"),
     ("health", "amount time deposit event request identity account key webhook incident decision store"),
     // Between 4 and 5: reads into the settings of the rooms below, opens nothing.
@@ -55,11 +57,11 @@ const ROOMS: [(&str, &str); 29] = [
     ("telemetry", ""),
     (
         "sandbox",
-        "amount time random deposit event request identity account key webhook store resolver registry watcher delivery feed api health config app",
+        "amount time random deposit event request identity account key webhook store resolver registry watcher delivery feed receiver api health config app",
     ),
     (
         "cli",
-        "amount time random deposit event request identity account key webhook incident decision store resolver registry operator watcher delivery feed api health config app sandbox",
+        "amount time random deposit event request identity account key webhook incident decision store resolver registry operator watcher delivery feed receiver api health config app sandbox",
     ),
     ("main", "cli telemetry"),
 ];
@@ -198,6 +200,20 @@ fn a_crate_is_seen_behind_another_name_and_for_one_target() {
     let shared = house["workspace"]["dependencies"].as_table().unwrap();
     let renamed: Vec<&str> = shared.values().filter_map(|how| how.get("package")?.as_str()).collect();
     assert_eq!(renamed, ["const-hex"], "what a crate lists as `.workspace` has its own name");
+}
+
+#[test]
+fn the_map_names_every_room_and_every_folder_of_chains_and_tests() {
+    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    let map = text.split("## The map").nth(1).unwrap().split("\n## ").next().unwrap();
+    let named: Vec<&str> = map.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+    for folder in ["src", "chains", "tests"] {
+        for entry in fs::read_dir(root().join(folder)).unwrap() {
+            let name = entry.unwrap().file_name().display().to_string();
+            let name = name.trim_end_matches(".rs");
+            assert!(name == "lib" || named.contains(&name), "ARCHITECTURE.md, the map: {folder}/{name} has no row");
+        }
+    }
 }
 
 #[test]

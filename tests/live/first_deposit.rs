@@ -104,7 +104,7 @@ async fn an_address_added_beside_the_running_service_is_matched_from_the_block_i
 }
 
 /// Waits until the receiver has `count` events.
-async fn arrived(stage: &Stage, count: usize) -> Vec<landfall::sandbox::receiver::Received> {
+async fn arrived(stage: &Stage, count: usize) -> Vec<landfall::receiver::Received> {
     for _ in 0..1_200 {
         if stage.receiver.log().len() >= count {
             return stage.receiver.log();

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use landfall::receiver::Receiver;
 use landfall::sandbox::anvil::{Anvil, AnvilOptions, TxRequest};
-use landfall::sandbox::receiver::Receiver;
 use landfall::sandbox::token;
 use landfall::time::Clock;
 use landfall_chain::{Address, AssetId, Chain, Family, TxId, U256};

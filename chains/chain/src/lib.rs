@@ -47,7 +47,7 @@ pub use sender::{Payer, SenderRule};
 pub use signers::Signers;
 pub use source::{
     AddressSource, BlockSource, Candidates, Fate, Found, Lane, Legs, Named, Read, ReadProof, Search, SourceError,
-    SourceErrorKind, Watched,
+    SourceErrorKind, UnknownProof, Watched,
 };
 pub use tx::{TxId, TxLife, TxRef};
 pub use verdict::Verdict;

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt;
 use std::ops::RangeInclusive;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::{
@@ -229,6 +230,11 @@ pub enum ReadProof {
     Full,
 }
 
+/// A name that no proof has.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("unknown proof {0:?}; expected receipts or logs")]
+pub struct UnknownProof(String);
+
 /// Which legs a read tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Legs {
@@ -241,6 +247,26 @@ pub enum Legs {
 impl Read {
     /// What the roots prove, proved by them.
     pub const FULL: Read = Read { lane: Lane::Roots, proof: ReadProof::Full, legs: Legs::Creditable };
+}
+
+impl ReadProof {
+    const ALL: [ReadProof; 2] = [ReadProof::Full, ReadProof::Listed];
+
+    /// The name that is stored, and that operators give it: what the blocks of an EVM chain are read with.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ReadProof::Full => "receipts",
+            ReadProof::Listed => "logs",
+        }
+    }
+}
+
+impl FromStr for ReadProof {
+    type Err = UnknownProof;
+
+    fn from_str(text: &str) -> Result<Self, UnknownProof> {
+        ReadProof::ALL.into_iter().find(|proof| proof.name() == text).ok_or_else(|| UnknownProof(text.to_owned()))
+    }
 }
 
 impl Lane {

@@ -1,9 +1,10 @@
 //! Proved blocks that wait for the lane of the traces, so that it need not read and prove them a second time.
 //!
-//! Promises: each is given out once, for the next trace of the block only; whoever judges a deposit has the roots read
-//! again first, and that forgets what was kept before. A block that was read again takes the place of what was kept at
-//! its number, and who asks for several gets them only where they hang together. At most [`KEPT_MAX`] blocks are held, the newest; one that is not there is
-//! read again, as if nobody had kept any. Does not know what is canonical: the lane compares hashes with the record.
+//! Promises: each is given out once, for the next trace of the block only; whoever judges a deposit has the roots
+//! read again first, and that forgets what was kept before. A block that was read again takes the place of what was
+//! kept at its number, and who asks for several gets them only where they hang together. At most [`KEPT_MAX`] blocks
+//! are held, the newest; one that is not there is read again, as if nobody had kept any. Does not know what is
+//! canonical: the lane compares hashes with the record.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;

@@ -2,13 +2,15 @@
 //! the endpoint.
 //!
 //! `getLatestBlockhash` names a slot and a blockhash. It answers of one bank, which is frozen at `confirmed` and at
-//! `finalized`: the slot is that bank's, and its newest blockhash is the one that it registered with its own last tick,
-//! so both are of the same block (agave: `get_latest_blockhash` in rpc/src/rpc.rs, `OptimisticallyConfirmedBankTracker`,
-//! `Bank::register_tick`). Only at `processed`, which is never asked for, a bank may still stand at its parent's hash.
+//! `finalized`: the slot is that bank's, and its newest blockhash is the one that it registered with its own last
+//! tick, so both are of the same block (agave: `get_latest_blockhash` in rpc/src/rpc.rs,
+//! `OptimisticallyConfirmedBankTracker`, `Bank::register_tick`). Only at `processed`, which is never asked for, a
+//! bank may still stand at its parent's hash.
+//!
 //! Promises: what an endpoint said a moment ago is not asked again (`told`), but of one in quarantine everything is.
 //! A node behind the same address that has not reached what was told takes nothing back: the word stands for some
-//! seconds, and is a failure then. Another genesis hash puts an endpoint into quarantine. A lie cannot be told from the truth here, for nothing
-//! proves a blockhash: that is for endpoints to agree on.
+//! seconds, and is a failure then. Another genesis hash puts an endpoint into quarantine. A lie cannot be told from
+//! the truth here, for nothing proves a blockhash: that is for endpoints to agree on.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

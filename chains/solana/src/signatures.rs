@@ -5,9 +5,11 @@
 //! storage (solana#22456, solana#35521), and one signature may stand in several slots, failed and then successful
 //! (SIMD-0297): a block is read whole, so one signature of a slot is as good as all of them. Failed transactions count,
 //! too: they cost their payer a fee.
+//!
 //! Promises: newest first, a page begins where the one before it ended, or the endpoint is left; `before` is never
 //! dropped, and pages that lead round in a circle are no list; an error is never an end, nor is a short page; what an
-//! endpoint has pruned is never taken for nothing. That an empty page is the end is one endpoint's word: who else says so is for the source to ask.
+//! endpoint has pruned is never taken for nothing. That an empty page is the end is one endpoint's word: who else says
+//! so is for the source to ask.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::RangeInclusive;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::cli::{asked_to_stop, json_line};
-use crate::sandbox::receiver::{Receiver, Seen};
+use crate::receiver::{Receiver, Seen};
 use crate::time::Clock;
 
 #[derive(clap::Args, Debug)]

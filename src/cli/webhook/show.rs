@@ -69,7 +69,7 @@ impl<'a> Shown<'a> {
             id: &webhook.id,
             url: &webhook.url,
             label: &webhook.label,
-            status: &webhook.status,
+            status: webhook.status.name(),
             created_at: webhook.created_at.to_string(),
             signing_key_id: &webhook.signing_key_id,
             signing_key_created_at: webhook.signing_key_created_at.to_string(),

@@ -90,7 +90,7 @@ BEYOND_SCHEMA = {
     "start_time": "must not be after end_time",
     "identity_id": "is refused",
     "url": "is not taken",
-    "previous_key_valid_secs": "invalid type: floating point",
+    "previous_key_valid_secs": "must be an integer of at least 0, without a fraction",
 }
 
 

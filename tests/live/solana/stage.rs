@@ -5,7 +5,7 @@
 use std::process::Output;
 use std::time::{Duration, Instant};
 
-use landfall::sandbox::receiver::Receiver;
+use landfall::receiver::Receiver;
 use landfall::time::Clock;
 use landfall_chain::Family;
 use serde_json::Value;

@@ -28,12 +28,19 @@ enum Weight {
 impl<D: Dialect> Endpoint<D> {
     /// Sends all calls, in one request where the node serves as many; the answers stand in their order. What is too
     /// much for the node at once is asked for in parts.
+    ///
+    /// # Errors
+    /// No answer, or none that could be taken apart, for one of the parts. A call that the node refused is no error here: the
+    /// refusal stands among the answers.
     pub async fn ask(&self, calls: &[Call]) -> Result<Vec<Answer>, D::Error> {
         self.ask_in_parts(calls, Weight::Counts).await
     }
 
     /// As [`Endpoint::ask`], for what other reads must never wait for: that these calls are slow, or too many of them,
     /// keeps nobody from asking for something else.
+    ///
+    /// # Errors
+    /// As [`Endpoint::ask`].
     pub async fn ask_aside(&self, calls: &[Call]) -> Result<Vec<Answer>, D::Error> {
         self.ask_in_parts(calls, Weight::Aside).await
     }
@@ -60,11 +67,18 @@ impl<D: Dialect> Endpoint<D> {
     }
 
     /// The answers, when the node refused none of the calls.
+    ///
+    /// # Errors
+    /// As [`Endpoint::ask`], and the first refusal.
     pub async fn ask_all(&self, calls: &[Call]) -> Result<Vec<Raw>, D::Error> {
         let answers = self.ask(calls).await?.into_iter().zip(calls);
         answers.map(|(answer, call)| answer.map_err(|error| self.refused(call.method, &error))).collect()
     }
 
+    /// Reads an answer to `method`.
+    ///
+    /// # Errors
+    /// When it is something else than was asked for.
     pub fn parse<'a, T: Deserialize<'a>>(&self, method: &'static str, answer: &'a Raw) -> Result<T, D::Error> {
         serde_json::from_str(answer.get()).map_err(|error| self.unusable(method, &error.to_string()))
     }

@@ -137,6 +137,9 @@ impl<D: Dialect> Pool<D> {
     }
 
     /// Asks every endpoint that is due, and waits for all of them.
+    ///
+    /// # Errors
+    /// Permanent when one serves another chain; transient when one is not healthy.
     pub async fn check(&self) -> Result<(), D::Error> {
         self.poll(&BTreeSet::new(), Wait::All, || false).await;
         self.hear();
@@ -150,6 +153,9 @@ impl<D: Dialect> Pool<D> {
     }
 
     /// Where the chain ends, and what is final.
+    ///
+    /// # Errors
+    /// When nobody tells, or nobody tells of a newest block that reaches what is final.
     pub async fn tip(&self) -> Result<Tip, D::Error> {
         let mut voices = self.poll_and_hear().await;
         // Nothing was ever final, and a hash is all that lacks: worth another request, once.
@@ -168,6 +174,9 @@ impl<D: Dialect> Pool<D> {
     }
 
     /// The block at `number`, when it is final and as many endpoints as must agree show the same.
+    ///
+    /// # Errors
+    /// When no endpoint is healthy; too few that agree are `None`.
     pub async fn final_at(&self, number: u64) -> Result<Option<BlockRef>, D::Error> {
         let must = self.statuses.agree();
         let agreed = || Agreement::at(&self.hear(), number, must);

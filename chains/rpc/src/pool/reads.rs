@@ -39,6 +39,9 @@ pub struct Heard<'a, D: Dialect, T> {
 
 impl<D: Dialect> Pool<D> {
     /// Reads from the best endpoint for `need`, and from the next when it fails.
+    ///
+    /// # Errors
+    /// When all failed, the last failure, or that an upgrade is needed; at once what no other could answer either.
     pub async fn call<'a, T>(
         &'a self,
         need: Need,
@@ -59,8 +62,12 @@ impl<D: Dialect> Pool<D> {
         Err(outcome.error())
     }
 
-    /// As [`Pool::call`], of a list with an item for each number: for chains that leave out none. An endpoint whose own newest block says that it has
-    /// more than it shows is left for another; the longest list counts, for a reorg may have cut it.
+    /// As [`Pool::call`], of a list with an item for each number: for chains that leave out none. An endpoint whose own
+    /// newest block says that it has more than it shows is left for another; the longest list counts, for a reorg may have
+    /// cut it.
+    ///
+    /// # Errors
+    /// As [`Pool::call`]; a list that is too short is none.
     pub async fn call_range<'a, T: Send>(
         &'a self,
         need: Need,

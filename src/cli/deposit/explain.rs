@@ -1,16 +1,20 @@
 //! What `landfall deposit explain` prints: a table, or one JSON object of a stable shape.
 
+use std::process::ExitCode;
+
 use landfall_chain::{Chain, Family, Lane, Network, TxId};
 use serde::Serialize;
 
 use crate::amount::to_decimal;
-use crate::app::note_on;
+use crate::app::{self, note_on};
+use crate::cli::{json_line, open_existing};
+use crate::config::Config;
 use crate::deposit::Deposit;
-use crate::watcher::explain::{ExplainedLeg, Explanation, TraceReading};
+use crate::watcher::explain::{ExplainedLeg, Explanation, TraceReading, explain};
 
 /// `deposit explain --json`.
 #[derive(Serialize)]
-pub(super) struct Report {
+struct Report {
     chain: &'static str,
     transaction_hash: String,
     /// Null when it is in no block (any more).
@@ -62,8 +66,25 @@ struct DepositReport {
     status: &'static str,
 }
 
+pub(super) async fn one(config: &Config, chain: Chain, tx: TxId, json: bool) -> anyhow::Result<ExitCode> {
+    let (source, network) = app::source(chain, config.chain(chain)?)?;
+    let db = open_existing(&config.store).await?;
+    let Some(explanation) = explain(&source, &db, &network, tx).await? else {
+        let why = "it is in no block that the node knows, and no deposit of it is on record";
+        eprintln!("landfall: {tx} on {chain}: unknown; {why}");
+        return Ok(ExitCode::FAILURE);
+    };
+    let report = Report::of(&network, &tx, explanation);
+    if json {
+        println!("{}", json_line(&report)?);
+    } else {
+        report.lines().iter().for_each(|line| println!("{line}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 impl Report {
-    pub(super) fn of(network: &Network, tx: &TxId, explanation: Explanation) -> Self {
+    fn of(network: &Network, tx: &TxId, explanation: Explanation) -> Self {
         let Explanation { block, is_final, traces, legs } = explanation;
         let (state, reason) = match traces {
             TraceReading::Read => ("read", String::new()),
@@ -90,7 +111,7 @@ impl Report {
     }
 
     /// The table.
-    pub(super) fn lines(&self) -> Vec<String> {
+    fn lines(&self) -> Vec<String> {
         let place = match &self.block {
             Some(block) if block.is_final => format!("block {} ({}), final", block.number, block.hash),
             Some(block) => format!("block {} ({}), not final yet", block.number, block.hash),
@@ -159,9 +180,4 @@ impl LegReport {
         }
         line
     }
-}
-
-/// What is said of a transaction that nobody knows.
-pub(super) fn unknown(chain: Chain, tx: &TxId) -> String {
-    format!("{tx} on {chain}: unknown; it is in no block that the node knows, and no deposit of it is on record")
 }

@@ -3,17 +3,14 @@
 //! Deliberately not in it: tokens that are not listed, of which anybody can send any number to anybody; `deposit explain`
 //! tells of those.
 
-use std::path::Path;
-
 use landfall_chain::{Chain, Network};
 use serde::Serialize;
 
 use crate::amount::to_decimal;
 use crate::app;
-use crate::cli::{json_line, load, open_existing};
+use crate::cli::{PAGE_ROWS, json_line, open_existing};
+use crate::config::Config;
 use crate::store::unattributed::{self, Arrival};
-
-const PAGE_ROWS: u32 = 500;
 
 /// `deposit unattributed --json`, one a line.
 #[derive(Serialize)]
@@ -78,8 +75,7 @@ impl Line {
 }
 
 /// Prints the inbox of `chain`, or of all.
-pub(super) async fn show(config: &Path, chain: Option<Chain>, all: bool, json: bool) -> anyhow::Result<()> {
-    let config = load(config)?;
+pub(super) async fn list(config: &Config, chain: Option<Chain>, all: bool, json: bool) -> anyhow::Result<()> {
     let db = open_existing(&config.store).await?;
     let mut reader = db.read().await?;
     for chain in Chain::ALL.into_iter().filter(|one| chain.is_none_or(|chain| chain == *one)) {

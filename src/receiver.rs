@@ -1,4 +1,5 @@
-//! A webhook receiver as a client would write one: believes nothing that is not signed, answers 200, keeps a log.
+//! A webhook receiver as a client would write one: believes nothing that is not signed, answers 200, keeps a log. For
+//! `landfall webhook listen`, the sandbox and the tests on real nodes.
 //!
 //! Promises: what is in the log was signed with the key in use, within five minutes, and is an envelope of the
 //! interface; everything else is refused and counted. It does not deduplicate: who reads the log does.

@@ -71,7 +71,7 @@ impl Record {
     }
 }
 
-pub(super) async fn show(db: &Db, id: DepositId, json: bool) -> anyhow::Result<ExitCode> {
+pub(super) async fn one(db: &Db, id: DepositId, json: bool) -> anyhow::Result<ExitCode> {
     let mut reader = db.read().await?;
     let Some(deposit) = deposits::by_id(&mut reader, id).await? else {
         eprintln!("landfall: no deposit {id} is on record");

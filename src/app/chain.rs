@@ -1,0 +1,108 @@
+//! One chain as it is configured: the source that reads it, and the workers that follow it.
+//!
+//! All of them share the source and meet in the store. Of whatever family it is, the same workers run.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use landfall_chain::{Chain, Network, SourceErrorKind};
+use landfall_evm::EndpointUrl;
+use tracing::warn;
+
+use crate::app::workers::Workers;
+use crate::app::{AnyChain, StartError, cluster, network};
+use crate::config::{ChainConfig, Config};
+use crate::random;
+use crate::store::{Db, OpenError};
+use crate::watcher::{AssetWatch, BalanceWatch, Watcher, not_traced};
+
+/// A chain that is to be followed.
+pub(super) struct Followed<'c> {
+    source: Arc<AnyChain>,
+    pub(super) network: Network,
+    config: &'c ChainConfig,
+}
+
+impl<'c> Followed<'c> {
+    pub(super) fn configured(chain: Chain, config: &'c ChainConfig) -> Result<Self, StartError> {
+        let (source, network) = source(chain, config)?;
+        Ok(Followed { source: Arc::new(source), network, config })
+    }
+
+    pub(super) async fn check(&self) -> Result<(), StartError> {
+        check(&self.source, self.network.chain).await
+    }
+
+    /// Starts all that follows the chain; `owner` names this process among those at the same store.
+    pub(super) async fn start(self, db: &Db, owner: &str, workers: &mut Workers) -> Result<(), StartError> {
+        let Followed { source, network, config } = self;
+        let chain = network.chain;
+        let (endpoints, door) = (source.endpoints(), source.endpoints());
+        let (listen, wake_up) = (source.listen(), source.wake_up());
+        workers.spawn("wake-ups", workers.stop().run_until_cancelled_owned(listen).map(drop));
+        if source.tells_assets() {
+            let watch = AssetWatch::new(Arc::clone(&source), db.clone(), &network);
+            workers.spawn_turning(format!("{chain} assets"), |clock, pulse, stop| watch.run(clock, pulse, stop));
+        }
+        let (most, owner) = (config.balances_per_sec, owner.to_owned());
+        let balances = BalanceWatch::new(Arc::clone(&source), db.clone(), &network, most, owner);
+        workers.spawn_turning(format!("{chain} balances"), |clock, pulse, stop| {
+            balances.run(clock, random::number, pulse, stop)
+        });
+        let settings = network::settings(&network, config);
+        let watcher = Watcher::new(source, endpoints, db.clone(), network.clone(), settings)
+            .woken_by(wake_up)
+            .with_agree(move |agree| door.override_agree(agree.and_then(|agree| usize::try_from(agree).ok())));
+        let lane = match watcher.trace_lane() {
+            Some(lane) => Some(lane),
+            None => not_traced(db, &network).await.map_err(OpenError::Store)?.then(|| watcher.leftover_lane()),
+        };
+        if let Some(lane) = lane {
+            workers.spawn_turning(format!("{chain} traces"), |clock, pulse, stop| {
+                lane.run(clock, random::number, pulse, stop)
+            });
+        }
+        workers.spawn_turning(chain, |clock, pulse, stop| watcher.run(clock, random::number, pulse, stop));
+        Ok(())
+    }
+}
+
+/// A chain to read and its facts. Touches no network.
+///
+/// # Errors
+/// See [`network::network`]; a URL that cannot be used.
+pub fn source(chain: Chain, config: &ChainConfig) -> Result<(AnyChain, Network), StartError> {
+    let network = network::network(chain, config)?;
+    let options = cluster::options(&network, config)?;
+    let urls = config.rpc.iter().map(|rpc| EndpointUrl { url: rpc.url.clone(), headers: rpc.headers.clone() });
+    let source = AnyChain::over(&network, urls.collect(), &options).map_err(StartError::Source)?;
+    config.agree.map_or(Ok(()), |agree| source.set_agree(agree)).map_err(StartError::Source)?;
+    Ok((source, network))
+}
+
+/// A watcher of one chain that nobody drives yet, for commands that read past blocks.
+///
+/// # Errors
+/// When the chain is not configured or cannot be read at all.
+pub async fn watcher(config: &Config, chain: Chain, db: Db) -> Result<Watcher<Arc<AnyChain>>, StartError> {
+    let config = config.chain(chain)?;
+    let (source, network) = source(chain, config)?;
+    check(&source, chain).await?;
+    let (endpoints, settings) = (source.endpoints(), network::settings(&network, config));
+    Ok(Watcher::new(Arc::new(source), endpoints, db, network, settings))
+}
+
+/// A node of another chain ends the start; one that does not answer is the watcher's to wait for, and a chain that only a
+/// newer version can read is its to halt: the others go on.
+async fn check(source: &AnyChain, chain: Chain) -> Result<(), StartError> {
+    match source.check().await {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind == SourceErrorKind::Permanent && !error.needs_upgrade => {
+            Err(StartError::Source(error))
+        }
+        Err(error) => {
+            warn!(%chain, "{chain} cannot be read yet and will be tried again: {error}");
+            Ok(())
+        }
+    }
+}

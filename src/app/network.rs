@@ -1,0 +1,211 @@
+//! One network as it is configured: the built-in facts with what an operator adds, and how its watcher goes about it.
+//!
+//! Promises: adds to what is built in and never changes it; what contradicts it is refused, by the key and with what to
+//! write instead.
+
+use std::time::Duration;
+
+use landfall_chain::{Address, Asset, AssetId, Chain, Finality, NativeSource, Network, Tier};
+
+use crate::app::{StartError, any_chain};
+use crate::config::{AssetConfig, ChainConfig, TierConfig};
+use crate::watcher::Settings;
+
+/// A network's facts with what the configuration adds to them.
+///
+/// # Errors
+/// A chain that is not built in, an asset that is there already.
+pub fn network(chain: Chain, config: &ChainConfig) -> Result<Network, StartError> {
+    let fault = |what: String| StartError::Chain { chain, what };
+    let built_in = any_chain::built_in(chain);
+    let mut network = built_in.ok_or_else(|| fault("this version does not follow this chain".to_owned()))?;
+    for asset in &config.assets {
+        let contract = Address::parse(chain.family(), &asset.contract)
+            .map_err(|error| StartError::AssetAddress { chain, error })?;
+        let AssetConfig { symbol, decimals, from, .. } = asset.clone();
+        let asset = Asset { id: AssetId::Token(contract), symbol, decimals, from_block: from };
+        // What was added by hand may be built in since.
+        if network.assets.contains(&asset) {
+            continue;
+        }
+        if let Some(known) = network.assets.iter().find(|known| known.id == asset.id || known.symbol == asset.symbol) {
+            return Err(fault(format!(
+                "asset {} ({}) is there already; assets are added, never changed",
+                known.symbol, known.id
+            )));
+        }
+        network.assets.push(asset);
+    }
+    if let Some(rule) = config.finality {
+        network.finality = Finality::from(rule);
+    }
+    if !config.tiers.is_empty() {
+        network.finality.tiers = tiers(&network, config)?;
+    }
+    network.native.source = config.native.unwrap_or(network.native.source);
+    network.native.eip7708_from = config.eip7708_from.or(network.native.eip7708_from);
+    if network.native.source == NativeSource::LogTransfer && network.native.eip7708_from.is_some() {
+        let what = "the native currency is read from the chain's log_transfer logs already; set native = \"trace\" or \
+                    \"top_level\", or leave this out";
+        return Err(StartError::Key { chain, key: "eip7708_from".to_owned(), what: what.to_owned() });
+    }
+    Ok(network)
+}
+
+/// The tiers of the configuration. One that waits for no less than everything does would never count.
+fn tiers(network: &Network, config: &ChainConfig) -> Result<Vec<Tier>, StartError> {
+    let of_key = |(index, tier): (usize, &TierConfig)| {
+        let wrong = |key: &str, what: String| StartError::Key {
+            chain: network.chain,
+            key: format!("tiers[{index}].{key}"),
+            what,
+        };
+        let asset = network.assets.iter().find(|asset| asset.symbol == tier.symbol).ok_or_else(|| {
+            let listed: Vec<&str> = network.assets.iter().map(|asset| asset.symbol.as_str()).collect();
+            wrong("asset", format!("{:?} is not listed; expected one of {}", tier.symbol, listed.join(", ")))
+        })?;
+        if tier.rule.implies(&network.finality.rule) {
+            let what =
+                "it waits for no less than every deposit does, so it would never count; ask for less, or leave it out";
+            return Err(wrong("finality", what.to_owned()));
+        }
+        Ok(Tier { asset: asset.id, up_to: tier.up_to, rule: tier.rule })
+    };
+    config.tiers.iter().enumerate().map(of_key).collect()
+}
+
+pub(super) fn settings(network: &Network, config: &ChainConfig) -> Settings {
+    Settings {
+        start: config.start,
+        proof: config.proof.unwrap_or_else(|| any_chain::usual_proof(network.chain.family())),
+        poll: poll(network, config),
+        failed_grace: Duration::from_secs(config.failed_grace_secs),
+        finality_stall: config.finality_stall_secs.map(Duration::from_secs),
+    }
+}
+
+pub(super) fn poll(network: &Network, config: &ChainConfig) -> Duration {
+    Duration::from_millis(config.poll_ms.unwrap_or_else(|| any_chain::usual_poll_ms(network)))
+}
+
+#[cfg(test)]
+mod tests {
+    use landfall_chain::{FinalityRule, Native, U256};
+
+    use super::*;
+    use crate::app::source;
+    use crate::watcher::Start;
+
+    const MINE: &str = "0x5fd84259d66Cd46123540766Be93DFE6D43130D7";
+
+    /// A configuration with one asset of its own and a tier for it.
+    fn config(symbol: &str, contract: &str) -> ChainConfig {
+        let asset = AssetConfig {
+            symbol: symbol.to_owned(),
+            contract: contract.to_owned(),
+            decimals: 6,
+            from: 0,
+            program: None,
+        };
+        let (rpc, assets) = (Vec::new(), vec![asset]);
+        let start = Start::Finalized;
+        let tier = TierConfig { symbol: symbol.to_owned(), up_to: U256::from(7), rule: FinalityRule::confirmations(1) };
+        ChainConfig {
+            rpc,
+            agree: None,
+            start,
+            proof: None,
+            finality: Some(FinalityRule::SAFE),
+            tiers: vec![tier],
+            native: Some(NativeSource::TopLevel),
+            eip7708_from: Some(7),
+            genesis: None,
+            max_transaction_version: None,
+            wrapped: None,
+            poll_ms: None,
+            failed_grace_secs: 1,
+            finality_stall_secs: None,
+            balances_per_sec: 1,
+            assets,
+        }
+    }
+
+    fn with_asset(chain: Chain, symbol: &str, contract: &str) -> Result<Network, String> {
+        network(chain, &config(symbol, contract)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn keys_that_contradict_the_network_or_each_other_are_refused_with_what_to_write() {
+        let built_in = |config: ChainConfig| ChainConfig { assets: Vec::new(), finality: None, ..config };
+        let tier = |symbol: &str, rule| TierConfig { symbol: symbol.to_owned(), up_to: U256::from(7), rule };
+        let tiered = |tier| ChainConfig { tiers: vec![tier], ..built_in(config("MINE", MINE)) };
+        let logs = |native| ChainConfig { native, tiers: Vec::new(), ..built_in(config("MINE", MINE)) };
+        let no_less =
+            "it waits for no less than every deposit does, so it would never count; ask for less, or leave it out";
+        let one_source = "the native currency is read from the chain's log_transfer logs already; set native = \"trace\" or \
+                          \"top_level\", or leave this out";
+        let both = FinalityRule { confirmations: 5, ..FinalityRule::FINALIZED };
+        let cases = [
+            (
+                Chain::EthereumTestnet,
+                tiered(tier("DAI", FinalityRule::SAFE)),
+                "tiers[0].asset: \"DAI\" is not listed; expected one of ETH, USDC, EURC".to_owned(),
+            ),
+            (
+                Chain::EthereumTestnet,
+                tiered(tier("USDC", FinalityRule::FINALIZED)),
+                format!("tiers[0].finality: {no_less}"),
+            ),
+            (Chain::EthereumTestnet, tiered(tier("USDC", both)), format!("tiers[0].finality: {no_less}")),
+            (Chain::PolygonMainnet, logs(None), format!("eip7708_from: {one_source}")),
+            (Chain::EthereumTestnet, logs(Some(NativeSource::LogTransfer)), format!("eip7708_from: {one_source}")),
+        ];
+        for (chain, config, expected) in cases {
+            let error = network(chain, &config).unwrap_err().to_string();
+            assert_eq!(error, format!("config key chains.{chain}.{expected}"));
+        }
+        let l1_blocks = FinalityRule { l1_blocks: 12, ..FinalityRule::SAFE };
+        let rollup_only = ChainConfig { finality: Some(l1_blocks), ..logs(None) };
+        let refused = source(Chain::EthereumTestnet, &rollup_only).unwrap_err().to_string();
+        assert!(refused.contains("counts L1 blocks"), "{refused}");
+    }
+
+    #[test]
+    fn the_configuration_adds_assets_and_sets_the_finality_and_the_native_source() {
+        let network = with_asset(Chain::EthereumTestnet, "MINE", MINE).unwrap();
+        let symbols: Vec<&str> = network.assets.iter().map(|asset| asset.symbol.as_str()).collect();
+        assert_eq!(symbols, ["ETH", "USDC", "EURC", "MINE"]);
+        assert_eq!(network.finality.rule, FinalityRule::SAFE);
+        let tier = Tier { asset: network.assets[3].id, up_to: U256::from(7), rule: FinalityRule::confirmations(1) };
+        assert_eq!(network.finality.tiers, [tier]);
+        assert_eq!(network.native, Native { source: NativeSource::TopLevel, eip7708_from: Some(7) });
+    }
+
+    #[test]
+    fn an_asset_that_has_been_built_in_since_it_was_added_changes_nothing() {
+        let built_in = landfall_evm::network(Chain::EthereumTestnet).unwrap().assets;
+        let eurc = "0x08210F9170F89Ab7658F0B5E3fF39b0E03C594D4";
+        assert_eq!(with_asset(Chain::EthereumTestnet, "EURC", eurc).unwrap().assets, built_in);
+    }
+
+    #[test]
+    fn an_asset_that_is_there_already_is_refused_by_symbol_and_by_contract() {
+        let usdc = "0x1c7D4B196Cb0C7B01d743Fbc6116a902379C7238";
+        let there = "config key chains.ETHEREUM_TESTNET: asset USDC (0x1c7D4B196Cb0C7B01d743Fbc6116a902379C7238) is there already; \
+                     assets are added, never changed";
+        assert_eq!(with_asset(Chain::EthereumTestnet, "USDC", MINE).unwrap_err(), there);
+        assert_eq!(with_asset(Chain::EthereumTestnet, "OTHER", usdc).unwrap_err(), there);
+        let malformed = with_asset(Chain::EthereumTestnet, "MINE", "0x1").unwrap_err();
+        assert_eq!(
+            malformed,
+            "config key chains.ETHEREUM_TESTNET.assets: malformed EVM address \"0x1\": expected 0x and 40 hexadecimal digits"
+        );
+    }
+
+    #[test]
+    fn every_chain_of_the_interface_is_built_in() {
+        for chain in Chain::ALL {
+            assert_eq!(any_chain::built_in(chain).map(|network| network.chain), Some(chain));
+        }
+    }
+}

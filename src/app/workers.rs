@@ -1,0 +1,106 @@
+//! What runs: each worker by its name, and the pulses of those that turn.
+//!
+//! Promises: one that ends unasked ends all; a stop waits for what workers are at, and cuts off what takes too long,
+//! which the next start takes up again.
+
+use std::future::IntoFuture;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::{error, warn};
+
+use crate::time::{Clock, Pulse};
+
+/// How long workers get to finish what they are at.
+const STOP_TIME_MAX: Duration = Duration::from_secs(8);
+
+#[derive(Debug)]
+pub(super) struct Workers {
+    running: JoinSet<String>,
+    pulses: Vec<Pulse>,
+    clock: Clock,
+    stop: CancellationToken,
+}
+
+/// A worker ended although nobody had asked it to.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} ended unasked")]
+pub struct WorkerEnded(String);
+
+impl Workers {
+    pub(super) fn new(clock: Clock) -> Self {
+        Workers { running: JoinSet::new(), pulses: Vec::new(), clock, stop: CancellationToken::new() }
+    }
+
+    /// Told when all are to end.
+    pub(super) fn stop(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
+    /// The pulses of the workers that turn.
+    pub(super) fn pulses(&self) -> Vec<Pulse> {
+        self.pulses.clone()
+    }
+
+    /// Runs `work`, which ends when it is told to.
+    pub(super) fn spawn(&mut self, name: &str, work: impl Future<Output = ()> + Send + 'static) {
+        let name = name.to_owned();
+        self.running.spawn(async move {
+            work.await;
+            name
+        });
+    }
+
+    /// Runs a loop that beats the pulse it is handed, in each of its turns.
+    pub(super) fn spawn_turning<W>(
+        &mut self,
+        name: impl ToString,
+        work: impl FnOnce(Clock, Pulse, CancellationToken) -> W,
+    ) where
+        W: Future<Output = ()> + Send + 'static,
+    {
+        let pulse = Pulse::new(name, self.clock.now());
+        self.spawn(pulse.name(), work(self.clock.clone(), pulse.clone(), self.stop()));
+        self.pulses.push(pulse);
+    }
+
+    /// Answers what comes to `listener`; ends when what it is at is answered.
+    pub(super) fn serve(&mut self, name: &str, listener: TcpListener, router: Router) {
+        let stop = self.stop();
+        self.spawn(name, async move {
+            let router = router.into_make_service_with_connect_info::<SocketAddr>();
+            let served = axum::serve(listener, router).with_graceful_shutdown(async move { stop.cancelled().await });
+            if let Err(error) = served.into_future().await {
+                error!("serving failed: {error}");
+            }
+        });
+    }
+
+    /// Waits until `asked` is done, then ends all.
+    ///
+    /// # Errors
+    /// When one ended before.
+    pub(super) async fn run_until(mut self, asked: impl Future<Output = ()>) -> Result<(), WorkerEnded> {
+        let ended = tokio::select! {
+            () = asked => None,
+            ended = self.running.join_next() => Some(ended.map_or_else(String::new, |ended| match ended {
+                Ok(name) => name,
+                Err(panic) => panic.to_string(),
+            })),
+        };
+        self.stop.cancel();
+        let finish = async { while self.running.join_next().await.is_some() {} };
+        if tokio::time::timeout(STOP_TIME_MAX, finish).await.is_err() {
+            warn!("some work was cut off; it is taken up again at the next start");
+            self.running.shutdown().await;
+        }
+        ended.map_or(Ok(()), |name| {
+            error!("{name} ended unasked");
+            Err(WorkerEnded(name))
+        })
+    }
+}
