@@ -25,6 +25,7 @@ mod crashes;
 mod delivery;
 mod delivery_clocks;
 mod delivery_crashes;
+mod delivery_dns;
 mod delivery_engine;
 mod delivery_failing;
 mod delivery_guard;
