@@ -5,8 +5,8 @@
 //! ends the process; a stop is done within 10 s.
 
 mod any_chain;
+mod serving;
 
-use std::future::IntoFuture;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -36,6 +36,7 @@ use crate::watcher::{AssetWatch, BalanceWatch, Settings, Watcher, not_traced};
 use crate::{health, random};
 
 pub use any_chain::AnyChain;
+pub use serving::Serving;
 
 /// How long workers get to finish what they are at.
 const STOP_TIME_MAX: Duration = Duration::from_secs(8);
@@ -46,6 +47,8 @@ const POLL_USUAL_MS_MIN: u64 = 250;
 const POLL_USUAL_MS_MAX: u64 = 1_000;
 /// On Solana, whose blocks are parts of a second apart: providers count calls, and 1.5 light ones a second are the most.
 const SOLANA_POLL_MS: u64 = 900;
+/// Of those who ask how things are.
+const ADMIN_CONNECTIONS_MAX: usize = 64;
 const OPEN_RETRY_FIRST: Duration = Duration::from_millis(500);
 const OPEN_RETRY_MAX: Duration = Duration::from_secs(5);
 
@@ -109,7 +112,8 @@ impl App {
         let started = Arc::new(OnceLock::new());
         let (mut workers, stop) = (Workers::default(), CancellationToken::new());
         let admin = listen(config.admin_listen, "admin.listen").await?;
-        workers.serve("admin", admin, health::router(Arc::clone(&started), clock.clone()), &stop);
+        let router = health::router(Arc::clone(&started), clock.clone());
+        workers.serve("admin", Serving::of(ADMIN_CONNECTIONS_MAX), (admin, router), &stop);
         try_join_all(sources.iter().map(|(source, network, _)| check(source, network.chain))).await?;
 
         let db = open(&config.store, migrate).await?;
@@ -117,7 +121,7 @@ impl App {
         let api = listener.local_addr().unwrap_or(config.api_listen);
         let networks = sources.iter().map(|(_, network, _)| network.clone()).collect();
         let served = Api::new(db.clone(), config.api_settings(api, networks), clock.clone()).stopped_by(stop.clone());
-        workers.serve("api", listener, served.router(), &stop);
+        workers.serve("api", Serving::of(config.api_connections), (listener, served.router()), &stop);
         workers.spawn("api upkeep", served.run(stop.clone()));
 
         let mut pulses = vec![Pulse::new("delivery", clock.now())];
@@ -225,15 +229,9 @@ impl Workers {
         });
     }
 
-    fn serve(&mut self, name: &str, listener: TcpListener, router: axum::Router, stop: &CancellationToken) {
-        let stop = stop.clone();
-        self.spawn(name, async move {
-            let router = router.into_make_service_with_connect_info::<SocketAddr>();
-            let served = axum::serve(listener, router).with_graceful_shutdown(async move { stop.cancelled().await });
-            if let Err(error) = served.into_future().await {
-                error!("serving failed: {error}");
-            }
-        });
+    fn serve(&mut self, name: &str, how: Serving, what: (TcpListener, axum::Router), stop: &CancellationToken) {
+        let (stop, (listener, router)) = (stop.clone(), what);
+        self.spawn(name, async move { how.serve(listener, router, &stop).await });
     }
 }
 

@@ -52,6 +52,7 @@ mod postgres;
 mod reorgs;
 mod rescan;
 mod rows;
+mod serving;
 mod side_by_side;
 mod signatures;
 mod signers;
