@@ -9,6 +9,7 @@ mod chain;
 mod cluster;
 mod network;
 mod open;
+mod serving;
 mod workers;
 
 use std::net::SocketAddr;
@@ -37,9 +38,12 @@ pub use chain::{source, watcher};
 pub use cluster::note_on;
 pub use network::network;
 pub use open::{Migrate, open_once};
+pub use serving::Serving;
 pub use workers::WorkerEnded;
 
 const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
+/// Of those who ask how things are.
+const ADMIN_CONNECTIONS_MAX: usize = 64;
 
 /// A running Landfall.
 #[derive(Debug)]
@@ -81,7 +85,8 @@ impl App {
         let mut workers = Workers::new(clock.clone());
         let started = Arc::new(OnceLock::new());
         let admin = listen(config.admin_listen, "admin.listen").await?;
-        workers.serve("admin", admin, health::router(Arc::clone(&started), clock.clone()));
+        let router = health::router(Arc::clone(&started), clock.clone());
+        workers.serve("admin", Serving::of(ADMIN_CONNECTIONS_MAX), admin, router);
         try_join_all(chains.iter().map(Followed::check)).await?;
 
         let db = open::open(&config.store, migrate).await?;
@@ -90,7 +95,7 @@ impl App {
         let networks = chains.iter().map(|chain| chain.network.clone()).collect();
         let stop = workers.stop();
         let served = Api::new(db.clone(), config.api_settings(api, networks), clock.clone()).stopped_by(stop.clone());
-        workers.serve("api", listener, served.router());
+        workers.serve("api", Serving::of(config.api_connections), listener, served.router());
         workers.spawn("api upkeep", served.run(stop));
 
         // A name of this process among those at the same store.

@@ -25,6 +25,9 @@ use crate::store::StoreUrl;
 
 pub use chain::{AssetConfig, ChainConfig, ProgramName, RpcConfig, TierConfig, WrappedName};
 
+/// With all else that the process has open it stays below 1024, the usual limit of file descriptors.
+const CONNECTIONS_DEFAULT: usize = 800;
+
 /// What an operator sets.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -34,6 +37,8 @@ pub struct Config {
     /// What signed requests name as their audience; `None` leaves it to where the API listens.
     pub api_host: Option<String>,
     pub api_limits: Limits,
+    /// How many may be open at the same time.
+    pub api_connections: usize,
     pub admin_listen: SocketAddr,
     /// Where events are published beside the webhooks.
     pub nats: Option<NatsOptions>,
@@ -84,6 +89,7 @@ struct ApiSection {
     ip_requests_per_sec: u32,
     key_requests_per_sec: u32,
     concurrent_requests: u32,
+    connections: usize,
     request_timeout_secs: u64,
     body_bytes: usize,
     header_bytes: usize,
@@ -111,6 +117,7 @@ impl Default for ApiSection {
             ip_requests_per_sec: limits.ip_requests_per_sec,
             key_requests_per_sec: limits.key_requests_per_sec,
             concurrent_requests: limits.concurrent_requests,
+            connections: CONNECTIONS_DEFAULT,
             request_timeout_secs: limits.request_timeout.as_secs(),
             body_bytes: limits.body_bytes,
             header_bytes: limits.header_bytes,
@@ -191,6 +198,7 @@ impl File {
             api_listen: self.api.listen,
             environment: self.api.environment,
             api_limits: self.api.limits()?,
+            api_connections: self.api.connections,
             api_host: self.api.host,
             admin_listen: self.admin.listen,
             nats: self.nats.map(NatsSection::check).transpose()?,
@@ -203,6 +211,7 @@ impl ApiSection {
     fn limits(&self) -> Result<Limits, ConfigError> {
         let bounds = [
             ("concurrent_requests", u64::from(self.concurrent_requests), 1, 65_536),
+            ("connections", u64::try_from(self.connections).unwrap_or(u64::MAX), 1, 65_536),
             ("request_timeout_secs", self.request_timeout_secs, 1, 300),
             ("body_bytes", u64::try_from(self.body_bytes).unwrap_or(u64::MAX), 1_024, 16 * 1_024 * 1_024),
             ("header_bytes", u64::try_from(self.header_bytes).unwrap_or(u64::MAX), 1_024, 64 * 1_024),
@@ -317,13 +326,14 @@ mod tests {
             header_bytes: 16_384,
         };
         assert_eq!(config.api_settings(config.api_listen, Vec::new()).limits, limits);
+        assert_eq!(config.api_connections, 800);
     }
 
     #[test]
     fn every_key_is_read() {
         let config = parse(
             "[store]\nurl = \"postgres://me:pass@db/landfall\"\n[api]\nlisten = \"0.0.0.0:1\"\nenvironment = \"test\"\n\
-             host = \"api.example.com\"\nip_requests_per_sec = 1\nkey_requests_per_sec = 2\nconcurrent_requests = 3\n\
+             host = \"api.example.com\"\nip_requests_per_sec = 1\nkey_requests_per_sec = 2\nconcurrent_requests = 3\nconnections = 9\n\
              request_timeout_secs = 4\nbody_bytes = 5000\nheader_bytes = 6000\n\
              [admin]\nlisten = \"127.0.0.1:2\"\n[chains.BASE_MAINNET]\nrpc = [\"https://node/${KEY}\", \"wss://other\", \
              { url = \"http://third\", headers = { Authorization = \"Bearer ${KEY}\" } }]\nagree = 2\n\
@@ -342,6 +352,7 @@ mod tests {
         };
         let settings = config.api_settings(config.api_listen, Vec::new());
         assert_eq!((settings.host.as_str(), settings.limits), ("api.example.com", limits));
+        assert_eq!(config.api_connections, 9);
         let chain = &config.chains[&Chain::BaseMainnet];
         assert_eq!((chain.rpc.len(), chain.rpc[0].url.as_str()), (3, "https://node/canary"));
         let header = ("Authorization".to_owned(), "Bearer canary".to_owned());

@@ -13,6 +13,7 @@ use anyhow::Context;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use landfall::api::{Api, Limits, Settings};
+use landfall::app::Serving;
 use landfall::deposit::{Deposit, DepositStatus, Leg};
 use landfall::key::{ApiKey, Environment, Scope};
 use landfall::registry;
@@ -22,8 +23,10 @@ use landfall_chain::{Address, AssetId, Chain, SenderRule, TxId, TxLife, TxRef, U
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use crate::Size;
+use crate::database::Place;
 
 pub(crate) const SERVE: &str = "serve-api";
 /// The account that has all deposits of its store.
@@ -37,31 +40,11 @@ const CHUNK: u64 = 50_000;
 
 pub(crate) async fn measure(size: Size) -> anyhow::Result<()> {
     let deposits = size.pick(20_000, 1_000_000, 10_000_000);
-    let folder = tempfile::tempdir()?;
-    #[expect(clippy::disallowed_methods, reason = "the benchmark's own setting: the server that tests use")]
-    let server = std::env::var("LANDFALL_TEST_POSTGRES").ok();
-    for (name, accounts) in [("whale", 1), ("many", ACCOUNTS)] {
-        let file = folder.path().join(name);
-        on(&format!("sqlite:{}", file.display()), deposits, accounts, size).await?;
-        std::fs::remove_file(&file)?;
-        let Some(server) = &server else { continue };
-        let database = format!("figures_{}_{name}", std::process::id());
-        admin(server, &format!("CREATE DATABASE {database}")).await?;
-        let (base, _) = server.rsplit_once('/').context("a URL with a database")?;
-        let measured = on(&format!("{base}/{database}"), deposits, accounts, size).await;
-        admin(server, &format!("DROP DATABASE {database} WITH (FORCE)")).await?;
-        measured?;
+    for place in Place::all() {
+        for accounts in [1, ACCOUNTS] {
+            place.with(async |url| on(url, deposits, accounts, size).await).await?;
+        }
     }
-    if server.is_none() {
-        println!("PostgreSQL is not measured: LANDFALL_TEST_POSTGRES names no server");
-    }
-    Ok(())
-}
-
-async fn admin(server: &str, text: &str) -> anyhow::Result<()> {
-    let pool = sqlx::PgPool::connect(server).await?;
-    sqlx::query(sqlx::AssertSqlSafe(text.to_owned())).execute(&pool).await?;
-    pool.close().await;
     Ok(())
 }
 
@@ -336,6 +319,7 @@ pub(crate) fn serve(words: &[String]) -> anyhow::Result<()> {
         let router = Api::new(db, settings, Clock::system()).router();
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         println!("{}", listener.local_addr()?);
-        Ok(axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>()).await?)
+        Serving::of(4 * CALLERS).serve(listener, router, &CancellationToken::new()).await;
+        Ok(())
     })
 }

@@ -1,4 +1,4 @@
-//! Delivery on loopback, from a store on SQLite: how many webhooks a second, how long from the commit of an event to its
+//! Delivery on loopback, from a store on either engine: how many webhooks a second, how long from the commit of an event to its
 //! first attempt, what receivers that are dead or drip do to the others, and memory at a backlog.
 //!
 //! The receivers are another process, and so is the delivery whose memory is measured. Events are written by SQL of this
@@ -12,16 +12,15 @@ use anyhow::Context;
 use landfall::delivery::Delivery;
 use landfall::random;
 use landfall::store::webhooks::{self, WebhookRow};
-use landfall::store::{Connection, Engine};
+use landfall::store::{Connection, Db, Engine};
 use landfall::time::{Clock, Pulse, Timestamp};
 use landfall::webhook::signing_key;
-use landfall_chain::Chain;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::database::Place;
 use crate::hooks::Hooks;
-use crate::store::{self, Store};
 use crate::{Size, process, ratio};
 
 pub(crate) const DELIVER: &str = "deliver";
@@ -31,29 +30,39 @@ const PAYLOAD_BYTES: usize = 640;
 /// How many events a receiver has waiting that never answers as it should.
 const BAD_BACKLOG: u64 = 1_000;
 const BEAT: Duration = Duration::from_millis(20);
+const ENDPOINTS: u64 = 20;
 
 pub(crate) async fn measure(size: Size) -> anyhow::Result<()> {
     let hooks = Hooks::start()?;
-    throughput(&hooks, size.pick(2_000, 40_000, 200_000)).await?;
-    let secs = size.pick(1, 20, 60);
-    let idle = first_attempts(&hooks, Load { endpoints: 20, a_second: 4, secs, spoilt: false }).await?;
-    println!("commit to first attempt, idle: p99 {idle:.0} ms (goal < 250)");
-    let busy = first_attempts(&hooks, Load { endpoints: 20, a_second: 200, secs, spoilt: false }).await?;
-    println!("commit to first attempt, at 200 a second: p99 {busy:.0} ms (goal < 1000)");
-    let many = Load { endpoints: size.pick(100, 1_000, 1_000), a_second: 100, secs, spoilt: false };
-    let alone = first_attempts(&hooks, many).await?;
-    let beside = first_attempts(&hooks, Load { spoilt: true, ..many }).await?;
-    let more = 100.0 * (ratio(beside, alone) - 1.0);
-    println!(
-        "p99 of {} endpoints: {alone:.0} ms, beside a dead and a dripping one {beside:.0} ms: {more:+.0}% (goal < +10%)",
-        many.endpoints
-    );
-    backlog(&hooks, size.pick(20_000, 1_000_000, 1_000_000)).await
+    for place in Place::all() {
+        println!("{}:", place.engine());
+        on(&place, &hooks, size).await?;
+    }
+    Ok(())
 }
 
-async fn throughput(hooks: &Hooks, deliveries: u64) -> anyhow::Result<()> {
-    const ENDPOINTS: u64 = 20;
-    let bench = Bench::new(hooks, ENDPOINTS).await?;
+/// All figures of one engine.
+async fn on(place: &Place, hooks: &Hooks, size: Size) -> anyhow::Result<()> {
+    let first = async |load: Load| place.with(async |url| first_attempts(url, hooks, load).await).await;
+    place.with(async |url| throughput(url, hooks, size.pick(2_000, 40_000, 200_000)).await).await?;
+    let secs = size.pick(1, 20, 60);
+    let idle = first(Load { endpoints: ENDPOINTS, a_second: 4, secs, spoilt: false }).await?;
+    println!("  commit to first attempt, idle: p99 {idle:.0} ms (goal < 250)");
+    let busy = first(Load { endpoints: ENDPOINTS, a_second: 200, secs, spoilt: false }).await?;
+    println!("  commit to first attempt, at 200 a second: p99 {busy:.0} ms (goal < 1000)");
+    let many = Load { endpoints: size.pick(100, 1_000, 1_000), a_second: 100, secs, spoilt: false };
+    let alone = first(many).await?;
+    let beside = first(Load { spoilt: true, ..many }).await?;
+    let more = 100.0 * (ratio(beside, alone) - 1.0);
+    println!(
+        "  p99 of {} endpoints: {alone:.0} ms, beside a dead and a dripping one {beside:.0} ms: {more:+.0}% (goal < +10%)",
+        many.endpoints
+    );
+    place.with(async |url| backlog(url, hooks, size).await).await
+}
+
+async fn throughput(url: &str, hooks: &Hooks, deliveries: u64) -> anyhow::Result<()> {
+    let bench = Bench::new(url, hooks, ENDPOINTS).await?;
     bench.write(deliveries / ENDPOINTS, "").await?;
     let begun = Instant::now();
     let running = bench.run()?;
@@ -62,7 +71,7 @@ async fn throughput(hooks: &Hooks, deliveries: u64) -> anyhow::Result<()> {
     }
     let a_second = ratio(float(deliveries)?, begun.elapsed().as_secs_f64());
     running.end().await?;
-    println!("webhooks a second to {ENDPOINTS} endpoints, {deliveries} of them: {a_second:.0} (goal >= 500)");
+    println!("  webhooks a second to {ENDPOINTS} endpoints, {deliveries} of them: {a_second:.0} (goal >= 500)");
     Ok(())
 }
 
@@ -77,8 +86,8 @@ struct Load {
 }
 
 /// The time from the commit to the first attempt that 99 of 100 events do not exceed, in ms, at the good endpoints.
-async fn first_attempts(hooks: &Hooks, load: Load) -> anyhow::Result<f64> {
-    let bench = Bench::new(hooks, load.endpoints).await?;
+async fn first_attempts(url: &str, hooks: &Hooks, load: Load) -> anyhow::Result<f64> {
+    let bench = Bench::new(url, hooks, load.endpoints).await?;
     // Nobody listens there once this is dropped.
     let nobody = TcpListener::bind("127.0.0.1:0").await?.local_addr()?;
     let bad = [("drip", hooks.url("drip")), ("dead", format!("http://{nobody}/"))];
@@ -105,31 +114,36 @@ async fn first_attempts(hooks: &Hooks, load: Load) -> anyhow::Result<f64> {
     Ok(float(u64::try_from(micros.max(0))?)? / 1_000.0)
 }
 
-async fn backlog(hooks: &Hooks, deliveries: u64) -> anyhow::Result<()> {
-    const ENDPOINTS: u64 = 20;
-    let bench = Bench::new(hooks, ENDPOINTS).await?;
+/// The most memory that a delivery takes which finds a backlog and works off a part of it.
+async fn backlog(url: &str, hooks: &Hooks, size: Size) -> anyhow::Result<()> {
+    let (deliveries, attempts) = (size.pick(20_000, 1_000_000, 1_000_000), size.pick(1_000, 100_000, 500_000));
+    let bench = Bench::new(url, hooks, ENDPOINTS).await?;
     bench.write(deliveries / ENDPOINTS, "").await?;
     let mut child = Command::new(std::env::current_exe()?)
-        .args([DELIVER, &bench.store.path()])
+        .args([DELIVER, url])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;
-    while bench.number("SELECT COUNT(*) FROM attempts").await? < 1_000 {
-        tokio::time::sleep(10 * BEAT).await;
+    while bench.number("SELECT COUNT(*) FROM attempts").await? < attempts {
+        anyhow::ensure!(child.try_wait()?.is_none(), "the delivery ended by itself");
+        tokio::time::sleep(50 * BEAT).await;
     }
     writeln!(child.stdin.take().context("a pipe")?, "stop")?;
     let mut told = String::new();
     BufReader::new(child.stdout.take().context("a pipe")?).read_line(&mut told)?;
     child.wait()?;
     let peak: f64 = told.trim().parse()?;
-    println!("MB of memory at a backlog of {deliveries}: {:.0} at the peak (goal < 300)", peak / MIB);
+    println!(
+        "  MB of memory at a backlog of {deliveries}, {attempts} of them attempted: {:.0} at the peak (goal < 300)",
+        peak / MIB
+    );
     Ok(())
 }
 
 /// The other process: delivers until its input says something, then tells the most memory it had.
 pub(crate) async fn deliver(words: &[String]) -> anyhow::Result<()> {
-    let [path] = words else { anyhow::bail!("{DELIVER} takes one word") };
-    let db = store::open(path).await?;
+    let [url] = words else { anyhow::bail!("{DELIVER} takes one word") };
+    let db = Db::open(&url.parse()?).await?;
     let clock = Clock::system();
     let pulse = Pulse::new("delivery", clock.now());
     let stop = CancellationToken::new();
@@ -144,7 +158,7 @@ pub(crate) async fn deliver(words: &[String]) -> anyhow::Result<()> {
 
 /// A store with endpoints.
 struct Bench {
-    store: Store,
+    db: Db,
 }
 
 /// A delivery under way.
@@ -154,8 +168,9 @@ struct Running {
 }
 
 impl Bench {
-    async fn new(hooks: &Hooks, endpoints: u64) -> anyhow::Result<Self> {
-        let bench = Bench { store: Store::fresh(Chain::EthereumTestnet).await? };
+    async fn new(url: &str, hooks: &Hooks, endpoints: u64) -> anyhow::Result<Self> {
+        let bench = Bench { db: Db::open(&url.parse()?).await? };
+        bench.db.migrate().await?;
         for n in 0..endpoints {
             bench.register(&endpoint(n), &hooks.url("ok")).await?;
         }
@@ -171,31 +186,48 @@ impl Bench {
             signing_key_id: format!("key-of-{id}"),
             signing_key: signing_key([7; 32]),
         };
-        let mut tx = self.store.db.begin().await?;
+        let mut tx = self.db.begin().await?;
         webhooks::insert(&mut tx, &webhook, Timestamp::EPOCH).await?;
         Ok(tx.commit().await?)
     }
 
     /// Writes events in one transaction, for one endpoint or, when it has no name, for all.
     async fn write(&self, events: u64, endpoint: &str) -> anyhow::Result<()> {
-        const EVENTS: &str = "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < $1) \
-             INSERT INTO events (id, aggregatetype, aggregateid, type, payload, organization_id, account_id, status, nth_entry, position, created_us) \
-             SELECT lower(hex(randomblob(16))), 'deposit', lower(hex(randomblob(16))), 'deposit_v2', $2, 'bench', 'payee', $3, 0, 0, $4 FROM numbers";
         const DELIVERIES: &str = "INSERT INTO deliveries (event_id, webhook_id, aggregateid, position, state, attempt, next_us, lease_until_us) \
              SELECT events.id, webhooks.id, aggregateid, 0, 'PENDING', 0, events.created_us, 0 FROM events, webhooks \
              WHERE events.status = 'NEW' AND events.created_us = $1 AND ($2 = '' OR webhooks.id = $2)";
         const WRITTEN: &str = "UPDATE events SET status = 'PENDING' WHERE created_us = $1 AND status = 'NEW'";
         let now = Clock::system().now().0;
-        let mut tx = self.store.db.begin().await?;
-        let queries = [
-            sqlx::query(EVENTS).bind(i64::try_from(events)?).bind("x".repeat(PAYLOAD_BYTES)).bind("NEW").bind(now),
-            sqlx::query(DELIVERIES).bind(now).bind(endpoint),
-            sqlx::query(WRITTEN).bind(now),
-        ];
-        for query in queries {
-            let Engine::Sqlite(connection) = tx.engine() else { anyhow::bail!("SQLite") };
-            anyhow::ensure!(query.execute(connection).await?.rows_affected() > 0, "nothing was written");
-        }
+        let mut tx = self.db.begin().await?;
+        let (numbers, random) = match tx.engine() {
+            Engine::Sqlite(_) => (
+                "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < $1)",
+                "LOWER(HEX(RANDOMBLOB(16)))",
+            ),
+            Engine::Postgres(_) => (
+                "WITH numbers (n) AS (SELECT GENERATE_SERIES(1, $1))",
+                "REPLACE(CAST(GEN_RANDOM_UUID() AS TEXT), '-', '')",
+            ),
+        };
+        let events_text = format!(
+            "{numbers} INSERT INTO events (id, aggregatetype, aggregateid, type, payload, organization_id, account_id, status, nth_entry, \
+             position, created_us) SELECT {random}, 'deposit', {random}, 'deposit_v2', $2, 'bench', 'payee', 'NEW', 0, 0, $3 FROM numbers"
+        );
+        let events_text = sqlx::AssertSqlSafe(events_text);
+        let (events, payload) = (i64::try_from(events)?, "x".repeat(PAYLOAD_BYTES));
+        let touched = match tx.engine() {
+            Engine::Sqlite(c) => [
+                sqlx::query(events_text).bind(events).bind(payload).bind(now).execute(&mut *c).await?.rows_affected(),
+                sqlx::query(DELIVERIES).bind(now).bind(endpoint).execute(&mut *c).await?.rows_affected(),
+                sqlx::query(WRITTEN).bind(now).execute(c).await?.rows_affected(),
+            ],
+            Engine::Postgres(c) => [
+                sqlx::query(events_text).bind(events).bind(payload).bind(now).execute(&mut *c).await?.rows_affected(),
+                sqlx::query(DELIVERIES).bind(now).bind(endpoint).execute(&mut *c).await?.rows_affected(),
+                sqlx::query(WRITTEN).bind(now).execute(c).await?.rows_affected(),
+            ],
+        };
+        anyhow::ensure!(!touched.contains(&0), "nothing was written");
         Ok(tx.commit().await?)
     }
 
@@ -203,7 +235,7 @@ impl Bench {
         let (clock, stop) = (Clock::system(), CancellationToken::new());
         let pulse = Pulse::new("delivery", clock.now());
         let mut tasks = JoinSet::new();
-        tasks.spawn(Delivery::new(self.store.db.clone(), clock, random::number)?.run(pulse, stop.clone()));
+        tasks.spawn(Delivery::new(self.db.clone(), clock, random::number)?.run(pulse, stop.clone()));
         Ok(Running { tasks, stop })
     }
 
@@ -212,9 +244,10 @@ impl Bench {
     }
 
     async fn numbers(&self, text: &'static str) -> anyhow::Result<Vec<i64>> {
-        let mut reader = self.store.db.read().await?;
-        let Engine::Sqlite(connection) = reader.engine() else { anyhow::bail!("SQLite") };
-        Ok(sqlx::query_scalar(text).fetch_all(connection).await?)
+        Ok(match self.db.read().await?.engine() {
+            Engine::Sqlite(connection) => sqlx::query_scalar(text).fetch_all(connection).await?,
+            Engine::Postgres(connection) => sqlx::query_scalar(text).fetch_all(connection).await?,
+        })
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod api;
 mod cluster;
+mod database;
 mod delivery;
 mod following;
 mod head;

@@ -3,8 +3,6 @@
 //! Promises: one that ends unasked ends all; a stop waits for what workers are at, and cuts off what takes too long,
 //! which the next start takes up again.
 
-use std::future::IntoFuture;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
@@ -13,6 +11,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
+use crate::app::Serving;
 use crate::time::{Clock, Pulse};
 
 /// How long workers get to finish what they are at.
@@ -69,15 +68,9 @@ impl Workers {
     }
 
     /// Answers what comes to `listener`; ends when what it is at is answered.
-    pub(super) fn serve(&mut self, name: &str, listener: TcpListener, router: Router) {
+    pub(super) fn serve(&mut self, name: &str, how: Serving, listener: TcpListener, router: Router) {
         let stop = self.stop();
-        self.spawn(name, async move {
-            let router = router.into_make_service_with_connect_info::<SocketAddr>();
-            let served = axum::serve(listener, router).with_graceful_shutdown(async move { stop.cancelled().await });
-            if let Err(error) = served.into_future().await {
-                error!("serving failed: {error}");
-            }
-        });
+        self.spawn(name, async move { how.serve(listener, router, &stop).await });
     }
 
     /// Waits until `asked` is done, then ends all.

@@ -15,14 +15,17 @@ statements! {
     // With the organization as it stands SQLite would take the index of all that the account has.
     LIST_OF_KIND = "SELECT * FROM deposits WHERE organization_id || '' = $1 AND account_id = $2 AND chain = $7 AND symbol = $8 \
                     AND created_us >= $3 AND (created_us, id) < ($4, $5) ORDER BY created_us DESC, id DESC LIMIT $6";
-    // From each kind to the next one, each found in the index: the deposits between are not read.
-    KINDS = "WITH RECURSIVE kinds (chain, symbol) AS (SELECT CAST('' AS TEXT), CAST('' AS TEXT) UNION ALL SELECT \
-             (SELECT next.chain FROM deposits AS next WHERE next.account_id = $1 \
-              AND (next.chain, next.symbol) > (kinds.chain, kinds.symbol) ORDER BY next.chain, next.symbol LIMIT 1), \
-             (SELECT next.symbol FROM deposits AS next WHERE next.account_id = $1 \
-              AND (next.chain, next.symbol) > (kinds.chain, kinds.symbol) ORDER BY next.chain, next.symbol LIMIT 1) \
-             FROM kinds WHERE kinds.chain IS NOT NULL) SELECT chain, symbol FROM kinds WHERE chain <> '' \
-             AND (CAST($2 AS TEXT) IS NULL OR chain = $2) AND (CAST($3 AS TEXT) IS NULL OR symbol = $3)";
+    // From each chain to the next one, and from each symbol on it to the next one, each found in the index: the deposits between are not
+    // read. Compared one by one: of a pair SQLite would begin at the kind that it has, and walk over all of it.
+    KINDS = "WITH RECURSIVE chains (chain) AS (SELECT CAST('' AS TEXT) UNION ALL SELECT \
+             (SELECT next.chain FROM deposits AS next WHERE next.account_id = $1 AND next.chain > chains.chain ORDER BY next.chain LIMIT 1) \
+             FROM chains WHERE chains.chain IS NOT NULL), \
+             kinds (chain, symbol) AS (SELECT chain, CAST('' AS TEXT) FROM chains \
+             WHERE chain <> '' AND (CAST($2 AS TEXT) IS NULL OR chain = $2) UNION ALL SELECT kinds.chain, \
+             (SELECT next.symbol FROM deposits AS next WHERE next.account_id = $1 AND next.chain = kinds.chain \
+              AND next.symbol > kinds.symbol ORDER BY next.symbol LIMIT 1) \
+             FROM kinds WHERE kinds.symbol IS NOT NULL) SELECT chain, symbol FROM kinds WHERE symbol <> '' \
+             AND (CAST($3 AS TEXT) IS NULL OR symbol = $3)";
 }
 
 /// At most `limit` deposits of this account, newest first.

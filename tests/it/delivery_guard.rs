@@ -20,18 +20,18 @@ use tokio::task::JoinSet;
 
 use crate::postgres::{Engine, TestStore};
 
-const PUBLIC: &str = "93.184.216.34";
-const BLOCKED: &str = "the name stands for an address that this webhook must not reach";
+pub(crate) const PUBLIC: &str = "93.184.216.34";
+pub(crate) const BLOCKED: &str = "the name stands for an address that this webhook must not reach";
 
 /// A listener that keeps the beginning of what each connection says, and answers 200 to it.
-struct Listener {
-    address: SocketAddr,
+pub(crate) struct Listener {
+    pub(crate) address: SocketAddr,
     heard: Arc<Mutex<Vec<Vec<u8>>>>,
     _server: JoinSet<()>,
 }
 
 impl Listener {
-    async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, heard) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
         let log = Arc::clone(&heard);
@@ -50,13 +50,13 @@ impl Listener {
         Listener { address, heard, _server: server }
     }
 
-    fn heard(&self) -> Vec<Vec<u8>> {
+    pub(crate) fn heard(&self) -> Vec<Vec<u8>> {
         self.heard.lock().unwrap().clone()
     }
 }
 
 /// A store with one webhook and a test event for it; the delivery that is to send it.
-struct Scene {
+pub(crate) struct Scene {
     store: TestStore,
     delivery: Delivery,
     webhook: String,
@@ -64,7 +64,7 @@ struct Scene {
 }
 
 impl Scene {
-    async fn new(resolver: Resolver, url: &str, allowed: &str) -> Self {
+    pub(crate) async fn new(resolver: Resolver, url: &str, allowed: &str) -> Self {
         let store = TestStore::fresh(Engine::Sqlite).await;
         let allowed: AllowedNetworks = allowed.parse().unwrap();
         let webhook = NewWebhook { url, label: "", allowed_networks: &allowed, ed25519: false };
@@ -76,7 +76,7 @@ impl Scene {
     }
 
     /// What is written down of the attempt that is made now.
-    async fn error(&self) -> String {
+    pub(crate) async fn error(&self) -> String {
         let done = self.delivery.tick().await.unwrap();
         assert_eq!(done.delivered + done.to_be_retried, 1);
         let mut reader = self.store.db.read().await.unwrap();

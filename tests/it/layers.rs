@@ -67,8 +67,9 @@ const ROOMS: [(&str, &str); 30] = [
 ];
 const PURE: &str = "amount time random deposit event request identity account balance key webhook incident decision";
 /// Foreign crates and the rooms that may name them.
-const CRATES: [(&str, &str); 10] = [
+const CRATES: [(&str, &str); 11] = [
     ("sqlx", "store"),
+    ("hyper", "app"),
     ("async_nats", "delivery"),
     ("landfall_evm", "app"),
     ("landfall_solana", "app"),

@@ -1,6 +1,7 @@
 //! The NATS sink without a real server: what is published when and under which id, who waits for whom, what clients see of
 //! it, and what is told of it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -165,6 +166,45 @@ async fn what_a_stream_refuses_is_told_and_retried_by_the_schedule() {
         assert!(attempt.error.contains("maximum messages exceeded"), "{attempt:?}");
         world.pass(Duration::from_secs(2));
         assert_eq!(sink.tick(&world).await, done(1, 0), "{engine:?}");
+        world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_refuses_event_after_event_is_probed_by_one_and_then_gets_all_in_order() {
+    for engine in ENGINES {
+        let mut world = world(engine).await;
+        // Eight at once, which open it; then a probe that fails, too.
+        let double = NatsDouble::start([Answer::Refused; 9], WINDOW_SECS).await;
+        let sink = Sink::of(&world, &double.url).await;
+        pay(&mut world, &(1..=20).collect::<Vec<_>>()).await;
+        confirm(&mut world).await;
+        until_up(&world, &double, 1).await;
+        let delivery = sink.delivery(&world);
+        assert_eq!(delivery.tick().await.unwrap(), done(0, 8), "{engine:?}: what may be under way at once");
+        assert_eq!(status(world.db()).await.status, "OPEN", "{engine:?}");
+        assert_eq!(delivery.tick().await.unwrap(), done(0, 0), "{engine:?}: nothing before the probe");
+        world.pass(Duration::from_secs(2));
+        assert_eq!(delivery.tick().await.unwrap(), done(0, 1), "{engine:?}: one probe");
+        assert_eq!(delivery.tick().await.unwrap(), done(0, 0), "{engine:?}");
+        world.pass(Duration::from_secs(5));
+        assert_eq!(delivery.tick().await.unwrap(), done(1, 0), "{engine:?}: the probe that arrives");
+        assert_eq!(status(world.db()).await.status, "ACTIVE", "{engine:?}");
+        let mut delivered = 1;
+        loop {
+            let Delivered { delivered: more, to_be_retried } = delivery.tick().await.unwrap();
+            assert_eq!(to_be_retried, 0, "{engine:?}");
+            if more == 0 {
+                break;
+            }
+            delivered += more;
+        }
+        assert_eq!((delivered, double.published().len()), (40, 49), "{engine:?}: no attempt was spent on the rest");
+        let mut statuses: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (amount, status) in told(&double.published()[9..]) {
+            statuses.entry(amount).or_default().push(status);
+        }
+        assert!(statuses.values().all(|each| each == &["PENDING", "CONFIRMED"]), "{engine:?}: {statuses:?}");
         world.close().await;
     }
 }

@@ -467,6 +467,39 @@ const TRAPS: &[Entry] = &[
         ],
     ),
     (
+        "delivery: a name that leads inside once it was vetted",
+        "tests/it/delivery_dns.rs",
+        &["a_name_server_that_rebinds_a_name_leads_to_no_machine_inside"],
+    ),
+    (
+        "delivery: a name that leads inside once it was vetted",
+        "tests/it/delivery_guard.rs",
+        &["a_name_that_turns_to_a_machine_inside_after_its_registration_is_not_connected_to"],
+    ),
+    (
+        "delivery: by a proxy of the environment",
+        "tests/live/first_deposit.rs",
+        &["no_proxy_of_the_environment_hears_of_an_event_or_of_a_node"],
+    ),
+    (
+        "delivery: a stream that refuses, asked again and again",
+        "tests/it/nats.rs",
+        &["a_stream_that_refuses_event_after_event_is_probed_by_one_and_then_gets_all_in_order"],
+    ),
+    (
+        "slow and silent clients, and too many of them",
+        "tests/it/serving.rs",
+        &[
+            "a_client_that_never_ends_its_request_is_left_and_so_is_one_that_asks_no_more",
+            "one_client_too_many_is_served_when_another_has_gone",
+        ],
+    ),
+    (
+        "a page that reads all that an account has",
+        "tests/it/store/statements.rs",
+        &["a_page_of_an_account_reads_what_it_shows_whatever_it_is_filtered_by"],
+    ),
+    (
         "idempotency that is a cache, and does not know the body",
         "tests/it/api_accounts.rs",
         &[

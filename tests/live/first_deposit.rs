@@ -1,14 +1,17 @@
 //! The first deposit, end to end: a real node, the real program, a signed webhook, the API.
 
-use std::time::Instant;
+use std::io::ErrorKind;
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
 
 use landfall::sandbox::token;
 use landfall_chain::U256;
 use serde_json::Value;
 
-use crate::stage::{Engine, Stage, address};
+use crate::stage::{Engine, Service, Stage, address};
 
 const ALICE: u8 = 0xa1;
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn deposits_go_from_block_to_webhook_and_api_on_sqlite() {
@@ -62,7 +65,7 @@ async fn from_block_to_webhook_and_api(engine: Engine) {
 async fn the_api_answers_with_a_key_and_health_turns_with_the_service() {
     let mut stage = Stage::new(Engine::Sqlite).await;
     stage.set_up("alice", &address(ALICE)).await;
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let path = stage.folder.path().join("landfall.toml");
     let config = std::fs::read_to_string(&path).unwrap();
     let config =
@@ -103,13 +106,45 @@ async fn an_address_added_beside_the_running_service_is_matched_from_the_block_i
     stage.until("ten late accounts", |deposits| deposits.len() == 10).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn no_proxy_of_the_environment_hears_of_an_event_or_of_a_node() {
+    let mut stage = Stage::new(Engine::Sqlite).await;
+    stage.set_up("alice", &address(ALICE)).await;
+    let node = stage.node.url().to_owned();
+    let wake_up = node.replace("http://", "ws://");
+    stage.replace_in_config(&format!("\"{node}\""), &format!("\"{node}\", \"{wake_up}\""));
+    let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+    proxy.set_nonblocking(true).unwrap();
+    let url = format!("http://{}", proxy.local_addr().unwrap());
+    let names = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+    let mut variables = names.map(|name| (name, url.as_str())).to_vec();
+    // Those may except this machine.
+    variables.extend([("NO_PROXY", ""), ("no_proxy", "")]);
+    let service = Service::start_with(stage.folder.path(), &variables);
+    stage.pay_native(address(ALICE), 7).await;
+    stage.node.mine(3).await.unwrap();
+    let begun = Instant::now();
+    let is_over = || stage.receiver.log().len() == 2 || begun.elapsed() > PATIENCE;
+    // Whoever asked for the proxy waits there.
+    let heard = loop {
+        match proxy.accept() {
+            Err(error) if error.kind() == ErrorKind::WouldBlock && !is_over() => {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            heard => break heard.map(drop).map_err(|error| error.kind()),
+        }
+    };
+    assert_eq!(heard, Err(ErrorKind::WouldBlock), "a proxy was asked: {}", service.log());
+    assert_eq!(stage.receiver.log().len(), 2, "PENDING and CONFIRMED: {}", service.log());
+}
+
 /// Waits until the receiver has `count` events.
 async fn arrived(stage: &Stage, count: usize) -> Vec<landfall::receiver::Received> {
     for _ in 0..1_200 {
         if stage.receiver.log().len() >= count {
             return stage.receiver.log();
         }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
     panic!("{} of {count} events arrived", stage.receiver.log().len());
 }

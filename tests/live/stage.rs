@@ -198,9 +198,9 @@ impl Service {
         Service::of(folder, &mut program(folder))
     }
 
-    /// As `start`; over TLS it trusts only who these certificates vouch for.
-    pub(crate) fn start_trusting(folder: &Path, certificates: &str) -> Self {
-        Service::of(folder, program(folder).env("SSL_CERT_FILE", certificates))
+    /// As `start`, with these variables in its environment.
+    pub(crate) fn start_with(folder: &Path, variables: &[(&str, &str)]) -> Self {
+        Service::of(folder, program(folder).envs(variables.iter().copied()))
     }
 
     fn of(folder: &Path, program: &mut Command) -> Self {

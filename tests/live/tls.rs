@@ -80,7 +80,8 @@ async fn a_node_behind_tls_is_read_from_and_wakes_up_long_before_the_next_poll()
     let Terminator { address: tls, _task } = Terminator::start(&node).await;
     stage.replace_in_config(&format!("\"{node}\""), &format!("\"https://{tls}/\", \"wss://{tls}/?key={SECRET}\""));
     stage.replace_in_config("poll_ms = 50", &format!("poll_ms = {}", POLL.as_millis()));
-    let service = Service::start_trusting(stage.folder.path(), &file("ca.pem"));
+    // Nobody else is trusted.
+    let service = Service::start_with(stage.folder.path(), &[("SSL_CERT_FILE", &file("ca.pem"))]);
     stage.until_caught_up().await;
     let begun = Instant::now();
     while endpoint(&stage, "(wake-ups)")["state"] != "healthy" {

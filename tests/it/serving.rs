@@ -1,0 +1,137 @@
+//! How the program listens: what becomes of clients that are slow, silent, or too many, and of a request that is under way at the stop.
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::ConnectInfo;
+use axum::routing::get;
+use landfall::app::Serving;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+const REQUEST: &[u8] = b"GET /peer HTTP/1.1\r\nhost: here\r\n\r\n";
+const HEAD_TIME: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server; it ends with its owner.
+struct Server {
+    address: SocketAddr,
+    stop: CancellationToken,
+    /// A request for `/slow` has come in, and may be answered.
+    slow: [Arc<Notify>; 2],
+    tasks: JoinSet<()>,
+}
+
+impl Server {
+    async fn start(connections_max: usize, head_time_max: Duration) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
+        let slow = [Arc::new(Notify::new()), Arc::new(Notify::new())];
+        let of_slow = slow.clone();
+        let router = Router::new()
+            .route("/peer", get(|ConnectInfo(peer): ConnectInfo<SocketAddr>| async move { peer.to_string() }))
+            .route(
+                "/slow",
+                get(move || async move {
+                    of_slow[0].notify_one();
+                    of_slow[1].notified().await;
+                    "at last"
+                }),
+            );
+        let (mut tasks, stopped) = (JoinSet::new(), stop.clone());
+        let serving = Serving { connections_max, head_time_max };
+        tasks.spawn(async move { serving.serve(listener, router, &stopped).await });
+        Server { address, stop, slow, tasks }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+}
+
+/// Reads until this is there.
+async fn until(stream: &mut TcpStream, wanted: &str) {
+    let mut read = Vec::new();
+    let reading = async {
+        while !String::from_utf8_lossy(&read).contains(wanted) {
+            assert!(stream.read_buf(&mut read).await.unwrap() > 0, "it ended: {}", String::from_utf8_lossy(&read));
+        }
+    };
+    tokio::time::timeout(PATIENCE, reading).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_request_is_answered_and_tells_who_asked() {
+    let server = Server::start(8, 2 * PATIENCE).await;
+    let mut client = server.connect().await;
+    for _ in 0..2 {
+        client.write_all(REQUEST).await.unwrap();
+        let peer = client.local_addr().unwrap().to_string();
+        until(&mut client, &peer).await;
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_never_ends_its_request_is_left_and_so_is_one_that_asks_no_more() {
+    let server = Server::start(8, HEAD_TIME).await;
+    let mut silent = server.connect().await;
+    let mut served = server.connect().await;
+    served.write_all(REQUEST).await.unwrap();
+    until(&mut served, "127.0.0.1").await;
+    let mut slow = server.connect().await;
+    slow.write_all(b"GET /peer HTTP/1.1\r\nhost: here\r\nx-slow: ").await.unwrap();
+    let begun = Instant::now();
+    // A byte now and then, as long as they are taken.
+    while slow.write_all(b"x").await.is_ok() {
+        assert!(begun.elapsed() < PATIENCE, "it is listened to for ever");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    for client in [&mut silent, &mut served] {
+        let ended = tokio::time::timeout(PATIENCE, client.read_to_end(&mut Vec::new())).await;
+        assert!(ended.is_ok(), "it may stay for ever");
+    }
+}
+
+#[tokio::test]
+async fn one_client_too_many_is_served_when_another_has_gone() {
+    let server = Server::start(1, HEAD_TIME).await;
+    let mut idle = server.connect().await;
+    idle.write_all(REQUEST).await.unwrap();
+    let peer = idle.local_addr().unwrap().to_string();
+    until(&mut idle, &peer).await;
+    let mut other = server.connect().await;
+    other.write_all(REQUEST).await.unwrap();
+    until(&mut other, "127.0.0.1").await;
+    // Its end was sent before the other was taken in.
+    match idle.try_read(&mut [0]) {
+        Ok(0) => {}
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+        open => panic!("both were open: {open:?}"),
+    }
+}
+
+#[tokio::test]
+async fn what_is_under_way_at_the_stop_is_answered_and_nobody_else_comes_in() {
+    let mut server = Server::start(8, 2 * PATIENCE).await;
+    let mut idle = server.connect().await;
+    idle.write_all(REQUEST).await.unwrap();
+    let peer = idle.local_addr().unwrap().to_string();
+    until(&mut idle, &peer).await;
+    let mut client = server.connect().await;
+    client.write_all(b"GET /slow HTTP/1.1\r\nhost: here\r\n\r\n").await.unwrap();
+    server.slow[0].notified().await;
+    server.stop.cancel();
+    let ended = tokio::time::timeout(PATIENCE, idle.read_to_end(&mut Vec::new())).await;
+    assert!(ended.is_ok(), "who asks nothing is not waited for");
+    assert_eq!(TcpStream::connect(server.address).await.unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    server.slow[1].notify_one();
+    until(&mut client, "at last").await;
+    let over = tokio::time::timeout(PATIENCE, server.tasks.join_next()).await;
+    assert!(matches!(over, Ok(Some(Ok(())))), "it ends with the last of them");
+}
