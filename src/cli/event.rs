@@ -37,7 +37,7 @@ pub(super) enum Event {
         #[arg(long)]
         json: bool,
     },
-    /// Send events again, in the order of each deposit. Receivers deduplicate them as ever.
+    /// Send events again, in the order of each deposit and identity. Receivers deduplicate them as ever.
     Replay {
         /// This one.
         #[arg(required_unless_present_any = ["account", "from"], conflicts_with_all = ["account", "from", "to"])]
@@ -58,7 +58,7 @@ pub(super) enum Event {
 
 #[derive(Args, Debug)]
 pub(super) struct Which {
-    /// Of this account.
+    /// Of this account, and of the identity that it belongs to.
     #[arg(long, value_name = "ID")]
     account: Option<String>,
     /// Written at this time or later, for example 2026-01-31T00:00:00Z.
@@ -77,6 +77,9 @@ struct Line<'a> {
     status: &'a str,
     created_at: String,
     pending: i64,
+    /// The deposit or the identity.
+    aggregate_id: &'a str,
+    /// Empty for an event of an identity.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -226,9 +229,19 @@ async fn show(db: &Db, id: &str, json: bool) -> anyhow::Result<ExitCode> {
 
 impl<'a> Line<'a> {
     fn of(event: &'a EventRow) -> Self {
-        let EventRow { id, r#type, account_id, status, created_us, pending, .. } = event;
+        let EventRow { id, r#type, aggregateid: aggregate_id, account_id, status, created_us, pending, .. } = event;
         let created_at = Timestamp(*created_us).to_string();
-        Line { id, r#type, account_id, status, created_at, pending: *pending, payload: None, deliveries: None }
+        Line {
+            id,
+            r#type,
+            aggregate_id,
+            account_id,
+            status,
+            created_at,
+            pending: *pending,
+            payload: None,
+            deliveries: None,
+        }
     }
 }
 
@@ -272,7 +285,8 @@ fn headline(event: &EventRow) -> String {
     let EventRow { id, r#type: kind, account_id, status, created_us, pending, aggregateid, .. } = event;
     let created_at = Timestamp(*created_us);
     let pending = if *pending == 0 { String::new() } else { format!(", pending at {pending} webhooks") };
-    format!("{created_at} {id} {kind} {status} of {aggregateid} for {account_id}{pending}")
+    let account = if account_id.is_empty() { String::new() } else { format!(" for {account_id}") };
+    format!("{created_at} {id} {kind} {status} of {aggregateid}{account}{pending}")
 }
 
 fn time(text: &str) -> Result<Timestamp, String> {

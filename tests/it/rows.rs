@@ -30,6 +30,7 @@ const FAILING: &str = "tests/it/delivery_failing.rs";
 const CLOCKS: &str = "tests/it/delivery_clocks.rs";
 const CUT_OFF: &str = "tests/it/delivery_crashes.rs";
 const CLI_EVENTS: &str = "tests/it/cli_events.rs";
+const IDENTITY_EVENTS: &str = "tests/it/identity_events.rs";
 const DELIVERIES: &str = "tests/live/deliveries.rs";
 const WATCHING: &str = "tests/it/watching.rs";
 const PROOF: &str = "chains/evm/tests/it/proof.rs";
