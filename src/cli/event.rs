@@ -8,7 +8,8 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::cli::json_line;
+use crate::cli::{as_operator, json_line};
+use crate::operator::Operator;
 use crate::store::Db;
 use crate::store::deliveries::AttemptLog;
 use crate::store::replay::{self, DeliveryRow, EventFilter, EventRow};
@@ -47,6 +48,9 @@ pub(super) enum Event {
         /// To this webhook only, also what was written before it was there.
         #[arg(long, value_name = "ID")]
         webhook: Option<String>,
+        /// Why, for the audit.
+        #[arg(long, value_name = "TEXT", required_unless_present = "dry_run")]
+        reason: Option<String>,
         /// Change nothing, say what would be sent.
         #[arg(long)]
         dry_run: bool,
@@ -73,13 +77,13 @@ pub(super) struct Which {
 struct Line<'a> {
     id: &'a str,
     r#type: &'a str,
+    /// The deposit or the identity.
+    aggregate_id: &'a str,
+    /// Empty for an event of an identity.
     account_id: &'a str,
     status: &'a str,
     created_at: String,
     pending: i64,
-    /// The deposit or the identity.
-    aggregate_id: &'a str,
-    /// Empty for an event of an identity.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -119,16 +123,22 @@ impl Event {
         match self {
             Event::List { which, pending, json } => list(db, &which.filter(pending), json).await?,
             Event::Show { id, json } => return show(db, &id, json).await,
-            Event::Replay { id, which, webhook, dry_run, json } => {
+            Event::Replay { id, which, webhook, reason, dry_run, json } => {
                 if let Some(webhook) = &webhook {
                     let known = replay::is_endpoint(&mut db.read().await?, webhook).await?;
                     ensure!(known, "there is no webhook {webhook}");
                 }
-                let replay = Replay { db, webhook: webhook.as_deref(), dry_run };
-                let done = match id {
-                    Some(id) => replay.one(&id).await?,
-                    None => replay.all(&which.filter(false)).await?,
-                };
+                let reason = reason.unwrap_or_default();
+                let done = as_operator(&reason, async |by| {
+                    let to = webhook.as_deref();
+                    let what = format!("{} to {}", id.as_deref().unwrap_or(&which.text()), to.unwrap_or("all"));
+                    let replay = Replay { db, webhook: to, dry_run, by, what };
+                    match &id {
+                        Some(id) => replay.one(id).await,
+                        None => replay.all(&which.filter(false)).await,
+                    }
+                });
+                let done = done.await?;
                 let Replayed { events, deliveries, dry_run } = done;
                 let words = if dry_run { "would be sent again" } else { "are sent again" };
                 let said = format!("{events} events {words}, in {deliveries} deliveries");
@@ -140,17 +150,28 @@ impl Event {
 }
 
 impl Which {
-    fn filter(self, pending: bool) -> EventFilter {
+    fn filter(&self, pending: bool) -> EventFilter {
         let (from, to) = (self.from.unwrap_or(Timestamp::EPOCH), self.to.unwrap_or(Timestamp(i64::MAX)));
-        EventFilter { account: self.account, from, to, pending }
+        EventFilter { account: self.account.clone(), from, to, pending }
+    }
+
+    /// For the audit.
+    fn text(&self) -> String {
+        let account = self.account.as_ref().map(|account| format!("of {account}"));
+        let [from, to] =
+            [("from", self.from), ("until", self.to)].map(|(word, at)| at.map(|at| format!("{word} {at}")));
+        let parts: Vec<String> = [account, from, to].into_iter().flatten().collect();
+        format!("events {}", parts.join(" "))
     }
 }
 
-/// What is sent again, where to, and whether at all.
+/// What is sent again, where to, whether at all, who wants it and how the audit names it.
 struct Replay<'a> {
     db: &'a Db,
     webhook: Option<&'a str>,
     dry_run: bool,
+    by: Operator<'a>,
+    what: String,
 }
 
 impl Replay<'_> {
@@ -186,6 +207,8 @@ impl Replay<'_> {
             done.events += usize::from(deliveries > 0);
         }
         if !self.dry_run {
+            // Of a later page it is the same entry, and stands there already.
+            self.by.record(&mut tx, "replay", &self.what).await?;
             tx.commit().await?;
         }
         Ok(done)

@@ -6,18 +6,19 @@ use std::time::{Duration, Instant};
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
 use landfall::api::{Api, Limits, Settings, openapi_json};
+use landfall::decision::Author;
 use landfall::deposit::{Deposit, DepositStatus};
 use landfall::event::{Event, TestEvent};
 use landfall::feed::{Numberer, Ticked};
-use landfall::key::{ApiKey, Environment, Scope};
 use landfall::identity::Change;
-use landfall::registry::{self, NewWebhook};
+use landfall::key::{ApiKey, Environment, Scope};
 use landfall::operator::Operator;
+use landfall::registry::{self, NewWebhook};
 use landfall::resolver::Resolver;
 use landfall::store::deposits;
 use landfall::store::events::{self, History};
-use landfall::time::{Clock, Timestamp};
 use landfall::store::feed::{self, FeedFilter};
+use landfall::time::{Clock, Timestamp};
 use landfall::webhook::AllowedNetworks;
 use serde::Deserialize;
 use serde_json::Value;
@@ -27,8 +28,8 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use crate::api::{deposit, ensure_account};
-use crate::postgres::{ENGINES, Engine, TestStore};
 use crate::json_schema::{assert_valid, faults};
+use crate::postgres::{ENGINES, Engine, TestStore};
 
 const NOON: i64 = 1_750_000_000_000_000;
 const NOW: Timestamp = Timestamp(NOON);
@@ -104,7 +105,6 @@ impl Feed {
         event.payload
     }
 
-    async fn get(&self, query: &str) -> Answer {
     /// Suspends an identity; its event's bytes.
     async fn suspend(&mut self, identity: &str) -> String {
         let operator = Operator { actor: "olga", reason: "a test", now: NOW };
@@ -115,6 +115,7 @@ impl Feed {
         feed::page(&mut reader, &FeedFilter::default(), (last - 1, last), 1).await.unwrap().remove(0).payload
     }
 
+    async fn get(&self, query: &str) -> Answer {
         get(&self.api, &self.key, &format!("/v2/events{query}")).await
     }
 
@@ -186,7 +187,8 @@ async fn the_feed_gives_the_very_bytes_that_webhooks_are_sent_in_one_sequence() 
         // A test event of a webhook is sent, and is not in the feed.
         let inside: AllowedNetworks = "0.0.0.0/0".parse().unwrap();
         let hook = NewWebhook { url: "https://203.0.113.1/", label: "", allowed_networks: &inside, ed25519: false };
-        let hook = registry::add_webhook(&feed.store.db, &Resolver::system(), &hook, &[9; 84], NOW).await.unwrap();
+        let by = Author { actor: "test", reason: "", now: NOW };
+        let hook = registry::add_webhook(&feed.store.db, &Resolver::system(), &hook, &[9; 84], &by).await.unwrap();
         let test: TestEvent = registry::test_webhook(&feed.store.db, &hook.id, &[5; 32], NOW).await.unwrap();
         assert!(test.payload.contains("webhook_test"));
         feed.announce("b").await;
@@ -282,8 +284,6 @@ async fn the_document_says_what_the_feed_answers() {
         assert_eq!(schemas[schema]["required"].as_array().unwrap().len(), fields.len(), "{schema}");
         assert_eq!(schemas[schema]["additionalProperties"], false, "{schema}");
     }
-}
-
     feed.suspend("default").await;
     let both = feed.get("").await;
     let envelope = &serde_json::from_str::<Value>(&both.text).unwrap()["events"][1]["event"];
@@ -330,6 +330,8 @@ async fn events_of_an_identity_are_given_to_whoever_reads_or_waits_for_one_of_it
         assert_eq!(feed.list("?type=identity_status_update").await.seqs(), [3]);
         assert_eq!(feed.list("?account_id=a&limit=1&after=1").await.next, 3);
     }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_waits_is_answered_as_soon_as_there_is_an_event_for_it() {
     for engine in ENGINES {

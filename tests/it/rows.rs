@@ -468,6 +468,22 @@ const TRAPS: &[Entry] = &[
         ],
     ),
     (
+        "a change that is told of twice, or whose event is lost with a crash",
+        IDENTITY_EVENTS,
+        &[
+            "each_change_is_told_once_with_the_fields_of_the_interface",
+            "a_change_and_its_event_are_there_both_or_neither",
+            "a_crash_at_any_await_of_a_change_leaves_it_told_or_undone",
+            "events_of_an_identity_arrive_signed_in_their_order_and_no_muted_status_keeps_them",
+            "who_opens_an_account_meanwhile_is_told_of_or_waits_for_the_change",
+        ],
+    ),
+    (
+        "a person's doing that nobody can tell of afterwards",
+        CLI_EVENTS,
+        &["what_a_person_does_about_deliveries_needs_a_reason_and_stands_in_the_audit"],
+    ),
+    (
         "idempotency that is a cache, and does not know the body",
         "tests/it/api_accounts.rs",
         &[
