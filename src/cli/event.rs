@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
 use chrono::DateTime;
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -63,7 +64,7 @@ pub(super) enum Event {
 #[derive(Args, Debug)]
 pub(super) struct Which {
     /// Of this account, and of the identity that it belongs to.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     account: Option<String>,
     /// Written at this time or later, for example 2026-01-31T00:00:00Z.
     #[arg(long, value_name = "TIME", value_parser = time)]

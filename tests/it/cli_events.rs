@@ -163,6 +163,8 @@ async fn a_replay_sends_again_in_order_and_a_dry_run_changes_nothing() {
             Some(2),
             "all events are never meant by nothing"
         );
+        let of_nobody = ["event", "replay", "--account", "", "--reason", "a test"];
+        assert_eq!(desk.run(&of_nobody).0, Some(2), "nor by a variable of the shell that is not set");
         world.close().await;
     }
 }
