@@ -1,4 +1,5 @@
-//! Receives Landfall's webhooks: verifies them, takes each change of a deposit once, and credits on CONFIRMED.
+//! Receives Landfall's webhooks: verifies them, takes each change of a deposit once and credits on CONFIRMED, and takes each
+//! change of an identity once.
 //!
 //! ```sh
 //! SIGNING_KEY=whsec_.. PORT=9000 LEDGER=ledger.db cargo run --example receiver
@@ -6,6 +7,7 @@
 //!
 //! Events come at least once. What makes crediting happen exactly once is one transaction: the change is noted under
 //! (`dedup_key`, `status`), and only when that was not there yet, the account is credited. The 2xx is said after the commit.
+//! An identity may come to the same status again, so its changes are told apart by the `id` of their envelope.
 
 #![expect(
     clippy::disallowed_methods,
@@ -27,12 +29,14 @@ use standardwebhooks::Webhook;
 
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS changes (dedup_key TEXT, status TEXT, PRIMARY KEY (dedup_key, status));
+    CREATE TABLE IF NOT EXISTS identity_changes (event_id TEXT PRIMARY KEY, identity_id TEXT, status TEXT);
     CREATE TABLE IF NOT EXISTS credits (dedup_key TEXT PRIMARY KEY, account_id TEXT, amount TEXT, currency_symbol TEXT);
 ";
 
 /// The envelope. `data` is read once the type is known.
 #[derive(Deserialize)]
 struct Event<'a> {
+    id: &'a str,
     r#type: &'a str,
     #[serde(borrow)]
     data: &'a serde_json::value::RawValue,
@@ -48,6 +52,19 @@ struct Deposit {
     currency_symbol: String,
 }
 
+/// A change of an identity. Labels and reasons are left alone, and fields that are not known yet.
+#[derive(Deserialize)]
+struct IdentityChange {
+    identity: Identity,
+    affected_account_ids: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct Identity {
+    id: String,
+    status: String,
+}
+
 struct Receiver {
     verifier: Webhook,
     ledger: SqlitePool,
@@ -60,12 +77,21 @@ impl Receiver {
             return Ok(StatusCode::UNAUTHORIZED);
         }
         let event: Event<'_> = serde_json::from_slice(body)?;
-        // Types that are not known yet are taken and left alone, so that they are not sent again.
-        if event.r#type == "deposit_v2" {
-            let deposit: Deposit = serde_json::from_str(event.data.get())?;
-            if self.take(&deposit).await? && deposit.status == "CONFIRMED" {
-                println!("credited {} {} to {}", deposit.amount, deposit.currency_symbol, deposit.account_id);
+        match event.r#type {
+            "deposit_v2" => {
+                let deposit: Deposit = serde_json::from_str(event.data.get())?;
+                if self.take(&deposit).await? && deposit.status == "CONFIRMED" {
+                    println!("credited {} {} to {}", deposit.amount, deposit.currency_symbol, deposit.account_id);
+                }
             }
+            "identity_status_update" => {
+                let IdentityChange { identity, affected_account_ids } = serde_json::from_str(event.data.get())?;
+                if self.take_identity(event.id, &identity).await? {
+                    println!("{} is {}: {}", identity.id, identity.status, affected_account_ids.join(" "));
+                }
+            }
+            // Types that are not known yet are taken and left alone, so that they are not sent again.
+            _ => {}
         }
         Ok(StatusCode::NO_CONTENT)
     }
@@ -85,6 +111,13 @@ impl Receiver {
         }
         tx.commit().await?;
         Ok(true)
+    }
+
+    /// Notes a change of an identity; false when it was noted before.
+    async fn take_identity(&self, event_id: &str, identity: &Identity) -> Result<bool, sqlx::Error> {
+        let change = sqlx::query("INSERT INTO identity_changes VALUES (?, ?, ?) ON CONFLICT DO NOTHING").bind(event_id);
+        let noted = change.bind(&identity.id).bind(&identity.status).execute(&self.ledger).await?;
+        Ok(noted.rows_affected() > 0)
     }
 }
 

@@ -1,5 +1,5 @@
 //! What operators decide about a chain: halt, resume, and words in place of a rule, each with a reason and an entry in
-//! the audit.
+//! the audit, which also has what people do about the delivery of events.
 //!
 //! A word in place of a rule ends by time or when it is cleared. It never changes what a deposit needs in order to be
 //! credited: a leg in a block of our own chain, read again and proved again.
@@ -48,13 +48,23 @@ pub struct Orders {
     pub confirm: Option<(BlockRef, String)>,
 }
 
-/// An entry of the audit: who decided what, and why.
+/// Who does what stands in the audit, why and when.
+#[derive(Clone, Copy, Debug)]
+pub struct Author<'a> {
+    pub actor: &'a str,
+    /// Empty where nobody was asked for it.
+    pub reason: &'a str,
+    pub now: Timestamp,
+}
+
+/// An entry of the audit: who decided what, and why. Names things by their ids: nothing secret stands in it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AuditEntry {
     pub at: Timestamp,
     pub actor: String,
     pub action: String,
-    pub chain: Chain,
+    /// `None` for what is about no single chain.
+    pub chain: Option<Chain>,
     pub what: String,
     pub reason: String,
 }
@@ -128,11 +138,24 @@ impl Orders {
     }
 }
 
+impl Author<'_> {
+    pub fn entry(&self, chain: Option<Chain>, action: &str, what: &str) -> AuditEntry {
+        let Author { actor, reason, now } = *self;
+        let [actor, action, what, reason] = [actor, action, what, reason].map(str::to_owned);
+        AuditEntry { at: now, actor, action, chain, what, reason }
+    }
+}
+
 impl AuditEntry {
+    /// The chain's name; empty where there is none.
+    pub fn chain_name(&self) -> &'static str {
+        self.chain.map_or("", Chain::name)
+    }
+
     /// What tells it apart: the same person deciding the same for the same reason in the same microsecond did it once.
     pub fn id(&self) -> String {
-        let AuditEntry { at, actor, action, chain, what, reason } = self;
-        short_id("aud", &[&at.0.to_string(), actor, action, chain.name(), what, reason])
+        let AuditEntry { at, actor, action, what, reason, .. } = self;
+        short_id("aud", &[&at.0.to_string(), actor, action, self.chain_name(), what, reason])
     }
 }
 

@@ -1,7 +1,9 @@
 //! Events: what clients are told, as the bytes that are signed.
 //!
-//! Invariants: an event's id is a pure function of the leg, the status and how often the deposit had entered that
-//! status before; the envelope is exactly `{id, type, data}`; `data` has exactly the 13 fields of the interface.
+//! Invariants: the id of a deposit's event is a pure function of the leg, the status and how often the deposit had entered
+//! that status before; that of an identity's event is one of the change, its moment included: a person who decides the same
+//! again, also in a store that was restored, has decided anew. The envelope is exactly `{id, type, data}`; `data` has exactly
+//! the fields of the interface.
 
 use std::fmt;
 
@@ -11,14 +13,20 @@ use uuid::Uuid;
 
 use crate::amount;
 use crate::deposit::{Deposit, DepositId, DepositStatus, LegHash, update_with_length, uuid_of};
+use crate::identity::{Identity, IdentityStatus, SubStatus};
 use crate::time::Timestamp;
 
 /// The `type` of every deposit event.
 pub const DEPOSIT_EVENT: &str = "deposit_v2";
+/// The `type` of every event of an identity.
+pub const IDENTITY_EVENT: &str = "identity_status_update";
 /// The `type` of an event that only shows that a webhook works.
 pub const TEST_EVENT: &str = "webhook_test";
 /// The `type`s of the events that are in the feed.
-pub const FEED_TYPES: [&str; 1] = [DEPOSIT_EVENT];
+pub const FEED_TYPES: [&str; 2] = [DEPOSIT_EVENT, IDENTITY_EVENT];
+/// How many accounts one event of an identity names; there is a further event for each so many more. With the longest ids the
+/// body stays below 1 MiB, which is as much as NATS takes, and many receivers.
+pub const AFFECTED_ACCOUNTS_MAX: u32 = 2_000;
 
 /// The envelope's `id`; that of a deposit's first event is its `dedup_key`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -35,6 +43,27 @@ pub struct Event {
     pub nth_entry: u32,
     /// The envelope, byte for byte as it is signed and sent.
     pub payload: String,
+}
+
+/// A change of an identity's status, or what it is to some of its accounts, ready to be stored and sent.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct IdentityEvent {
+    pub id: EventId,
+    pub identity_id: String,
+    pub status: IdentityStatus,
+    /// Among the events of the identity, from 0.
+    pub position: u32,
+    /// The envelope, byte for byte as it is signed and sent.
+    pub payload: String,
+}
+
+/// What became of an identity, why and when.
+#[derive(Clone, Copy, Debug)]
+pub struct IdentityChanged<'a> {
+    pub before: &'a Identity,
+    pub after: &'a Identity,
+    pub reason: &'a str,
+    pub at: Timestamp,
 }
 
 /// What a webhook is sent to show that it works. Of no deposit, and its id is random: each is another.
@@ -62,6 +91,25 @@ pub struct DepositData<'a> {
     pub status: &'static str,
     pub confirmed_at: String,
     pub created_at: String,
+}
+
+/// The `data` of an `identity_status_update` event: the fields of the interface in its order.
+#[derive(Serialize)]
+struct IdentityData<'a> {
+    identity: IdentityTold<'a>,
+    affected_account_ids: &'a [String],
+    status_reason: &'a str,
+    previous_status: &'static str,
+    previous_sub_status: &'static str,
+}
+
+#[derive(Serialize)]
+struct IdentityTold<'a> {
+    id: &'a str,
+    label: &'a str,
+    identity_type: &'static str,
+    status: &'static str,
+    sub_status: &'static str,
 }
 
 #[derive(Serialize)]
@@ -107,6 +155,37 @@ impl Event {
             nth_entry,
             payload: serde_json::to_string(&envelope).expect("strings always serialise"),
         }
+    }
+}
+
+impl IdentityEvent {
+    /// The event of a change for these accounts of the identity, at this position among its events.
+    pub fn changed(changed: &IdentityChanged<'_>, affected_account_ids: &[String], position: u32) -> Self {
+        let IdentityChanged { before, after, reason, at } = *changed;
+        let mut hasher = Sha256::new();
+        let (position_bytes, at_bytes) = (position.to_be_bytes(), at.0.to_be_bytes());
+        let fields: [&[u8]; 5] =
+            [b"identity_event/v1", after.id.as_bytes(), after.status.name().as_bytes(), &position_bytes, &at_bytes];
+        for field in fields {
+            update_with_length(&mut hasher, field);
+        }
+        let id = EventId(uuid_of(&hasher.finalize().into()));
+        let data = IdentityData {
+            identity: IdentityTold {
+                id: &after.id,
+                label: &after.label,
+                identity_type: after.kind.name(),
+                status: after.status.name(),
+                sub_status: SubStatus::text(after.sub_status),
+            },
+            affected_account_ids,
+            status_reason: reason,
+            previous_status: before.status.name(),
+            previous_sub_status: SubStatus::text(before.sub_status),
+        };
+        let envelope = Envelope { id: id.to_string(), r#type: IDENTITY_EVENT, data };
+        let payload = serde_json::to_string(&envelope).expect("strings always serialise");
+        IdentityEvent { id, identity_id: after.id.clone(), status: after.status, position, payload }
     }
 }
 

@@ -1,5 +1,6 @@
-//! What operators decide: about chains (halt, resume, words in place of a rule, incidents resolved) and about identities. Each
-//! with who, when and why, in one transaction: in the audit, of identities with the identity (`landfall identity show`).
+//! What operators decide: about chains (halt, resume, words in place of a rule, incidents resolved), about identities, and about
+//! the delivery of events. Each with who, when and why, in one transaction: in the audit, of identities with the identity
+//! (`landfall identity show`).
 //!
 //! The watchers read it at each tick; nothing here reaches into one. Time and the person are arguments.
 
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use landfall_chain::{BlockRef, Chain};
 
-use crate::decision::{AuditEntry, Decision, Word};
+use crate::decision::{AuditEntry, Author, Decision, Word};
 use crate::deposit::{DepositId, DepositStatus};
 use crate::incident::{Incident, IncidentKind};
 use crate::store::{Db, StoreError, Tx, audit, cursors, deposits, incidents, overrides};
@@ -172,10 +173,28 @@ impl Operator<'_> {
         Ok(())
     }
 
-    async fn begin(&self, db: &Db) -> Result<Tx, DecideError> {
-        if self.reason.trim().is_empty() {
+    /// Who decides, when it is said why.
+    ///
+    /// # Errors
+    /// Without a reason.
+    pub fn author(&self) -> Result<Author<'_>, DecideError> {
+        let Operator { actor, reason, now } = *self;
+        if reason.trim().is_empty() {
             return Err(DecideError::Reason);
         }
+        Ok(Author { actor, reason, now })
+    }
+
+    /// Writes down what is done about the delivery of events, in the transaction that does it.
+    ///
+    /// # Errors
+    /// See [`DecideError`].
+    pub async fn record(&self, tx: &mut Tx, action: &str, what: &str) -> Result<(), DecideError> {
+        Ok(audit::append(tx, &self.author()?.entry(None, action, what)).await?)
+    }
+
+    async fn begin(&self, db: &Db) -> Result<Tx, DecideError> {
+        self.author()?;
         Ok(db.begin().await?)
     }
 
@@ -201,7 +220,6 @@ impl Operator<'_> {
 
     fn entry(&self, chain: Chain, action: &str, what: &str) -> AuditEntry {
         let Operator { actor, reason, now } = *self;
-        let [actor, action, what, reason] = [actor, action, what, reason].map(str::to_owned);
-        AuditEntry { at: now, actor, action, chain, what, reason }
+        Author { actor, reason, now }.entry(Some(chain), action, what)
     }
 }

@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::event::{DEPOSIT_EVENT, TEST_EVENT};
+use crate::event::{FEED_TYPES, TEST_EVENT};
 use crate::time::{Clock, Timestamp};
 use crate::webhook;
 
@@ -164,7 +164,8 @@ impl Log {
         }
         let envelope: Envelope = serde_json::from_str(body).map_err(|_| StatusCode::BAD_REQUEST)?;
         let Envelope { id, r#type, data } = envelope;
-        if id != header(headers, "webhook-id") || ![DEPOSIT_EVENT, TEST_EVENT].contains(&r#type.as_str()) {
+        let is_known = r#type == TEST_EVENT || FEED_TYPES.contains(&r#type.as_str());
+        if id != header(headers, "webhook-id") || !is_known {
             return Err(StatusCode::BAD_REQUEST);
         }
         Ok(Received { id, r#type, data })

@@ -12,6 +12,7 @@ use std::time::Duration;
 use landfall_chain::Chain;
 
 use crate::account::NewAccount;
+use crate::decision::Author;
 use crate::event::TestEvent;
 use crate::identity::{self, LabelError};
 use crate::key::{ApiKey, Environment, KEYS_MAX, PublicKey, Scopes};
@@ -19,7 +20,7 @@ use crate::resolver::Resolver;
 use crate::store::accounts::{AddAccountError, WatchLists};
 use crate::store::keys::{self, KeyRow};
 use crate::store::webhooks::{self, Rotation, Webhook, WebhookRow};
-use crate::store::{Db, StoreError, events};
+use crate::store::{Db, StoreError, Tx, audit, events};
 use crate::time::Timestamp;
 use crate::webhook::{self, AllowedNetworks, PREVIOUS_KEY_TIME_MAX, WEBHOOKS_MAX, WebhookUrlError};
 
@@ -175,7 +176,8 @@ pub async fn pair_key(
     Ok(tx.commit().await?)
 }
 
-/// Registers a webhook with signing keys from random bytes; it gets the events that come from now on.
+/// Registers a webhook with signing keys from random bytes; it gets the events that come from now on. As whatever changes
+/// where events go, it stands in the audit.
 ///
 /// # Errors
 /// A URL that is not taken, and more webhooks than are allowed.
@@ -184,7 +186,7 @@ pub async fn add_webhook(
     resolver: &Resolver,
     webhook: &NewWebhook<'_>,
     random: &[u8; 84],
-    now: Timestamp,
+    by: &Author<'_>,
 ) -> Result<WebhookRow, WebhookError> {
     let NewWebhook { url, label, allowed_networks, ed25519 } = webhook;
     identity::check_label(label)?;
@@ -204,7 +206,8 @@ pub async fn add_webhook(
     if webhooks::count(&mut tx).await? >= WEBHOOKS_MAX {
         return Err(WebhookError::TooMany);
     }
-    webhooks::insert(&mut tx, &row, now).await?;
+    webhooks::insert(&mut tx, &row, by.now).await?;
+    record(&mut tx, by, "add_webhook", &row.id).await?;
     tx.commit().await?;
     Ok(row)
 }
@@ -219,8 +222,9 @@ pub async fn rotate_webhook_key(
     id: &str,
     previous_for: Duration,
     random: &[u8; 72],
-    now: Timestamp,
+    by: &Author<'_>,
 ) -> Result<Webhook, WebhookError> {
+    let now = by.now;
     let mut tx = db.begin().await?;
     let webhook = webhooks::by_id(&mut tx, id).await?.ok_or(WebhookError::Unknown)?;
     let (key_id, keys) = new_keys(random, webhook::verification_key(&webhook.signing_key).is_some());
@@ -234,6 +238,7 @@ pub async fn rotate_webhook_key(
         return Err(WebhookError::Unknown);
     }
     let rotated = webhooks::by_id(&mut tx, id).await?.ok_or(WebhookError::Unknown)?;
+    record(&mut tx, by, "rotate_webhook_key", &format!("{id} to {key_id}")).await?;
     tx.commit().await?;
     Ok(rotated)
 }
@@ -242,11 +247,12 @@ pub async fn rotate_webhook_key(
 ///
 /// # Errors
 /// A webhook that is not there.
-pub async fn remove_webhook(db: &Db, id: &str, now: Timestamp) -> Result<(), WebhookError> {
+pub async fn remove_webhook(db: &Db, id: &str, by: &Author<'_>) -> Result<(), WebhookError> {
     let mut tx = db.begin().await?;
-    if !webhooks::delete(&mut tx, id, now).await? {
+    if !webhooks::delete(&mut tx, id, by.now).await? {
         return Err(WebhookError::Unknown);
     }
+    record(&mut tx, by, "remove_webhook", id).await?;
     Ok(tx.commit().await?)
 }
 
@@ -263,6 +269,10 @@ pub async fn test_webhook(db: &Db, id: &str, random: &[u8; 32], now: Timestamp) 
     events::append_test(&mut tx, &event, now).await?;
     tx.commit().await?;
     Ok(event)
+}
+
+async fn record(tx: &mut Tx, by: &Author<'_>, action: &str, what: &str) -> Result<(), StoreError> {
+    audit::append(tx, &by.entry(None, action, what)).await
 }
 
 /// The id and the text of new keys.

@@ -1,10 +1,12 @@
-"""Receives Landfall's webhooks: verifies them, takes each change of a deposit once, and credits on CONFIRMED.
+"""Receives Landfall's webhooks: verifies them, takes each change of a deposit once and credits on CONFIRMED, and takes
+each change of an identity once.
 
     pip install standardwebhooks
     SIGNING_KEY=whsec_.. PORT=9000 LEDGER=ledger.db python3 receiver.py
 
 Events come at least once. What makes crediting happen exactly once is one transaction: the change is noted under
 (dedup_key, status), and only when that was not there yet, the account is credited. The 2xx is said after the commit.
+An identity may come to the same status again, so its changes are told apart by the id of their envelope.
 """
 
 import json
@@ -19,6 +21,7 @@ VERIFIER = Webhook(os.environ["SIGNING_KEY"])
 LEDGER = os.environ.get("LEDGER", "ledger.db")
 TABLES = """
 CREATE TABLE IF NOT EXISTS changes (dedup_key TEXT, status TEXT, PRIMARY KEY (dedup_key, status));
+CREATE TABLE IF NOT EXISTS identity_changes (event_id TEXT PRIMARY KEY, identity_id TEXT, status TEXT);
 CREATE TABLE IF NOT EXISTS credits (dedup_key TEXT PRIMARY KEY, account_id TEXT, amount TEXT, currency_symbol TEXT);
 """
 
@@ -41,6 +44,18 @@ def take(deposit: dict) -> bool:
     return True
 
 
+def take_identity(event_id: str, identity: dict) -> bool:
+    """Notes a change of an identity; false when it was noted before."""
+    ledger = sqlite3.connect(LEDGER, timeout=10)
+    try:
+        with ledger:
+            ledger.execute("PRAGMA synchronous = FULL")
+            change = (event_id, identity["id"], identity["status"])
+            return ledger.execute("INSERT OR IGNORE INTO identity_changes VALUES (?, ?, ?)", change).rowcount > 0
+    finally:
+        ledger.close()
+
+
 class Receiver(BaseHTTPRequestHandler):
     timeout = 30
 
@@ -60,6 +75,10 @@ class Receiver(BaseHTTPRequestHandler):
             deposit = event["data"]
             if take(deposit) and deposit["status"] == "CONFIRMED":
                 print("credited", deposit["amount"], deposit["currency_symbol"], "to", deposit["account_id"], flush=True)
+        elif event["type"] == "identity_status_update":
+            identity, accounts = event["data"]["identity"], event["data"]["affected_account_ids"]
+            if take_identity(event["id"], identity):
+                print(f"{identity['id']} is {identity['status']}:", *accounts, flush=True)
         self.answer(204)
 
     def answer(self, status: int) -> None:

@@ -1,11 +1,13 @@
-// Receives Landfall's webhooks: verifies them, takes each change of a deposit once, and credits on CONFIRMED.
+// Receives Landfall's webhooks: verifies them, takes each change of a deposit once and credits on CONFIRMED, and takes each
+// change of an identity once.
 //
 //     npm install standardwebhooks && npm install --save-dev typescript @types/node && npx tsc receiver.ts
 //     SIGNING_KEY=whsec_.. PORT=9000 LEDGER=ledger.jsonl node receiver.js
 //
 // Events come at least once. What makes crediting happen exactly once is one write: a line of the ledger says both that the
 // change (dedup_key, status) was taken and what it credits, and it is on the disk before the 2xx is said. With a database
-// of your own, make it one transaction.
+// of your own, make it one transaction. An identity may come to the same status again, so its changes are told apart by the
+// id of their envelope.
 
 import { closeSync, fsyncSync, ftruncateSync, openSync, readFileSync, writeSync } from "node:fs";
 import { createServer, type IncomingHttpHeaders, type IncomingMessage } from "node:http";
@@ -20,6 +22,14 @@ interface Deposit {
   currency_symbol: string;
 }
 
+interface IdentityChange {
+  identity: { id: string; status: "PENDING_ONBOARDING" | "ACTIVE" | "SUSPENDED" | "REJECTED" | "TERMINATED" };
+  affected_account_ids: string[];
+}
+
+/** What a line of the ledger begins with: what it is known by again. */
+type Taken = { dedup_key: string; status: string } | { event_id: string };
+
 const BODY_BYTES_MAX = 1 << 20;
 
 /** What was taken, in a file that survives. */
@@ -33,7 +43,7 @@ class Ledger {
     // A line that was cut off in the writing was never answered with a 2xx: its event comes again.
     const whole = text.slice(0, text.lastIndexOf("\n") + 1);
     for (const line of whole.split("\n").filter((line) => line !== "")) {
-      this.taken.add(Ledger.key(JSON.parse(line) as Deposit));
+      this.taken.add(Ledger.key(JSON.parse(line) as Taken));
     }
     this.file = openSync(path, "r+");
     ftruncateSync(this.file, Buffer.byteLength(whole));
@@ -43,17 +53,26 @@ class Ledger {
 
   /** Notes a change of a deposit; false when it was noted before. */
   take(deposit: Deposit): boolean {
-    const key = Ledger.key(deposit);
-    if (this.taken.has(key)) return false;
     const { dedup_key, status, account_id, amount, currency_symbol } = deposit;
-    writeSync(this.file, JSON.stringify({ dedup_key, status, account_id, amount, currency_symbol }) + "\n");
+    return this.note({ dedup_key, status, account_id, amount, currency_symbol });
+  }
+
+  /** Notes a change of an identity; false when it was noted before. */
+  takeIdentity(event_id: string, { identity }: IdentityChange): boolean {
+    return this.note({ event_id, identity_id: identity.id, status: identity.status });
+  }
+
+  private note(line: Taken & Record<string, string>): boolean {
+    const key = Ledger.key(line);
+    if (this.taken.has(key)) return false;
+    writeSync(this.file, JSON.stringify(line) + "\n");
     fsyncSync(this.file);
     this.taken.add(key);
     return true;
   }
 
-  private static key({ dedup_key, status }: Deposit): string {
-    return `${dedup_key} ${status}`;
+  private static key(taken: Taken): string {
+    return "event_id" in taken ? taken.event_id : `${taken.dedup_key} ${taken.status}`;
   }
 }
 
@@ -72,7 +91,7 @@ async function read(request: IncomingMessage): Promise<string | undefined> {
 }
 
 function receive(body: string, headers: IncomingHttpHeaders): number {
-  let event: { type: string; data: unknown };
+  let event: { id: string; type: string; data: unknown };
   try {
     // The bytes as they came: what is parsed and written again has another signature.
     event = verifier.verify(body, headers as Record<string, string>) as typeof event;
@@ -85,6 +104,11 @@ function receive(body: string, headers: IncomingHttpHeaders): number {
     const deposit = event.data as Deposit;
     if (ledger.take(deposit) && deposit.status === "CONFIRMED") {
       console.log(`credited ${deposit.amount} ${deposit.currency_symbol} to ${deposit.account_id}`);
+    }
+  } else if (event.type === "identity_status_update") {
+    const change = event.data as IdentityChange;
+    if (ledger.takeIdentity(event.id, change)) {
+      console.log(`${change.identity.id} is ${change.identity.status}: ${change.affected_account_ids.join(" ")}`);
     }
   }
   return 204;

@@ -16,6 +16,7 @@ use crate::api::accounts::{LIMIT_DEFAULT, LIMIT_MAX};
 use crate::api::auth;
 use crate::api::edge::Place;
 use crate::api::problem::{ParameterError, Problem};
+use crate::api::pushed::IdentityEnvelope;
 use crate::api::query::{self, Query};
 use crate::api::scope::Caller;
 use crate::api::tail::Refused;
@@ -54,13 +55,22 @@ struct FeedEntry {
     event: Box<RawValue>,
 }
 
-/// An event as it is signed and sent.
+/// An event as it is signed and sent; its `type` says which.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "it says in the document what stored bytes are")]
+enum EventEnvelope {
+    Deposit(DepositEnvelope),
+    Identity(IdentityEnvelope),
+}
+
+/// A change of a deposit as it is signed and sent.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-struct EventEnvelope {
+struct DepositEnvelope {
     #[schema(format = "uuid")]
     id: String,
-    #[schema(schema_with = openapi::event_type)]
+    #[schema(schema_with = openapi::deposit_event_type)]
     r#type: String,
     data: DepositEvent,
 }
@@ -122,7 +132,8 @@ struct Page {
         ("after" = Option<u64>, Query, nullable = false, minimum = 0, maximum = 9_007_199_254_740_992_u64,
             description = "Only events with a higher number: the last `next`. 0 when it is missing. One that no event has reached \
                            yet is refused: the store was built anew, so begin with 0."),
-        ("account_id" = Option<String>, Query, nullable = false, description = "Only events of this account.",
+        ("account_id" = Option<String>, Query, nullable = false,
+            description = "Only events of this account, and of the identity that it belongs to.",
             min_length = 1, pattern = r"^[^\u0000-\u001F\u007F-\u009F\uFFFD]+$"),
         ("type" = inline(Option<openapi::EventType>), Query, nullable = false, description = "Only events of this type."),
         ("limit" = inline(Option<openapi::AccountPageLimit>), Query, nullable = false,

@@ -20,7 +20,7 @@ use crate::api::problem::Code;
 use crate::api::pushed::{Pushed, TestEnvelope};
 use crate::api::{accounts, assets};
 use crate::deposit::DepositStatus;
-use crate::event::{FEED_TYPES, TEST_EVENT};
+use crate::event::{DEPOSIT_EVENT, FEED_TYPES, IDENTITY_EVENT, TEST_EVENT};
 use crate::identity::{IdentityStatus, IdentityType, SubStatus};
 
 #[derive(utoipa::OpenApi)]
@@ -40,7 +40,7 @@ use crate::identity::{IdentityStatus, IdentityType, SubStatus};
         (name = "Accounts", description = "What holds money on chains, under addresses of its own."),
         (name = "Assets", description = "What is credited."),
         (name = "Deposits", description = "Money that arrived on a chain at an account's address."),
-        (name = "Events", description = "What is told of deposits, in one sequence."),
+        (name = "Events", description = "What is told of deposits and identities, in one sequence."),
         (name = "Identities", description = "Who accounts belong to."),
         (name = "Webhooks", description = "Receivers of events. What `x-landfall-extension` marks is beyond the interface."),
     ),
@@ -209,6 +209,14 @@ pub(super) fn deposit_status() -> Object {
 
 pub(super) fn event_type() -> Object {
     one_of("What the event is about.", FEED_TYPES)
+}
+
+pub(super) fn deposit_event_type() -> Object {
+    one_of("What the event is about.", [DEPOSIT_EVENT])
+}
+
+pub(super) fn identity_event_type() -> Object {
+    one_of("What the event is about.", [IDENTITY_EVENT])
 }
 
 pub(super) fn test_event_type() -> Object {

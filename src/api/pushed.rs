@@ -9,10 +9,54 @@ use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, SchemaFormat, Type};
 use utoipa::openapi::{Content, OpenApi, Paths, Ref, Required, ResponseBuilder};
 use utoipa::{Modify, ToSchema};
 
-use crate::event::{DEPOSIT_EVENT, TEST_EVENT};
+use crate::api::openapi;
+use crate::event::{DEPOSIT_EVENT, IDENTITY_EVENT, TEST_EVENT};
 
 /// Describes what receivers are sent.
 pub(super) struct Pushed;
+
+/// A change of an identity's status as it is signed and sent.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct IdentityEnvelope {
+    #[schema(format = "uuid")]
+    id: String,
+    #[schema(schema_with = openapi::identity_event_type)]
+    r#type: String,
+    data: IdentityStatusUpdate,
+}
+
+/// What an identity and its accounts are from now on, and what it was before.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct IdentityStatusUpdate {
+    identity: IdentityTold,
+    /// Whose status follows from it, oldest first. There is a further event for each 2,000 more.
+    #[schema(max_items = 2000)]
+    affected_account_ids: Vec<String>,
+    /// Why, in the words of who decided it.
+    #[schema(required = true)]
+    status_reason: Option<String>,
+    #[schema(schema_with = openapi::identity_status)]
+    previous_status: String,
+    #[schema(schema_with = openapi::sub_status)]
+    previous_sub_status: String,
+}
+
+/// The identity as it is from now on.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct IdentityTold {
+    id: String,
+    /// Chosen by the client; may be empty.
+    label: String,
+    #[schema(schema_with = openapi::identity_type)]
+    identity_type: String,
+    #[schema(schema_with = openapi::identity_status)]
+    status: String,
+    #[schema(schema_with = openapi::sub_status)]
+    sub_status: String,
+}
 
 /// A test event as it is signed and sent.
 #[derive(Debug, Serialize, ToSchema)]
@@ -20,7 +64,7 @@ pub(super) struct Pushed;
 pub(super) struct TestEnvelope {
     #[schema(format = "uuid")]
     id: String,
-    #[schema(schema_with = crate::api::openapi::test_event_type)]
+    #[schema(schema_with = openapi::test_event_type)]
     r#type: String,
     data: WebhookTestEvent,
 }
@@ -49,16 +93,21 @@ const ANSWERS: &str = "Any 2xx within 15 seconds: it arrived. Any other answer, 
 /// How each kind is deduplicated.
 const OF_DEPOSITS: &str =
     "At least once, and in order for each deposit: deduplicate on (`data.dedup_key`, `data.status`).";
+const OF_IDENTITIES: &str = "At least once, and in order for each identity: deduplicate on the envelope's `id`. `status` may be one \
+                             that the identity was in before, so it tells nothing apart.";
 const OF_TESTS: &str = "At least once: deduplicate on the envelope's `id`.";
 
 impl Modify for Pushed {
     fn modify(&self, document: &mut OpenApi) {
         let mut pushed = Paths::new();
         let deposit = "A deposit was seen, is final, or did not happen after all.";
+        let identity = "An identity was suspended, reinstated or terminated, and its accounts with it.";
         let test = "Sent when a test is asked for. It is not in the feed.";
-        for (kind, schema, summary, once) in
-            [(DEPOSIT_EVENT, "EventEnvelope", deposit, OF_DEPOSITS), (TEST_EVENT, "TestEnvelope", test, OF_TESTS)]
-        {
+        for (kind, schema, summary, once) in [
+            (DEPOSIT_EVENT, "DepositEnvelope", deposit, OF_DEPOSITS),
+            (IDENTITY_EVENT, "IdentityEnvelope", identity, OF_IDENTITIES),
+            (TEST_EVENT, "TestEnvelope", test, OF_TESTS),
+        ] {
             let operation = OperationBuilder::new()
                 .operation_id(Some(format!("receive_{kind}")))
                 .summary(Some(summary))

@@ -25,6 +25,13 @@ pub(super) struct Caller {
     pub patience: Duration,
 }
 
+impl Caller {
+    /// How the audit names it.
+    pub(super) fn actor(&self) -> String {
+        format!("API key {}", self.key_id)
+    }
+}
+
 /// These methods of a route, for keys with this scope only.
 pub(super) fn needs(scope: Scope, route: MethodRouter<AppState>) -> MethodRouter<AppState> {
     needs_and_may_wait(scope, Duration::ZERO, route)

@@ -147,7 +147,7 @@ impl Recent {
         let new = self.last.saturating_sub(seen);
         let known = usize::try_from(new).unwrap_or(usize::MAX).min(self.told.len());
         let is_known = u64::try_from(known).is_ok_and(|known| known == new);
-        !is_known || self.told.iter().rev().take(known).any(|told| filter.matches(told))
+        !is_known || self.told.iter().rev().take(known).any(|told| filter.may_match(told))
     }
 
     fn append(&mut self, from: u64, last: u64, told: Vec<Told>) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{Extension, Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -16,6 +16,8 @@ use crate::api::AppState;
 use crate::api::json::{self, Sent};
 use crate::api::problem::Problem;
 use crate::api::query::Query;
+use crate::api::scope::Caller;
+use crate::decision::Author;
 use crate::random;
 use crate::registry::{self, NewWebhook, WebhookError};
 use crate::store::webhooks::{self, Webhook};
@@ -141,6 +143,7 @@ pub(super) async fn list(
 )]
 pub(super) async fn create(
     State(state): State<AppState>,
+    Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
     body: Sent,
@@ -149,9 +152,10 @@ pub(super) async fn create(
     let NewWebhookForm { url, label, ed25519 } = json::parse(&headers, body)?;
     let inside = AllowedNetworks::default();
     let webhook = NewWebhook { url: &url, label: &label, allowed_networks: &inside, ed25519 };
-    let now = state.clock.now();
+    let (actor, now) = (caller.actor(), state.clock.now());
+    let by = Author { actor: &actor, reason: "", now };
     let added =
-        registry::add_webhook(&state.db, &state.resolver, &webhook, &random::bytes(), now).await.map_err(refused)?;
+        registry::add_webhook(&state.db, &state.resolver, &webhook, &random::bytes(), &by).await.map_err(refused)?;
     let mut reader = state.db.read().await.map_err(Problem::internal)?;
     let added = webhooks::by_id(&mut reader, &added.id).await.map_err(Problem::internal)?.ok_or_else(unknown)?;
     Ok((StatusCode::CREATED, Json(WebhookResource::with_key(&added, now))))
@@ -196,12 +200,15 @@ pub(super) async fn by_id(
 )]
 pub(super) async fn delete(
     State(state): State<AppState>,
+    Extension(caller): Extension<Caller>,
     id: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Empty>, Problem> {
     let id = existing(&state, id).await?;
     Query::parse(query.as_deref(), &[]).check()?;
-    registry::remove_webhook(&state.db, &id, state.clock.now()).await.map_err(refused)?;
+    let actor = caller.actor();
+    let by = Author { actor: &actor, reason: "", now: state.clock.now() };
+    registry::remove_webhook(&state.db, &id, &by).await.map_err(refused)?;
     Ok(Json(Empty {}))
 }
 
@@ -222,6 +229,7 @@ pub(super) async fn delete(
 )]
 pub(super) async fn rotate_key(
     State(state): State<AppState>,
+    Extension(caller): Extension<Caller>,
     id: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
@@ -236,7 +244,9 @@ pub(super) async fn rotate_key(
         return Err(json::refusal("previous_key_valid_secs", format!("must be an integer from 0 to {max}")));
     }
     let now = state.clock.now();
-    let rotated = registry::rotate_webhook_key(&state.db, &id, previous_for, &random::bytes(), now).await;
+    let actor = caller.actor();
+    let by = Author { actor: &actor, reason: "", now };
+    let rotated = registry::rotate_webhook_key(&state.db, &id, previous_for, &random::bytes(), &by).await;
     Ok(Json(WebhookResource::with_key(&rotated.map_err(refused)?, now)))
 }
 

@@ -34,7 +34,7 @@ pub(super) enum Chain {
         #[command(subcommand)]
         word: Override,
     },
-    /// Show who decided what, and why, newest first.
+    /// Show who decided what, and why, newest first; also about webhooks and events.
     Audit {
         /// A JSON object for each entry, one a line.
         #[arg(long)]
@@ -83,7 +83,7 @@ struct AuditLine<'a> {
     at: String,
     actor: &'a str,
     action: &'a str,
-    chain: ChainName,
+    chain: Option<ChainName>,
     what: &'a str,
     reason: &'a str,
 }
@@ -157,5 +157,7 @@ impl<'a> AuditLine<'a> {
 
 fn line(entry: &AuditEntry) -> String {
     let AuditEntry { at, actor, action, chain, what, reason } = entry;
-    format!("{at} {chain} {actor} {action} {what} ({reason})")
+    let chain = chain.map_or("-", ChainName::name);
+    let reason = if reason.is_empty() { String::new() } else { format!(" ({reason})") };
+    format!("{at} {chain} {actor} {action} {what}{reason}")
 }

@@ -4,11 +4,13 @@ use std::process::ExitCode;
 
 use anyhow::{Context, ensure};
 use chrono::DateTime;
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::cli::{PAGE_ROWS, json_line};
+use crate::cli::{PAGE_ROWS, as_operator, json_line};
+use crate::operator::Operator;
 use crate::store::Db;
 use crate::store::deliveries::AttemptLog;
 use crate::store::replay::{self, DeliveryRow, EventFilter, EventRow};
@@ -34,7 +36,7 @@ pub(super) enum Event {
         #[arg(long)]
         json: bool,
     },
-    /// Send events again, in the order of each deposit. Receivers deduplicate them as ever.
+    /// Send events again, in the order of each deposit and identity. Receivers deduplicate them as ever.
     Replay {
         /// This one.
         #[arg(required_unless_present_any = ["account", "from"], conflicts_with_all = ["account", "from", "to"])]
@@ -44,6 +46,9 @@ pub(super) enum Event {
         /// To this webhook only, also what was written before it was there.
         #[arg(long, value_name = "ID")]
         webhook: Option<String>,
+        /// Why, for the audit.
+        #[arg(long, value_name = "TEXT", required_unless_present = "dry_run")]
+        reason: Option<String>,
         /// Change nothing, say what would be sent.
         #[arg(long)]
         dry_run: bool,
@@ -55,8 +60,8 @@ pub(super) enum Event {
 
 #[derive(Args, Debug)]
 pub(super) struct Which {
-    /// Of this account.
-    #[arg(long, value_name = "ID")]
+    /// Of this account, and of the identity that it belongs to.
+    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     account: Option<String>,
     /// Written at this time or later, for example 2026-01-31T00:00:00Z.
     #[arg(long, value_name = "TIME", value_parser = time)]
@@ -70,6 +75,9 @@ pub(super) struct Which {
 struct Line<'a> {
     id: &'a str,
     r#type: &'a str,
+    /// The deposit or the identity.
+    aggregate_id: &'a str,
+    /// Empty for an event of an identity.
     account_id: &'a str,
     status: &'a str,
     created_at: String,
@@ -113,16 +121,22 @@ impl Event {
         match self {
             Event::List { which, pending, json } => list(db, &which.filter(pending), json).await?,
             Event::Show { id, json } => return show(db, &id, json).await,
-            Event::Replay { id, which, webhook, dry_run, json } => {
+            Event::Replay { id, which, webhook, reason, dry_run, json } => {
                 if let Some(webhook) = &webhook {
                     let known = replay::is_endpoint(&mut db.read().await?, webhook).await?;
                     ensure!(known, "there is no webhook {webhook}");
                 }
-                let replay = Replay { db, webhook: webhook.as_deref(), dry_run };
-                let done = match id {
-                    Some(id) => replay.one(&id).await?,
-                    None => replay.all(&which.filter(false)).await?,
-                };
+                let reason = reason.unwrap_or_default();
+                let done = as_operator(&reason, async |by| {
+                    let to = webhook.as_deref();
+                    let what = format!("{} to {}", id.as_deref().unwrap_or(&which.text()), to.unwrap_or("all"));
+                    let replay = Replay { db, webhook: to, dry_run, by, what };
+                    match &id {
+                        Some(id) => replay.one(id).await,
+                        None => replay.all(&which.filter(false)).await,
+                    }
+                });
+                let done = done.await?;
                 let Replayed { events, deliveries, dry_run } = done;
                 let words = if dry_run { "would be sent again" } else { "are sent again" };
                 let said = format!("{events} events {words}, in {deliveries} deliveries");
@@ -134,17 +148,28 @@ impl Event {
 }
 
 impl Which {
-    fn filter(self, pending: bool) -> EventFilter {
+    fn filter(&self, pending: bool) -> EventFilter {
         let (from, to) = (self.from.unwrap_or(Timestamp::EPOCH), self.to.unwrap_or(Timestamp(i64::MAX)));
-        EventFilter { account: self.account, from, to, pending }
+        EventFilter { account: self.account.clone(), from, to, pending }
+    }
+
+    /// For the audit.
+    fn text(&self) -> String {
+        let account = self.account.as_ref().map(|account| format!("of {account}"));
+        let [from, to] =
+            [("from", self.from), ("until", self.to)].map(|(word, at)| at.map(|at| format!("{word} {at}")));
+        let parts: Vec<String> = [account, from, to].into_iter().flatten().collect();
+        format!("events {}", parts.join(" "))
     }
 }
 
-/// What is sent again, where to, and whether at all.
+/// What is sent again, where to, whether at all, who wants it and how the audit names it.
 struct Replay<'a> {
     db: &'a Db,
     webhook: Option<&'a str>,
     dry_run: bool,
+    by: Operator<'a>,
+    what: String,
 }
 
 impl Replay<'_> {
@@ -181,6 +206,8 @@ impl Replay<'_> {
             done.events += usize::from(deliveries > 0);
         }
         if !self.dry_run {
+            // Of a later page it is the same entry, and stands there already.
+            self.by.record(&mut tx, "replay", &self.what).await?;
             tx.commit().await?;
         }
         Ok(done)
@@ -224,9 +251,19 @@ async fn show(db: &Db, id: &str, json: bool) -> anyhow::Result<ExitCode> {
 
 impl<'a> Line<'a> {
     fn of(event: &'a EventRow) -> Self {
-        let EventRow { id, r#type, account_id, status, created_us, pending, .. } = event;
+        let EventRow { id, r#type, aggregateid: aggregate_id, account_id, status, created_us, pending, .. } = event;
         let created_at = Timestamp(*created_us).to_string();
-        Line { id, r#type, account_id, status, created_at, pending: *pending, payload: None, deliveries: None }
+        Line {
+            id,
+            r#type,
+            aggregate_id,
+            account_id,
+            status,
+            created_at,
+            pending: *pending,
+            payload: None,
+            deliveries: None,
+        }
     }
 }
 
@@ -270,7 +307,8 @@ fn headline(event: &EventRow) -> String {
     let EventRow { id, r#type: kind, account_id, status, created_us, pending, aggregateid, .. } = event;
     let created_at = Timestamp(*created_us);
     let pending = if *pending == 0 { String::new() } else { format!(", pending at {pending} webhooks") };
-    format!("{created_at} {id} {kind} {status} of {aggregateid} for {account_id}{pending}")
+    let account = if account_id.is_empty() { String::new() } else { format!(" for {account_id}") };
+    format!("{created_at} {id} {kind} {status} of {aggregateid}{account}{pending}")
 }
 
 fn time(text: &str) -> Result<Timestamp, String> {

@@ -10,8 +10,10 @@ use anyhow::{bail, ensure};
 use clap::Subcommand;
 use serde::Serialize;
 
-use crate::cli::{duration, existing, json_line, load, open};
+use crate::cli::{Why, as_operator, duration, existing, json_line, load, open};
+use crate::decision::Author;
 use crate::deposit::DepositStatus;
+use crate::operator::Operator;
 use crate::random;
 use crate::registry::{self, NewWebhook, WebhookError};
 use crate::resolver::Resolver;
@@ -54,20 +56,37 @@ pub(super) enum Webhook {
         /// How long the key before signs too; 0s when others know it.
         #[arg(long, default_value = "24h", value_parser = duration, value_name = "TIME")]
         previous_for: Duration,
+        #[command(flatten)]
+        why: Why,
         /// A JSON object with id and secret.
         #[arg(long)]
         json: bool,
     },
     /// Send it nothing until it is resumed; its events are kept.
-    Pause { id: String },
+    Pause {
+        id: String,
+        #[command(flatten)]
+        why: Why,
+    },
     /// Send it all that was kept: after a pause, after it answered 410, or at once when it fails.
-    Resume { id: String },
+    Resume {
+        id: String,
+        #[command(flatten)]
+        why: Why,
+    },
     /// Send it nothing more. What was not delivered to it is held.
-    Remove { id: String },
+    Remove {
+        id: String,
+        #[command(flatten)]
+        why: Why,
+    },
     /// Which statuses of deposits are sent, to every receiver alike; shows them when none are named.
     Statuses {
         /// PENDING, CONFIRMED, FAILED, or `all`.
         statuses: Vec<String>,
+        /// Why, for the audit: needed for a change.
+        #[arg(long, value_name = "TEXT", requires = "statuses", default_value = "", hide_default_value = true)]
+        reason: String,
     },
     /// Receive on this machine, verify and print.
     Listen(listen::Listen),
@@ -119,17 +138,33 @@ impl Webhook {
             Webhook::List { json } => show::list(&existing(config).await?, json).await?,
             Webhook::Show { id, json } => show::one(&existing(config).await?, &id, json).await?,
             Webhook::Test { id, json } => return test(&existing(config).await?, &id, json).await,
-            Webhook::Rotate { id, previous_for, json } => {
-                rotate(&existing(config).await?, &id, previous_for, json).await?;
+            Webhook::Rotate { id, previous_for, why, json } => {
+                let db = existing(config).await?;
+                as_operator(&why.reason, async |by| rotate(&db, &id, previous_for, by, json).await).await?;
             }
-            Webhook::Pause { id } => pause(&existing(config).await?, &id).await?,
-            Webhook::Resume { id } => resume(&existing(config).await?, &id).await?,
-            Webhook::Remove { id } if id == sinks::NATS => give_up(&id, config).await?,
-            Webhook::Remove { id } => {
-                registry::remove_webhook(&existing(config).await?, &id, Clock::system().now()).await?;
+            Webhook::Pause { id, why } => {
+                let db = existing(config).await?;
+                as_operator(&why.reason, async |by| pause(&db, &id, by).await).await?;
+            }
+            Webhook::Resume { id, why } => {
+                let db = existing(config).await?;
+                as_operator(&why.reason, async |by| resume(&db, &id, by).await).await?;
+            }
+            Webhook::Remove { id, why } if id == sinks::NATS => {
+                as_operator(&why.reason, async |by| give_up(&id, config, by).await).await?;
+            }
+            Webhook::Remove { id, why } => {
+                let db = existing(config).await?;
+                let removed = as_operator(&why.reason, async |by| {
+                    anyhow::Ok(registry::remove_webhook(&db, &id, &by.author()?).await?)
+                });
+                removed.await?;
                 println!("webhook {id} is removed; what was not delivered to it is held");
             }
-            Webhook::Statuses { statuses } => sent(&open(config).await?, &statuses).await?,
+            Webhook::Statuses { statuses, reason } => {
+                let db = open(config).await?;
+                as_operator(&reason, async |by| sent(&db, &statuses, by).await).await?;
+            }
             Webhook::Listen(listen) => listen.run().await?,
         }
         Ok(true)
@@ -141,9 +176,11 @@ impl Add {
         let allowed_networks = allowed_networks(&self.allow_private)?;
         let Add { url, label, ed25519, .. } = &self;
         let webhook = NewWebhook { url, label, allowed_networks: &allowed_networks, ed25519: *ed25519 };
-        let (random, now) = (random::bytes(), Clock::system().now());
-        let added = registry::add_webhook(db, &Resolver::system(), &webhook, &random, now).await;
-        let added = added.map_err(|error| match error {
+        let added = as_operator("", async |Operator { actor, reason, now }| {
+            let by = Author { actor, reason, now };
+            registry::add_webhook(db, &Resolver::system(), &webhook, &random::bytes(), &by).await
+        });
+        let added = added.await.map_err(|error| match error {
             WebhookError::Url(error) if error.needs_allowance() => {
                 anyhow::anyhow!("{error}; --allow-private takes it all the same")
             }
@@ -174,12 +211,11 @@ fn tell_keys(id: &str, keys: &str, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn rotate(db: &Db, id: &str, previous_for: Duration, json: bool) -> anyhow::Result<()> {
+async fn rotate(db: &Db, id: &str, previous_for: Duration, by: Operator<'_>, json: bool) -> anyhow::Result<()> {
     if previous_for > PREVIOUS_KEY_TIME_MAX {
         bail!("--previous-for: at most 7 days");
     }
-    let now = Clock::system().now();
-    let rotated = registry::rotate_webhook_key(db, id, previous_for, &random::bytes(), now).await?;
+    let rotated = registry::rotate_webhook_key(db, id, previous_for, &random::bytes(), &by.author()?).await?;
     if !json {
         println!("webhook {id} signs with key {}", rotated.signing_key_id);
         if previous_for.is_zero() {
@@ -191,30 +227,33 @@ async fn rotate(db: &Db, id: &str, previous_for: Duration, json: bool) -> anyhow
     tell_keys(id, &rotated.signing_key, json)
 }
 
-async fn pause(db: &Db, id: &str) -> anyhow::Result<()> {
+async fn pause(db: &Db, id: &str, by: Operator<'_>) -> anyhow::Result<()> {
     let mut tx = db.begin().await?;
-    ensure!(endpoints::pause(&mut tx, id, Clock::system().now()).await?, "there is no webhook {id}");
+    ensure!(endpoints::pause(&mut tx, id, by.now).await?, "there is no webhook {id}");
+    by.record(&mut tx, "pause_webhook", id).await?;
     tx.commit().await?;
     println!("webhook {id} is paused until `landfall webhook resume {id}`; its events are kept");
     Ok(())
 }
 
 /// As removing a webhook, for the sink; not while `run` would take it up again.
-async fn give_up(id: &str, config: &Path) -> anyhow::Result<()> {
+async fn give_up(id: &str, config: &Path, by: Operator<'_>) -> anyhow::Result<()> {
     let is_configured = load(config)?.nats.is_some();
     ensure!(!is_configured, "{id} is configured: take the section [nats] out of {} first", config.display());
     let db = existing(config).await?;
     let mut tx = db.begin().await?;
-    ensure!(sinks::give_up(&mut tx, id, Clock::system().now()).await?, "there is no {id} to remove");
+    ensure!(sinks::give_up(&mut tx, id, by.now).await?, "there is no {id} to remove");
+    by.record(&mut tx, "remove_webhook", id).await?;
     tx.commit().await?;
     println!("{id} is removed; what was not delivered to it is held");
     Ok(())
 }
 
-async fn resume(db: &Db, id: &str) -> anyhow::Result<()> {
+async fn resume(db: &Db, id: &str, by: Operator<'_>) -> anyhow::Result<()> {
     let mut tx = db.begin().await?;
-    let resumed = endpoints::resume(&mut tx, id, Clock::system().now()).await?;
+    let resumed = endpoints::resume(&mut tx, id, by.now).await?;
     ensure!(resumed, "there is no webhook {id} that is paused, gone or failing");
+    by.record(&mut tx, "resume_webhook", id).await?;
     tx.commit().await?;
     println!("webhook {id} gets its events again");
     Ok(())
@@ -261,7 +300,7 @@ async fn test(db: &Db, id: &str, json: bool) -> anyhow::Result<bool> {
 }
 
 /// Shows which statuses are sent, or changes it.
-async fn sent(db: &Db, statuses: &[String]) -> anyhow::Result<()> {
+async fn sent(db: &Db, statuses: &[String], by: Operator<'_>) -> anyhow::Result<()> {
     const ALL: [DepositStatus; 3] = [DepositStatus::Pending, DepositStatus::Confirmed, DepositStatus::Failed];
     if !statuses.is_empty() {
         let sent = if statuses == ["all"] {
@@ -272,6 +311,8 @@ async fn sent(db: &Db, statuses: &[String]) -> anyhow::Result<()> {
         let muted: Vec<_> = ALL.into_iter().filter(|status| !sent.contains(status)).collect();
         let mut tx = db.begin().await?;
         webhooks::mute(&mut tx, &muted).await?;
+        let sent: Vec<_> = sent.into_iter().map(DepositStatus::name).collect();
+        by.record(&mut tx, "send_statuses", &sent.join(" ")).await?;
         tx.commit().await?;
     }
     let muted = webhooks::muted(&mut db.read().await?).await?;

@@ -170,7 +170,9 @@ impl Nats {
 }
 
 async fn store(context: &Context, options: &NatsOptions, claimed: &Claimed) -> Result<String, String> {
-    let subject = stream::subject(&options.subject, &claimed.event_type, &claimed.account_id);
+    let Claimed { account_id, aggregate_id, .. } = claimed;
+    let whom = if account_id.is_empty() { aggregate_id } else { account_id };
+    let subject = stream::subject(&options.subject, &claimed.event_type, whom);
     let message = PublishMessage::build()
         .payload(claimed.payload.clone().into())
         .message_id(&claimed.event_id)

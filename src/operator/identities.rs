@@ -1,11 +1,13 @@
-//! What operators decide about identities: suspended, reinstated, terminated. Each with who and why on record.
+//! What operators decide about identities: suspended, reinstated, terminated. Each with who and why on record, and announced by
+//! events, in one transaction.
 //!
 //! Nothing stops watching: an account that is frozen or closed by it still gets money, and its deposits are recorded.
 
+use crate::event::{AFFECTED_ACCOUNTS_MAX, IdentityChanged, IdentityEvent};
 use crate::identity::{Change, DEFAULT_IDENTITY, Identity, InvalidTransition};
 use crate::operator::{DecideError, Operator};
 use crate::store::identities::{self, Decided};
-use crate::store::{Db, StoreError};
+use crate::store::{Db, StoreError, Tx, events};
 
 /// Why an identity was not changed.
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +39,29 @@ impl Operator<'_> {
         let after = before.change(change).map_err(refused)?;
         let decided = Decided { at: self.now, actor: self.actor, reason: self.reason };
         identities::change(&mut tx, &before, &after, &decided).await?;
+        let changed = IdentityChanged { before: &before, after: &after, reason: self.reason, at: self.now };
+        announce(&mut tx, &changed).await?;
         tx.commit().await?;
         Ok(after)
+    }
+}
+
+/// Writes the event of a change; several where the identity has more accounts than one names. Who opens an account meanwhile
+/// waits for the identity's lock, or was waited for.
+async fn announce(tx: &mut Tx, changed: &IdentityChanged<'_>) -> Result<(), StoreError> {
+    let id = &changed.after.id;
+    let mut position = events::next_position(tx, id).await?;
+    let mut last = None;
+    loop {
+        let (accounts, next) = identities::accounts_behind(tx, id, last.as_ref(), AFFECTED_ACCOUNTS_MAX).await?;
+        // An identity without accounts is told of once; one whose last part was full is not told of again for nothing.
+        if last.is_none() || !accounts.is_empty() {
+            events::append_identity(tx, &IdentityEvent::changed(changed, &accounts, position), changed.at).await?;
+            position += 1;
+        }
+        if next.is_none() {
+            return Ok(());
+        }
+        last = next;
     }
 }

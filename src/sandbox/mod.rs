@@ -28,6 +28,7 @@ use landfall_chain::{Asset, Chain, Network};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::{self, App, Migrate};
+use crate::decision::Author;
 use crate::key::Scope;
 use crate::random;
 use crate::receiver::Receiver;
@@ -142,7 +143,8 @@ async fn with_nodes(
     let now = Clock::system().now();
     let this_machine = "127.0.0.0/8".parse().context("a network")?;
     let webhook = NewWebhook { url: receiver.url(), label: "sandbox", allowed_networks: &this_machine, ed25519: false };
-    let added = registry::add_webhook(&db, &Resolver::system(), &webhook, &random::bytes(), now).await?;
+    let by = Author { actor: "sandbox", reason: "", now };
+    let added = registry::add_webhook(&db, &Resolver::system(), &webhook, &random::bytes(), &by).await?;
     receiver.set_key(&added.signing_key);
     let api = Api {
         url: format!("http://{}/v2/crypto/deposits", app.api_address()),

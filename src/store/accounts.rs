@@ -52,7 +52,8 @@ pub enum AddAccountError {
 
 statements! {
     ACCOUNT = "SELECT type, identity_id FROM accounts WHERE id = $1";
-    IDENTITY = "SELECT status FROM identities WHERE id = $1 AND organization_id = $2";
+    // Who changes it waits for who opens an account, and the other way round: the account is told of, or opened after it.
+    IDENTITY = "SELECT status FROM identities WHERE id = $1 AND organization_id = $2" [" FOR KEY SHARE"] "";
     INSERT_ACCOUNT = "INSERT INTO accounts (id, organization_id, identity_id, type, created_us, request_id) \
                       VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO NOTHING";
     OWNER = "SELECT account_id FROM watched_addresses WHERE chain = $1 AND address = $2";

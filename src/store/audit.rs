@@ -13,8 +13,8 @@ statements! {
 
 /// Writes an entry.
 pub async fn append(tx: &mut Tx, entry: &AuditEntry) -> Result<(), StoreError> {
-    let AuditEntry { at, actor, action, chain, what, reason } = entry;
-    execute!(tx, APPEND, entry.id(), at.0, actor, action, chain.name(), what, reason).map(drop)
+    let AuditEntry { at, actor, action, what, reason, .. } = entry;
+    execute!(tx, APPEND, entry.id(), at.0, actor, action, entry.chain_name(), what, reason).map(drop)
 }
 
 /// At most `limit` entries, newest first.
@@ -22,8 +22,8 @@ pub async fn newest(connection: &mut impl Connection, limit: u32) -> Result<Vec<
     type Row = (i64, String, String, String, String, String);
     let rows = fetch_all!(connection, Row, NEWEST, i64::from(limit))?;
     let entries = rows.into_iter().map(|(at, actor, action, chain, what, reason)| {
-        let (at, chain) = (Timestamp(at), parsed("chain", &chain)?);
-        Ok(AuditEntry { at, actor, action, chain, what, reason })
+        let chain = (!chain.is_empty()).then(|| parsed("chain", &chain)).transpose()?;
+        Ok(AuditEntry { at: Timestamp(at), actor, action, chain, what, reason })
     });
     entries.collect()
 }

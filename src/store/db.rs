@@ -50,6 +50,7 @@ pub const MIGRATIONS: &[(i64, &str, &str)] = &[
     (19, "balances_followed", include_str!("../../migrations/0019_balances_followed.sql")),
     (20, "nats", include_str!("../../migrations/0020_nats.sql")),
     (21, "deposits_of_a_kind", include_str!("../../migrations/0021_deposits_of_a_kind.sql")),
+    (22, "identity_events", include_str!("../../migrations/0022_identity_events.sql")),
 ];
 
 /// Where the data is.

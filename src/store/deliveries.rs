@@ -32,7 +32,7 @@ pub struct Claimed {
     pub attempt: u32,
     /// How many have failed since it was written or replayed.
     pub failures: u32,
-    /// Its event's `type`, and the account that it tells of.
+    /// Its event's `type`, and the account that it tells of; that one is empty for an event of an identity.
     pub event_type: String,
     pub account_id: String,
     pub payload: String,

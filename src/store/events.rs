@@ -1,24 +1,24 @@
 //! The outbox: events are written in the transaction of the change, with one delivery for each webhook that is not
-//! deleted: what a failing or paused one does not get now is kept for it.
+//! deleted: what a failing or paused one does not get now is kept for it. `aggregateid` is the deposit or the identity,
+//! within which events keep their order; those of an identity have no account of their own.
 
 use crate::deposit::{DepositId, DepositStatus};
-use crate::event::{DEPOSIT_EVENT, Event, TEST_EVENT, TestEvent};
+use crate::event::{DEPOSIT_EVENT, Event, IDENTITY_EVENT, IdentityEvent, TEST_EVENT, TestEvent};
 use crate::store::error::expect_one;
-use crate::store::sql::{execute, fetch_all, statements};
-use crate::store::{ORGANIZATION, StoreError, Tx, int};
+use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
+use crate::store::{ORGANIZATION, StoreError, Tx, int, uint};
 use crate::time::Timestamp;
 
 statements! {
     HISTORY = "SELECT status FROM events WHERE aggregateid = $1 ORDER BY position";
+    NEXT_POSITION = "SELECT CAST(COUNT(*) AS BIGINT) FROM events WHERE aggregateid = $1";
     INSERT = "INSERT INTO events (id, aggregatetype, aggregateid, type, payload, organization_id, account_id, status, \
-              nth_entry, position, created_us) VALUES ($1, 'deposit', $2, $3, $4, $5, $6, $7, $8, $9, $10)";
+              nth_entry, position, created_us) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
     ENQUEUE = "INSERT INTO deliveries (event_id, webhook_id, aggregateid, position, state, attempt, next_us, lease_until_us) \
                SELECT events.id, webhooks.id, events.aggregateid, events.position, 'PENDING', 0, events.created_us, 0 \
                FROM events JOIN webhooks ON webhooks.organization_id = events.organization_id \
                WHERE events.id = $1 AND webhooks.status <> 'DELETED' AND NOT EXISTS (SELECT 1 FROM muted_statuses \
                WHERE muted_statuses.organization_id = events.organization_id AND muted_statuses.status = events.status)";
-    INSERT_TEST = "INSERT INTO events (id, aggregatetype, aggregateid, type, payload, organization_id, account_id, status, \
-                   nth_entry, position, created_us) VALUES ($1, 'webhook', $1, $2, $3, $4, '', 'TEST', 0, 0, $5)";
     ENQUEUE_TEST = "INSERT INTO deliveries (event_id, webhook_id, aggregateid, position, state, attempt, next_us, lease_until_us) \
                     VALUES ($1, $2, $1, 0, 'PENDING', 0, $3, 0)";
 }
@@ -40,33 +40,94 @@ impl History {
     }
 }
 
+/// An event as its table has it.
+struct Row<'a> {
+    id: &'a str,
+    /// Type and id of what its order is kept of.
+    aggregate: (&'static str, &'a str),
+    kind: &'static str,
+    payload: &'a str,
+    /// Empty for one that is of no single account.
+    account_id: &'a str,
+    status: &'static str,
+    nth_entry: i64,
+    position: i64,
+}
+
 /// Writes an event behind `history`, and its deliveries.
 pub async fn append(tx: &mut Tx, event: &Event, history: &History, now: Timestamp) -> Result<(), StoreError> {
-    let (id, deposit, status) = (event.id.to_string(), event.deposit_id.to_string(), event.status.name());
-    let (entry, position) = (i64::from(event.nth_entry), int(history.0.len()));
-    let inserted = execute!(
-        tx,
-        INSERT,
-        &id,
-        deposit,
-        DEPOSIT_EVENT,
-        &event.payload,
-        ORGANIZATION,
-        &event.account_id,
-        status,
-        entry,
-        position,
-        now.0
-    )?;
-    expect_one("insert event", inserted)?;
-    execute!(tx, ENQUEUE, &id).map(drop)
+    let Event { id, deposit_id, account_id, status, nth_entry, payload } = event;
+    let row = Row {
+        id: &id.to_string(),
+        aggregate: ("deposit", &deposit_id.to_string()),
+        kind: DEPOSIT_EVENT,
+        payload,
+        account_id,
+        status: status.name(),
+        nth_entry: i64::from(*nth_entry),
+        position: int(history.0.len()),
+    };
+    insert(tx, &row, now).await?;
+    execute!(tx, ENQUEUE, row.id).map(drop)
+}
+
+/// The position of the next event of an identity, for who holds its lock.
+pub async fn next_position(tx: &mut Tx, identity_id: &str) -> Result<u32, StoreError> {
+    let count = fetch_optional!(tx, (i64,), NEXT_POSITION, identity_id)?.map_or(0, |(count,)| count);
+    uint("position", count)
+}
+
+/// Writes an event of an identity, and its deliveries.
+pub async fn append_identity(tx: &mut Tx, event: &IdentityEvent, now: Timestamp) -> Result<(), StoreError> {
+    let IdentityEvent { id, identity_id, status, position, payload } = event;
+    let row = Row {
+        id: &id.to_string(),
+        aggregate: ("identity", identity_id),
+        kind: IDENTITY_EVENT,
+        payload,
+        account_id: "",
+        status: status.name(),
+        nth_entry: 0,
+        position: i64::from(*position),
+    };
+    insert(tx, &row, now).await?;
+    execute!(tx, ENQUEUE, row.id).map(drop)
 }
 
 /// Writes a test event, and its one delivery.
 pub async fn append_test(tx: &mut Tx, event: &TestEvent, now: Timestamp) -> Result<(), StoreError> {
     let id = event.id.to_string();
-    let inserted = execute!(tx, INSERT_TEST, &id, TEST_EVENT, &event.payload, ORGANIZATION, now.0)?;
-    expect_one("insert test event", inserted)?;
+    let row = Row {
+        id: &id,
+        aggregate: ("webhook", &id),
+        kind: TEST_EVENT,
+        payload: &event.payload,
+        account_id: "",
+        status: "TEST",
+        nth_entry: 0,
+        position: 0,
+    };
+    insert(tx, &row, now).await?;
     let queued = execute!(tx, ENQUEUE_TEST, &id, &event.webhook_id, now.0)?;
     expect_one("insert delivery of a test event", queued)
+}
+
+async fn insert(tx: &mut Tx, row: &Row<'_>, now: Timestamp) -> Result<(), StoreError> {
+    let Row { id, aggregate: (of, aggregate_id), kind, payload, account_id, status, nth_entry, position } = row;
+    let inserted = execute!(
+        tx,
+        INSERT,
+        id,
+        of,
+        aggregate_id,
+        kind,
+        payload,
+        ORGANIZATION,
+        account_id,
+        status,
+        nth_entry,
+        position,
+        now.0
+    )?;
+    expect_one("insert event", inserted)
 }

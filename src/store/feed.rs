@@ -1,11 +1,12 @@
 //! The events' numbers in the feed, and its pages.
 //!
-//! Promises: numbers have no gaps, and of one deposit's events an earlier one has the lower number; whoever sees a number
-//! sees every lower one, because only the holder of a lease writes them, one transaction after the other. A page costs
+//! Promises: numbers have no gaps, and of one deposit's or identity's events an earlier one has the lower number; whoever
+//! sees a number sees every lower one, because only the holder of a lease writes them, one transaction after the other. A page costs
 //! what it shows, whatever its filter and however many events there are.
 
 use sqlx::FromRow;
 
+use crate::event::IDENTITY_EVENT;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, ORGANIZATION, StoreError, Tx, int, uint};
 use crate::time::Timestamp;
@@ -13,6 +14,7 @@ use crate::time::Timestamp;
 /// Which events are wanted: those that match all that is set.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FeedFilter {
+    /// Of this account, or of the identity that it belongs to.
     pub account_id: Option<String>,
     /// The envelope's `type`.
     pub kind: Option<String>,
@@ -29,6 +31,7 @@ pub struct Numbered {
 /// What of an event filters go by.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Told {
+    /// Empty for one of an identity.
     pub account_id: String,
     pub kind: String,
 }
@@ -54,6 +57,12 @@ statements! {
     PAGE_OF_BOTH = "SELECT feed_seq, payload FROM events WHERE organization_id = $1 AND feed_seq IS NOT NULL \
                     AND (account_id, type, feed_seq) > ($5, $6, $2) AND (account_id, type, feed_seq) <= ($5, $6, $3) \
                     ORDER BY account_id, type, feed_seq LIMIT $4";
+    IDENTITY_OF = "SELECT identity_id FROM accounts WHERE id = $1";
+    // Those of its identity, which have no account: the other part of what an account is told.
+    PAGE_OF_IDENTITY = "SELECT feed_seq, payload FROM events \
+                        WHERE organization_id = $1 AND feed_seq IS NOT NULL AND aggregatetype = 'identity' \
+                        AND (aggregateid, feed_seq) > ($5, $2) AND (aggregateid, feed_seq) <= ($5, $3) \
+                        ORDER BY aggregateid, feed_seq LIMIT $4";
     TOLD = "SELECT account_id, type FROM events WHERE organization_id = $1 AND feed_seq > $2 AND feed_seq <= $3 \
             ORDER BY feed_seq";
     OLDEST_UNNUMBERED = "SELECT created_us FROM events \
@@ -86,8 +95,9 @@ pub async fn page(
     (after, through): (u64, u64),
     limit: u32,
 ) -> Result<Vec<Numbered>, StoreError> {
-    let (after, through, limit) = (int(after), int(through), i64::from(limit));
-    let rows = match (&filter.account_id, &filter.kind) {
+    let (after, through, most) = (int(after), int(through), limit as usize);
+    let limit = i64::from(limit);
+    let mut rows = match (&filter.account_id, &filter.kind) {
         (None, None) => fetch_all!(connection, Row, PAGE, ORGANIZATION, after, through, limit)?,
         (Some(account), None) => {
             fetch_all!(connection, Row, PAGE_OF_ACCOUNT, ORGANIZATION, after, through, limit, account)?
@@ -97,6 +107,13 @@ pub async fn page(
             fetch_all!(connection, Row, PAGE_OF_BOTH, ORGANIZATION, after, through, limit, account, kind)?
         }
     };
+    if let Some(account) = filter.account_id.as_ref().filter(|_| filter.takes(IDENTITY_EVENT))
+        && let Some((identity,)) = fetch_optional!(connection, (String,), IDENTITY_OF, account)?
+    {
+        rows.extend(fetch_all!(connection, Row, PAGE_OF_IDENTITY, ORGANIZATION, after, through, limit, identity)?);
+        rows.sort_by_key(|row| row.feed_seq);
+        rows.truncate(most);
+    }
     let read = |Row { feed_seq, payload }| Ok(Numbered { seq: uint("feed number", feed_seq)?, payload });
     rows.into_iter().map(read).collect()
 }
@@ -130,9 +147,13 @@ pub async fn number(tx: &mut Tx, limit: u32) -> Result<u64, StoreError> {
 }
 
 impl FeedFilter {
-    /// Whether an event matches.
-    pub fn matches(&self, told: &Told) -> bool {
-        let is = |wanted: &Option<String>, is: &str| wanted.as_deref().is_none_or(|wanted| wanted == is);
-        is(&self.account_id, &told.account_id) && is(&self.kind, &told.kind)
+    /// Whether an event may match: one of an identity may be for any account.
+    pub fn may_match(&self, told: &Told) -> bool {
+        let is_for = |account: &str| told.account_id.is_empty() || told.account_id == account;
+        self.account_id.as_deref().is_none_or(is_for) && self.takes(&told.kind)
+    }
+
+    fn takes(&self, kind: &str) -> bool {
+        self.kind.as_deref().is_none_or(|wanted| wanted == kind)
     }
 }

@@ -32,6 +32,8 @@ statements! {
     APPEND = "INSERT INTO identity_changes (identity_id, position, at_us, actor, reason, previous_status, previous_sub_status, \
               status, sub_status) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
     DECISIONS = "SELECT at_us, actor, reason, previous_status, status FROM identity_changes WHERE identity_id = $1 ORDER BY position";
+    ACCOUNTS_BEHIND = "SELECT created_us, id FROM accounts WHERE identity_id = $1 AND (created_us, id) > ($2, $3) \
+                       ORDER BY created_us, id LIMIT $4";
     ACCOUNT_IDS = "SELECT id FROM accounts WHERE identity_id = $1 ORDER BY created_us, id";
 }
 
@@ -116,6 +118,23 @@ pub async fn decisions(connection: &mut impl Connection, id: &str) -> Result<Vec
 pub async fn account_ids(connection: &mut impl Connection, id: &str) -> Result<Vec<String>, StoreError> {
     let rows = fetch_all!(connection, (String,), ACCOUNT_IDS, id)?;
     Ok(rows.into_iter().map(|(id,)| id).collect())
+}
+
+/// Where a part of an identity's accounts ends: when its last one was opened, and its id.
+pub type LastAccount = (i64, String);
+
+/// At most `limit` accounts of an identity behind `last`, oldest first; and where the next part begins, `None` behind the end.
+pub async fn accounts_behind(
+    connection: &mut impl Connection,
+    id: &str,
+    last: Option<&LastAccount>,
+    limit: u32,
+) -> Result<(Vec<String>, Option<LastAccount>), StoreError> {
+    let (at, behind) = last.map_or((i64::MIN, ""), |(at, id)| (*at, id.as_str()));
+    let rows = fetch_all!(connection, LastAccount, ACCOUNTS_BEHIND, id, at, behind, i64::from(limit))?;
+    let is_full = u32::try_from(rows.len()).is_ok_and(|count| count == limit);
+    let next = rows.last().filter(|_| is_full).cloned();
+    Ok((rows.into_iter().map(|(_, id)| id).collect(), next))
 }
 
 fn identity(row: IdentityRow) -> Result<Identity, StoreError> {

@@ -1,7 +1,7 @@
 //! What operators see of events and do with them: lists, one with its deliveries and attempts, and sending again.
 //!
-//! Sending again changes no event and no order: at each endpoint a deposit's events are due in their order, and a later one
-//! that is just under way is called off, to be sent behind the earlier one. What is sent again stands behind what is new.
+//! Sending again changes no event and no order: at each endpoint a deposit's or identity's events are due in their order, and
+//! a later one that is just under way is called off, to be sent behind the earlier one. What is sent again stands behind what is new.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub struct EventRow {
     pub pending: i64,
 }
 
-/// Which events: of an account or of all, by the time they were written, both bounds inclusive.
+/// Which events: of an account and its identity, or of all, by the time they were written, both bounds inclusive.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EventFilter {
     pub account: Option<String>,
@@ -73,10 +73,19 @@ statements! {
                WHERE event_id = events.id AND state = 'PENDING' AND webhooks.status <> 'DELETED') AS pending \
             FROM events WHERE (created_us, aggregateid, position) > ($1, $2, $3) AND created_us >= $1 AND created_us <= $4 \
             ORDER BY created_us, aggregateid, position LIMIT $5";
+    // Its own and those of its identity, each found by its index.
     LIST_OF_ACCOUNT = "SELECT id, type, aggregateid, account_id, status, payload, position, created_us, \
               (SELECT COUNT(*) FROM deliveries JOIN webhooks ON webhooks.id = deliveries.webhook_id \
                WHERE event_id = events.id AND state = 'PENDING' AND webhooks.status <> 'DELETED') AS pending \
-            FROM events WHERE account_id = $6 AND (created_us, aggregateid, position) > ($1, $2, $3) AND created_us >= $1 AND created_us <= $4 \
+            FROM events WHERE id IN ( \
+              SELECT id FROM (SELECT id FROM events WHERE account_id = $6 \
+                AND (created_us, aggregateid, position) > ($1, $2, $3) AND created_us >= $1 AND created_us <= $4 \
+                ORDER BY created_us, aggregateid, position LIMIT $5) AS own \
+              UNION ALL \
+              SELECT id FROM (SELECT id FROM events WHERE aggregatetype = 'identity' \
+                AND aggregateid = (SELECT identity_id FROM accounts WHERE id = $6) \
+                AND (created_us, aggregateid, position) > ($1, $2, $3) AND created_us >= $1 AND created_us <= $4 \
+                ORDER BY created_us, aggregateid, position LIMIT $5) AS of_identity) \
             ORDER BY created_us, aggregateid, position LIMIT $5";
     BY_ID = "SELECT id, type, aggregateid, account_id, status, payload, position, created_us, \
                (SELECT COUNT(*) FROM deliveries JOIN webhooks ON webhooks.id = deliveries.webhook_id \

@@ -326,7 +326,7 @@ impl<S: BlockSource> Watcher<S> {
     /// An entry of the audit, for what a watcher does on an operator's word.
     pub(super) fn audited(&self, action: &str, what: String, reason: &str, now: Timestamp) -> AuditEntry {
         let [actor, action, reason] = ["landfall", action, reason].map(str::to_owned);
-        AuditEntry { at: now, actor, action, chain: self.chain(), what, reason }
+        AuditEntry { at: now, actor, action, chain: Some(self.chain()), what, reason }
     }
 
     pub(super) fn has_leg(&self, block: &Block, deposit: &Deposit) -> bool {

@@ -6,14 +6,18 @@ use std::time::{Duration, Instant};
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
 use landfall::api::{Api, Limits, Settings, openapi_json};
+use landfall::decision::Author;
 use landfall::deposit::{Deposit, DepositStatus};
 use landfall::event::{Event, TestEvent};
 use landfall::feed::{Numberer, Ticked};
+use landfall::identity::Change;
 use landfall::key::{ApiKey, Environment, Scope};
+use landfall::operator::Operator;
 use landfall::registry::{self, NewWebhook};
 use landfall::resolver::Resolver;
 use landfall::store::deposits;
 use landfall::store::events::{self, History};
+use landfall::store::feed::{self, FeedFilter};
 use landfall::time::{Clock, Timestamp};
 use landfall::webhook::AllowedNetworks;
 use serde::Deserialize;
@@ -24,6 +28,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use crate::api::{deposit, ensure_account};
+use crate::json_schema::{assert_valid, faults};
 use crate::postgres::{ENGINES, Engine, TestStore};
 
 const NOON: i64 = 1_750_000_000_000_000;
@@ -100,6 +105,16 @@ impl Feed {
         event.payload
     }
 
+    /// Suspends an identity; its event's bytes.
+    async fn suspend(&mut self, identity: &str) -> String {
+        let operator = Operator { actor: "olga", reason: "a test", now: NOW };
+        operator.change_identity(&self.store.db, identity, Change::Suspend).await.unwrap();
+        assert_eq!(self.numberer.tick(NOW).await.unwrap(), Ticked::Numbered(1));
+        let mut reader = self.store.db.read().await.unwrap();
+        let last = feed::last(&mut reader).await.unwrap();
+        feed::page(&mut reader, &FeedFilter::default(), (last - 1, last), 1).await.unwrap().remove(0).payload
+    }
+
     async fn get(&self, query: &str) -> Answer {
         get(&self.api, &self.key, &format!("/v2/events{query}")).await
     }
@@ -172,7 +187,8 @@ async fn the_feed_gives_the_very_bytes_that_webhooks_are_sent_in_one_sequence() 
         // A test event of a webhook is sent, and is not in the feed.
         let inside: AllowedNetworks = "0.0.0.0/0".parse().unwrap();
         let hook = NewWebhook { url: "https://203.0.113.1/", label: "", allowed_networks: &inside, ed25519: false };
-        let hook = registry::add_webhook(&feed.store.db, &Resolver::system(), &hook, &[9; 84], NOW).await.unwrap();
+        let by = Author { actor: "test", reason: "", now: NOW };
+        let hook = registry::add_webhook(&feed.store.db, &Resolver::system(), &hook, &[9; 84], &by).await.unwrap();
         let test: TestEvent = registry::test_webhook(&feed.store.db, &hook.id, &[5; 32], NOW).await.unwrap();
         assert!(test.payload.contains("webhook_test"));
         feed.announce("b").await;
@@ -224,8 +240,8 @@ async fn what_the_feed_does_not_know_is_refused() {
         ("?after=9007199254740992&account_id=nobody", beyond.to_owned()),
         ("?account_id=", "account_id must not be empty".to_owned()),
         ("?account_id=a%00", "account_id must be UTF-8 without control characters".to_owned()),
-        ("?type=deposit", "type must be one of deposit_v2".to_owned()),
-        ("?type=webhook_test", "type must be one of deposit_v2".to_owned()),
+        ("?type=deposit", "type must be one of deposit_v2, identity_status_update".to_owned()),
+        ("?type=webhook_test", "type must be one of deposit_v2, identity_status_update".to_owned()),
         ("?limit=0", "limit must be an integer from 1 to 100".to_owned()),
         ("?limit=101", "limit must be an integer from 1 to 100".to_owned()),
         ("?wait=26", format!("wait {BAD_INTEGER} 25")),
@@ -256,7 +272,7 @@ async fn the_document_says_what_the_feed_answers() {
     let parts = [
         ("EventList", &answer),
         ("FeedEntry", entry),
-        ("EventEnvelope", &entry["event"]),
+        ("DepositEnvelope", &entry["event"]),
         ("DepositEvent", &entry["event"]["data"]),
     ];
     for (schema, shown) in parts {
@@ -267,6 +283,52 @@ async fn the_document_says_what_the_feed_answers() {
         assert_eq!(fields, properties, "{schema}");
         assert_eq!(schemas[schema]["required"].as_array().unwrap().len(), fields.len(), "{schema}");
         assert_eq!(schemas[schema]["additionalProperties"], false, "{schema}");
+    }
+    feed.suspend("default").await;
+    let both = feed.get("").await;
+    let envelope = &serde_json::from_str::<Value>(&both.text).unwrap()["events"][1]["event"];
+    let schema = &operation["responses"]["200"]["content"]["application/json"]["schema"];
+    assert_valid(&document, schema, &serde_json::from_str(&both.text).unwrap(), "both types");
+    for other in ["deposit_v2", "webhook_test"] {
+        let mut mistaken = envelope.clone();
+        mistaken["type"] = Value::from(other);
+        assert!(!faults(&document, &schemas["EventEnvelope"], &mistaken, "").is_empty(), "{other} has other data");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_of_an_identity_are_given_to_whoever_reads_or_waits_for_one_of_its_accounts() {
+    for engine in ENGINES {
+        let mut feed = Feed::on(engine, Limits::default()).await;
+        for account in ["a", "b"] {
+            feed.announce(account).await;
+        }
+        let mut asking = JoinSet::new();
+        for query in [
+            "?after=2&wait=25",
+            "?after=2&wait=25&account_id=a",
+            "?after=2&wait=25&account_id=b&type=identity_status_update",
+        ] {
+            feed.ask(&mut asking, query);
+        }
+        let mut others = JoinSet::new();
+        for query in ["?after=2&wait=3&account_id=c", "?after=2&wait=3&account_id=a&type=deposit_v2"] {
+            feed.ask(&mut others, query);
+        }
+        until_waiting(&feed, 5).await;
+        let sent = feed.suspend("default").await;
+        for answer in tokio::time::timeout(Duration::from_secs(20), asking.join_all()).await.expect("they were told") {
+            let list = answer.list();
+            assert_eq!((list.seqs(), list.next), (vec![3], 3), "{engine:?}");
+            assert_eq!(list.events[0].event.get(), sent, "byte for byte");
+        }
+        for answer in others.join_all().await {
+            let list = answer.list();
+            assert_eq!((list.seqs(), list.next), (vec![], 3), "{engine:?}: it is not for them, and they get on");
+        }
+        assert_eq!(feed.list("?account_id=a").await.seqs(), [1, 3]);
+        assert_eq!(feed.list("?type=identity_status_update").await.seqs(), [3]);
+        assert_eq!(feed.list("?account_id=a&limit=1&after=1").await.next, 3);
     }
 }
 

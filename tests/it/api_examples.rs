@@ -14,7 +14,9 @@ use axum::http::{Method, Request, StatusCode, header};
 use futures_util::stream;
 use landfall::api::{Api, Limits, Settings, openapi_json};
 use landfall::feed::Numberer;
+use landfall::identity::Change;
 use landfall::key::{ApiKey, Environment, Scope, Scopes};
+use landfall::operator::Operator;
 use landfall::registry;
 use landfall::resolver::Resolver;
 use landfall::store::Db;
@@ -183,7 +185,7 @@ async fn the_examples_of_the_document_are_what_is_answered() {
     let (identity, account) = open(&mut scene).await;
     let deposit = deposits(&mut scene, &account).await;
     list(&mut scene, &identity, &account, &deposit).await;
-    let events = webhooks(&mut scene).await;
+    let events = webhooks(&mut scene, &identity).await;
     refuse_parameters(&mut scene, &account).await;
     let refusals = refusals(&mut scene).await;
 
@@ -261,7 +263,7 @@ async fn list(scene: &mut Scene, identity: &Value, account: &Value, deposit: &Va
 }
 
 /// The life of a webhook; what it is sent.
-async fn webhooks(scene: &mut Scene) -> Value {
+async fn webhooks(scene: &mut Scene, identity: &Value) -> Value {
     let form = json!({ "url": "https://example.com/hooks", "label": "ledger" });
     let created = scene.ask("create_webhook", 201, sent(form)).await;
     scene.make_up(&created["id"], "wh_5f1d7a0c93b24e86a1c0d2e4");
@@ -281,12 +283,21 @@ async fn webhooks(scene: &mut Scene) -> Value {
     scene.make_up(&tested["event_id"], "5d0e3c3a-7f0b-8a52-9c8e-0a4b7f1d2e63");
     scene.ask("test_webhook", 400, Ask { body: Some(json!({ "event": "deposit_v2" })), ..with(&of) }).await;
     scene.ask("delete_webhook", 400, with(&[of[0].clone(), ("force", json!(true))])).await;
-    let payload = "SELECT payload FROM events WHERE type = 'webhook_test'";
-    let Db::Sqlite { read, .. } = scene.world.db() else { panic!("SQLite") };
-    let (test,): (String,) = sqlx::query_as(payload).fetch_one(read).await.unwrap();
+    let (world, identity) = (&scene.world, identity.as_str().unwrap());
+    let operator = Operator { reason: "a key was reported lost", ..world.operator() };
+    operator.change_identity(world.db(), identity, Change::Suspend).await.unwrap();
+    let (suspended, test) = (sent_as(world, "identity_status_update").await, sent_as(world, "webhook_test").await);
     scene.ask("delete_webhook", 200, with(&of)).await;
     let deposit = &scene.made["list_events"].answers["200"]["events"][0]["event"];
-    json!({ "deposit_v2": deposit, "webhook_test": serde_json::from_str::<Value>(&test).unwrap() })
+    json!({ "deposit_v2": deposit, "identity_status_update": suspended, "webhook_test": test })
+}
+
+/// The one event of a type.
+async fn sent_as(world: &World, kind: &str) -> Value {
+    let Db::Sqlite { read, .. } = world.db() else { panic!("SQLite") };
+    let payload = sqlx::query_as("SELECT payload FROM events WHERE type = ?").bind(kind);
+    let (payload,): (String,) = payload.fetch_one(read).await.unwrap();
+    serde_json::from_str(&payload).unwrap()
 }
 
 /// What no object and no parameter is.
@@ -431,7 +442,7 @@ fn every_operation_and_status_has_an_example_that_its_schema_takes() {
         }
     }
     let Value::Object(pushed) = &document["webhooks"] else { panic!("what is sent is described") };
-    assert_eq!(pushed.keys().collect::<Vec<_>>(), ["deposit_v2", "webhook_test"]);
+    assert_eq!(pushed.keys().collect::<Vec<_>>(), ["deposit_v2", "identity_status_update", "webhook_test"]);
     for (kind, item) in pushed {
         let content = &item["post"]["requestBody"]["content"]["application/json"];
         assert_eq!(content["example"]["type"], *kind);

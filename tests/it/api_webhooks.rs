@@ -11,13 +11,14 @@ use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request, header};
 use landfall::api::{Settings, openapi_json};
+use landfall::decision::AuditEntry;
 use landfall::deposit::DepositStatus;
 use landfall::key::{ApiKey, Environment, Scope};
 use landfall::registry;
 use landfall::resolver::Resolver;
 use landfall::store::deliveries::{Claim, Claimed, Queue};
 use landfall::store::sinks::{self, Kind, NATS};
-use landfall::store::{Connection, Db, Engine as Connected, endpoints, webhooks};
+use landfall::store::{Connection, Db, Engine as Connected, audit, endpoints, webhooks};
 use landfall::time::{Clock, Timestamp};
 use landfall::webhook::{is_signed, sign};
 use serde_json::{Value, json};
@@ -126,6 +127,36 @@ async fn a_webhook_is_registered_shown_and_deleted_and_its_key_is_told_once() {
             assert_eq!((status, text(&problem, "code")), (404, "NOT_FOUND"), "{method} {path}");
         }
         assert_eq!(api.send(Method::GET, "/v2/webhooks", None).await, (200, json!({ "webhooks": [] })));
+    }
+}
+
+#[tokio::test]
+async fn what_a_client_does_about_webhooks_stands_in_the_audit_under_its_key() {
+    for engine in ENGINES {
+        let api = Api::on(engine).await;
+        let created = api.create(&json!({ "url": "https://example.com/a-secret-path", "label": "ledger" })).await;
+        let (id, path) = (text(&created, "id"), format!("/v2/webhooks/{}", text(&created, "id")));
+        api.now.fetch_add(1, Ordering::Relaxed);
+        let (_, rotated) = api.send(Method::POST, &format!("{path}/rotate-key"), None).await;
+        api.now.fetch_add(1, Ordering::Relaxed);
+        for status in [200, 404] {
+            assert_eq!(api.send(Method::DELETE, &path, None).await.0, status);
+        }
+        let found = audit::newest(&mut api.store.db.read().await.unwrap(), 9).await.unwrap();
+        let entry = |after: i64, action: &str, what: String| AuditEntry {
+            at: Timestamp(NOON.0 + after),
+            actor: format!("API key {}", api.key.id()),
+            action: action.to_owned(),
+            chain: None,
+            what,
+            reason: String::new(),
+        };
+        let expected = [
+            entry(2, "remove_webhook", id.to_owned()),
+            entry(1, "rotate_webhook_key", format!("{id} to {}", text(&rotated, "signing_key_id"))),
+            entry(0, "add_webhook", id.to_owned()),
+        ];
+        assert_eq!(found, expected, "{engine:?}");
     }
 }
 

@@ -33,10 +33,10 @@ pub(crate) struct FinalLeg {
     pub(crate) number: u64,
 }
 
-/// Every event, by deposit and position.
+/// Every event of deposits, by deposit and position.
 pub(crate) async fn events(db: &Db) -> Vec<EventRow> {
-    let text =
-        "SELECT aggregateid, position, id, status, nth_entry, payload FROM events ORDER BY aggregateid, position";
+    let text = "SELECT aggregateid, position, id, status, nth_entry, payload FROM events WHERE aggregatetype = 'deposit' \
+                ORDER BY aggregateid, position";
     rows(db, text).await
 }
 
@@ -96,7 +96,18 @@ pub(crate) async fn assert_balanced(world: &World) {
         }
         assert_events(of_deposit, &deposit.leg_hash, deposit.status);
     }
+    assert_identities_are_told(world.db()).await;
     assert_balances(world).await;
+}
+
+/// Asserts that each change of an identity has its one event, in the order of the changes.
+async fn assert_identities_are_told(db: &Db) {
+    type Change = (String, String, i64);
+    let changed = "SELECT identity_id, status, at_us FROM identity_changes ORDER BY identity_id, position";
+    let changed: Vec<Change> = rows(db, changed).await;
+    let told = "SELECT aggregateid, status, created_us FROM events WHERE aggregatetype = 'identity' ORDER BY aggregateid, position";
+    let told: Vec<Change> = rows(db, told).await;
+    assert_eq!(told, changed, "the events of identities are not their changes");
 }
 
 /// Asserts that for each watched address what is on record, in less out and fees, is what the chain itself says it owns

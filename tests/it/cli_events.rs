@@ -30,7 +30,11 @@ impl Desk {
 
     /// The exit code, what was printed, and what was said to stderr.
     fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
-        let output = Command::new(env!("CARGO_BIN_EXE_landfall")).current_dir(self.0.path()).args(arguments).output();
+        let output = Command::new(env!("CARGO_BIN_EXE_landfall"))
+            .current_dir(self.0.path())
+            .env("USER", "olga")
+            .args(arguments)
+            .output();
         let output = output.unwrap();
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         (output.status.code(), text(&output.stdout), text(&output.stderr))
@@ -88,6 +92,40 @@ async fn events_are_listed_and_one_is_shown_with_its_deliveries_and_attempts() {
 }
 
 #[tokio::test]
+async fn events_of_an_identity_are_listed_shown_and_sent_again_from_the_command_line() {
+    for engine in ENGINES {
+        let receiver = Receiver::scripted([]).await;
+        let world = world(engine).await;
+        let desk = Desk::of(&world);
+        register(&world, "hook", &receiver.url("/")).await;
+        let (code, _, said) = desk.run(&["identity", "suspend", "default", "--reason", "a fraud report"]);
+        assert_eq!(code, Some(0), "{said}");
+        let listed = desk.json(&["event", "list", "--account", "alice"]);
+        let [event] = &listed[..] else { panic!("{listed:?}") };
+        let fields = ["type", "aggregate_id", "account_id", "status"].map(|field| event[field].as_str().unwrap());
+        assert_eq!(fields, ["identity_status_update", "default", "", "SUSPENDED"], "{engine:?}");
+        let id = event["id"].as_str().unwrap();
+        let (_, printed, _) = desk.run(&["event", "list"]);
+        assert!(
+            printed.ends_with(&format!("{id} identity_status_update SUSPENDED of default, pending at 1 webhooks\n")),
+            "{printed}"
+        );
+        assert_eq!(tick(&world).await, Delivered { delivered: 1, to_be_retried: 0 });
+        let shown = desk.json(&["event", "show", id]).remove(0);
+        assert_eq!(shown["payload"]["data"]["status_reason"], "a fraud report");
+        assert_eq!(shown["deliveries"][0]["state"], "DELIVERED");
+        for which in [[id].as_slice(), &["--account", "alice"]] {
+            let said = desk.json(&[&["event", "replay", "--reason", "a test"], which].concat()).remove(0);
+            assert_eq!((&said["events"], &said["deliveries"]), (&1.into(), &1.into()), "{engine:?} {which:?}");
+            assert_eq!(tick(&world).await, Delivered { delivered: 1, to_be_retried: 0 });
+        }
+        let bodies = receiver.bodies();
+        assert_eq!((bodies.len(), &bodies[0]), (3, &bodies[2]), "{engine:?}: the same bytes each time");
+        world.close().await;
+    }
+}
+
+#[tokio::test]
 async fn a_replay_sends_again_in_order_and_a_dry_run_changes_nothing() {
     for engine in ENGINES {
         let receiver = Receiver::scripted([]).await;
@@ -100,9 +138,9 @@ async fn a_replay_sends_again_in_order_and_a_dry_run_changes_nothing() {
         assert_eq!(tick(&world).await, Delivered::default(), "nothing has changed");
 
         let id = desk.json(&["event", "list"])[0]["id"].as_str().unwrap().to_owned();
-        desk.json(&["event", "replay", &id]);
+        desk.json(&["event", "replay", &id, "--reason", "a test"]);
         assert_eq!(tick(&world).await, Delivered { delivered: 1, to_be_retried: 0 });
-        desk.json(&["event", "replay", "--from", "2001-01-01T00:00:00Z"]);
+        desk.json(&["event", "replay", "--from", "2001-01-01T00:00:00Z", "--reason", "a test"]);
         for _ in 0..2 {
             assert_eq!(tick(&world).await, Delivered { delivered: 2, to_be_retried: 0 }, "PENDING, then CONFIRMED");
         }
@@ -112,14 +150,21 @@ async fn a_replay_sends_again_in_order_and_a_dry_run_changes_nothing() {
         // A receiver that came later gets what was before, when it is named.
         let late = Receiver::scripted([]).await;
         register(&world, "late", &late.url("/")).await;
-        let said = desk.json(&["event", "replay", "--account", "alice", "--webhook", "late"]).remove(0);
+        let said =
+            desk.json(&["event", "replay", "--account", "alice", "--webhook", "late", "--reason", "a test"]).remove(0);
         assert_eq!(said["deliveries"], 4);
         for _ in 0..2 {
             tick(&world).await;
         }
         assert_eq!((late.received().len(), receiver.received().len()), (4, 9), "that one only");
-        assert_eq!(desk.run(&["event", "replay", "no-such-id"]).0, Some(2));
-        assert_eq!(desk.run(&["event", "replay"]).0, Some(2), "all events are never meant by nothing");
+        assert_eq!(desk.run(&["event", "replay", "no-such-id", "--reason", "a test"]).0, Some(2));
+        assert_eq!(
+            desk.run(&["event", "replay", "--reason", "a test"]).0,
+            Some(2),
+            "all events are never meant by nothing"
+        );
+        let of_nobody = ["event", "replay", "--account", "", "--reason", "a test"];
+        assert_eq!(desk.run(&of_nobody).0, Some(2), "nor by a variable of the shell that is not set");
         world.close().await;
     }
 }
@@ -135,13 +180,13 @@ async fn a_later_event_that_is_under_way_is_called_off_by_a_replay_and_sent_behi
         told(&mut world, &receiver).await;
         let events = desk.json(&["event", "list"]);
         let confirmed = events.iter().find(|event| event["status"] == "CONFIRMED").unwrap();
-        desk.json(&["event", "replay", confirmed["id"].as_str().unwrap()]);
+        desk.json(&["event", "replay", confirmed["id"].as_str().unwrap(), "--reason", "a test"]);
         let slow = delivery(&world);
         let (late, ()) = tokio::join!(slow.tick(), async {
             while receiver.received().len() < 5 {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
-            desk.json(&["event", "replay", "--account", "alice"]);
+            desk.json(&["event", "replay", "--account", "alice", "--reason", "a test"]);
         });
         assert_eq!(late.unwrap(), Delivered::default(), "{engine:?}: its end no longer counts");
         while tick(&world).await != Delivered::default() {}
@@ -160,18 +205,93 @@ async fn a_paused_webhook_gets_nothing_and_all_of_it_when_it_is_resumed() {
         let mut world = world(engine).await;
         let desk = Desk::of(&world);
         register(&world, "hook", &receiver.url("/")).await;
-        assert_eq!(desk.run(&["webhook", "pause", "hook"]).0, Some(0));
+        assert_eq!(desk.run(&["webhook", "pause", "hook", "--reason", "a test"]).0, Some(0));
         pay(&mut world, &[5, 7]).await;
         assert_eq!(tick(&world).await, Delivered::default());
-        assert_eq!(desk.run(&["webhook", "resume", "hook"]).0, Some(0));
+        assert_eq!(desk.run(&["webhook", "resume", "hook", "--reason", "a test"]).0, Some(0));
         for _ in 0..2 {
             assert_eq!(tick(&world).await, Delivered { delivered: 1, to_be_retried: 0 }, "one at first");
         }
         for verb in ["pause", "resume"] {
-            assert_eq!(desk.run(&["webhook", verb, "nobody"]).0, Some(2));
+            assert_eq!(desk.run(&["webhook", verb, "nobody", "--reason", "a test"]).0, Some(2));
         }
-        assert_eq!(desk.run(&["webhook", "resume", "hook"]).0, Some(2), "it is not paused");
+        assert_eq!(desk.run(&["webhook", "resume", "hook", "--reason", "a test"]).0, Some(2), "it is not paused");
         world.close().await;
+    }
+}
+
+/// The audit, oldest first: what was done to what, and why.
+fn audit(desk: &Desk) -> Vec<[String; 3]> {
+    let entries = desk.json(&["chain", "audit"]);
+    assert!(
+        entries.iter().all(|entry| entry["chain"].is_null() && entry["actor"].as_str() == Some("olga")),
+        "{entries:?}"
+    );
+    let told = |entry: &Value| ["action", "what", "reason"].map(|field| entry[field].as_str().unwrap().to_owned());
+    entries.iter().rev().map(told).collect()
+}
+
+#[tokio::test]
+async fn what_a_person_does_about_deliveries_needs_a_reason_and_stands_in_the_audit() {
+    for engine in ENGINES {
+        let mut world = world(engine).await;
+        let desk = Desk::of(&world);
+        let url = "https://203.0.113.1/a-secret-path";
+        let add = ["webhook", "add", "--url", url, "--allow-private", "--json"];
+        let added: Value = serde_json::from_str(&desk.run(&add).1).unwrap();
+        let id = added["id"].as_str().unwrap();
+        pay(&mut world, &[5]).await;
+        let event = desk.json(&["event", "list"])[0]["id"].as_str().unwrap().to_owned();
+        let done: [(&[&str], &str); 9] = [
+            (&["webhook", "pause", id], "pause_webhook"),
+            (&["webhook", "resume", id], "resume_webhook"),
+            (&["webhook", "rotate", id], "rotate_webhook_key"),
+            (&["webhook", "statuses", "FAILED", "CONFIRMED"], "send_statuses"),
+            (&["webhook", "statuses", "all"], "send_statuses"),
+            (&["event", "replay", &event], "replay"),
+            (&["event", "replay", "--account", "alice", "--from", "2001-01-01T00:00:00Z", "--webhook", id], "replay"),
+            (&["event", "replay", "--from", "2001-01-01T00:00:00Z", "--to", "2001-01-02T00:00:00Z"], "replay"),
+            (&["webhook", "remove", id], "remove_webhook"),
+        ];
+        let mut keys = added["secret"].to_string();
+        for (command, _) in done {
+            for reason in [&[][..], &["--reason", " "]] {
+                assert_eq!(desk.run(&[command, reason].concat()).0, Some(2), "{engine:?}: {command:?} {reason:?}");
+            }
+            assert_eq!(audit(&desk).len(), 1 + done.iter().take_while(|done| done.0 != command).count(), "{command:?}");
+            let (code, printed, said) = desk.run(&[command, &["--reason", "a night's work"]].concat());
+            assert_eq!(code, Some(0), "{engine:?}: {command:?}: {said}");
+            keys += &printed;
+        }
+        // What changes nothing, or cannot be done, leaves nothing behind.
+        for command in [
+            &["event", "replay", &event, "--dry-run"][..],
+            &["webhook", "statuses"],
+            &["webhook", "pause", id, "--reason", "again"],
+            &["webhook", "rotate", "nobody", "--reason", "x"],
+            &["event", "replay", "no-such-id", "--reason", "x"],
+        ] {
+            desk.run(command);
+        }
+        let found = audit(&desk);
+        let actions: Vec<&str> = found.iter().map(|[action, ..]| action.as_str()).collect();
+        let expected: Vec<&str> = ["add_webhook"].into_iter().chain(done.map(|(_, action)| action)).collect();
+        assert_eq!(actions, expected, "{engine:?}");
+        assert!(found[1..].iter().all(|[.., reason]| reason == "a night's work"), "{found:?}");
+        let what: Vec<&str> = found.iter().map(|[_, what, _]| what.as_str()).collect();
+        let key = what[3].strip_prefix(&format!("{id} to sk_")).unwrap_or_else(|| panic!("{what:?}"));
+        assert!(key.len() == 16 && keys.contains(key), "the key's id: {what:?}");
+        let all_of = format!("events of alice from 2001-01-01T00:00:00Z to {id}");
+        assert_eq!(
+            [what[0], what[1], what[2], what[4], what[5]],
+            [id, id, id, "FAILED CONFIRMED", "PENDING CONFIRMED FAILED"]
+        );
+        let span = "events from 2001-01-01T00:00:00Z until 2001-01-02T00:00:00Z to all";
+        assert_eq!(what[6..], [format!("{event} to all").as_str(), &all_of, span, id], "{engine:?}");
+        let (_, text, _) = desk.run(&["chain", "audit"]);
+        assert!(text.contains(&format!(" - olga pause_webhook {id} (a night's work)\n")), "{text}");
+        assert!(!text.contains("whsec_") && !text.contains("secret-path") && !text.contains("203.0.113.1"), "{text}");
+        world.abandon();
     }
 }
 
@@ -185,7 +305,7 @@ async fn what_a_removed_webhook_holds_is_sent_to_another_by_a_replay() {
         world.chain.mine_empty(FINALITY_DEPTH);
         world.catch_up().await;
         assert_eq!(desk.json(&["event", "list", "--pending"]).len(), 4);
-        assert_eq!(desk.run(&["webhook", "remove", "old"]).0, Some(0));
+        assert_eq!(desk.run(&["webhook", "remove", "old", "--reason", "a test"]).0, Some(0));
         // It waits for nobody, and `status` and `event list` say the same.
         assert_eq!(desk.json(&["event", "list", "--pending"]).len(), 0, "{engine:?}");
         assert_eq!(desk.json(&["status"])[0]["events"]["pending"], 0, "{engine:?}");
@@ -200,7 +320,7 @@ async fn what_a_removed_webhook_holds_is_sent_to_another_by_a_replay() {
             Delivered::default(),
             "{engine:?}: of what was before it gets nothing by itself"
         );
-        desk.json(&["event", "replay", "--from", "2001-01-01T00:00:00Z", "--webhook", "anew"]);
+        desk.json(&["event", "replay", "--from", "2001-01-01T00:00:00Z", "--webhook", "anew", "--reason", "a test"]);
         while tick(&world).await != Delivered::default() {}
         let told: Vec<_> = receiver.received().iter().map(|got| amount_and_status(&got.body)).collect();
         assert_eq!(told.len(), 4, "{engine:?}: all of them");
@@ -238,7 +358,7 @@ async fn a_test_event_tells_by_its_exit_whether_it_arrived() {
     let envelope: Value = serde_json::from_slice(&receiver.received()[0].body).unwrap();
     assert_eq!((&envelope["id"], &envelope["type"]), (&arrived["event_id"], &"webhook_test".into()));
 
-    assert_eq!(desk.run(&["webhook", "pause", "hook"]).0, Some(0));
+    assert_eq!(desk.run(&["webhook", "pause", "hook", "--reason", "a test"]).0, Some(0));
     let paused = "landfall: webhook hook is PAUSED, and is sent nothing until `landfall webhook resume hook`\n";
     assert_eq!(test().await, (Some(2), Value::Null, paused.to_owned()), "at once, and not after half a minute");
     assert_eq!(receiver.received().len(), 2);
@@ -250,27 +370,27 @@ async fn a_sink_is_paused_resumed_and_given_up_when_it_is_no_longer_configured()
     for engine in ENGINES {
         let world = world(engine).await;
         let desk = Desk::of(&world);
-        let none = desk.run(&["webhook", "remove", "nats"]);
+        let none = desk.run(&["webhook", "remove", "nats", "--reason", "a test"]);
         assert_eq!(none, (Some(2), String::new(), "landfall: there is no nats to remove\n".to_owned()), "{engine:?}");
         let mut tx = world.db().begin().await.unwrap();
         sinks::ensure(&mut tx, NATS, Kind::Nats, "nats:LANDFALL", world.now()).await.unwrap();
         tx.commit().await.unwrap();
-        assert_eq!(desk.run(&["webhook", "pause", "nats"]).0, Some(0));
+        assert_eq!(desk.run(&["webhook", "pause", "nats", "--reason", "a test"]).0, Some(0));
         let status = &desk.json(&["status"])[0]["sinks"][0];
         assert_eq!(
             (&status["id"], &status["status"], &status["state"]),
             (&"nats".into(), &"PAUSED".into(), &"silent".into())
         );
-        assert_eq!(desk.run(&["webhook", "resume", "nats"]).0, Some(0));
+        assert_eq!(desk.run(&["webhook", "resume", "nats", "--reason", "a test"]).0, Some(0));
         assert_eq!(desk.run(&["webhook", "list"]).1, "", "{engine:?}");
 
         let path = desk.0.path().join("landfall.toml");
         let config = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, format!("{config}[nats]\nurls = [\"nats://127.0.0.1:9\"]\n")).unwrap();
-        let (code, _, said) = desk.run(&["webhook", "remove", "nats"]);
+        let (code, _, said) = desk.run(&["webhook", "remove", "nats", "--reason", "a test"]);
         assert_eq!((code, said.contains("take the section [nats] out of")), (Some(2), true), "{engine:?}: {said}");
         std::fs::write(&path, config).unwrap();
-        let (code, printed, _) = desk.run(&["webhook", "remove", "nats"]);
+        let (code, printed, _) = desk.run(&["webhook", "remove", "nats", "--reason", "a test"]);
         assert_eq!((code, printed.as_str()), (Some(0), "nats is removed; what was not delivered to it is held\n"));
         assert_eq!(desk.json(&["status"])[0]["sinks"], serde_json::json!([]), "{engine:?}");
         world.close().await;

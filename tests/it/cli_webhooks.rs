@@ -60,18 +60,21 @@ fn a_webhook_is_listed_rotated_and_removed_and_its_key_is_told_once() {
     assert_eq!(shown["verification_key"], added["verification_key"]);
     assert!(shown.get("previous_key_expires_at").is_none());
 
-    let rotated = json(&desk, &["rotate", id, "--previous-for", "1h", "--json"]);
+    let rotated = json(&desk, &["rotate", id, "--previous-for", "1h", "--reason", "a test", "--json"]);
     assert_ne!(rotated["secret"], secret);
     let shown = json(&desk, &["show", id, "--json"]);
     assert!(shown["previous_key_expires_at"].is_string());
     for text in [ok(&desk, &["show", id]), ok(&desk, &["list"]), shown.to_string()] {
         assert!(text.contains(id) && !text.contains("whsec_") && !text.contains("whsk_"), "{text}");
     }
-    assert_eq!(refused(&desk, &["rotate", id, "--previous-for", "169h"]), "landfall: --previous-for: at most 7 days");
-    ok(&desk, &["remove", id]);
+    let too_long = ["rotate", id, "--previous-for", "169h", "--reason", "a test"];
+    assert_eq!(refused(&desk, &too_long), "landfall: --previous-for: at most 7 days");
+    ok(&desk, &["remove", id, "--reason", "a test"]);
     assert_eq!(ok(&desk, &["list", "--json"]), "");
-    for verb in ["show", "rotate", "remove", "test"] {
-        assert_eq!(refused(&desk, &[verb, id]), "landfall: no webhook has this id", "{verb}");
+    let why = ["--reason", "a test"];
+    for (verb, why) in [("show", &[][..]), ("rotate", &why), ("remove", &why), ("test", &[])] {
+        let command = [&[verb, id], why].concat();
+        assert_eq!(refused(&desk, &command), "landfall: no webhook has this id", "{verb}");
     }
 }
 
@@ -91,10 +94,12 @@ fn only_networks_are_allowed() {
 fn the_statuses_that_are_sent_are_shown_and_changed() {
     let desk = desk();
     assert_eq!(ok(&desk, &["statuses"]), "sent: PENDING CONFIRMED FAILED\n");
-    assert_eq!(ok(&desk, &["statuses", "FAILED", "CONFIRMED"]), "sent: CONFIRMED FAILED\n");
+    assert_eq!(ok(&desk, &["statuses", "FAILED", "CONFIRMED", "--reason", "a test"]), "sent: CONFIRMED FAILED\n");
+    let without_reason = refused(&desk, &["statuses", "all"]);
+    assert_eq!(without_reason, "landfall: a decision needs a reason: --reason TEXT");
     assert_eq!(ok(&desk, &["statuses"]), "sent: CONFIRMED FAILED\n");
     assert_eq!(refused(&desk, &["statuses", "DONE"]), "landfall: unknown deposit status \"DONE\"");
-    assert_eq!(ok(&desk, &["statuses", "all"]), "sent: PENDING CONFIRMED FAILED\n");
+    assert_eq!(ok(&desk, &["statuses", "all", "--reason", "a test"]), "sent: PENDING CONFIRMED FAILED\n");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use landfall::decision::Author;
 use landfall::delivery::{Delivered, Delivery};
 use landfall::registry::{self, NewWebhook};
 use landfall::resolver::Resolver;
@@ -68,7 +69,8 @@ impl Scene {
         let store = TestStore::fresh(Engine::Sqlite).await;
         let allowed: AllowedNetworks = allowed.parse().unwrap();
         let webhook = NewWebhook { url, label: "", allowed_networks: &allowed, ed25519: false };
-        let added = registry::add_webhook(&store.db, &resolver, &webhook, &[7; 84], Timestamp(0)).await.unwrap();
+        let by = Author { actor: "test", reason: "", now: Timestamp(0) };
+        let added = registry::add_webhook(&store.db, &resolver, &webhook, &[7; 84], &by).await.unwrap();
         let event = registry::test_webhook(&store.db, &added.id, &[9; 32], Timestamp(0)).await.unwrap().id.to_string();
         let delivery = Delivery::new(store.db.clone(), Clock::system(), || 200).unwrap();
         let delivery = delivery.resolving_by(resolver).unwrap();

@@ -27,7 +27,10 @@ pub(crate) fn faults(document: &Value, schema: &Value, value: &Value, place: &st
                 let fits = |schema: &&Value| faults(document, schema, value, place).is_empty();
                 wanted.as_array().unwrap().iter().filter(fits).count() == 1
             }
-            "type" => is_of(wanted.as_str().unwrap(), value),
+            "type" => match wanted {
+                Value::Array(kinds) => kinds.iter().any(|kind| is_of(kind.as_str().unwrap(), value)),
+                kind => is_of(kind.as_str().unwrap(), value),
+            },
             "enum" => wanted.as_array().unwrap().contains(value),
             "format" => is_formed(wanted.as_str().unwrap(), value),
             "pattern" => value.as_str().is_none_or(|text| Regex::new(wanted.as_str().unwrap()).unwrap().is_match(text)),
@@ -93,6 +96,7 @@ fn is_of(kind: &str, value: &Value) -> bool {
         "boolean" => value.is_boolean(),
         "array" => value.is_array(),
         "object" => value.is_object(),
+        "null" => value.is_null(),
         other => panic!("a type {other}"),
     }
 }

@@ -16,9 +16,9 @@ const ROOMS: [(&str, &str); 30] = [
     ("time", ""),
     ("random", ""),
     ("deposit", "amount time"),
-    ("event", "amount time deposit"),
     ("request", "deposit"),
     ("identity", "request"),
+    ("event", "amount time deposit identity"),
     ("account", "amount time request identity"),
     ("balance", "time account"),
     ("key", "amount time"),
@@ -30,9 +30,9 @@ const ROOMS: [(&str, &str); 30] = [
     // What names of webhooks stand for, vetted.
     ("resolver", "webhook"),
     // What is registered, through whichever door.
-    ("registry", "amount time deposit event request identity account key webhook store resolver"),
+    ("registry", "amount time deposit event request identity account key webhook decision store resolver"),
     // What operators decide about chains and identities, whoever asks for it.
-    ("operator", "time deposit request identity incident decision store"),
+    ("operator", "time deposit event request identity incident decision store"),
     // Whose turn it is at work that one process at a time does.
     ("turn", "time store"),
     // 4: never each other, they meet in the database.
@@ -41,7 +41,10 @@ const ROOMS: [(&str, &str); 30] = [
     ("feed", "time store turn"),
     // What a client has at the other end of a webhook; it knows neither store nor delivery.
     ("receiver", "time event webhook"),
-    ("api", "amount time random deposit event request identity account balance key webhook store resolver registry"),
+    (
+        "api",
+        "amount time random deposit event request identity account balance key webhook decision store resolver registry",
+    ),
     ("health", "amount time deposit event request identity account key webhook incident decision store"),
     // Between 4 and 5: reads into the settings of the rooms below, opens nothing.
     (
@@ -57,7 +60,7 @@ const ROOMS: [(&str, &str); 30] = [
     ("telemetry", ""),
     (
         "sandbox",
-        "amount time random deposit event request identity account key webhook store resolver registry watcher delivery feed receiver api health config app",
+        "amount time random deposit event request identity account key webhook decision store resolver registry watcher delivery feed receiver api health config app",
     ),
     (
         "cli",
@@ -88,7 +91,7 @@ const SERVERS: [(&str, &str); 1] = [("solana", "landfall-cluster")];
 /// The crate of chains/ that alone may name an SDK, by how the SDK's crates begin.
 const SDKS: [(&str, &str); 4] = [("alloy", "evm"), ("solana", "solana"), ("spl", "solana"), ("five8", "solana")];
 /// No migration is edited once it is released: its hash stands here. A change to the schema is a new file.
-const MIGRATIONS: [(&str, &str); 21] = [
+const MIGRATIONS: [(&str, &str); 22] = [
     ("0001_init.sql", "bcb5b2df17fa669ceee913746a551dffe9716f435ad62ae9b0599eb6d1650ce6"),
     ("0002_movements.sql", "43eb6127b5e66168a334d5c079cf6ce8dfd81978793b5214ed503fd1cc353cc0"),
     ("0003_incidents.sql", "9f31b48118ddbba99ba10fa5eced51ce9537a8d11c1815a38db66363cde16112"),
@@ -110,6 +113,7 @@ const MIGRATIONS: [(&str, &str); 21] = [
     ("0019_balances_followed.sql", "3513c46c1d64d4208f798f7d6cf57b6703c498e652e6b28e2f667972049720b2"),
     ("0020_nats.sql", "1637bc66359beb79f221d475412fd2ef71f9a6f337ee849c247ee7a5114c489f"),
     ("0021_deposits_of_a_kind.sql", "b26e4331cb565b20622ad3e0d174b1103242a5db671555edfc9c57ee07f8cd23"),
+    ("0022_identity_events.sql", "e427ec2b7e1868c4a72f8e40cca1da085c89427074f687940a0b90182b8056bb"),
 ];
 /// What a finished house does not have. Written in two parts, because this file is searched too.
 const LEFTOVERS: [(&str, &str); 4] = [

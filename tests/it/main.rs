@@ -41,6 +41,7 @@ mod forgetful;
 mod forms;
 mod histories;
 mod identities;
+mod identity_events;
 mod integrity;
 mod json_schema;
 mod lanes;

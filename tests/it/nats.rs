@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use landfall::delivery::{DUPLICATE_WINDOW, Delivered, Delivery, Nats, NatsOptions};
+use landfall::identity::{Change, IdentityType, NewIdentity};
+use landfall::registry;
 use landfall::store::Db;
 use landfall::store::endpoints::{self, Health, Status};
 use landfall::store::sinks::{self, Kind, NATS, SinkStatus, State, Word};
@@ -148,6 +150,28 @@ async fn an_event_is_delivered_when_the_stream_has_said_so_and_published_again_u
             );
         }
         assert_ne!(first.header("Nats-Msg-Id"), confirmed.header("Nats-Msg-Id"));
+        world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn an_event_of_an_identity_is_published_under_that_one() {
+    for engine in ENGINES {
+        let world = world(engine).await;
+        let double = NatsDouble::start([], WINDOW_SECS).await;
+        let sink = Sink::of(&world, &double.url).await;
+        let new = NewIdentity { kind: IdentityType::Business, label: String::new(), fiat_operations_enabled: false };
+        registry::add_identity(world.db(), "a.b", &new, world.now()).await.unwrap();
+        world.operator().change_identity(world.db(), "a.b", Change::Suspend).await.unwrap();
+        until_up(&world, &double, 1).await;
+        assert_eq!(sink.tick(&world).await, done(1, 0), "{engine:?}");
+        let [published] = &double.published()[..] else { panic!("one message") };
+        assert_eq!(published.subject, "landfall.identity_status_update.a%2Eb");
+        let envelope: serde_json::Value = serde_json::from_str(&published.payload).unwrap();
+        assert_eq!(
+            (&envelope["id"], &envelope["data"]["identity"]["id"]),
+            (&published.header("Nats-Msg-Id").into(), &"a.b".into())
+        );
         world.close().await;
     }
 }

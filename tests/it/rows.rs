@@ -30,6 +30,7 @@ const FAILING: &str = "tests/it/delivery_failing.rs";
 const CLOCKS: &str = "tests/it/delivery_clocks.rs";
 const CUT_OFF: &str = "tests/it/delivery_crashes.rs";
 const CLI_EVENTS: &str = "tests/it/cli_events.rs";
+const IDENTITY_EVENTS: &str = "tests/it/identity_events.rs";
 const DELIVERIES: &str = "tests/live/deliveries.rs";
 const WATCHING: &str = "tests/it/watching.rs";
 const PROOF: &str = "chains/evm/tests/it/proof.rs";
@@ -498,6 +499,22 @@ const TRAPS: &[Entry] = &[
         "a page that reads all that an account has",
         "tests/it/store/statements.rs",
         &["a_page_of_an_account_reads_what_it_shows_whatever_it_is_filtered_by"],
+    ),
+    (
+        "a change that is told of twice, or whose event is lost with a crash",
+        IDENTITY_EVENTS,
+        &[
+            "each_change_is_told_once_with_the_fields_of_the_interface",
+            "a_change_and_its_event_are_there_both_or_neither",
+            "a_crash_at_any_await_of_a_change_leaves_it_told_or_undone",
+            "events_of_an_identity_arrive_signed_in_their_order_and_no_muted_status_keeps_them",
+            "who_opens_an_account_meanwhile_is_told_of_or_waits_for_the_change",
+        ],
+    ),
+    (
+        "a person's doing that nobody can tell of afterwards",
+        CLI_EVENTS,
+        &["what_a_person_does_about_deliveries_needs_a_reason_and_stands_in_the_audit"],
     ),
     (
         "idempotency that is a cache, and does not know the body",

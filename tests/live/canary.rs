@@ -80,7 +80,7 @@ async fn no_secret_is_in_an_answer_or_a_log_however_much_is_logged() {
         &["webhook", "show", hook],
         &["incident", "list"],
         &["chain", "audit"],
-        &["webhook", "remove", "nats"],
+        &["webhook", "remove", "nats", "--reason", "a test"],
     ];
     for command in commands {
         let output = Command::new(binary())

@@ -87,13 +87,17 @@ async fn every_event_is_in_the_stream_once_and_status_tells_of_it() {
 
     // Sent again within the window, an event is acknowledged and not stored again.
     let event = events(&stage).remove(0)["id"].as_str().unwrap().to_owned();
-    stage.ok(&["event", "replay", &event, "--webhook", "nats"]);
+    stage.ok(&["event", "replay", &event, "--webhook", "nats", "--reason", "a test"]);
     until_sink(&stage, "sent again", PATIENCE, |sink| sink["pending"] == 0).await;
     let shown: Value = serde_json::from_str(&stage.ok(&["event", "show", &event, "--json"])).unwrap();
     assert!(shown.to_string().contains("of stream LANDFALL, stored before"), "{shown}");
     assert_eq!(server.stored().await.len(), 6 * BLOCK_DEPOSITS);
 
-    assert_eq!(stage.run(&["webhook", "remove", "nats"]).status.code(), Some(2), "while it is configured");
+    assert_eq!(
+        stage.run(&["webhook", "remove", "nats", "--reason", "a test"]).status.code(),
+        Some(2),
+        "while it is configured"
+    );
     assert!(stage.ok(&["status"]).contains("nats ACTIVE, up for"));
     assert_eq!(service.stop().0, Some(0));
 }

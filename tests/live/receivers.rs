@@ -123,6 +123,16 @@ fn deposit(key: &str, status: &str, amount: &str) -> Value {
     json!({ "id": "38603d83-3e98-84d0-8073-ab6753fb2698", "type": "deposit_v2", "data": data })
 }
 
+fn identity(event_id: &str, status: &str) -> Value {
+    let identity =
+        json!({ "id": "acme", "label": "", "identity_type": "BUSINESS", "status": status, "sub_status": "" });
+    let data = json!({
+        "identity": identity, "affected_account_ids": ["alice", "bob"], "status_reason": null, "previous_status": "ACTIVE",
+        "previous_sub_status": "",
+    });
+    json!({ "id": event_id, "type": "identity_status_update", "data": data })
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_examples_believe_signed_events_only_and_credit_each_deposit_once_whatever_is_sent_again() {
     let (key, stranger) = (signing_key([3; 32]), signing_key([4; 32]));
@@ -142,17 +152,30 @@ async fn the_examples_believe_signed_events_only_and_credit_each_deposit_once_wh
             (&key, request(deposit("b", "CONFIRMED", "0.000001")), 204),
             (&key, request(deposit("c", "FAILED", "7")), 204),
             (&key, request(json!({ "id": "test", "type": "webhook_test", "data": {} })), 204),
+            (&stranger, request(identity("first", "SUSPENDED")), 401),
+            (&key, request(identity("first", "SUSPENDED")), 204),
+            (&key, request(identity("first", "SUSPENDED")), 204),
+            (&key, request(identity("second", "ACTIVE")), 204),
+            // The same status again is another change.
+            (&key, request(identity("third", "SUSPENDED")), 204),
         ];
         for (key, request, expected) in cases {
             assert_eq!(example.send(key, &request).await, expected, "{name}: {}", request.body);
         }
-        let expected = ["credited 1250.5 USDC to alice", "credited 0.000001 USDC to alice"];
+        let expected = [
+            "credited 1250.5 USDC to alice",
+            "credited 0.000001 USDC to alice",
+            "acme is SUSPENDED: alice bob",
+            "acme is ACTIVE: alice bob",
+            "acme is SUSPENDED: alice bob",
+        ];
         assert_eq!(example.credits(), expected, "{name}");
         example.kill();
         example.start(&key).await;
         for status in ["PENDING", "CONFIRMED"] {
             assert_eq!(example.send(&key, &request(deposit("a", status, "1250.5"))).await, 204, "{name}");
         }
+        assert_eq!(example.send(&key, &request(identity("third", "SUSPENDED"))).await, 204, "{name}");
         assert_eq!(example.credits(), expected, "{name}: a restart forgets nothing");
     }
 }

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tracing::warn;
 
 use crate::delivery::nats::NatsOptions;
-use crate::event::DEPOSIT_EVENT;
+use crate::event::FEED_TYPES;
 use crate::store::sinks::State;
 
 /// How long the stream must know ids again: as long as an event is retried.
@@ -79,7 +79,6 @@ fn wanted(options: &NatsOptions) -> Config {
 /// What is wrong with a stream, and what to do; nothing when it can be published to.
 fn fault(config: &jetstream::stream::Config, options: &NatsOptions) -> Option<String> {
     let stream = &options.stream;
-    let subjects = format!("{}.{DEPOSIT_EVENT}.*", options.subject);
     let window = config.duplicate_window.as_secs();
     if config.duplicate_window < DUPLICATE_WINDOW {
         return Some(format!(
@@ -87,10 +86,12 @@ fn fault(config: &jetstream::stream::Config, options: &NatsOptions) -> Option<St
              `nats stream edit {stream} --dupe-window 168h`"
         ));
     }
-    if !config.subjects.iter().any(|filter| covers(filter, &subjects)) {
+    let is_taken = |subjects: &String| config.subjects.iter().any(|filter| covers(filter, subjects));
+    let wanted = FEED_TYPES.map(|kind| format!("{}.{kind}.*", options.subject));
+    if let Some(missing) = wanted.iter().find(|subjects| !is_taken(subjects)) {
         let named = config.subjects.join(", ");
         return Some(format!(
-            "stream {stream} takes {named} and not {subjects}: add that subject to it, or name another stream"
+            "stream {stream} takes {named} and not {missing}: add that subject to it, or name another stream"
         ));
     }
     if config.no_ack {
@@ -127,11 +128,11 @@ fn covers(filter: &str, subjects: &str) -> bool {
     wanted.next().is_none()
 }
 
-/// `<prefix>.<type>.<account id>`. What means something in subjects, and `%`, is written as `%` and two digits, so that
-/// every account is one token of its own.
-pub(super) fn subject(prefix: &str, event_type: &str, account_id: &str) -> String {
+/// `<prefix>.<type>.<id>`, of the account or of the identity. What means something in subjects, and `%`, is written as `%`
+/// and two digits, so that each is one token of its own.
+pub(super) fn subject(prefix: &str, event_type: &str, id: &str) -> String {
     let mut subject = format!("{prefix}.{event_type}.");
-    for character in account_id.chars() {
+    for character in id.chars() {
         if matches!(character, '.' | '*' | '>' | '%') {
             // Writing to a string does not fail.
             let _ = write!(subject, "%{:02X}", u32::from(character));
@@ -209,6 +210,8 @@ mod tests {
         assert!(day.contains("for 86400 s only") && day.contains("--dupe-window 168h"), "{day}");
         let other = changed(|config| config.subjects = vec!["a.>".to_owned(), "b".to_owned()]);
         assert!(other.contains("takes a.>, b and not landfall.deposit_v2.*"), "{other}");
+        let one = changed(|config| config.subjects = vec!["landfall.deposit_v2.>".to_owned()]);
+        assert!(one.contains("and not landfall.identity_status_update.*: add that subject"), "{one}");
         assert!(changed(|config| config.no_ack = true).contains("no_ack"));
         assert!(changed(|config| config.sealed = true).contains("sealed"));
         assert!(changed(|config| config.retention = RetentionPolicy::Interest).contains("retention must be limits"));

@@ -228,9 +228,14 @@ async fn a_numbering_that_is_cut_off_anywhere_leaves_no_gap_and_numbers_nothing_
 async fn events_from_before_the_feed_are_numbered_in_their_order_and_in_batches(store: TestStore) {
     const DEPOSITS: i64 = 600;
     // As a store of the version before stands.
-    for index in
-        ["events_feed", "events_feed_account", "events_feed_type", "events_feed_account_type", "events_unnumbered"]
-    {
+    for index in [
+        "events_feed",
+        "events_feed_account",
+        "events_feed_type",
+        "events_feed_account_type",
+        "events_feed_identity",
+        "events_unnumbered",
+    ] {
         run_text(&store.db, &format!("DROP INDEX {index}")).await;
     }
     run(&store.db, "ALTER TABLE events DROP COLUMN feed_seq").await;
@@ -325,11 +330,12 @@ async fn a_page_has_what_its_filter_lets_through(store: TestStore) {
 }
 
 /// What a page reads, with values for its parameters; which index it must use, and how many of its columns must find the rows.
-const PLANS: [(&str, &str, &[&str]); 4] = [
+const PLANS: [(&str, &str, &[&str]); 5] = [
     ("feed::PAGE", "events_feed", &[]),
     ("feed::PAGE_OF_ACCOUNT", "events_feed_account", &["early"]),
     ("feed::PAGE_OF_TYPE", "events_feed_type", &["rare"]),
     ("feed::PAGE_OF_BOTH", "events_feed_account_type", &["most", "rare"]),
+    ("feed::PAGE_OF_IDENTITY", "events_feed_identity", &["most"]),
 ];
 
 /// `LANDFALL_FULL=1` makes 10,000,000 events, and the output says what reading them takes.
