@@ -25,8 +25,8 @@ pub const TEST_EVENT: &str = "webhook_test";
 /// The `type`s of the events that are in the feed.
 pub const FEED_TYPES: [&str; 2] = [DEPOSIT_EVENT, IDENTITY_EVENT];
 /// How many accounts one event of an identity names; there is a further event for each so many more. With the longest ids the
-/// body stays below 1 MiB, which is as much as NATS takes, and many receivers.
-pub const AFFECTED_ACCOUNTS_MAX: u32 = 2_000;
+/// body is some 130 kB: NATS takes 1 MiB, as do many receivers, and a page of the feed holds 100 of them.
+pub const AFFECTED_ACCOUNTS_MAX: u32 = 500;
 
 /// The envelope's `id`; that of a deposit's first event is its `dedup_key`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

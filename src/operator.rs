@@ -20,6 +20,8 @@ pub use identities::ChangeIdentityError;
 
 /// How long an accepted reorg may take to be done; then it must be accepted anew.
 const ACCEPT_TIME: Duration = Duration::from_secs(3_600);
+/// It is sent with the event of an identity, which must not be too large for a receiver.
+const REASON_BYTES_MAX: usize = 4_096;
 /// What counts until it is taken back.
 const FOR_EVER: Timestamp = Timestamp(i64::MAX);
 
@@ -36,6 +38,8 @@ pub struct Operator<'a> {
 pub enum DecideError {
     #[error("a decision needs a reason: --reason TEXT")]
     Reason,
+    #[error("the reason is {0} bytes long; at most {REASON_BYTES_MAX} are taken")]
+    LongReason(usize),
     #[error("{chain}: no reorg below what was final is open; `landfall incident list` shows what is")]
     NoReorg { chain: Chain },
     #[error("{chain}: at least 1 endpoint must tell what is final")]
@@ -181,6 +185,9 @@ impl Operator<'_> {
         let Operator { actor, reason, now } = *self;
         if reason.trim().is_empty() {
             return Err(DecideError::Reason);
+        }
+        if reason.len() > REASON_BYTES_MAX {
+            return Err(DecideError::LongReason(reason.len()));
         }
         Ok(Author { actor, reason, now })
     }

@@ -139,7 +139,7 @@ struct Page {
         ("limit" = inline(Option<openapi::AccountPageLimit>), Query, nullable = false,
             description = "How many events an answer has at most."),
         ("wait" = Option<u8>, Query, nullable = false, minimum = 0, maximum = 25,
-            description = "How many seconds to wait for an event when there is none yet; 0 when it is missing. At most 250 requests may \
+            description = "How many seconds to wait for an event when there is none yet; 0 when it is missing. At most 200 requests may \
                            wait with one API key (429 beyond)."),
     ),
     responses(

@@ -38,6 +38,7 @@ mod webhooks;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use tokio_util::sync::CancellationToken;
@@ -134,6 +135,8 @@ impl Api {
         // Around the routes and not on each of them: a refused key must not learn from `Allow` which paths there are.
         Router::new()
             .fallback_service(routes)
+            // How large a body may be is `auth`'s: axum's own limit, 2 MB, would cut off what is set to be taken.
+            .layer(DefaultBodyLimit::disable())
             .layer(from_fn_with_state(state.clone(), auth::require_key))
             .merge(browse::routes())
             .layer(from_fn_with_state(state, edge::answer))

@@ -31,7 +31,7 @@ pub(super) struct IdentityEnvelope {
 #[serde(deny_unknown_fields)]
 struct IdentityStatusUpdate {
     identity: IdentityTold,
-    /// Whose status follows from it, oldest first. There is a further event for each 2,000 more.
+    /// Whose status follows from it, oldest first. There is a further event for each 500 more.
     #[schema(max_items = 2000)]
     affected_account_ids: Vec<String>,
     /// Why, in the words of who decided it.

@@ -21,10 +21,10 @@ const POLL: Duration = Duration::from_millis(100);
 const POLL_AFTER_ERROR: Duration = Duration::from_secs(1);
 /// How many events are remembered.
 const RECENT_MAX: u64 = 1_000;
-/// How many requests may wait at the same time.
-const WAITING_MAX: usize = 1_000;
+/// How many requests may wait at the same time: each has a connection, of which there are 800 unless `[api]` says otherwise.
+const WAITING_MAX: usize = 400;
 /// How many of them with the same key.
-const WAITING_BY_KEY_MAX: usize = 250;
+const WAITING_BY_KEY_MAX: usize = 200;
 /// How many of those that were told of something read at the same time.
 const READING_MAX: usize = 4;
 
@@ -197,17 +197,17 @@ mod tests {
     fn no_key_takes_all_the_seats() {
         let tail = Tail::default();
         let take = |key: &str, count: usize| (0..count).map(|_| tail.seat(key).unwrap()).collect::<Vec<_>>();
-        let mut first = take("a", 250);
-        assert_eq!(tail.seat("a").unwrap_err(), Refused::ByKey { most: 250 });
-        let _others = ["b", "c"].map(|key| take(key, 250));
-        let last = take("d", 250);
+        let mut first = take("a", 200);
+        assert_eq!(tail.seat("a").unwrap_err(), Refused::ByKey { most: 200 });
+        let _others = ["b", "c"].map(|key| take(key, 50));
+        let last = take("d", 100);
         assert_eq!(tail.seat("e").unwrap_err(), Refused::ByAll);
         first.pop();
-        assert_eq!(tail.waiting(), 999);
+        assert_eq!(tail.waiting(), 399);
         drop(tail.seat("a").unwrap());
         drop(last);
         drop(first);
-        assert_eq!((tail.waiting(), tail.by_key().len()), (500, 2), "nobody is remembered who does not wait");
+        assert_eq!((tail.waiting(), tail.by_key().len()), (100, 2), "nobody is remembered who does not wait");
     }
 
     #[test]

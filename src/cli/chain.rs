@@ -96,7 +96,7 @@ impl Chain {
         match self {
             Chain::Halt { chain, why } => {
                 as_operator(&why.reason, async |operator| operator.halt(db, chain).await).await?;
-                println!("{chain} halts at its next tick, until `landfall chain resume {chain}`");
+                println!("{chain} halts at its next tick, until `landfall chain resume {chain} --reason TEXT`");
             }
             Chain::Resume { chain, why } => {
                 as_operator(&why.reason, async |operator| operator.resume(db, chain).await).await?;

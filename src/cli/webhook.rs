@@ -22,8 +22,6 @@ use crate::store::{Db, deliveries, endpoints, sinks, webhooks};
 use crate::time::Clock;
 use crate::webhook::{AllowedNetworks, Cidr, PREVIOUS_KEY_TIME_MAX, symmetric_key, verification_key};
 
-/// What `--allow-private` without a network allows.
-const ANYWHERE: &str = "0.0.0.0/0,::/0";
 /// How long a test event is waited for.
 const TEST_TIME_MAX: Duration = Duration::from_secs(30);
 const TEST_POLL: Duration = Duration::from_millis(100);
@@ -100,9 +98,9 @@ pub(super) struct Add {
     /// What it is called.
     #[arg(long, default_value = "")]
     label: String,
-    /// Let it reach this network inside, by plain http too; repeats. Without a network: any.
-    #[arg(long, value_name = "CIDR", num_args = 0..=1, default_missing_value = ANYWHERE)]
-    allow_private: Vec<String>,
+    /// Let it reach this network inside, by plain http too, for example 10.0.0.0/8; repeats.
+    #[arg(long, value_name = "CIDR")]
+    allow_private: Vec<Cidr>,
     /// Sign with Ed25519 (v1a) too, for receivers that hold a public key.
     #[arg(long)]
     ed25519: bool,
@@ -173,7 +171,7 @@ impl Webhook {
 
 impl Add {
     async fn run(self, db: &Db) -> anyhow::Result<()> {
-        let allowed_networks = allowed_networks(&self.allow_private)?;
+        let allowed_networks = AllowedNetworks::new(self.allow_private.clone())?;
         let Add { url, label, ed25519, .. } = &self;
         let webhook = NewWebhook { url, label, allowed_networks: &allowed_networks, ed25519: *ed25519 };
         let added = as_operator("", async |Operator { actor, reason, now }| {
@@ -182,7 +180,7 @@ impl Add {
         });
         let added = added.await.map_err(|error| match error {
             WebhookError::Url(error) if error.needs_allowance() => {
-                anyhow::anyhow!("{error}; --allow-private takes it all the same")
+                anyhow::anyhow!("{error}; --allow-private CIDR takes it all the same")
             }
             error => error.into(),
         })?;
@@ -191,11 +189,6 @@ impl Add {
         }
         tell_keys(&added.id, &added.signing_key, self.json)
     }
-}
-
-fn allowed_networks(texts: &[String]) -> anyhow::Result<AllowedNetworks> {
-    let networks = texts.iter().flat_map(|text| text.split(','));
-    Ok(AllowedNetworks::new(networks.map(str::parse::<Cidr>).collect::<Result<_, _>>()?)?)
 }
 
 fn tell_keys(id: &str, keys: &str, json: bool) -> anyhow::Result<()> {
@@ -232,7 +225,7 @@ async fn pause(db: &Db, id: &str, by: Operator<'_>) -> anyhow::Result<()> {
     ensure!(endpoints::pause(&mut tx, id, by.now).await?, "there is no webhook {id}");
     by.record(&mut tx, "pause_webhook", id).await?;
     tx.commit().await?;
-    println!("webhook {id} is paused until `landfall webhook resume {id}`; its events are kept");
+    println!("webhook {id} is paused until `landfall webhook resume {id} --reason TEXT`; its events are kept");
     Ok(())
 }
 
@@ -263,7 +256,10 @@ async fn resume(db: &Db, id: &str, by: Operator<'_>) -> anyhow::Result<()> {
 async fn test(db: &Db, id: &str, json: bool) -> anyhow::Result<bool> {
     let webhook = webhooks::by_id(&mut db.read().await?, id).await?;
     if let Some(status @ (Status::Paused | Status::Gone)) = webhook.map(|webhook| webhook.status) {
-        bail!("webhook {id} is {}, and is sent nothing until `landfall webhook resume {id}`", status.name());
+        bail!(
+            "webhook {id} is {}, and is sent nothing until `landfall webhook resume {id} --reason TEXT`",
+            status.name()
+        );
     }
     let event = registry::test_webhook(db, id, &random::bytes(), Clock::system().now()).await?;
     let event_id = event.id.to_string();

@@ -39,7 +39,7 @@ impl SinkReport {
             Some(state) if silent <= HEARTBEAT_MAX => (state.name(), reason, now.since(since)),
             _ => {
                 let reason = format!(
-                    "no process publishes to it: run one with a section [nats], or give it up by `landfall webhook remove {id}`"
+                    "no process publishes to it: run one with a section [nats], or give it up by `landfall webhook remove {id} --reason TEXT`"
                 );
                 ("silent", reason, silent)
             }

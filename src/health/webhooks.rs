@@ -68,12 +68,12 @@ impl WebhookReport {
             Status::Open if *state_secs > lag_max.as_secs() => {
                 Some(format!("fails since {since}, {pending} deliveries wait; see `landfall event list --pending`"))
             }
-            Status::Gone => {
-                Some(format!("answered 410 at {since}, {pending} deliveries wait for `landfall webhook resume {id}`"))
-            }
-            Status::Paused if *pending > 0 && *state_secs > PAUSE_MAX.as_secs() => {
-                Some(format!("paused since {since}, {pending} deliveries wait for `landfall webhook resume {id}`"))
-            }
+            Status::Gone => Some(format!(
+                "answered 410 at {since}, {pending} deliveries wait for `landfall webhook resume {id} --reason TEXT`"
+            )),
+            Status::Paused if *pending > 0 && *state_secs > PAUSE_MAX.as_secs() => Some(format!(
+                "paused since {since}, {pending} deliveries wait for `landfall webhook resume {id} --reason TEXT`"
+            )),
             Status::Open | Status::Paused | Status::Deleted => None,
         };
         let held = (*held > 0).then(|| format!("{held} deliveries failed for seven days and are held"));
@@ -114,7 +114,7 @@ mod tests {
         let open = complaints(&report(Status::Open, 61, waiting));
         assert!(open.starts_with("webhook hook: fails since 2027-01-15T07:58:59Z, 3 deliveries wait"), "{open}");
         let gone = complaints(&report(Status::Gone, 1, waiting));
-        assert!(gone.ends_with("3 deliveries wait for `landfall webhook resume hook`"), "{gone}");
+        assert!(gone.ends_with("3 deliveries wait for `landfall webhook resume hook --reason TEXT`"), "{gone}");
         assert_eq!(complaints(&report(Status::Paused, 86_400, waiting)), "", "a person meant it");
         assert!(complaints(&report(Status::Paused, 86_401, waiting)).contains("paused since"));
         assert_eq!(complaints(&report(Status::Paused, 86_401, |_| {})), "", "it holds nothing back");

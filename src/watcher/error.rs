@@ -18,7 +18,7 @@ pub enum TickError {
     Contradiction { chain: Chain, what: String },
     #[error(
         "{chain}: a reorg reaches below block {oldest}, the oldest on record; nothing was changed, and the other chains go \
-         on. Check that every endpoint is on the right chain, then `landfall chain resume {chain}`; if the chain really was \
+         on. Check that every endpoint is on the right chain, then `landfall chain resume {chain} --reason TEXT`; if the chain really was \
          replaced that deep, read it anew into an empty store with `start` at a block below the fork: the same deposits \
          get the same ids"
     )]
@@ -30,12 +30,12 @@ pub enum TickError {
          stays so"
     )]
     PostFinalityReorg { chain: Chain, replaced: Replaced, fork_point: BlockRef, confirmed: u64 },
-    #[error("{chain}: halted by an operator: {reason}; `landfall chain resume {chain}` lets it go on")]
+    #[error("{chain}: halted by an operator: {reason}; `landfall chain resume {chain} --reason TEXT` lets it go on")]
     HaltedByOperator { chain: Chain, reason: String },
     #[error(
         "{chain}: deposit {deposit} was seen in block {block}, which is final now, proved, and read without it: the \
          configuration has changed (is its asset still listed?) or this version reads otherwise. Nothing was changed; \
-         put it back and restart, or `landfall chain resume {chain}`"
+         put it back and restart, or `landfall chain resume {chain} --reason TEXT`"
     )]
     ReadOtherwise { chain: Chain, block: BlockRef, deposit: DepositId },
     #[error(

@@ -448,6 +448,18 @@ async fn what_is_too_large_is_refused_at_its_limit() {
 }
 
 #[tokio::test]
+async fn a_body_that_may_be_large_is_read_whole() {
+    let mut door = Door::new(Limits { body_bytes: 4 << 20, ..Limits::default() }).await;
+    let key = door.key(Scope::Write).await;
+    let mut post = request(&Method::POST, "/v2/accounts", &key);
+    post.headers_mut().insert("content-type", "application/json".parse().unwrap());
+    *post.body_mut() = Body::from([vec![b' '; 3 << 20], b"{}".to_vec()].concat());
+    let refused = door.send(post).await;
+    refused.assert(400, "INVALID_ARGUMENT");
+    assert!(refused.body.to_string().contains("is required"), "{}", refused.body);
+}
+
+#[tokio::test]
 async fn a_body_that_drips_is_cut_off_and_more_than_there_are_places_for_is_shed() {
     let (concurrent_requests, request_timeout) = (1, Duration::from_secs(2));
     let unlimited = Limits { key_requests_per_sec: 0, ip_requests_per_sec: 0, ..Limits::default() };

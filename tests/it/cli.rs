@@ -236,10 +236,19 @@ fn a_webhook_gives_its_secret_once_and_needs_leave_to_point_inside() {
     let line = desk.refused(&["webhook", "add", "--url", "https://127.0.0.1/hook"]);
     assert_eq!(
         line,
-        "landfall: webhook url: 127.0.0.1 is not reachable from the internet; --allow-private takes it all the same"
+        "landfall: webhook url: 127.0.0.1 is not reachable from the internet; --allow-private CIDR takes it all the same"
     );
-    let added =
-        desk.ok(&["webhook", "add", "--url", "http://127.0.0.1:1/hook", "--allow-private", "--label", "me", "--json"]);
+    let added = desk.ok(&[
+        "webhook",
+        "add",
+        "--url",
+        "http://127.0.0.1:1/hook",
+        "--allow-private",
+        "127.0.0.0/8",
+        "--label",
+        "me",
+        "--json",
+    ]);
     let added: Value = serde_json::from_str(&added).unwrap();
     assert_eq!(added.as_object().unwrap().len(), 2);
     assert!(added["id"].as_str().unwrap().starts_with("wh_"));

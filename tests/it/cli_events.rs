@@ -237,7 +237,7 @@ async fn what_a_person_does_about_deliveries_needs_a_reason_and_stands_in_the_au
         let mut world = world(engine).await;
         let desk = Desk::of(&world);
         let url = "https://203.0.113.1/a-secret-path";
-        let add = ["webhook", "add", "--url", url, "--allow-private", "--json"];
+        let add = ["webhook", "add", "--url", url, "--allow-private", "203.0.113.0/24", "--json"];
         let added: Value = serde_json::from_str(&desk.run(&add).1).unwrap();
         let id = added["id"].as_str().unwrap();
         pay(&mut world, &[5]).await;
@@ -359,7 +359,8 @@ async fn a_test_event_tells_by_its_exit_whether_it_arrived() {
     assert_eq!((&envelope["id"], &envelope["type"]), (&arrived["event_id"], &"webhook_test".into()));
 
     assert_eq!(desk.run(&["webhook", "pause", "hook", "--reason", "a test"]).0, Some(0));
-    let paused = "landfall: webhook hook is PAUSED, and is sent nothing until `landfall webhook resume hook`\n";
+    let paused =
+        "landfall: webhook hook is PAUSED, and is sent nothing until `landfall webhook resume hook --reason TEXT`\n";
     assert_eq!(test().await, (Some(2), Value::Null, paused.to_owned()), "at once, and not after half a minute");
     assert_eq!(receiver.received().len(), 2);
     world.abandon();

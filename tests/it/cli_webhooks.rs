@@ -82,11 +82,12 @@ fn a_webhook_is_listed_rotated_and_removed_and_its_key_is_told_once() {
 fn only_networks_are_allowed() {
     let desk = desk();
     let line = refused(&desk, &["add", "--url", "https://10.1.2.3/", "--allow-private", "10.1.2.3/8"]);
-    assert_eq!(line, "landfall: network 10.1.2.3/8: bits behind the prefix are set; write 10.0.0.0/8");
+    let told = "'--allow-private <CIDR>': network 10.1.2.3/8: bits behind the prefix are set; write 10.0.0.0/8";
+    assert!(line.contains(told), "{line}");
     let line = refused(&desk, &["add", "--url", "https://10.1.2.3/", "--allow-private", "192.168.0.0/16"]);
     assert_eq!(
         line,
-        "landfall: webhook url: 10.1.2.3 is not reachable from the internet; --allow-private takes it all the same"
+        "landfall: webhook url: 10.1.2.3 is not reachable from the internet; --allow-private CIDR takes it all the same"
     );
 }
 

@@ -355,6 +355,24 @@ async fn an_attempt_that_the_store_never_takes_keeps_back_no_other() {
     }
 }
 
+#[tokio::test]
+async fn what_ends_together_is_written_down_together() {
+    let receiver = Receiver::new(|_| Answer::Late(Duration::from_millis(300))).await;
+    let mut world = world(Engine::Postgres).await;
+    register(&world, "hook", &receiver.url("/")).await;
+    pay(&mut world, &(1..=40).collect::<Vec<_>>()).await;
+    running(&world, async { until("all forty", async || pending(&world).await.is_empty()).await }).await;
+    // Each row bears the transaction that wrote it.
+    let text = "SELECT COUNT(*), COUNT(DISTINCT CAST(xmin AS TEXT)) FROM attempts";
+    let mut reader = world.db().read().await.unwrap();
+    let Connected::Postgres(connection) = reader.engine() else { panic!("PostgreSQL was asked for") };
+    let (attempts, commits): (i64, i64) = sqlx::query_as(text).fetch_one(connection).await.unwrap();
+    println!("{attempts} attempts were written down in {commits} transactions");
+    assert!(attempts == 40 && commits < attempts, "{attempts} attempts in {commits} transactions");
+    drop(reader);
+    world.close().await;
+}
+
 /// The events that some webhook has not got yet.
 async fn pending(world: &World) -> Vec<String> {
     let text = "SELECT event_id FROM deliveries WHERE state = 'PENDING'";

@@ -35,7 +35,7 @@ const IDS: [&str; 3] = [
     "71052e55-d0ae-8ead-ac5f-8790f26a9553",
 ];
 /// As many accounts as one event names.
-const AFFECTED_MAX: usize = 2_000;
+const AFFECTED_MAX: usize = 500;
 
 /// An event as it stands in its table.
 type Row = (String, String, String, String, String, String, i64, i64, String);

@@ -35,6 +35,7 @@ impl Server {
         let slow = [Arc::new(Notify::new()), Arc::new(Notify::new())];
         let of_slow = slow.clone();
         let router = Router::new()
+            .route("/large", get(|| async { vec![b'x'; 64 << 20] }))
             .route("/peer", get(|ConnectInfo(peer): ConnectInfo<SocketAddr>| async move { peer.to_string() }))
             .route(
                 "/slow",
@@ -134,4 +135,18 @@ async fn what_is_under_way_at_the_stop_is_answered_and_nobody_else_comes_in() {
     until(&mut client, "at last").await;
     let over = tokio::time::timeout(PATIENCE, server.tasks.join_next()).await;
     assert!(matches!(over, Ok(Some(Ok(())))), "it ends with the last of them");
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_take_its_answer_is_left() {
+    for close in ["", "connection: close\r\n"] {
+        let server = Server::start(1, HEAD_TIME).await;
+        let mut deaf = server.connect().await;
+        deaf.write_all(format!("GET /large HTTP/1.1\r\nhost: here\r\n{close}\r\n").as_bytes()).await.unwrap();
+        // There is room for one.
+        let mut next = server.connect().await;
+        next.write_all(REQUEST).await.unwrap();
+        let peer = next.local_addr().unwrap().to_string();
+        until(&mut next, &peer).await;
+    }
 }

@@ -24,7 +24,7 @@ const LEASES_PATIENCE: Duration = Duration::from_secs(180);
 async fn set_up(stage: &Stage, hook: &Hook) {
     let spec = format!("ETHEREUM_TESTNET={}", address(ALICE));
     stage.ok(&["account", "add", "--account", "alice", "--type", "SEGREGATED", "--address", &spec]);
-    stage.ok(&["webhook", "add", "--url", &hook.url, "--allow-private", "--json"]);
+    stage.ok(&["webhook", "add", "--url", &hook.url, "--allow-private", "127.0.0.0/8", "--json"]);
 }
 
 /// One block with deposits of alice.

@@ -28,7 +28,7 @@ async fn stage(engine: Engine, url: &str, account: &str, hook: &Hook) -> Stage {
     std::fs::write(&path, format!("{config}[nats]\nurls = [\"{url}\"]\n")).unwrap();
     let spec = format!("ETHEREUM_TESTNET={}", address(ALICE));
     stage.ok(&["account", "add", "--account", account, "--type", "SEGREGATED", "--address", &spec]);
-    stage.ok(&["webhook", "add", "--url", &hook.url, "--allow-private", "--json"]);
+    stage.ok(&["webhook", "add", "--url", &hook.url, "--allow-private", "127.0.0.0/8", "--json"]);
     stage
 }
 

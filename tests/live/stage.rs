@@ -98,7 +98,8 @@ impl Stage {
     pub(crate) async fn set_up(&self, account: &str, address: &Address) {
         let spec = format!("ETHEREUM_TESTNET={address}");
         self.ok(&["account", "add", "--account", account, "--type", "SEGREGATED", "--address", &spec]);
-        let added = self.ok(&["webhook", "add", "--url", self.receiver.url(), "--allow-private", "--json"]);
+        let added =
+            self.ok(&["webhook", "add", "--url", self.receiver.url(), "--allow-private", "127.0.0.0/8", "--json"]);
         let added: Value = serde_json::from_str(&added).unwrap();
         self.receiver.set_key(added["secret"].as_str().unwrap());
     }

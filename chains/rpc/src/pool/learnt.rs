@@ -119,9 +119,13 @@ impl Learnt {
 
     /// The answers to a request with `calls` calls had so many bytes.
     pub(crate) fn sent(&self, calls: usize, bytes: usize) {
+        // One call cannot be made smaller here: how wide a range is, is learnt of ranges.
+        if calls < 2 {
+            return;
+        }
         let mut facts = self.facts();
         if bytes > ANSWER_BYTES_WANTED {
-            facts.batch = facts.batch.min(calls / 2).max(1);
+            facts.batch = facts.batch.min(calls / 2);
         } else if 2 * calls > facts.batch && bytes <= ANSWER_BYTES_WANTED / 2 {
             // Twice as much would do.
             facts.batch = (facts.batch + facts.batch / 8 + 1).min(facts.batch_most);
@@ -205,7 +209,10 @@ mod tests {
         (0..20).for_each(|_| learnt.sent(40, 1_000));
         assert_eq!(learnt.batch(), 40);
         learnt.sent(1, ANSWER_BYTES_WANTED + 1);
+        assert_eq!(learnt.batch(), 40, "of one call nothing is learnt");
+        learnt.sent(2, ANSWER_BYTES_WANTED + 1);
         assert_eq!(learnt.batch(), 1, "one call is the least");
+        (0..20).for_each(|_| learnt.sent(40, 1_000));
         learnt.refused(Limit::BatchTooLarge { most: Some(8) }, "m", 40, Instant::now());
         (0..20).for_each(|_| learnt.sent(40, 1_000));
         assert_eq!(learnt.batch(), 8, "the endpoint said how many it serves");
