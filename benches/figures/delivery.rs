@@ -31,6 +31,8 @@ const PAYLOAD_BYTES: usize = 640;
 const BAD_BACKLOG: u64 = 1_000;
 const BEAT: Duration = Duration::from_millis(20);
 const ENDPOINTS: u64 = 20;
+/// Events in one transaction: each has a delivery to each endpoint, and a statement of the store has a time.
+const WRITTEN_AT_ONCE_MAX: u64 = 5_000;
 
 pub(crate) async fn measure(size: Size) -> anyhow::Result<()> {
     let hooks = Hooks::start()?;
@@ -191,8 +193,18 @@ impl Bench {
         Ok(tx.commit().await?)
     }
 
-    /// Writes events in one transaction, for one endpoint or, when it has no name, for all.
+    /// Writes events, for one endpoint or, when it has no name, for all.
     async fn write(&self, events: u64, endpoint: &str) -> anyhow::Result<()> {
+        let mut left = events;
+        while left > 0 {
+            let part = left.min(WRITTEN_AT_ONCE_MAX);
+            self.write_at_once(part, endpoint).await?;
+            left -= part;
+        }
+        Ok(())
+    }
+
+    async fn write_at_once(&self, events: u64, endpoint: &str) -> anyhow::Result<()> {
         const DELIVERIES: &str = "INSERT INTO deliveries (event_id, webhook_id, aggregateid, position, state, attempt, next_us, lease_until_us) \
              SELECT events.id, webhooks.id, aggregateid, 0, 'PENDING', 0, events.created_us, 0 FROM events, webhooks \
              WHERE events.status = 'NEW' AND events.created_us = $1 AND ($2 = '' OR webhooks.id = $2)";
