@@ -25,6 +25,8 @@ pub struct Held {
     /// From this block on all that leaves is seen: the address is watched, and the asset followed. `None` when that is not
     /// known of any block.
     pub seen_from: Option<u64>,
+    /// The newest block that was connected long ago and not searched yet for all that leaves; `None` when there is none.
+    pub unsearched: Option<u64>,
 }
 
 /// What an account has of an asset, in base units.
@@ -44,9 +46,11 @@ pub struct TooLarge;
 
 impl Held {
     /// What of it may be spent. What transfers that are under way have reserved is taken off here, once there are any.
-    /// `None` when some may have left in blocks that were not searched for it.
+    /// `None` when some may have left in blocks that were not searched for it. What left up to the block that was read is not
+    /// in `amount`.
     fn available(&self) -> Option<U256> {
-        let is_seen = self.seen_from.is_some_and(|from| from <= self.number.saturating_add(1));
+        let is_seen = self.seen_from.is_some_and(|from| from <= self.number.saturating_add(1))
+            && self.unsearched.is_none_or(|number| number <= self.number);
         let is_known = is_seen || self.amount.is_zero();
         is_known.then(|| self.amount.saturating_sub(self.pending).saturating_sub(self.spent))
     }
@@ -97,7 +101,18 @@ mod tests {
     fn held(amount: u64, pending: u64, spent: u64, number: u64) -> Vec<Held> {
         let [amount, pending, spent] = [amount, pending, spent].map(U256::from);
         let read_at = Timestamp::from_secs(number);
-        vec![Held { asset: AssetId::Native, amount, number, hash: None, read_at, pending, spent, seen_from: Some(0) }]
+        let (seen_from, unsearched) = (Some(0), None);
+        vec![Held {
+            asset: AssetId::Native,
+            amount,
+            number,
+            hash: None,
+            read_at,
+            pending,
+            spent,
+            seen_from,
+            unsearched,
+        }]
     }
 
     fn of(status: AccountStatus, addresses: &[Vec<Held>]) -> Option<(u64, u64, u64)> {
@@ -139,6 +154,17 @@ mod tests {
         // From nothing nothing leaves.
         assert_eq!(active(&[seen(Some(9), 0, 7)]), Some((0, 0, 7)));
         assert_eq!(of(AccountStatus::Frozen, &[seen(Some(9), 10, 7)]), Some((10, 0, 7)));
+    }
+
+    #[test]
+    fn what_may_have_left_in_a_block_that_waits_to_be_searched_is_not_known_to_be_available() {
+        let waiting = |unsearched, amount, number| vec![Held { unsearched, ..held(amount, 0, 0, number)[0].clone() }];
+        let active = |addresses: &[Vec<Held>]| of(AccountStatus::Active, addresses);
+        assert_eq!(active(&[waiting(Some(8), 10, 7)]), None);
+        assert_eq!(active(&[waiting(Some(8), 0, 7)]), Some((0, 0, 7)), "from nothing nothing leaves");
+        // What left in block 8 is not in what was read behind it.
+        assert_eq!(active(&[waiting(Some(8), 10, 8)]), Some((10, 10, 8)));
+        assert_eq!(of(AccountStatus::Frozen, &[waiting(Some(8), 10, 7)]), Some((10, 0, 7)));
     }
 
     #[test]

@@ -142,7 +142,7 @@ impl Config {
         Config::parse(&name, &text, variable)
     }
 
-    /// As [`Config::load`], of a text.
+    /// As [`Config::load`], of a text; `name` is its file's, beside which relative paths are.
     ///
     /// # Errors
     /// See [`ConfigError`].
@@ -156,7 +156,7 @@ impl Config {
                 path => key(path, what),
             }
         })?;
-        file.check()
+        file.check(Path::new(name).parent().unwrap_or(Path::new("")))
     }
 }
 
@@ -177,7 +177,7 @@ impl Config {
 }
 
 impl File {
-    fn check(self) -> Result<Config, ConfigError> {
+    fn check(self, folder: &Path) -> Result<Config, ConfigError> {
         let mut chains = BTreeMap::new();
         for (name, section) in self.chains {
             let chain: Chain = name.parse().map_err(|error| key(&format!("chains.{name}"), error))?;
@@ -190,20 +190,25 @@ impl File {
             return Err(key("api.host", "expected a host name, with a port where it is not the usual one"));
         }
         Ok(Config {
-            store: self
-                .store
-                .url
-                .parse()
-                .map_err(|_| key("store.url", "expected sqlite:PATH or postgres://USER@HOST/DATABASE"))?,
+            store: store(&self.store.url, folder)?,
             api_listen: self.api.listen,
             environment: self.api.environment,
             api_limits: self.api.limits()?,
             api_connections: self.api.connections,
             api_host: self.api.host,
             admin_listen: self.admin.listen,
-            nats: self.nats.map(NatsSection::check).transpose()?,
+            nats: self.nats.map(|nats| nats.check(folder)).transpose()?,
             chains,
         })
+    }
+}
+
+/// A relative path is beside the configuration, from wherever a command is run: else each folder would have a store of its own.
+fn store(text: &str, folder: &Path) -> Result<StoreUrl, ConfigError> {
+    match text.parse() {
+        Ok(StoreUrl::Sqlite(path)) => Ok(StoreUrl::Sqlite(folder.join(path))),
+        Ok(url) => Ok(url),
+        Err(error) => Err(key("store.url", error.to_string().trim_start_matches("store.url: "))),
     }
 }
 
@@ -310,6 +315,11 @@ mod tests {
     fn all_keys_but_the_chains_have_defaults() {
         let config = parse(CHAIN).unwrap();
         assert_eq!(config.store.to_string(), "sqlite:landfall.db");
+        let elsewhere = Config::parse("/etc/landfall/a.toml", CHAIN, |_| None).unwrap();
+        assert_eq!(elsewhere.store.to_string(), "sqlite:/etc/landfall/landfall.db");
+        let absolute = format!("[store]\nurl = \"sqlite:/var/lib/a.db\"\n{CHAIN}");
+        let absolute = Config::parse("/etc/landfall/a.toml", &absolute, |_| None).unwrap();
+        assert_eq!(absolute.store.to_string(), "sqlite:/var/lib/a.db");
         assert_eq!(config.api_listen.to_string(), "127.0.0.1:8080");
         assert_eq!(config.admin_listen.to_string(), "127.0.0.1:8081");
         assert_eq!(config.environment, Environment::Live);
@@ -332,13 +342,13 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let config = parse(
-            "[store]\nurl = \"postgres://me:pass@db/landfall\"\n[api]\nlisten = \"0.0.0.0:1\"\nenvironment = \"test\"\n\
+            "[store]\nurl = \"postgres://me:pass@db/landfall?sslmode=require\"\n[api]\nlisten = \"0.0.0.0:1\"\nenvironment = \"test\"\n\
              host = \"api.example.com\"\nip_requests_per_sec = 1\nkey_requests_per_sec = 2\nconcurrent_requests = 3\nconnections = 9\n\
              request_timeout_secs = 4\nbody_bytes = 5000\nheader_bytes = 6000\n\
              [admin]\nlisten = \"127.0.0.1:2\"\n[chains.BASE_MAINNET]\nrpc = [\"https://node/${KEY}\", \"wss://other\", \
              { url = \"http://third\", headers = { Authorization = \"Bearer ${KEY}\" } }]\nagree = 2\n\
              start = 100\nproof = \"logs\"\nnative = \"trace\"\neip7708_from = 7\nfinality = \"confirmations\"\nconfirmations = 12\n\
-             poll_ms = 250\nfailed_grace_secs = 5\nfinality_stall_secs = 900\nbalances_per_sec = 500\n[[chains.BASE_MAINNET.assets]]\nsymbol = \"EURC\"\ncontract = \"0x1\"\ndecimals = 6\nfrom = 9\n",
+             poll_ms = 250\nfailed_grace_secs = 5\nfinality_stall_secs = 900\nblock_stall_secs = 0\nbalances_per_sec = 500\n[[chains.BASE_MAINNET.assets]]\nsymbol = \"EURC\"\ncontract = \"0x1\"\ndecimals = 6\nfrom = 9\n",
         );
         let config = config.unwrap();
         assert_eq!(config.store.to_string(), "postgres://db:5432/landfall");
@@ -363,7 +373,7 @@ mod tests {
         assert_eq!((chain.poll_ms, chain.failed_grace_secs, chain.assets[0].from), (Some(250), 5, 9));
         assert_eq!(chain.balances_per_sec, 500);
         assert_eq!((chain.native, chain.eip7708_from), (Some(NativeSource::Trace), Some(7)));
-        assert_eq!(chain.finality_stall_secs, Some(900));
+        assert_eq!((chain.finality_stall_secs, chain.block_stall_secs), (Some(900), Some(0)));
     }
 
     #[test]
@@ -387,6 +397,11 @@ mod tests {
         let cases = [
             ("finality_stall_secs = 0".to_owned(), "finality_stall_secs", stall),
             ("finality_stall_secs = 59".to_owned(), "finality_stall_secs", stall),
+            (
+                "block_stall_secs = 59".to_owned(),
+                "block_stall_secs",
+                "expected at least 60, or 0 for a chain whose blocks come on demand; without the key the network's block time tells",
+            ),
             (
                 "failed_grace_secs = 0".to_owned(),
                 "failed_grace_secs",
@@ -418,7 +433,7 @@ mod tests {
         let cases = [
             (
                 with("confirmatons = 3"),
-                "config key chains.ETHEREUM_TESTNET.confirmatons: unknown field `confirmatons`, expected one of `rpc`, `agree`, `start`, `proof`, `native`, `eip7708_from`, `genesis`, `max_transaction_version`, `wrapped`, `finality`, `confirmations`, `l1_blocks`, `tiers`, `poll_ms`, `failed_grace_secs`, `finality_stall_secs`, `balances_per_sec`, `assets`",
+                "config key chains.ETHEREUM_TESTNET.confirmatons: unknown field `confirmatons`, expected one of `rpc`, `agree`, `start`, `proof`, `native`, `eip7708_from`, `genesis`, `max_transaction_version`, `wrapped`, `finality`, `confirmations`, `l1_blocks`, `tiers`, `poll_ms`, `failed_grace_secs`, `finality_stall_secs`, `block_stall_secs`, `balances_per_sec`, `assets`",
             ),
             (
                 with("[stor]"),
@@ -446,6 +461,11 @@ mod tests {
             (
                 with("[store]\nurl = \"mysql://x\""),
                 "config key store.url: expected sqlite:PATH or postgres://USER@HOST/DATABASE",
+            ),
+            (
+                with("[store]\nurl = \"postgres://me:canary@db/landfall\""),
+                "config key store.url: db is another machine, and the URL does not say whether to encrypt: write ?sslmode=verify-full \
+                 (with &sslrootcert=FILE where the certificate is of your own), or ?sslmode=disable on a network of your own",
             ),
             (with("[store]\nurl = \"${NOPE}\""), "config key store.url: environment variable NOPE is not set"),
             (

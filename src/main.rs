@@ -4,18 +4,18 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use landfall::cli::Cli;
-use landfall::telemetry;
+use landfall::{cli, telemetry};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let asked = Cli::parse();
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the log filter")]
-    let filter = std::env::var("LANDFALL_LOG").unwrap_or_else(|_| cli.log_filter().to_owned());
-    telemetry::log_to_stderr(&filter);
-    match cli.run().await {
+    let filter = std::env::var("LANDFALL_LOG").ok();
+    telemetry::log_to_stderr(filter.as_deref(), asked.log_filter());
+    match asked.run().await {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("landfall: {error:#}");
+            eprintln!("landfall: {}", cli::printable(&format!("{error:#}")));
             ExitCode::from(2)
         }
     }

@@ -20,9 +20,11 @@ use crate::resolver::Resolver;
 use crate::store::accounts::{AddAccountError, WatchLists};
 use crate::store::keys::{self, KeyRow};
 use crate::store::webhooks::{self, Rotation, Webhook, WebhookRow};
-use crate::store::{Db, StoreError, Tx, audit, events};
+use crate::store::{self, Db, StoreError, Tx, audit, events};
 use crate::time::Timestamp;
-use crate::webhook::{self, AllowedNetworks, PREVIOUS_KEY_TIME_MAX, WEBHOOKS_MAX, WebhookUrlError};
+use crate::webhook::{
+    self, AllowedNetworks, PREVIOUS_KEY_TIME_MAX, PREVIOUS_ROTATIONS_MAX, WEBHOOKS_MAX, WebhookUrlError,
+};
 
 pub use accounts::{OpenAccountError, open_account};
 pub use identities::{AddIdentityError, add_identity, open_identity};
@@ -134,6 +136,7 @@ pub async fn create_key(
         scopes: scopes.clone(),
     };
     let mut tx = db.begin().await?;
+    store::identities::lock_organization(&mut tx).await?;
     if !keys::insert(&mut tx, &row, KEYS_MAX, now).await? {
         return Err(CreateKeyError::TooMany);
     }
@@ -203,6 +206,7 @@ pub async fn add_webhook(
         signing_key,
     };
     let mut tx = db.begin().await?;
+    store::identities::lock_organization(&mut tx).await?;
     if webhooks::count(&mut tx).await? >= WEBHOOKS_MAX {
         return Err(WebhookError::TooMany);
     }
@@ -212,8 +216,9 @@ pub async fn add_webhook(
     Ok(row)
 }
 
-/// Gives a webhook other keys, of the same kinds. Those in use until now sign too for `previous_for`; those before them
-/// no longer do.
+/// Gives a webhook other keys, of the same kinds. Those in use until now sign too for `previous_for`, and so do those before
+/// them that still sign, up to the later of both times, of the newest few rotations: whoever asks again because an answer was
+/// lost has a receiver that knows the first of them. With 0 none but the new ones sign, at once.
 ///
 /// # Errors
 /// A webhook that is not there.
@@ -226,13 +231,15 @@ pub async fn rotate_webhook_key(
 ) -> Result<Webhook, WebhookError> {
     let now = by.now;
     let mut tx = db.begin().await?;
-    let webhook = webhooks::by_id(&mut tx, id).await?.ok_or(WebhookError::Unknown)?;
+    let webhook = webhooks::lock(&mut tx, id).await?.ok_or(WebhookError::Unknown)?;
     let (key_id, keys) = new_keys(random, webhook::verification_key(&webhook.signing_key).is_some());
+    let (previous, previous_expires_at) = previous_keys(&webhook, previous_for.min(PREVIOUS_KEY_TIME_MAX), now);
     let rotation = Rotation {
         id,
         signing_key_id: &key_id,
         signing_key: &keys,
-        previous_expires_at: now.plus(previous_for.min(PREVIOUS_KEY_TIME_MAX)),
+        previous_signing_key: &previous,
+        previous_expires_at,
     };
     if !webhooks::rotate(&mut tx, &rotation, now).await? {
         return Err(WebhookError::Unknown);
@@ -269,6 +276,19 @@ pub async fn test_webhook(db: &Db, id: &str, random: &[u8; 32], now: Timestamp) 
     events::append_test(&mut tx, &event, now).await?;
     tx.commit().await?;
     Ok(event)
+}
+
+/// The keys that sign for `time` beside new ones of this webhook, and until when.
+fn previous_keys(webhook: &Webhook, time: Duration, now: Timestamp) -> (String, Timestamp) {
+    let until = now.plus(time);
+    if time.is_zero() {
+        return (String::new(), until);
+    }
+    let Webhook { signing_key, previous_signing_key, previous_key_expires_at, .. } = webhook;
+    let most = signing_key.split(' ').count() * PREVIOUS_ROTATIONS_MAX;
+    let before = previous_signing_key.split(' ').filter(|key| !key.is_empty() && *previous_key_expires_at > now);
+    let keys: Vec<&str> = signing_key.split(' ').chain(before).take(most).collect();
+    (keys.join(" "), until.max(*previous_key_expires_at))
 }
 
 async fn record(tx: &mut Tx, by: &Author<'_>, action: &str, what: &str) -> Result<(), StoreError> {

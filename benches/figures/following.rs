@@ -200,6 +200,7 @@ fn watcher_of(urls: Vec<Url>, db: &Db, poll: Duration) -> anyhow::Result<Watcher
         poll,
         failed_grace: Duration::from_secs(3_600),
         finality_stall: None,
+        block_stall: None,
     };
     let endpoints = source.endpoints();
     Ok(Watcher::new(source, endpoints, db.clone(), network, settings))

@@ -96,6 +96,7 @@ pub(crate) async fn load(words: &[String]) -> anyhow::Result<()> {
         poll: store::POLL,
         failed_grace: Duration::from_secs(3_600),
         finality_stall: None,
+        block_stall: None,
     };
     let mut watcher = Watcher::new(Arc::clone(&source), endpoints, db, network, settings);
     let few = connect(&mut watcher, &source).await?;

@@ -46,9 +46,11 @@ impl Store {
 
     /// Watches so many addresses more, at once: an operator adds them by the thousand. The first payee stays.
     pub(crate) async fn watch(&self, chain: Chain, more: u64) -> anyhow::Result<()> {
-        const ADDRESSES: &str = "WITH RECURSIVE numbers (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM numbers WHERE n <= $2) \
+        // In the order of their index: it would be read and written all over for each otherwise.
+        const ADDRESSES: &str = "WITH RECURSIVE numbers (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM numbers WHERE n <= $2), \
+             drawn AS MATERIALIZED (SELECT n, randomblob($3) AS address FROM numbers) \
              INSERT INTO watched_addresses (chain, address, account_id, seq, from_number) \
-             SELECT $1, randomblob($3), 'payee', n, 0 FROM numbers";
+             SELECT $1, address, 'payee', n, 0 FROM drawn ORDER BY address";
         const SEQ: &str = "UPDATE cursors SET watch_seq = $2 + 1 WHERE chain = $1";
         let more = i64::try_from(more)?;
         let mut tx = self.db.begin().await?;
@@ -112,6 +114,7 @@ pub(crate) fn watcher(
     let source = EvmSource::new(network.clone(), urls)?;
     let endpoints = source.endpoints();
     let failed_grace = Duration::from_secs(3_600);
-    let settings = Settings { start: Start::Number(1), proof, poll: POLL, failed_grace, finality_stall: None };
+    let settings =
+        Settings { start: Start::Number(1), proof, poll: POLL, failed_grace, finality_stall: None, block_stall: None };
     Ok(Watcher::new(Arc::new(source), endpoints, db.clone(), network.clone(), settings))
 }

@@ -236,7 +236,7 @@ fn refusal(error: OpenAccountError) -> Problem {
             "identity_id"
         }
         AddAccountError::OtherType { .. } => "type",
-        AddAccountError::OtherOwner { .. } => "addresses",
+        AddAccountError::OtherOwner { .. } | AddAccountError::TooMany { .. } => "addresses",
     };
     json::refusal(field, format!("is refused: {refused}"))
 }

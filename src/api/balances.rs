@@ -2,8 +2,8 @@
 //!
 //! Promises: each listed asset of each chain on which the account has an address has a line, and no line stands for what was
 //! never read, for what may have left without being seen, or for a chain that is halted or whose newest blocks have long been
-//! unread: then the whole answer is refused, with the names of the chains and assets. Who asks for one chain or one symbol is
-//! answered of that.
+//! unread (or untraced, where traces show what leaves of the native currency): then the whole answer is refused, with the
+//! names of the chains and assets. Who asks for one chain or one symbol is answered of that.
 
 use std::time::Duration;
 
@@ -23,8 +23,7 @@ use crate::api::query::{self, Query};
 use crate::api::{AppState, openapi};
 use crate::balance::Balance;
 use crate::store::balances::{self, Known};
-use crate::store::{Reader, StoreError, account_pages, status};
-use crate::time::Timestamp;
+use crate::store::{StoreError, account_pages, status};
 
 /// How long the newest blocks of a chain may have been unread: what left in them is in nobody's books.
 const UNREAD_MAX: Duration = Duration::from_secs(5 * 60);
@@ -35,7 +34,9 @@ const UNREAD_MAX: Duration = Duration::from_secs(5 * 60);
 #[schema(as = Balance)]
 pub(super) struct BalanceResource {
     pub symbol: String,
-    /// All that its addresses held after the block, in the major unit.
+    /// The sum of what each of its addresses held when it was last read, in the major unit: after the block where all were read
+    /// at one. Where not, what moved between two of them since the older one was read may be in both, or in neither, for the
+    /// seconds until that is read again.
     #[schema(pattern = r"^(0|[1-9][0-9]*)(\.[0-9]*[1-9])?$")]
     pub total: String,
     /// What of it may be spent: without deposits that are not CONFIRMED, and without what left the addresses since. Nothing
@@ -51,7 +52,7 @@ pub(super) struct BalanceResource {
     /// The contract on EVM chains, the mint on Solana; empty for the native currency.
     pub contract_address: String,
     /// The final block (the slot on Solana) that `total` is true of; the oldest, when the addresses of an account were read at
-    /// several.
+    /// several: then `total` is not of one block.
     #[schema(extensions(("x-landfall-extension" = json!(true))))]
     pub as_of_block: u64,
     /// When that was read; the oldest time, when there are several.
@@ -72,8 +73,10 @@ pub(super) struct BalanceList {
 /// also zeros. Balances are read at final blocks: soon after an address was added, again once what moved is final, and in a slow
 /// round over all addresses; `as_of_block` tells the block. Frozen and closed accounts are answered too. Refused
 /// (`BALANCE_UNKNOWN`) while a line would say more than is known: before an asset was read of all addresses; where there is some
-/// of it, until the block is final that the address, or the asset, is followed from; and while the newest blocks of the chain
-/// have not been read for 5 minutes, or the chain is halted. With `chain` or `symbol` only what was asked for must be known.
+/// of it, until the block is final that the address, or the asset, is followed from; while the newest blocks of the chain
+/// have not been read for 5 minutes, or the chain is halted; and, of the native currency where traces show what contracts move,
+/// while a block above the one that it was read at has waited for its trace for 5 minutes. With `chain` or `symbol` only what
+/// was asked for must be known.
 #[utoipa::path(
     get,
     path = "/v2/accounts/{account_id}/balances",
@@ -111,10 +114,12 @@ pub(super) async fn of_account(
     let symbol: Option<String> = query.optional("symbol", query::text);
     query.check()?;
     let mut reader = state.db.read().await.map_err(Problem::internal)?;
-    let account = account_pages::by_id(&mut reader, &account_id).await.map_err(Problem::internal)?;
-    let status = AccountStatus::of(account.ok_or_else(unknown)?.identity_status);
-    let known = balances::of_account(&mut reader, &account_id).await.map_err(Problem::internal)?;
-    let networks = &state.settings.networks;
+    let status = account_pages::status(&mut reader, &account_id).await.map_err(Problem::internal)?;
+    let status = status.ok_or_else(unknown)?;
+    let (networks, unread_since) = (&state.settings.networks, state.clock.now().minus(UNREAD_MAX));
+    // Before what left is looked for: what is read in between is in that.
+    let read = status::followed_since(&mut reader, unread_since).await.map_err(Problem::internal)?;
+    let known = balances::of_account(&mut reader, &account_id, unread_since).await.map_err(Problem::internal)?;
     // What a chain holds that is not followed is not known.
     let unfollowed = only.filter(|only| !networks.iter().any(|network| network.chain == *only));
     let unfollowed = unfollowed.filter(|only| known.iter().any(|address| address.chain == *only));
@@ -127,7 +132,7 @@ pub(super) async fn of_account(
         if addresses.is_empty() || assets.is_empty() {
             continue;
         }
-        if !is_read(&mut reader, network.chain, state.clock.now()).await.map_err(Problem::internal)? {
+        if !read.contains(&network.chain) {
             missing.push(network.chain.name().to_owned());
             continue;
         }
@@ -138,13 +143,6 @@ pub(super) async fn of_account(
         }
     }
     if missing.is_empty() { Ok(Json(BalanceList { balances })) } else { Err(Problem::balance_unknown(&missing)) }
-}
-
-/// Whether the newest block of a chain has been read within the last minutes, and nothing has halted it: a block that was
-/// final may have been replaced.
-async fn is_read(reader: &mut Reader, chain: Chain, now: Timestamp) -> Result<bool, StoreError> {
-    let followed_at = status::followed_at(reader, chain).await?;
-    Ok(followed_at.is_some_and(|at| now.since(at) <= UNREAD_MAX))
 }
 
 /// A line for each of these assets, or the symbols of those that are not known of these addresses.

@@ -1,19 +1,24 @@
 //! What every request meets first and every answer last: its id, its size, its place among others.
 //!
 //! Promises: each answer carries `X-Request-Id`, which each line that is logged meanwhile carries too; a request that
-//! is too much is refused before anything is looked up for it; one that waits gives its place up meanwhile; a handler that panics answers 500. Keys are not known
-//! here, and no header, query or body is ever logged.
+//! is too much is refused before anything is looked up for it; an answer keeps its place until the client has taken it, and
+//! one that waits gives its place up meanwhile; a handler that panics answers 500. Keys are not known here, and no header,
+//! query or body is ever logged.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
+use hyper::body::{Frame, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::{Instrument, debug, error, info_span};
 
@@ -42,7 +47,8 @@ impl RequestIds {
     }
 }
 
-/// A place among the requests that are being answered, which the request's handler may leave before it has answered.
+/// A place among the requests that are being answered, which the request's handler may leave before it has answered. Given back
+/// when nobody has it any more.
 #[derive(Clone, Debug)]
 pub(super) struct Place(Arc<Mutex<Option<OwnedSemaphorePermit>>>);
 
@@ -57,27 +63,70 @@ impl Place {
     }
 }
 
+/// An answer's body that keeps a place, and so does each part of it until it is sent: the server takes a part from here long
+/// before its client does.
+struct Placed {
+    body: Body,
+    place: Place,
+}
+
+/// A part of an answer that is being sent.
+struct PlacedBytes {
+    bytes: Bytes,
+    _place: Place,
+}
+
+impl HttpBody for Placed {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let Placed { body, place } = &mut *self;
+        Pin::new(body)
+            .poll_frame(context)
+            .map_ok(|frame| frame.map_data(|bytes| Bytes::from_owner(PlacedBytes { bytes, _place: place.clone() })))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl AsRef<[u8]> for PlacedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
 /// Admits a request, has it answered, and signs the answer with its id.
 pub(super) async fn answer(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
     let id = state.request_ids.next();
     let span = info_span!("request", request_id = %id);
     let work = async {
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-        let mut response = match admit(&state, &request) {
+        let (mut response, place) = match admit(&state, &request) {
             Ok(place) => {
                 request.extensions_mut().insert(place.clone());
-                let response = run(request, next).await;
-                place.leave();
-                response
+                (run(request, next).await, Some(place))
             }
-            Err(problem) => problem.into_response(),
+            Err(problem) => (problem.into_response(), None),
         };
         // An answer to HEAD has no body.
         if let Some(problem) = response.extensions_mut().remove::<Problem>().filter(|_| method != Method::HEAD) {
             problem.write_to(&mut response, &id);
         }
         debug!(%method, path, status = response.status().as_u16(), "answered");
-        response
+        match place {
+            Some(place) => response.map(|body| Body::new(Placed { body, place })),
+            None => response,
+        }
     };
     let mut response = work.instrument(span).await;
     if let Ok(id) = HeaderValue::from_str(&id) {

@@ -15,7 +15,8 @@ use tokio::sync::Semaphore;
 
 use crate::api::settings::Limits;
 
-/// How many addresses or keys are remembered; while there are more, new ones wait.
+/// How many addresses or keys are remembered. While there are so many everybody waits, also who is one of them: until those are
+/// forgotten whose rate is whole again.
 const CLIENTS_MAX: usize = 100_000;
 /// How many seconds' worth of requests may come at once.
 const BURST_SECS: u32 = 2;

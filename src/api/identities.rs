@@ -1,12 +1,18 @@
 //! `POST /v2/identities` (an extension of the interface) and `GET /v2/identities/{identity_id}`, and the resource they show.
 //!
-//! Who registers an identity has onboarded it: it is ACTIVE. Its status changes by an operator's command only.
+//! Who registers an identity has onboarded it: it is ACTIVE. Its status changes by an operator's command only. An answer names
+//! every account, however many there are, and holds few of them at a time: it goes out in parts, and one that cannot be told
+//! to its end is cut off, so that no client takes a part for the whole.
 
 use axum::Json;
+use axum::body::Body;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
+use tracing::error;
 use utoipa::ToSchema;
 
 use crate::api::accounts::{created, replay};
@@ -17,7 +23,12 @@ use crate::api::{AppState, openapi};
 use crate::identity::{self, Identity, IdentityType, NewIdentity, SubStatus};
 use crate::registry;
 use crate::request::Request;
-use crate::store::identities;
+use crate::store::identities::{self, LastAccount};
+use crate::store::{Db, StoreError};
+
+/// How many accounts are read, and sent, at once.
+const ACCOUNTS_AT_ONCE: u32 = 1_000;
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// Who accounts belong to.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
@@ -29,7 +40,8 @@ pub(super) struct IdentityResource {
     r#type: &'static str,
     /// Chosen by the client; may be empty.
     label: String,
-    /// Oldest first.
+    /// All of them, oldest first. There may be millions: such an answer comes in parts (`Transfer-Encoding: chunked`), and one
+    /// that ends before its last part is none.
     account_ids: Vec<String>,
     /// Whether it may also use fiat operations; independent of its status.
     fiat_operations_enabled: bool,
@@ -81,11 +93,11 @@ pub(super) async fn open(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
     body: Sent,
-) -> Result<(StatusCode, Json<IdentityResource>), Problem> {
+) -> Result<(StatusCode, Response), Problem> {
     Query::parse(query.as_deref(), &[]).check()?;
     let (request, new) = json::parse::<NewIdentityForm>(&headers, body)?.read()?;
     let (id, made) = registry::open_identity(&state.db, &request, &new, state.clock.now()).await.map_err(replay)?;
-    Ok((created(made), Json(load(&state, &id).await?)))
+    Ok((created(made), load(&state, &id).await?))
 }
 
 /// Get an identity
@@ -108,24 +120,65 @@ pub(super) async fn by_id(
     State(state): State<AppState>,
     id: Result<Path<String>, PathRejection>,
     RawQuery(query): RawQuery,
-) -> Result<Json<IdentityResource>, Problem> {
+) -> Result<Response, Problem> {
     let id = id.ok().map(|Path(id)| id).filter(|id| identity::check_id("identity id", id).is_ok());
     let id = id.ok_or_else(unknown)?;
     Query::parse(query.as_deref(), &[]).check()?;
-    Ok(Json(load(&state, &id).await?))
+    load(&state, &id).await
 }
 
 fn unknown() -> Problem {
     Problem::not_found("no identity has this id")
 }
 
-async fn load(state: &AppState, id: &str) -> Result<IdentityResource, Problem> {
+async fn load(state: &AppState, id: &str) -> Result<Response, Problem> {
     let mut reader = state.db.read().await.map_err(Problem::internal)?;
     let found = identities::by_id(&mut reader, id).await.map_err(Problem::internal)?.ok_or_else(unknown)?;
-    let account_ids = identities::account_ids(&mut reader, id).await.map_err(Problem::internal)?;
+    let read = identities::accounts_behind(&mut reader, id, None, ACCOUNTS_AT_ONCE).await;
+    let (account_ids, last) = read.map_err(Problem::internal)?;
     let Identity { id, kind, label, fiat_operations_enabled, status, sub_status } = found;
     let (r#type, status, sub_status) = (kind.name(), status.name(), SubStatus::text(sub_status));
-    Ok(IdentityResource { id, r#type, label, account_ids, fiat_operations_enabled, status, sub_status })
+    let shown = IdentityResource { id, r#type, label, account_ids, fiat_operations_enabled, status, sub_status };
+    Ok(match last {
+        None => Json(shown).into_response(),
+        Some(last) => in_parts(&state.db, &shown, last),
+    })
+}
+
+/// The answer that begins with `shown`, which has the accounts up to `last`, and goes on with those behind it.
+fn in_parts(db: &Db, shown: &IdentityResource, last: LastAccount) -> Response {
+    let text = serde_json::to_string(shown).expect("strings always serialise");
+    // Behind the only list stand words of ours alone.
+    let (begin, end) = text.rsplit_once(']').expect("it has a list");
+    let rest = Rest { db: db.clone(), id: shown.id.clone(), last: Some(last), end: format!("]{end}") };
+    let parts = stream::once(std::future::ready(Ok(begin.to_owned())));
+    let parts = parts.chain(stream::try_unfold(rest, Rest::next));
+    let parts = parts.inspect_err(|error| error!("an identity's accounts were not told to the end: {error}"));
+    ([(header::CONTENT_TYPE, JSON)], Body::from_stream(parts)).into_response()
+}
+
+/// What is left of an answer. No connection is held while the client takes what it was sent.
+struct Rest {
+    db: Db,
+    id: String,
+    /// The account that was sent last; `None` when all is sent.
+    last: Option<LastAccount>,
+    /// What stands behind the last account.
+    end: String,
+}
+
+impl Rest {
+    async fn next(mut self) -> Result<Option<(String, Self)>, StoreError> {
+        let Some(last) = self.last.take() else { return Ok(None) };
+        let mut reader = self.db.read().await?;
+        let (ids, last) = identities::accounts_behind(&mut reader, &self.id, Some(&last), ACCOUNTS_AT_ONCE).await?;
+        let mut part: String = ids.iter().map(|id| format!(",{}", serde_json::Value::from(id.as_str()))).collect();
+        if last.is_none() {
+            part.push_str(&self.end);
+        }
+        self.last = last;
+        Ok(Some((part, self)))
+    }
 }
 
 impl NewIdentityForm {

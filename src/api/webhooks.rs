@@ -45,7 +45,8 @@ pub(super) struct WebhookResource {
     signing_key_id: String,
     #[schema(format = DateTime)]
     signing_key_created_at: String,
-    /// Until when the signing key before this one signs too. Omitted when there is none.
+    /// Until when the signing key before this one signs too: the latest time that was told for a key which still signed when it came.
+    /// Omitted when there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = DateTime, nullable = false)]
     previous_key_expires_at: Option<String>,
@@ -214,7 +215,9 @@ pub(super) async fn delete(
 
 /// Rotate a webhook's signing key
 ///
-/// Until `previous_key_expires_at` both keys sign; the key before those no longer does.
+/// Until `previous_key_expires_at` both keys sign, and so do keys before that still sign: a request whose answer was lost may be sent
+/// again, and the key that the receiver knows goes on signing. Of many rotations the keys of the last three do. With
+/// `previous_key_valid_secs` of 0 the new key alone signs, at once.
 #[utoipa::path(
     post, path = "/v2/webhooks/{webhook_id}/rotate-key", operation_id = "rotate_webhook_key", tag = "Webhooks",
     security(("bearer" = ["webhooks"])),

@@ -9,7 +9,7 @@ use landfall_chain::{Address, Asset, AssetId, Chain, Finality, NativeSource, Net
 
 use crate::app::{StartError, any_chain};
 use crate::config::{AssetConfig, ChainConfig, TierConfig};
-use crate::watcher::Settings;
+use crate::watcher::{Settings, block_stall};
 
 /// A network's facts with what the configuration adds to them.
 ///
@@ -81,6 +81,11 @@ pub(super) fn settings(network: &Network, config: &ChainConfig) -> Settings {
         poll: poll(network, config),
         failed_grace: Duration::from_secs(config.failed_grace_secs),
         finality_stall: config.finality_stall_secs.map(Duration::from_secs),
+        block_stall: match config.block_stall_secs {
+            Some(0) => None,
+            Some(secs) => Some(Duration::from_secs(secs)),
+            None => Some(block_stall(network)),
+        },
     }
 }
 
@@ -125,6 +130,7 @@ mod tests {
             poll_ms: None,
             failed_grace_secs: 1,
             finality_stall_secs: None,
+            block_stall_secs: None,
             balances_per_sec: 1,
             assets,
         }

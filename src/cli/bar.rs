@@ -7,6 +7,7 @@ use std::io::IsTerminal;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use tracing::{error, warn};
 
+use crate::cli::printable;
 use crate::time::Clock;
 use crate::watcher::Pace;
 
@@ -76,7 +77,7 @@ impl Screen {
     /// Results, for stdout.
     pub(super) fn print(&self, lines: Vec<String>) {
         if !lines.is_empty() {
-            self.bar.suspend(|| lines.iter().for_each(|line| println!("{line}")));
+            self.bar.suspend(|| lines.iter().for_each(|line| println!("{}", printable(line))));
         }
     }
 

@@ -1,20 +1,29 @@
 //! `landfall event list|show|replay`: what clients were told, where it stands, and telling it again.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use chrono::DateTime;
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
+use landfall_chain::Retry;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use tokio::time::sleep;
 
-use crate::cli::{PAGE_ROWS, as_operator, json_line};
-use crate::operator::Operator;
+use crate::cli::{PAGE_ROWS, as_operator, json_line, printable};
+use crate::operator::{DecideError, Operator};
+use crate::random;
 use crate::store::Db;
 use crate::store::deliveries::AttemptLog;
-use crate::store::replay::{self, DeliveryRow, EventFilter, EventRow};
+use crate::store::replay::{self, After, DeliveryRow, EventFilter, EventRow};
 use crate::time::{Clock, Timestamp};
+
+/// How often a page is tried that fails for a reason that may pass.
+const PAGE_TRIES_MAX: u32 = 5;
+const RETRY_FIRST: Duration = Duration::from_millis(200);
+const RETRY_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Subcommand, Debug)]
 pub(super) enum Event {
@@ -176,16 +185,17 @@ impl Replay<'_> {
     async fn one(&self, id: &str) -> anyhow::Result<Replayed> {
         let event = replay::by_id(&mut self.db.read().await?, id).await?;
         let event = event.with_context(|| format!("there is no event {id}"))?;
-        self.page(&[event]).await
+        Ok(self.patiently(async || self.page(std::slice::from_ref(&event)).await).await?)
     }
 
     /// Page by page, each in a transaction of its own.
     async fn all(&self, filter: &EventFilter) -> anyhow::Result<Replayed> {
         let mut done = Replayed { dry_run: self.dry_run, ..Replayed::default() };
-        let mut after = None;
+        let mut after: Option<After> = None;
         loop {
-            let (page, next) = replay::list(&mut self.db.read().await?, filter, after.as_ref(), PAGE_ROWS).await?;
-            let Replayed { events, deliveries, .. } = self.page(&page).await?;
+            let page = self.patiently(async || self.page_behind(filter, after.as_ref()).await);
+            let (Replayed { events, deliveries, .. }, next) =
+                page.await.with_context(|| stopped(&done, after.as_ref()))?;
             done.events += events;
             done.deliveries += deliveries;
             if next.is_none() {
@@ -195,8 +205,29 @@ impl Replay<'_> {
         }
     }
 
+    /// Tries again what fails for a reason that may pass, such as a deadlock with deliveries that are under way.
+    async fn patiently<T>(&self, step: impl AsyncFn() -> Result<T, DecideError>) -> Result<T, DecideError> {
+        let mut retry = Retry::new(RETRY_FIRST, RETRY_MAX);
+        for _ in 1..PAGE_TRIES_MAX {
+            match step().await {
+                Err(DecideError::Store(error)) if error.may_pass() => sleep(retry.next_delay(random::number())).await,
+                done => return done,
+            }
+        }
+        step().await
+    }
+
+    async fn page_behind(
+        &self,
+        filter: &EventFilter,
+        after: Option<&After>,
+    ) -> Result<(Replayed, Option<After>), DecideError> {
+        let (page, next) = replay::list(&mut self.db.read().await?, filter, after, PAGE_ROWS).await?;
+        Ok((self.page(&page).await?, next))
+    }
+
     /// What a dry run would do is done, and taken back.
-    async fn page(&self, events: &[EventRow]) -> anyhow::Result<Replayed> {
+    async fn page(&self, events: &[EventRow]) -> Result<Replayed, DecideError> {
         let now = Clock::system().now();
         let mut done = Replayed { dry_run: self.dry_run, ..Replayed::default() };
         let mut tx = self.db.begin().await?;
@@ -211,6 +242,17 @@ impl Replay<'_> {
             tx.commit().await?;
         }
         Ok(done)
+    }
+}
+
+/// How far a replay came that stops before its end, and how to go on.
+fn stopped(done: &Replayed, after: Option<&After>) -> String {
+    let Replayed { events, dry_run, .. } = done;
+    match after {
+        Some((at, ..)) if !dry_run => {
+            format!("stopped: {events} events are sent again, up to {at}; the same command with --from {at} goes on")
+        }
+        Some(_) | None => "stopped: nothing is sent again".to_owned(),
     }
 }
 
@@ -289,7 +331,7 @@ impl Delivery {
                 None if error.is_empty() && !response_head.is_empty() => response_head.clone(),
                 None => "no answer".to_owned(),
             };
-            format!("  {attempt} at {at}: {answer} after {duration_ms} ms {error}").trim_end().to_owned()
+            printable(format!("  {attempt} at {at}: {answer} after {duration_ms} ms {error}").trim_end())
         }));
         lines
     }

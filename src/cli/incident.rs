@@ -5,7 +5,7 @@ use clap::Subcommand;
 use landfall_chain::Chain;
 use serde::Serialize;
 
-use crate::cli::{Why, as_operator, json_line};
+use crate::cli::{Why, as_operator, json_line, printable};
 use crate::incident;
 use crate::store::{Db, incidents};
 
@@ -66,7 +66,7 @@ impl Incident {
                 if json {
                     println!("{}", json_line(&Line::of(&incident))?);
                 } else {
-                    println!("{}\n{}", headline(&incident), incident.what);
+                    println!("{}\n{}", headline(&incident), printable(&incident.what));
                 }
             }
             Incident::Resolve { id, why } => {

@@ -7,13 +7,12 @@ use anyhow::Context;
 use clap::Subcommand;
 use serde::Serialize;
 
-use crate::app::Migrate;
-use crate::cli::{duration, json_line, load, open_existing};
+use crate::cli::{duration, json_line, load, open_existing, open_or_make};
 use crate::key::{PublicKey, Scope, Scopes};
 use crate::store::Db;
 use crate::store::keys::{self, ListedKey};
 use crate::time::Clock;
-use crate::{app, random, registry};
+use crate::{random, registry};
 
 #[derive(Subcommand, Debug)]
 pub(super) enum Key {
@@ -68,7 +67,7 @@ impl Key {
         match self {
             Key::Create { name, scope } => {
                 let scopes = Scopes::of(&scope).context("a key needs a scope")?;
-                let db = app::open_once(&config.store, Migrate::IfEmpty).await?;
+                let db = open_or_make(&config.store).await?;
                 let what = (name.as_str(), &scopes);
                 let key = registry::create_key(&db, config.environment, what, &random::bytes(), now).await?;
                 println!("{}", key.reveal());

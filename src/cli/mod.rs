@@ -163,7 +163,19 @@ async fn as_operator<T, E>(reason: &str, decide: impl AsyncFnOnce(Operator<'_>) 
 
 /// The store, made when there is none. One that is there is not migrated in passing: a service may be running on it.
 async fn open(config: &Path) -> anyhow::Result<Db> {
-    Ok(app::open_once(&load(config)?.store, Migrate::IfEmpty).await?)
+    Ok(open_or_make(&load(config)?.store).await?)
+}
+
+/// As [`open`], and says so when it makes one: there may be another elsewhere that was meant.
+async fn open_or_make(url: &StoreUrl) -> Result<Db, OpenError> {
+    match app::open_once(url, Migrate::Never).await {
+        Err(OpenError::Schema { found: None, .. }) => {
+            let db = app::open_once(url, Migrate::IfEmpty).await?;
+            eprintln!("landfall: there was no store at {url}: a new one is made");
+            Ok(db)
+        }
+        opened => opened,
+    }
 }
 
 /// The store, to look at; a missing one is not created.
@@ -192,7 +204,31 @@ fn asked_to_stop() -> std::io::Result<impl Future<Output = ()>> {
     })
 }
 
+/// What others sent, as a terminal may show it: in one line, and without characters that control one.
+pub fn printable(text: &str) -> String {
+    let shown = |character: char| match character {
+        '\n' | '\r' | '\t' => ' ',
+        // These turn the order of what is shown.
+        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+        other if other.is_control() => '\u{fffd}',
+        other => other,
+    };
+    text.chars().map(shown).collect()
+}
+
 /// A line of JSON.
 fn json_line(value: &impl serde::Serialize) -> anyhow::Result<String> {
     serde_json::to_string(value).context("cannot be written as JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::printable;
+
+    #[test]
+    fn what_others_sent_controls_no_terminal() {
+        let sent = "503\r\n\u{1b}]0;title\u{7}\u{1b}[2J\u{9b}31mred\u{202e}txt\u{7f}\t\u{e9} \u{1f600}";
+        let shown = printable(sent);
+        assert_eq!(shown, "503  \u{fffd}]0;title\u{fffd}\u{fffd}[2J\u{fffd}31mred\u{fffd}txt\u{fffd} \u{e9} \u{1f600}");
+    }
 }

@@ -15,7 +15,7 @@ use landfall_chain::{Address, AddressSource, BlockSource, Chain, Family, Proof, 
 use serde::Serialize;
 
 use crate::cli::bar::{Screen, Shown};
-use crate::cli::{asked_to_stop, existing, json_line, load};
+use crate::cli::{asked_to_stop, existing, json_line, load, printable};
 use crate::time::Clock;
 use crate::watcher::{Backfill, Job, Progress, Rescan, Scope, Span, TickError};
 use crate::{app, random};
@@ -211,8 +211,8 @@ impl BackfillArgs {
             let recorded = if dry_run { "would be recorded" } else { "recorded" };
             let number = chain.family().number();
             println!("{chain}: {found} deposits {recorded}, {confirmed} confirmed; the next {number} is {next}");
-            of_proof(&progress).iter().for_each(|line| println!("{line}"));
-            of_traces(&progress).iter().for_each(|line| println!("{line}"));
+            of_proof(&progress).iter().for_each(|line| println!("{}", printable(line)));
+            of_traces(&progress).iter().for_each(|line| println!("{}", printable(line)));
             if backfill.leaves_out_fees() {
                 println!(
                     "NOT covered: the fees of transactions that moved nothing, which no log tells; --proof receipts reads them"
@@ -242,8 +242,8 @@ impl RescanArgs {
         } else {
             let number = chain.family().number();
             println!("{chain}: {} differences; the next {number} is {next}", progress.found);
-            of_proof(&progress).iter().for_each(|line| println!("{line}"));
-            of_traces(&progress).iter().for_each(|line| println!("{line}"));
+            of_proof(&progress).iter().for_each(|line| println!("{}", printable(line)));
+            of_traces(&progress).iter().for_each(|line| println!("{}", printable(line)));
             if !done {
                 println!("stopped before the end; the same command with --from {next} goes on from there");
             }

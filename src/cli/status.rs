@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::cli::{duration, json_line, open_existing};
+use crate::cli::{duration, json_line, open_existing, printable};
 use crate::config::Config;
 use crate::health::{ChainReport, EndpointReport, OverrideReport, SinkReport, Status, WebhookReport};
 use crate::store::Db;
@@ -39,15 +39,15 @@ impl Show {
         for chain in &status.chains {
             println!("{}", line(chain));
             for endpoint in &chain.endpoints {
-                println!("  {}", of_endpoint(endpoint));
+                println!("  {}", printable(&of_endpoint(endpoint)));
             }
-            traces(chain).iter().for_each(|line| println!("  {line}"));
+            traces(chain).iter().for_each(|line| println!("  {}", printable(line)));
             if !chain.reason.is_empty() {
-                println!("  {}", chain.reason);
+                println!("  {}", printable(&chain.reason));
             }
-            chain.assets.iter().for_each(|asset| println!("  {asset}"));
+            chain.assets.iter().for_each(|asset| println!("  {}", printable(&asset.to_string())));
             for alarm in &chain.alarms {
-                println!("  alarm: {alarm}");
+                println!("  alarm: {}", printable(alarm));
             }
             for OverrideReport { kind, value, reason, until } in &chain.overrides {
                 println!("  override until {until}: {kind} {value} ({reason})");
@@ -59,7 +59,7 @@ impl Show {
         let waits =
             status.feed.lag_secs.map_or(String::new(), |secs| format!(", the oldest without a number {secs} s old"));
         println!("{} events in the feed{waits}", status.feed.last);
-        status.sinks.iter().for_each(|sink| println!("{}", of_sink(sink)));
+        status.sinks.iter().for_each(|sink| println!("{}", printable(&of_sink(sink))));
         Ok(())
     }
 }
@@ -74,7 +74,7 @@ impl Health {
         }
         println!("unhealthy");
         for complaint in complaints {
-            println!("  {complaint}");
+            println!("  {}", printable(&complaint));
         }
         Ok(ExitCode::FAILURE)
     }

@@ -10,7 +10,7 @@ use anyhow::{bail, ensure};
 use clap::Subcommand;
 use serde::Serialize;
 
-use crate::cli::{Why, as_operator, duration, existing, json_line, load, open};
+use crate::cli::{Why, as_operator, duration, existing, json_line, load, open, printable};
 use crate::decision::Author;
 use crate::deposit::DepositStatus;
 use crate::operator::Operator;
@@ -274,10 +274,8 @@ async fn test(db: &Db, id: &str, json: bool) -> anyhow::Result<bool> {
         }
     };
     let Ok(attempted) = tokio::time::timeout(TEST_TIME_MAX, attempted).await else {
-        bail!(
-            "event {event_id} is queued and nobody sent it within {} s: is `landfall run` running?",
-            TEST_TIME_MAX.as_secs()
-        );
+        let webhook = webhooks::by_id(&mut db.read().await?, id).await?;
+        bail!(unsent(&event_id, id, webhook.is_some_and(|webhook| webhook.status == Status::Open)));
     };
     let (attempt, log) = attempted?;
     let (arrived, milliseconds) = (log.error.is_empty(), log.duration.as_millis());
@@ -287,12 +285,26 @@ async fn test(db: &Db, id: &str, json: bool) -> anyhow::Result<bool> {
     } else if arrived {
         println!("event {event_id} arrived in {milliseconds} ms");
     } else {
-        println!("event {event_id} did not arrive and is sent again later: {}", log.error);
+        println!("event {event_id} did not arrive and is sent again later: {}", printable(&log.error));
         if !log.response_head.is_empty() {
-            println!("the receiver said: {}", log.response_head);
+            println!("the receiver said: {}", printable(&log.response_head));
         }
     }
     Ok(arrived)
+}
+
+/// Why a test event was not sent in time.
+fn unsent(event_id: &str, id: &str, is_open: bool) -> String {
+    let secs = TEST_TIME_MAX.as_secs();
+    let why = if is_open {
+        format!(
+            "webhook {id} is OPEN, it failed before and gets one event now and then; \
+             `landfall webhook resume {id} --reason TEXT` has it sent at once"
+        )
+    } else {
+        "is `landfall run` running?".to_owned()
+    };
+    format!("event {event_id} is queued and nobody sent it within {secs} s: {why}")
 }
 
 /// Shows which statuses are sent, or changes it.
@@ -315,4 +327,18 @@ async fn sent(db: &Db, statuses: &[String], by: Operator<'_>) -> anyhow::Result<
     let sent = ALL.into_iter().filter(|status| !muted.contains(status)).map(DepositStatus::name);
     println!("sent: {}", sent.collect::<Vec<_>>().join(" "));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unsent;
+
+    #[test]
+    fn a_test_event_that_is_not_sent_in_time_is_told_with_what_to_do() {
+        let queued = "event e is queued and nobody sent it within 30 s: ";
+        assert_eq!(unsent("e", "hook", false), format!("{queued}is `landfall run` running?"));
+        let open = unsent("e", "hook", true);
+        assert!(open.starts_with(&format!("{queued}webhook hook is OPEN")), "{open}");
+        assert!(open.contains("`landfall webhook resume hook --reason TEXT`"), "{open}");
+    }
 }

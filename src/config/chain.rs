@@ -17,6 +17,7 @@ const BALANCES_PER_SEC_DEFAULT: u32 = 20;
 const BALANCES_PER_SEC_MAX: u32 = 1_000;
 const FAILED_GRACE_SECS_DEFAULT: u64 = 3_600;
 const FINALITY_STALL_SECS_MIN: u64 = 60;
+const BLOCK_STALL_SECS_MIN: u64 = 60;
 
 /// One section `[chains.NAME]`.
 #[derive(Clone, Debug)]
@@ -44,6 +45,8 @@ pub struct ChainConfig {
     pub failed_grace_secs: u64,
     /// `None` leaves it to the network's rule.
     pub finality_stall_secs: Option<u64>,
+    /// `None` leaves it to the network's block time; 0 is never.
+    pub block_stall_secs: Option<u64>,
     /// Of how many addresses at most the balances are read.
     pub balances_per_sec: u32,
     /// Added to the built-in ones.
@@ -132,6 +135,8 @@ pub(super) struct ChainSection {
     pub(super) failed_grace_secs: Option<u64>,
     #[serde(default)]
     pub(super) finality_stall_secs: Option<u64>,
+    #[serde(default)]
+    pub(super) block_stall_secs: Option<u64>,
     #[serde(default)]
     pub(super) balances_per_sec: Option<u32>,
     #[serde(default)]
@@ -244,6 +249,7 @@ impl ChainSection {
             poll_ms: self.poll_ms,
             failed_grace_secs: self.failed_grace_secs.unwrap_or(FAILED_GRACE_SECS_DEFAULT),
             finality_stall_secs: self.finality_stall_secs,
+            block_stall_secs: self.block_stall_secs,
             balances_per_sec,
             assets: self.assets,
         })
@@ -260,6 +266,10 @@ impl ChainSection {
             let what =
                 "expected at least 60: blocks take their time to be final; without the key the network's rule tells";
             return Err(key(&format!("{at}.finality_stall_secs"), what));
+        }
+        if self.block_stall_secs.is_some_and(|secs| secs > 0 && secs < BLOCK_STALL_SECS_MIN) {
+            let what = "expected at least 60, or 0 for a chain whose blocks come on demand; without the key the network's block time tells";
+            return Err(key(&format!("{at}.block_stall_secs"), what));
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! The section `[nats]`: where events are published beside the webhooks.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use url::Url;
@@ -39,7 +39,8 @@ fn replicas() -> usize {
 }
 
 impl NatsSection {
-    pub(super) fn check(self) -> Result<NatsOptions, ConfigError> {
+    /// What it says, when its keys can be so; relative paths are below `folder`.
+    pub(super) fn check(self, folder: &Path) -> Result<NatsOptions, ConfigError> {
         if self.urls.is_empty() {
             return Err(key("nats.urls", "at least one URL is needed, such as nats://localhost:4222"));
         }
@@ -55,7 +56,8 @@ impl NatsSection {
         if !(1..=REPLICAS_MAX).contains(&self.replicas) {
             return Err(key("nats.replicas", format!("expected 1 to {REPLICAS_MAX}")));
         }
-        let NatsSection { credentials, ca, stream, subject, replicas, .. } = self;
+        let [credentials, ca] = [self.credentials, self.ca].map(|path| path.map(|path| folder.join(path)));
+        let NatsSection { stream, subject, replicas, .. } = self;
         Ok(NatsOptions { urls, credentials, ca, stream, subject, replicas })
     }
 }

@@ -4,10 +4,12 @@
 //! keeps back what is new. A failing endpoint gets one event now and then.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::delivery::send::ATTEMPT_TIME_MAX;
+use crate::delivery::shared_clock::DIFFERENCE_MAX;
 use crate::delivery::slots::Slots;
 use crate::delivery::{Delivery, LEASE, schedule};
 use crate::store::deliveries::{Claim, Claimed, Queue};
@@ -16,6 +18,10 @@ use crate::store::sinks::Kind;
 use crate::store::{StoreError, Tx};
 use crate::time::Timestamp;
 
+/// An attempt that begins within this time of its claim ends within its lease, also where another's clock is ahead of this
+/// one by as much as both may be off.
+const BEGIN_WITHIN: Duration =
+    Duration::from_secs(LEASE.as_secs() - ATTEMPT_TIME_MAX.as_secs() - 2 * DIFFERENCE_MAX.as_secs());
 /// How often a queue is looked at for more when what was taken had to stand aside.
 const ROUNDS_MAX: u32 = 16;
 /// How many of those that failed are let go at a time.
@@ -47,7 +53,8 @@ impl Delivery {
     fn serves(&self, endpoint: &Busy) -> bool {
         match endpoint.kind {
             Kind::Webhook => true,
-            Kind::Nats => self.nats.as_ref().is_some_and(|nats| nats.is_up()),
+            // Another's configuration may name another stream: to publish to both would give each only some of the events.
+            Kind::Nats => self.nats.as_ref().is_some_and(|nats| nats.is_up() && endpoint.url == nats.url()),
         }
     }
 
@@ -55,7 +62,7 @@ impl Delivery {
     pub(super) async fn claim(&self, slots: &Slots) -> Result<Found, StoreError> {
         self.set_clock().await?;
         let now = self.clock.now();
-        let begin_within = Instant::now() + (LEASE - ATTEMPT_TIME_MAX);
+        let begin_within = Instant::now() + BEGIN_WITHIN;
         self.bring_back(now).await?;
         // Nothing is locked while there is nothing to do.
         let mut busy = endpoints::busy(&mut self.db.read().await?, now).await?;
@@ -77,7 +84,7 @@ impl Delivery {
         let claimed = claim.taken(&mut tx).await?;
         tx.commit().await?;
         let Taking { slots, more, .. } = taking;
-        let begin_by = now.plus(LEASE - ATTEMPT_TIME_MAX);
+        let begin_by = now.plus(BEGIN_WITHIN);
         Ok(Found { claimed, slots, begin_by, begin_within, more })
     }
 }

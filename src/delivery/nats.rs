@@ -58,9 +58,13 @@ impl Nats {
     /// When the store fails.
     pub async fn register(&self, db: &Db, clock: &Clock) -> Result<(), StoreError> {
         let mut tx = db.begin().await?;
-        let url = format!("nats:{}", self.options.stream);
-        sinks::ensure(&mut tx, sinks::NATS, Kind::Nats, &url, clock.now()).await?;
+        sinks::ensure(&mut tx, sinks::NATS, Kind::Nats, &self.url(), clock.now()).await?;
         tx.commit().await
+    }
+
+    /// How the endpoint names the stream.
+    pub(super) fn url(&self) -> String {
+        format!("nats:{}", self.options.stream)
     }
 
     /// Keeps a connection and looks at the stream, until `stop`.

@@ -105,7 +105,19 @@ mod tests {
         let health = Health { status, since, failures: 0, strain: 0, in_flight_max: 8, probe_at, probed_at };
         let id = format!("hook-{number}");
         let (releasing, first, again, lapsed, waiting, held, any) = (false, true, true, false, false, false, true);
-        Busy { id, kind: Kind::Webhook, health, releasing, first, again, lapsed, waiting, held, any }
+        Busy {
+            id,
+            kind: Kind::Webhook,
+            url: String::new(),
+            health,
+            releasing,
+            first,
+            again,
+            lapsed,
+            waiting,
+            held,
+            any,
+        }
     }
 
     fn first(count: u32) -> Taken {

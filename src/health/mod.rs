@@ -64,6 +64,9 @@ pub struct ChainReport {
     pub traces_reason: String,
     /// What waits for a second witness, and why; empty when nothing does.
     pub traces_alarm: String,
+    /// How many of these are of final blocks and were tried often.
+    #[serde(skip)]
+    unwitnessed_for_long: u64,
     /// The newest block on record whose trace two endpoints told, and the newest that is one endpoint's word; null where
     /// there is none.
     pub traces_by_two: Option<u64>,
@@ -81,6 +84,9 @@ pub struct ChainReport {
     pub assets: Vec<AssetReport>,
     #[serde(skip)]
     silent_secs: u64,
+    /// How far ahead of this machine's clock its last sign of life is.
+    #[serde(skip)]
+    ahead_secs: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -152,6 +158,7 @@ impl Status {
             match self.chains.iter().find(|report| report.chain == chain.name()) {
                 Some(report) => {
                     let what = report.complaint(lag_max).into_iter().chain(report.traces_complaint(lag_max));
+                    let what = what.chain(report.witness_complaint());
                     let what = what.chain(report.alarms.iter().cloned());
                     complaints.extend(what.map(|what| format!("{chain}: {what}")));
                 }
@@ -186,6 +193,7 @@ impl ChainReport {
             traces_lag_secs: None,
             traces_reason: String::new(),
             traces_alarm: String::new(),
+            unwitnessed_for_long: 0,
             traces_by_two: None,
             traces_by_one: None,
             traces_put_off: 0,
@@ -195,6 +203,7 @@ impl ChainReport {
             overrides: decisions.into_iter().filter(in_force).map(OverrideReport::from).collect(),
             assets: Vec::new(),
             silent_secs: now.since(status.heartbeat_at).as_secs(),
+            ahead_secs: status.heartbeat_at.since(now).as_secs(),
         }
     }
 
@@ -206,6 +215,7 @@ impl ChainReport {
             traces_lag_secs: ever_caught_up.then(|| now.since(traces.caught_up_at).as_secs()),
             traces_reason: traces.reason.clone(),
             traces_alarm: unwitnessed(traces.unwitnessed, &traces.unwitnessed_reason),
+            unwitnessed_for_long: traces.unwitnessed_for_long,
             traces_by_two: traces.by_two,
             traces_by_one: traces.by_one,
             traces_put_off: traces.put_off,
@@ -217,8 +227,15 @@ impl ChainReport {
 
     /// With what was left open of traces, where the network is not traced any more.
     fn doubted(self, doubts: &[Doubts]) -> Self {
-        let left = doubts.iter().find(|doubts| doubts.chain.name() == self.chain);
-        ChainReport { traces_alarm: left.map_or(String::new(), |left| unwitnessed(left.count, &left.reason)), ..self }
+        let Some(left) = doubts.iter().find(|doubts| doubts.chain.name() == self.chain) else { return self };
+        let traces_alarm = unwitnessed(left.count, &left.reason);
+        ChainReport { traces_alarm, unwitnessed_for_long: left.for_long, ..self }
+    }
+
+    /// Deposits that would stay PENDING unless somebody looks.
+    fn witness_complaint(&self) -> Option<String> {
+        let count = self.unwitnessed_for_long;
+        (count > 0).then(|| format!("{count} of final blocks wait for long: {}", self.traces_alarm))
     }
 
     /// A native currency that is not complete, where it should be.
@@ -236,6 +253,13 @@ impl ChainReport {
     fn complaint(&self, lag_max: Duration) -> Option<String> {
         if self.silent_secs > HEARTBEAT_MAX.as_secs() {
             return Some(format!("no sign of life for {} s; is `landfall run` running?", self.silent_secs));
+        }
+        // While it is so nobody would notice that the process has ended.
+        if self.ahead_secs > HEARTBEAT_MAX.as_secs() {
+            return Some(format!(
+                "its last sign of life is {} s in the future: the clock of the machine of `landfall run`, or of this one, is wrong",
+                self.ahead_secs
+            ));
         }
         if self.state == "halted" {
             return Some(format!("halted: {}", self.reason));
@@ -273,4 +297,34 @@ fn unwitnessed(count: u64, reason: &str) -> String {
         return String::new();
     }
     format!("deposits without a second witness, PENDING: {count}; {reason}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sign_of_life_in_the_future_is_none() {
+        let now = Timestamp(1_800_000_000_000_000);
+        let complaint = |ahead_secs| {
+            let status = ChainStatus {
+                chain: Chain::BaseMainnet,
+                state: "following".to_owned(),
+                reason: String::new(),
+                proof: String::new(),
+                latest: None,
+                finalized: None,
+                cursor: None,
+                caught_up_at: now,
+                heartbeat_at: now.plus(Duration::from_secs(ahead_secs)),
+                endpoints: Vec::new(),
+                finalized_at: now,
+                alarms: Vec::new(),
+            };
+            ChainReport::of(status, &[], Vec::new(), now).complaint(Duration::from_secs(60))
+        };
+        assert_eq!(complaint(30), None, "clocks differ a little");
+        let told = complaint(31).unwrap();
+        assert!(told.starts_with("its last sign of life is 31 s in the future: the clock of"), "{told}");
+    }
 }

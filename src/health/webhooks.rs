@@ -65,7 +65,8 @@ impl WebhookReport {
             Status::Active => self.late_secs().filter(|secs| *secs > lag_max.as_secs()).map(|secs| {
                 format!("a delivery has been due for {secs} s; is `landfall run` running, and can it keep up?")
             }),
-            Status::Open if *state_secs > lag_max.as_secs() => {
+            // One that arrives now and then has it OPEN anew each time, and may be late all the same.
+            Status::Open if self.oldest_due_secs.unwrap_or_default().max(*state_secs) > lag_max.as_secs() => {
                 Some(format!("fails since {since}, {pending} deliveries wait; see `landfall event list --pending`"))
             }
             Status::Gone => Some(format!(
@@ -113,6 +114,9 @@ mod tests {
         assert_eq!(complaints(&report(Status::Open, 60, waiting)), "", "it may pass");
         let open = complaints(&report(Status::Open, 61, waiting));
         assert!(open.starts_with("webhook hook: fails since 2027-01-15T07:58:59Z, 3 deliveries wait"), "{open}");
+        let flapping = complaints(&report(Status::Open, 5, due(7_200)));
+        assert!(flapping.starts_with("webhook hook: fails since 2027-01-15T07:59:55Z"), "{flapping}");
+        assert_eq!(complaints(&report(Status::Open, 5, due(60))), "");
         let gone = complaints(&report(Status::Gone, 1, waiting));
         assert!(gone.ends_with("3 deliveries wait for `landfall webhook resume hook --reason TEXT`"), "{gone}");
         assert_eq!(complaints(&report(Status::Paused, 86_400, waiting)), "", "a person meant it");

@@ -2,6 +2,8 @@
 //!
 //! Registering the same again changes nothing, whichever door it comes through; another one under the same name is refused.
 
+use uuid::Uuid;
+
 use crate::identity::{self, IdError, Identity, LabelError, NewIdentity};
 use crate::registry::ReplayError;
 use crate::request::{Made, Request};
@@ -16,18 +18,24 @@ pub enum AddIdentityError {
     Id(#[from] IdError),
     #[error(transparent)]
     Label(#[from] LabelError),
+    #[error("identity id {id}: a UUID of version 8 names a deposit or an event; choose another id, or another version")]
+    OfDeposits { id: String },
     #[error("identity {id} is there already, with another type, label or entitlement")]
     Other { id: String },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Registers an identity under an id of the operator's own.
+/// Registers an identity under an id of the operator's own. None is the id of a deposit, or its events would take the
+/// places of that deposit's.
 ///
 /// # Errors
 /// See [`AddIdentityError`].
 pub async fn add_identity(db: &Db, id: &str, new: &NewIdentity, now: Timestamp) -> Result<Identity, AddIdentityError> {
     identity::check_id("identity id", id)?;
+    if Uuid::parse_str(id).is_ok_and(|uuid| uuid.get_version_num() == 8) {
+        return Err(AddIdentityError::OfDeposits { id: id.to_owned() });
+    }
     identity::check_label(&new.label)?;
     let mut tx = db.begin().await?;
     let identity = identities::ensure(&mut tx, id, new, now).await?;

@@ -8,9 +8,9 @@ use std::cmp::Reverse;
 use landfall_chain::{Address, Chain};
 use sqlx::FromRow;
 
-use crate::account::AccountType;
+use crate::account::{AccountStatus, AccountType};
 use crate::identity::{IdentityStatus, IdentityType, SubStatus};
-use crate::store::sql::{fetch_all, statements};
+use crate::store::sql::{fetch_all, fetch_optional, statements};
 use crate::store::{Connection, ORGANIZATION, StoreError, parsed};
 use crate::time::Timestamp;
 
@@ -44,6 +44,8 @@ statements! {
              FROM accounts AS page JOIN identities ON identities.id = page.identity_id \
              LEFT JOIN watched_addresses ON watched_addresses.account_id = page.id \
              WHERE page.id = $1 AND page.organization_id = $2 ORDER BY watched_addresses.address, watched_addresses.chain";
+    STATUS = "SELECT identities.status FROM accounts JOIN identities ON identities.id = accounts.identity_id \
+              WHERE accounts.id = $1 AND accounts.organization_id = $2";
     NEWEST = "SELECT page.id, page.request_id, page.type, page.created_us, page.identity_id, identities.type AS identity_type, \
               identities.status, identities.sub_status, watched_addresses.chain, watched_addresses.address \
               FROM (SELECT * FROM accounts WHERE organization_id = $1 AND (created_us, id" [" COLLATE \"C\""] ") < ($2, $3) \
@@ -80,6 +82,12 @@ struct Row {
 /// The account with this id.
 pub async fn by_id(connection: &mut impl Connection, id: &str) -> Result<Option<Account>, StoreError> {
     Ok(accounts(fetch_all!(connection, Row, BY_ID, id, ORGANIZATION)?)?.pop())
+}
+
+/// What an account's identity lets it do, without its addresses; `None` when there is no such account.
+pub async fn status(connection: &mut impl Connection, id: &str) -> Result<Option<AccountStatus>, StoreError> {
+    let row = fetch_optional!(connection, (String,), STATUS, id, ORGANIZATION)?;
+    row.map(|(status,)| parsed("identity status", &status).map(AccountStatus::of)).transpose()
 }
 
 /// At most `limit` accounts, newest first.

@@ -9,12 +9,16 @@ use sqlx::FromRow;
 
 use crate::account::{AccountType, NewAccount};
 use crate::identity::{DEFAULT_IDENTITY, IdentityStatus};
+use crate::request::Made;
 use crate::store::balances::Reason;
 use crate::store::cursors::Cursor;
 use crate::store::error::expect_one;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, ORGANIZATION, StoreError, Tx, balances, int, parsed, uint};
 use crate::time::Timestamp;
+
+/// How many addresses an account may have, each chain of one counted: what is told of an account is told of all of them at once.
+const ADDRESSES_MAX: u64 = 10_000;
 
 /// A member of a chain's watch list.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,6 +48,10 @@ pub enum AddAccountError {
     NoIdentity(String),
     #[error("identity {id} is {status} and can open no accounts")]
     Closed { id: String, status: IdentityStatus },
+    #[error(
+        "account {id} has {most} addresses already, the most that are allowed (one on two chains counts twice); open another account"
+    )]
+    TooMany { id: String, most: u64 },
     #[error("{address} on {chain} belongs to account {owner} already")]
     OtherOwner { address: Address, chain: Chain, owner: String },
     #[error(transparent)]
@@ -56,20 +64,28 @@ statements! {
     IDENTITY = "SELECT status FROM identities WHERE id = $1 AND organization_id = $2" [" FOR KEY SHARE"] "";
     INSERT_ACCOUNT = "INSERT INTO accounts (id, organization_id, identity_id, type, created_us, request_id) \
                       VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO NOTHING";
+    COUNT = "SELECT COUNT(*) FROM watched_addresses WHERE account_id = $1";
     OWNER = "SELECT account_id FROM watched_addresses WHERE chain = $1 AND address = $2";
     INSERT_ADDRESS = "INSERT INTO watched_addresses (chain, address, account_id, seq, from_number) VALUES ($1, $2, $3, $4, $5)";
     WATCHED_SINCE = "SELECT seq, address FROM watched_addresses WHERE chain = $1 AND seq > $2 ORDER BY seq LIMIT $3";
     ADDRESSES_OF = "SELECT address FROM watched_addresses WHERE chain = $1 AND account_id = $2 ORDER BY address";
-    WATCHED_FROM = "SELECT from_number FROM watched_addresses WHERE chain = $1 AND address = $2";
-    RAISE_FROM = "UPDATE watched_addresses SET from_number = $1 WHERE chain = $2 AND from_number < $1";
+    // What was added before its chain was taken up is matched from the first block on that the chain was followed from.
+    WATCHED_FROM = "SELECT from_number, (SELECT MIN(native_settings.from_number) FROM native_settings WHERE native_settings.chain = $1) \
+                    FROM watched_addresses WHERE chain = $1 AND address = $2";
     LOWER_FROM = "UPDATE watched_addresses SET from_number = $1 WHERE chain = $2 AND from_number > $1";
     ACCOUNTS = "SELECT id, identity_id, type FROM accounts WHERE organization_id = $1 ORDER BY id";
-    ADDRESSES = "SELECT account_id, chain, address, from_number FROM watched_addresses ORDER BY account_id, chain, address";
+    ADDRESSES = "SELECT account_id, chain, address, from_number, \
+                 (SELECT MIN(s.from_number) FROM native_settings AS s WHERE s.chain = w.chain) \
+                 FROM watched_addresses AS w ORDER BY account_id, chain, address";
 }
 
 /// The watch lists of some chains, locked for the transaction, to add to.
 #[derive(Debug)]
-pub struct WatchLists(BTreeMap<Chain, WatchListEnd>);
+pub struct WatchLists {
+    ends: BTreeMap<Chain, WatchListEnd>,
+    /// The account that was added to last, and how many addresses it has.
+    last: Option<(String, u64)>,
+}
 
 #[derive(Debug)]
 struct WatchListEnd {
@@ -88,13 +104,17 @@ impl WatchLists {
             let from_number = at.map_or(0, |at| at.number + 1);
             ends.insert(*chain, WatchListEnd { from_number, seq, seq_before: seq });
         }
-        Ok(WatchLists(ends))
+        Ok(WatchLists { ends, last: None })
     }
 
     /// Adds an account, or addresses to an existing one. What is there already stays as it is.
     pub async fn add(&mut self, tx: &mut Tx, account: &NewAccount, now: Timestamp) -> Result<(), AddAccountError> {
-        ensure_account(tx, account, now).await?;
-        self.watch_all(tx, account, now).await
+        let has = match (ensure_account(tx, account, now).await?, self.last.take()) {
+            (Made::Now, _) => 0,
+            (Made::Before, Some((id, count))) if id == account.id => count,
+            (Made::Before, _) => count(tx, &account.id).await?,
+        };
+        self.watch_all(tx, account, has, now).await
     }
 
     /// Opens an account that is not there yet, as the request with this id asks.
@@ -107,21 +127,32 @@ impl WatchLists {
     ) -> Result<(), AddAccountError> {
         let opened = insert_account(tx, account, request_id, now).await?;
         expect_one("open an account", opened)?;
-        self.watch_all(tx, account, now).await
+        self.watch_all(tx, account, 0, now).await
     }
 
-    async fn watch_all(&mut self, tx: &mut Tx, account: &NewAccount, now: Timestamp) -> Result<(), AddAccountError> {
+    /// Watches the addresses of an account that `has` so many.
+    async fn watch_all(
+        &mut self,
+        tx: &mut Tx,
+        account: &NewAccount,
+        mut has: u64,
+        now: Timestamp,
+    ) -> Result<(), AddAccountError> {
         for (chain, address) in &account.addresses {
-            if let Some(from) = self.watch(tx, *chain, address, &account.id).await? {
-                balances::first(tx, *chain, address, (Reason::Added, from), now).await?;
+            let Some(from) = self.watch(tx, *chain, address, &account.id).await? else { continue };
+            if has >= ADDRESSES_MAX {
+                return Err(AddAccountError::TooMany { id: account.id.clone(), most: ADDRESSES_MAX });
             }
+            has += 1;
+            balances::first(tx, *chain, address, (Reason::Added, from), now).await?;
         }
+        self.last = Some((account.id.clone(), has));
         Ok(())
     }
 
     /// Publishes what was added: watchers match the next block against it.
     pub async fn publish(self, tx: &mut Tx) -> Result<(), StoreError> {
-        for (chain, end) in self.0 {
+        for (chain, end) in self.ends {
             if end.seq != end.seq_before {
                 Cursor::set_watch_seq(tx, chain, end.seq).await?;
             }
@@ -145,7 +176,7 @@ impl WatchLists {
                 Err(AddAccountError::OtherOwner { address: *address, chain, owner })
             };
         }
-        let end = self.0.get_mut(&chain).ok_or(StoreError::Moved { chain })?;
+        let end = self.ends.get_mut(&chain).ok_or(StoreError::Moved { chain })?;
         end.seq += 1;
         let (seq, from) = (int(end.seq), int(end.from_number));
         let inserted = execute!(tx, INSERT_ADDRESS, chain.name(), bytes, account_id, seq, from)?;
@@ -199,13 +230,14 @@ pub async fn watched_from(
     chain: Chain,
     address: &Address,
 ) -> Result<Option<u64>, StoreError> {
-    let row = fetch_optional!(connection, (i64,), WATCHED_FROM, chain.name(), address.as_bytes())?;
-    row.map(|(from,)| uint("from_number", from)).transpose()
+    let row = fetch_optional!(connection, (i64, Option<i64>), WATCHED_FROM, chain.name(), address.as_bytes())?;
+    row.map(|(from, first)| matched_from(from, first)).transpose()
 }
 
-/// The chain is read from block `number` on: what was added before is matched from there.
-pub async fn raise_from(tx: &mut Tx, chain: Chain, number: u64) -> Result<(), StoreError> {
-    execute!(tx, RAISE_FROM, int(number), chain.name()).map(drop)
+/// The first block that is matched against an address which was added when block `from` was the next one, on a chain that is
+/// followed from block `first` on. Reckoned when it is asked for: at the moment a chain is taken up it may have millions.
+pub(super) fn matched_from(from: i64, first: Option<i64>) -> Result<u64, StoreError> {
+    uint("from_number", first.map_or(from, |first| from.max(first)))
 }
 
 /// The blocks from `number` on are read once more: who was told a later one is matched from there.
@@ -223,10 +255,11 @@ pub async fn list(connection: &mut impl Connection) -> Result<Vec<AccountRow>, S
     }
     let rows = fetch_all!(connection, Row, ACCOUNTS, ORGANIZATION)?;
     let mut addresses: BTreeMap<String, Vec<(Chain, Address, u64)>> = BTreeMap::new();
-    for (account_id, chain, bytes, from) in fetch_all!(connection, (String, String, Vec<u8>, i64), ADDRESSES)? {
+    type AddressRow = (String, String, Vec<u8>, i64, Option<i64>);
+    for (account_id, chain, bytes, from, first) in fetch_all!(connection, AddressRow, ADDRESSES)? {
         let address =
             Address::from_bytes(&bytes).map_err(|error| StoreError::inconsistent("watched address", error))?;
-        let entry = (parsed("chain", &chain)?, address, uint("from_number", from)?);
+        let entry = (parsed("chain", &chain)?, address, matched_from(from, first)?);
         addresses.entry(account_id).or_default().push(entry);
     }
     let accounts = rows.into_iter().map(|row| {
@@ -241,11 +274,19 @@ pub async fn list(connection: &mut impl Connection) -> Result<Vec<AccountRow>, S
     accounts.collect()
 }
 
+/// How many addresses an account has: one on two chains counts twice.
+async fn count(tx: &mut Tx, account_id: &str) -> Result<u64, StoreError> {
+    let row = fetch_optional!(tx, (i64,), COUNT, account_id)?;
+    row.map_or(Ok(0), |(count,)| uint("count of addresses", count))
+}
+
 /// Makes the account, or finds that it is there already (also when somebody else has just made it) and the same.
-async fn ensure_account(tx: &mut Tx, account: &NewAccount, now: Timestamp) -> Result<(), AddAccountError> {
+async fn ensure_account(tx: &mut Tx, account: &NewAccount, now: Timestamp) -> Result<Made, AddAccountError> {
     let NewAccount { id, identity_id, kind, .. } = account;
-    if fetch_optional!(tx, (String, String), ACCOUNT, id)?.is_none() {
-        insert_account(tx, account, "", now).await?;
+    let mut made = Made::Before;
+    if fetch_optional!(tx, (String, String), ACCOUNT, id)?.is_none() && insert_account(tx, account, "", now).await? == 1
+    {
+        made = Made::Now;
     }
     let recorded = fetch_optional!(tx, (String, String), ACCOUNT, id)?;
     let (recorded_kind, recorded) = recorded.ok_or_else(|| StoreError::inconsistent("account", "it is not there"))?;
@@ -257,7 +298,7 @@ async fn ensure_account(tx: &mut Tx, account: &NewAccount, now: Timestamp) -> Re
         Some(given) if *given != recorded => {
             Err(AddAccountError::OtherIdentity { id: id.clone(), recorded, given: given.clone() })
         }
-        Some(_) | None => Ok(()),
+        Some(_) | None => Ok(made),
     }
 }
 

@@ -14,7 +14,7 @@ use sqlx::FromRow;
 use crate::balance::Held;
 use crate::store::deposits::{amount_bytes, amount_of};
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
-use crate::store::{Connection, StoreError, Tx, hash, int, parsed, uint};
+use crate::store::{Connection, StoreError, Tx, hash, int, parsed, traces, uint};
 use crate::time::Timestamp;
 
 /// How long an address rests that was not told: as long as it has been untold, within these bounds.
@@ -349,18 +349,28 @@ pub async fn tell(tx: &mut Tx, chain: Chain, asset: &AssetId, is_told: bool, now
     }
 }
 
-/// What is known of each address of an account, by chain.
-pub async fn of_account(connection: &mut impl Connection, account_id: &str) -> Result<Vec<Known>, StoreError> {
+/// What is known of each address of an account, by chain. A block whose time is before `untraced_since` and that is still to be
+/// traced may have moved the native currency.
+pub async fn of_account(
+    connection: &mut impl Connection,
+    account_id: &str,
+    untraced_since: Timestamp,
+) -> Result<Vec<Known>, StoreError> {
+    // Before what was spent is looked for: what is traced in between is in that.
+    let untraced = traces::untraced_since(connection, untraced_since).await?;
     let rows = fetch_all!(connection, Row, OF_ACCOUNT, account_id, AssetId::Native.to_bytes())?;
     let mut found: BTreeMap<(Chain, Address), BTreeMap<AssetId, Held>> = BTreeMap::new();
     let (held, others): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| row.what == "held");
     for row in held.into_iter().chain(others) {
-        let known = found.entry((parsed("chain", &row.chain)?, address(&row.address)?)).or_default();
+        let chain: Chain = parsed("chain", &row.chain)?;
+        let known = found.entry((chain, address(&row.address)?)).or_default();
         let Some((asset, amount)) = row.asset.as_ref().zip(row.amount.as_ref()) else { continue };
         let (asset, amount) = (asset_of(asset)?, amount_of(amount)?);
         let held = match known.entry(asset) {
             Entry::Vacant(entry) => {
-                entry.insert(row.held(asset, amount)?);
+                let held = row.held(asset, amount)?;
+                let unsearched = untraced.get(&chain).copied().filter(|_| asset == AssetId::Native);
+                entry.insert(Held { unsearched, ..held });
                 continue;
             }
             Entry::Occupied(entry) => entry.into_mut(),
@@ -386,6 +396,7 @@ impl Row {
             pending: U256::ZERO,
             spent: U256::ZERO,
             seen_from: self.seen_from.map(|from| uint("block number", from)).transpose()?,
+            unsearched: None,
         })
     }
 }

@@ -6,7 +6,7 @@
 use landfall_chain::{Address, Chain, Lane, ReadProof};
 
 use crate::store::sql::{fetch_all, statements};
-use crate::store::{Connection, StoreError, backfills, parsed, uint};
+use crate::store::{Connection, StoreError, accounts, backfills, int, parsed, uint};
 
 /// What is known of one address on one chain. Numbers are inclusive.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,7 +39,8 @@ statements! {
     OF_ACCOUNT = "SELECT watched.chain, watched.address, watched.seq, watched.from_number, cursors.number AS at, \
                   cursors.final_number, trace_status.chain IS NOT NULL AS is_traced, \
                   (SELECT MIN(blocks.number) FROM blocks WHERE blocks.chain = watched.chain AND blocks.canonical \
-                   AND NOT blocks.traced AND blocks.number >= watched.from_number) AS untraced \
+                   AND NOT blocks.traced AND blocks.number >= watched.from_number) AS untraced, \
+                  (SELECT MIN(s.from_number) FROM native_settings AS s WHERE s.chain = watched.chain) AS first \
                   FROM watched_addresses AS watched JOIN cursors ON cursors.chain = watched.chain \
                   LEFT JOIN trace_status ON trace_status.chain = watched.chain \
                   WHERE watched.account_id = $1 ORDER BY watched.chain, watched.address";
@@ -50,7 +51,7 @@ statements! {
 /// What stands for the end of a backfill that has none: no block has such a number.
 const NO_END: i64 = i64::MAX - 1;
 
-type Row = (String, Vec<u8>, i64, i64, Option<i64>, Option<i64>, bool, Option<i64>);
+type Row = (String, Vec<u8>, i64, i64, Option<i64>, Option<i64>, bool, Option<i64>, Option<i64>);
 type BackfillRow = (i64, i64, String, String, String, i64);
 
 /// What is known of each address of an account.
@@ -61,7 +62,7 @@ pub async fn of_account(
     let rows = fetch_all!(connection, Row, OF_ACCOUNT, account_id)?;
     let mut found = Vec::with_capacity(rows.len());
     let mut backfills: Option<(String, Vec<BackfillRow>)> = None;
-    for (chain, bytes, seq, from, at, final_at, is_traced, untraced) in rows {
+    for (chain, bytes, seq, from, at, final_at, is_traced, untraced, first) in rows {
         let address =
             Address::from_bytes(&bytes).map_err(|error| StoreError::inconsistent("watched address", error))?;
         // The addresses of a chain stand together.
@@ -69,17 +70,18 @@ pub async fn of_account(
             backfills = Some((chain.clone(), fetch_all!(connection, BackfillRow, BACKFILLS, &chain, NO_END)?));
         }
         let read = backfills.iter().flat_map(|(_, rows)| rows);
-        let read = read.filter(|row| is_for(row, &address.to_string(), seq)).map(backfilled);
+        let (text, from) = (address.to_string(), accounts::matched_from(from, first)?);
+        let read = read.filter(|row| is_for(row, &text, seq)).map(backfilled);
         let read = read.collect::<Result<Vec<_>, StoreError>>()?;
         // Nothing below the first one is complete: where the cursor has not come there yet, nothing is.
         let reached = |number: Option<i64>| {
-            number.filter(|number| *number >= from).map(|number| uint("block number", number)).transpose()
+            number.filter(|number| *number >= int(from)).map(|number| uint("block number", number)).transpose()
         };
         let traced = untraced.map(|number| number - 1).or(at).filter(|_| is_traced);
         found.push(AddressCoverage {
             chain: parsed("chain", &chain)?,
             address,
-            watched_from: uint("from_number", from)?,
+            watched_from: from,
             complete_through: reached(at)?,
             final_through: reached(final_at)?,
             traced_through: reached(traced)?,

@@ -4,6 +4,7 @@
 //! when it has read before); a commit is on disk when it returns. A failed commit has an unknown outcome: read again.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -100,11 +101,29 @@ impl FromStr for StoreUrl {
             }
             Ok(StoreUrl::Sqlite(path.into()))
         } else if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-            Ok(StoreUrl::Postgres(text.into()))
+            match unencrypted(text) {
+                Some(host) => Err(OpenError::Unencrypted { host }),
+                None => Ok(StoreUrl::Postgres(text.into())),
+            }
         } else {
             Err(OpenError::Url)
         }
     }
+}
+
+/// The other machine that a connection would be made to, where the URL does not say whether to encrypt it: the driver
+/// would do without when the server, or who stands in between, says that it cannot.
+fn unencrypted(text: &str) -> Option<String> {
+    let url = url::Url::parse(text).ok()?;
+    let options = PgConnectOptions::from_str(text).ok()?;
+    let host = options.get_host();
+    let address: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
+    let is_here = options.get_socket().is_some()
+        || host.starts_with('/')
+        || host.eq_ignore_ascii_case("localhost")
+        || address.is_some_and(|address| address.is_loopback());
+    let says = url.query_pairs().any(|(name, _)| name == "sslmode" || name == "ssl-mode");
+    (!is_here && !says).then(|| host.to_owned())
 }
 
 /// Without the password.

@@ -109,7 +109,8 @@ statements! {
                  RETURNING attempt";
     TAKEN = "SELECT event_id, webhook_id, deliveries.aggregateid AS aggregate_id, deliveries.position, attempt, deliveries.failures, \
              type AS event_type, account_id, payload, kind, url, allowed_networks, \
-             signing_key || CASE WHEN previous_key_expires_us > $2 THEN ' ' || previous_signing_key ELSE '' END AS signing_key FROM deliveries \
+             signing_key || CASE WHEN previous_key_expires_us > $2 AND previous_signing_key <> '' THEN ' ' || previous_signing_key \
+             ELSE '' END AS signing_key FROM deliveries \
              JOIN events ON events.id = deliveries.event_id JOIN webhooks ON webhooks.id = deliveries.webhook_id \
              WHERE owner = $1 AND queue = 'LEASED' AND state <> 'DELIVERED' ORDER BY events.created_us, event_id, webhook_id";
     DELIVERED = "UPDATE deliveries SET state = 'DELIVERED', queue = 'DONE' \

@@ -50,6 +50,7 @@ pub struct Health {
 pub struct Busy {
     pub id: String,
     pub kind: Kind,
+    pub url: String,
     pub health: Health,
     pub releasing: bool,
     pub first: bool,
@@ -69,7 +70,7 @@ statements! {
     BUSY = "WITH RECURSIVE named (id) AS (SELECT MIN(webhook_id) FROM deliveries WHERE state = 'PENDING' \
               UNION ALL SELECT (SELECT MIN(webhook_id) FROM deliveries WHERE state = 'PENDING' AND webhook_id > named.id) \
                 FROM named WHERE named.id IS NOT NULL) \
-            SELECT webhooks.id, kind, status, status_since_us, failures, strain, in_flight_max, probe_us, probed_us, releasing, \
+            SELECT webhooks.id, kind, url, status, status_since_us, failures, strain, in_flight_max, probe_us, probed_us, releasing, \
               EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'FIRST' AND next_us <= $1) AS first, \
               EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'AGAIN' AND next_us <= $1) AS again, \
               EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'LEASED' AND next_us <= $1) AS lapsed, \
@@ -113,6 +114,7 @@ struct HealthRow {
 struct BusyRow {
     id: String,
     kind: String,
+    url: String,
     #[sqlx(flatten)]
     health: HealthRow,
     releasing: bool,
@@ -128,9 +130,9 @@ struct BusyRow {
 pub async fn busy(connection: &mut impl Connection, now: Timestamp) -> Result<Vec<Busy>, StoreError> {
     let rows = fetch_all!(connection, BusyRow, BUSY, now.0)?;
     let read = |row: BusyRow| {
-        let BusyRow { id, kind, health, releasing, first, again, lapsed, waiting, held, any_left: any } = row;
+        let BusyRow { id, kind, url, health, releasing, first, again, lapsed, waiting, held, any_left: any } = row;
         let kind = parsed("kind", &kind)?;
-        Ok(Busy { id, kind, health: health.try_into()?, releasing, first, again, lapsed, waiting, held, any })
+        Ok(Busy { id, kind, url, health: health.try_into()?, releasing, first, again, lapsed, waiting, held, any })
     };
     rows.into_iter().map(read).collect()
 }

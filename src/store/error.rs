@@ -34,6 +34,11 @@ pub enum StoreError {
 pub enum OpenError {
     #[error("store.url: expected sqlite:PATH or postgres://USER@HOST/DATABASE")]
     Url,
+    #[error(
+        "store.url: {host} is another machine, and the URL does not say whether to encrypt: write ?sslmode=verify-full \
+         (with &sslrootcert=FILE where the certificate is of your own), or ?sslmode=disable on a network of your own"
+    )]
+    Unencrypted { host: String },
     #[error("cannot write {}: {error}; check the path and its permissions", path.display())]
     File { path: PathBuf, error: std::io::Error },
     #[error("there is no store at {} yet: `landfall run` or `landfall migrate` makes it", path.display())]
@@ -87,6 +92,7 @@ impl OpenError {
             OpenError::Connect { error, .. } => may_pass(error),
             OpenError::Store(error) => error.may_pass(),
             OpenError::Url
+            | OpenError::Unencrypted { .. }
             | OpenError::File { .. }
             | OpenError::Missing { .. }
             | OpenError::Migrate(_)

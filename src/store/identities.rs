@@ -4,7 +4,7 @@
 
 use sqlx::FromRow;
 
-use crate::identity::{Identity, IdentityStatus, NewIdentity};
+use crate::identity::{DEFAULT_IDENTITY, Identity, IdentityStatus, NewIdentity};
 use crate::store::error::expect_one;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, ORGANIZATION, StoreError, Tx, parsed};
@@ -34,7 +34,7 @@ statements! {
     DECISIONS = "SELECT at_us, actor, reason, previous_status, status FROM identity_changes WHERE identity_id = $1 ORDER BY position";
     ACCOUNTS_BEHIND = "SELECT created_us, id FROM accounts WHERE identity_id = $1 AND (created_us, id) > ($2, $3) \
                        ORDER BY created_us, id LIMIT $4";
-    ACCOUNT_IDS = "SELECT id FROM accounts WHERE identity_id = $1 ORDER BY created_us, id";
+    LOCK_ORGANIZATION = "SELECT id FROM identities WHERE id = $1" [" FOR NO KEY UPDATE"] "";
 }
 
 #[derive(FromRow)]
@@ -114,10 +114,11 @@ pub async fn decisions(connection: &mut impl Connection, id: &str) -> Result<Vec
     rows.into_iter().map(decision).collect()
 }
 
-/// The accounts of an identity, oldest first.
-pub async fn account_ids(connection: &mut impl Connection, id: &str) -> Result<Vec<String>, StoreError> {
-    let rows = fetch_all!(connection, (String,), ACCOUNT_IDS, id)?;
-    Ok(rows.into_iter().map(|(id,)| id).collect())
+/// Keeps everybody else who calls this from going on up to the end of the transaction: who counts what there is before adding
+/// to it counts all. Who opens accounts waits for nobody.
+pub async fn lock_organization(tx: &mut Tx) -> Result<(), StoreError> {
+    // A row that is always there.
+    fetch_optional!(tx, (String,), LOCK_ORGANIZATION, DEFAULT_IDENTITY).map(drop)
 }
 
 /// Where a part of an identity's accounts ends: when its last one was opened, and its id.

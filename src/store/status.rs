@@ -1,5 +1,7 @@
 //! What watchers last said of themselves, for the processes that do not watch: `status`, `health`, the API.
 
+use std::collections::BTreeSet;
+
 use landfall_chain::{Chain, EndpointStatus};
 use sqlx::FromRow;
 
@@ -54,6 +56,17 @@ pub struct WebhookStatus {
     pub due_at: Option<Timestamp>,
 }
 
+/// What a former watcher told of where its chain ends, and what it warned of.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Told {
+    pub latest: Option<u64>,
+    pub finalized: Option<u64>,
+    /// When the newest final block had advanced.
+    pub finalized_at: Timestamp,
+    pub heartbeat_at: Timestamp,
+    pub alarms: Vec<String>,
+}
+
 /// What is still to be delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueStatus {
@@ -68,12 +81,13 @@ statements! {
               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (chain) DO UPDATE SET state = excluded.state, \
               reason = excluded.reason, proof = excluded.proof, \
               latest = COALESCE(excluded.latest, chain_status.latest), \
-              finalized = COALESCE(excluded.finalized, chain_status.finalized), caught_up_us = excluded.caught_up_us, heartbeat_us = excluded.heartbeat_us, \
+              finalized = COALESCE(excluded.finalized, chain_status.finalized), heartbeat_us = excluded.heartbeat_us, \
+              caught_up_us = CASE excluded.caught_up_us WHEN 0 THEN chain_status.caught_up_us ELSE excluded.caught_up_us END, \
               finalized_us = CASE excluded.finalized_us WHEN 0 THEN chain_status.finalized_us ELSE excluded.finalized_us END, \
               alarms = excluded.alarms";
-    FINALIZED = "SELECT latest, finalized, finalized_us FROM chain_status WHERE chain = $1";
+    TOLD = "SELECT latest, finalized, finalized_us, heartbeat_us, alarms FROM chain_status WHERE chain = $1";
     CAUGHT_UP = "SELECT caught_up_us FROM chain_status WHERE chain = $1";
-    FOLLOWED = "SELECT caught_up_us FROM chain_status WHERE chain = $1 AND state <> 'halted'";
+    FOLLOWED_SINCE = "SELECT chain FROM chain_status WHERE caught_up_us >= $1 AND state <> 'halted'";
     FORGET_ENDPOINTS = "DELETE FROM endpoint_status WHERE chain = $1";
     RECORD_ENDPOINT = "INSERT INTO endpoint_status (chain, id, ordinal, state, reason, latest, latency_ms) \
                        VALUES ($1, $2, $3, $4, $5, $6, $7)";
@@ -143,20 +157,26 @@ pub async fn caught_up_at(connection: &mut impl Connection, chain: Chain) -> Res
     Ok(row.map(|(at,)| Timestamp(at)))
 }
 
-/// As [`caught_up_at`]; `None` while the chain is halted too: what is on record of it may not be true.
-pub async fn followed_at(connection: &mut impl Connection, chain: Chain) -> Result<Option<Timestamp>, StoreError> {
-    let row = fetch_optional!(connection, (i64,), FOLLOWED, chain.name())?;
-    Ok(row.map(|(at,)| Timestamp(at)))
+/// The chains whose cursor last stood at the newest block at `since` or later, without those that are halted: what is on record
+/// of one may not be true.
+pub async fn followed_since(connection: &mut impl Connection, since: Timestamp) -> Result<BTreeSet<Chain>, StoreError> {
+    let rows = fetch_all!(connection, (String,), FOLLOWED_SINCE, since.0)?;
+    rows.into_iter().map(|(chain,)| parsed("chain", &chain)).collect()
 }
 
-/// The newest block and the newest final one that a former watcher told, and when the latter had advanced.
-pub async fn finalized(
-    connection: &mut impl Connection,
-    chain: Chain,
-) -> Result<Option<(Option<u64>, Option<u64>, Timestamp)>, StoreError> {
-    let row = fetch_optional!(connection, (Option<i64>, Option<i64>, i64), FINALIZED, chain.name())?;
-    let read = |(latest, finalized, at)| Ok((optional(latest)?, optional(finalized)?, Timestamp(at)));
-    row.map(read).transpose()
+/// What a former watcher told.
+pub async fn told(connection: &mut impl Connection, chain: Chain) -> Result<Option<Told>, StoreError> {
+    type Row = (Option<i64>, Option<i64>, i64, i64, String);
+    let read = |(latest, finalized, finalized_at, heartbeat_at, alarms): Row| {
+        Ok(Told {
+            latest: optional(latest)?,
+            finalized: optional(finalized)?,
+            finalized_at: Timestamp(finalized_at),
+            heartbeat_at: Timestamp(heartbeat_at),
+            alarms: texts(&alarms)?,
+        })
+    };
+    fetch_optional!(connection, Row, TOLD, chain.name())?.map(read).transpose()
 }
 
 /// Every watcher's word.
@@ -213,9 +233,13 @@ impl TryFrom<ChainRow> for ChainStatus {
             heartbeat_at: Timestamp(row.heartbeat_us),
             endpoints: Vec::new(),
             finalized_at: Timestamp(row.finalized_us),
-            alarms: serde_json::from_str(&row.alarms).map_err(|error| StoreError::inconsistent("alarms", error))?,
+            alarms: texts(&row.alarms)?,
         })
     }
+}
+
+fn texts(alarms: &str) -> Result<Vec<String>, StoreError> {
+    serde_json::from_str(alarms).map_err(|error| StoreError::inconsistent("alarms", error))
 }
 
 fn optional(number: Option<i64>) -> Result<Option<u64>, StoreError> {

@@ -1,5 +1,6 @@
 //! What is still to be traced, which deposits of traces wait for a second witness, and what the lane says of itself.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -11,6 +12,9 @@ use crate::store::error::expect_one;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, StoreError, Tx, hash, int, parsed, uint};
 use crate::time::Timestamp;
+
+/// So many tries in vain, with growing pauses, take some five minutes.
+const OFTEN: u32 = 5;
 
 /// Where the lane of the traces stands on one chain.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -24,6 +28,8 @@ pub struct TraceStatus {
     pub caught_up_at: Timestamp,
     /// How many deposits wait for a second witness that was sought in vain.
     pub unwitnessed: u64,
+    /// How many of these it was sought for often since their blocks are final.
+    pub unwitnessed_for_long: u64,
     /// Why one of them does; empty when there is none.
     pub unwitnessed_reason: String,
     /// The newest block on record whose trace two endpoints told.
@@ -49,6 +55,8 @@ pub struct TraceFailure {
 pub struct Doubts {
     pub chain: Chain,
     pub count: u64,
+    /// How many of them it was sought for often since their blocks are final.
+    pub for_long: u64,
     /// Why one of them has none.
     pub reason: String,
 }
@@ -87,6 +95,8 @@ statements! {
     LEVEL = "UPDATE blocks SET traced_by = $3 WHERE chain = $1 AND hash = $2 AND canonical AND traced \
              AND (traced_by IS NULL OR traced_by = 'one_endpoint')";
     UNTRACED_IN = "SELECT 1 FROM blocks WHERE chain = $1 AND canonical AND NOT traced AND number >= $2 AND number <= $3 ORDER BY number LIMIT 1";
+    UNTRACED_SINCE = "SELECT cursors.chain, (SELECT blocks.number FROM blocks WHERE blocks.chain = cursors.chain AND blocks.canonical \
+                      AND NOT blocks.traced AND blocks.time_us < $1 ORDER BY blocks.number DESC LIMIT 1) FROM cursors";
     MARK = "UPDATE blocks SET traced = true, traced_by = CASE WHEN traced AND traced_by = 'two_endpoints' THEN traced_by ELSE $3 END \
             WHERE chain = $1 AND hash = $2 AND canonical";
     SETTLEABLE = "SELECT deposits.*, blocks.number AS block_number, blocks.hash AS block_hash \
@@ -112,7 +122,8 @@ statements! {
     STATUSES = "SELECT trace_status.chain, reason, caught_up_us, cursors.number AS cursor, \
                 (SELECT MIN(blocks.number) FROM blocks WHERE blocks.chain = trace_status.chain AND canonical AND NOT traced) AS untraced \
                 FROM trace_status LEFT JOIN cursors ON cursors.chain = trace_status.chain ORDER BY trace_status.chain";
-    DOUBTS = "SELECT unwitnessed.chain, COUNT(*), MIN(unwitnessed.reason) FROM unwitnessed \
+    DOUBTS = "SELECT unwitnessed.chain, COUNT(*), COUNT(CASE WHEN unwitnessed.is_final AND unwitnessed.tries >= $1 THEN 1 END), \
+              MIN(unwitnessed.reason) FROM unwitnessed \
               JOIN deposits ON deposits.id = unwitnessed.deposit_id WHERE deposits.status = 'PENDING' GROUP BY unwitnessed.chain";
 }
 
@@ -146,6 +157,19 @@ pub async fn are_untraced(
 ) -> Result<bool, StoreError> {
     let (from, through) = (int(*range.start()), int(*range.end()));
     Ok(fetch_optional!(connection, (i32,), UNTRACED_IN, chain.name(), from, through)?.is_some())
+}
+
+/// The newest block of each chain that is still to be traced although its time is before `since`, where there is one.
+pub async fn untraced_since(
+    connection: &mut impl Connection,
+    since: Timestamp,
+) -> Result<BTreeMap<Chain, u64>, StoreError> {
+    let mut found = BTreeMap::new();
+    for (chain, number) in fetch_all!(connection, (String, Option<i64>), UNTRACED_SINCE, since.0)? {
+        let Some(number) = number else { continue };
+        found.insert(parsed("chain", &chain)?, uint("block number", number)?);
+    }
+    Ok(found)
 }
 
 /// Records that what a trace shows of the canonical `block` is on record, and what stood behind the reading. Two endpoints'
@@ -256,6 +280,7 @@ pub async fn statuses(connection: &mut impl Connection) -> Result<Vec<TraceStatu
             reason,
             caught_up_at: Timestamp(caught_up_us),
             unwitnessed: 0,
+            unwitnessed_for_long: 0,
             unwitnessed_reason: String::new(),
             by_two: None,
             by_one: None,
@@ -272,9 +297,10 @@ pub async fn statuses(connection: &mut impl Connection) -> Result<Vec<TraceStatu
             (status.put_off, status.put_off_reason) = (uint("count", count)?, reason);
         }
     }
-    for Doubts { chain, count, reason } in doubts(connection).await? {
+    for Doubts { chain, count, for_long, reason } in doubts(connection).await? {
         if let Some(status) = statuses.iter_mut().find(|status| status.chain == chain) {
-            (status.unwitnessed, status.unwitnessed_reason) = (count, reason);
+            (status.unwitnessed, status.unwitnessed_for_long) = (count, for_long);
+            status.unwitnessed_reason = reason;
         }
     }
     Ok(statuses)
@@ -283,9 +309,10 @@ pub async fn statuses(connection: &mut impl Connection) -> Result<Vec<TraceStatu
 /// For each chain that has any: the PENDING deposits whose second witness was sought in vain. Also where no lane of the
 /// traces is at work any more.
 pub async fn doubts(connection: &mut impl Connection) -> Result<Vec<Doubts>, StoreError> {
-    let rows = fetch_all!(connection, (String, i64, String), DOUBTS)?;
-    let doubts = rows.into_iter().map(|(chain, count, reason)| {
-        Ok(Doubts { chain: parsed("chain", &chain)?, count: uint("count", count)?, reason })
+    let rows = fetch_all!(connection, (String, i64, i64, String), DOUBTS, i64::from(OFTEN))?;
+    let doubts = rows.into_iter().map(|(chain, count, for_long, reason)| {
+        let (count, for_long) = (uint("count", count)?, uint("count", for_long)?);
+        Ok(Doubts { chain: parsed("chain", &chain)?, count, for_long, reason })
     });
     doubts.collect()
 }

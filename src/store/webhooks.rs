@@ -38,16 +38,20 @@ pub struct Webhook {
     /// Secrets, separated by spaces.
     pub signing_key: String,
     pub signing_key_created_at: Timestamp,
+    /// Those that sign too up to a time, the newest first, separated by spaces; empty when there are none.
+    pub previous_signing_key: String,
     /// When the keys before stop to sign; in the past when there are none.
     pub previous_key_expires_at: Timestamp,
 }
 
-/// The keys that sign from now on, and until when those before sign too.
+/// The keys that sign from now on, and those before that sign too, up to a time.
 #[derive(Clone, Copy)]
 pub struct Rotation<'a> {
     pub id: &'a str,
     pub signing_key_id: &'a str,
     pub signing_key: &'a str,
+    /// Separated by spaces; empty when there are none.
+    pub previous_signing_key: &'a str,
     pub previous_expires_at: Timestamp,
 }
 
@@ -62,6 +66,7 @@ struct Row {
     signing_key_id: String,
     signing_key: String,
     signing_key_created_us: i64,
+    previous_signing_key: String,
     previous_key_expires_us: i64,
 }
 
@@ -71,10 +76,9 @@ statements! {
     COUNT = "SELECT COUNT(*) FROM webhooks WHERE organization_id = $1 AND kind = 'WEBHOOK' AND status <> 'DELETED'";
     LIST = "SELECT * FROM webhooks WHERE organization_id = $1 AND kind = 'WEBHOOK' AND status <> 'DELETED' ORDER BY created_us, id";
     BY_ID = "SELECT * FROM webhooks WHERE organization_id = $1 AND id = $2 AND kind = 'WEBHOOK' AND status <> 'DELETED'";
-    // The keys before the previous ones stop here; a key that no longer signs is not kept.
-    ROTATE = "UPDATE webhooks SET previous_signing_key = CASE WHEN CAST($5 AS BIGINT) > CAST($4 AS BIGINT) THEN signing_key ELSE '' END, \
-              previous_key_expires_us = $5, signing_key_id = $2, signing_key = $3, signing_key_created_us = $4 \
-              WHERE organization_id = $6 AND id = $1 AND kind = 'WEBHOOK' AND status <> 'DELETED'";
+    LOCK = "SELECT * FROM webhooks WHERE organization_id = $1 AND id = $2 AND kind = 'WEBHOOK' AND status <> 'DELETED'" [" FOR UPDATE"] "";
+    ROTATE = "UPDATE webhooks SET previous_signing_key = $5, previous_key_expires_us = $6, signing_key_id = $2, signing_key = $3, \
+              signing_key_created_us = $4 WHERE organization_id = $7 AND id = $1 AND kind = 'WEBHOOK' AND status <> 'DELETED'";
     DELETE = "UPDATE webhooks SET status = 'DELETED', status_since_us = $3 \
               WHERE organization_id = $1 AND id = $2 AND kind = 'WEBHOOK' AND status <> 'DELETED'";
     MUTED = "SELECT status FROM muted_statuses WHERE organization_id = $1 ORDER BY status";
@@ -108,11 +112,16 @@ pub async fn by_id(connection: &mut impl Connection, id: &str) -> Result<Option<
     fetch_optional!(connection, Row, BY_ID, ORGANIZATION, id)?.map(Row::read).transpose()
 }
 
+/// As [`by_id`], and nobody else changes it before the end of the transaction.
+pub async fn lock(tx: &mut Tx, id: &str) -> Result<Option<Webhook>, StoreError> {
+    fetch_optional!(tx, Row, LOCK, ORGANIZATION, id)?.map(Row::read).transpose()
+}
+
 /// Takes other keys. False when there is no such webhook.
 pub async fn rotate(tx: &mut Tx, rotation: &Rotation<'_>, now: Timestamp) -> Result<bool, StoreError> {
-    let Rotation { id, signing_key_id, signing_key, previous_expires_at } = rotation;
+    let Rotation { id, signing_key_id, signing_key, previous_signing_key: previous, previous_expires_at } = rotation;
     let expires = previous_expires_at.0;
-    Ok(execute!(tx, ROTATE, *id, *signing_key_id, *signing_key, now.0, expires, ORGANIZATION)? == 1)
+    Ok(execute!(tx, ROTATE, *id, *signing_key_id, *signing_key, now.0, *previous, expires, ORGANIZATION)? == 1)
 }
 
 /// Sends nothing more to a webhook; what is undelivered stays held. False when there is no such webhook.
@@ -147,6 +156,7 @@ impl Row {
             signing_key_id: self.signing_key_id,
             signing_key: self.signing_key,
             signing_key_created_at: Timestamp(self.signing_key_created_us),
+            previous_signing_key: self.previous_signing_key,
             previous_key_expires_at: Timestamp(self.previous_key_expires_us),
         })
     }

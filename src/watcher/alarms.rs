@@ -1,5 +1,5 @@
-//! Alarms: conditions that are no failure yet. Finality that stands still while the chain goes on, and endpoints that do
-//! not agree on it.
+//! Alarms: conditions that are no failure yet. A newest block that stays the same, finality that stands still while the
+//! chain goes on, and endpoints that do not agree on it.
 //!
 //! An alarm comes by time and goes by itself. It changes nothing: what may be confirmed is decided elsewhere.
 
@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use landfall_chain::{Finality, Network, Tip};
 
+use crate::store::status::Told;
 use crate::time::Timestamp;
 
 /// How long the node's own tag may stand still: it moves in steps of up to 7 minutes, and waits for L1 on a rollup.
@@ -14,6 +15,11 @@ const TAG_STALL: Duration = Duration::from_secs(30 * 60);
 /// How long a count of confirmations may stand still, beside so many block times.
 const COUNT_STALL: Duration = Duration::from_secs(10 * 60);
 const COUNT_STALL_BLOCKS: u32 = 20;
+/// How long the newest block may stay the same, and how many block times at least: slots without a block are usual.
+const BLOCK_STALL: Duration = Duration::from_secs(5 * 60);
+const BLOCK_STALL_BLOCKS: u32 = 25;
+/// What the alarm begins with by which a restart knows it again.
+const NO_NEWER: &str = "no newer block than ";
 /// How long too few endpoints may agree.
 const WAITING_MAX: Duration = Duration::from_secs(10 * 60);
 
@@ -21,7 +27,13 @@ const WAITING_MAX: Duration = Duration::from_secs(10 * 60);
 #[derive(Debug)]
 pub(super) struct Alarms {
     stall_after: Duration,
+    /// `None` where blocks come on demand.
+    still_after: Option<Duration>,
     newest: Newest,
+    /// When the source last told where the chain ends.
+    told_at: Option<Timestamp>,
+    /// What was warned of before a restart, until a newer block is told.
+    stood_still: Option<String>,
     /// Since when the chain has been going on while nothing more became final.
     moving_since: Option<Timestamp>,
     waiting: Option<(Timestamp, String)>,
@@ -45,15 +57,30 @@ pub(super) fn stall_after(network: &Network) -> Duration {
     COUNT_STALL + Duration::from_millis(network.block_time_ms) * COUNT_STALL_BLOCKS
 }
 
+/// How long the newest block of this network may stay the same before it is an alarm.
+pub fn block_stall(network: &Network) -> Duration {
+    BLOCK_STALL.max(Duration::from_millis(network.block_time_ms) * BLOCK_STALL_BLOCKS)
+}
+
 impl Alarms {
-    pub(super) fn new(stall_after: Duration) -> Self {
-        Alarms { stall_after, newest: Newest::default(), moving_since: None, waiting: None }
+    pub(super) fn new(stall_after: Duration, still_after: Option<Duration>) -> Self {
+        Alarms {
+            stall_after,
+            still_after,
+            newest: Newest::default(),
+            told_at: None,
+            stood_still: None,
+            moving_since: None,
+            waiting: None,
+        }
     }
 
     /// Takes up what a former watcher told, so that a restart ends no alarm.
-    pub(super) fn take_up(&mut self, (latest, finalized, finalized_at): (Option<u64>, Option<u64>, Timestamp)) {
-        let Some(latest) = latest else { return };
-        self.newest = Newest { latest, latest_at: finalized_at, finalized, finalized_at };
+    pub(super) fn take_up(&mut self, told: Told) {
+        let Told { latest: Some(latest), finalized, finalized_at, heartbeat_at, alarms } = told else { return };
+        self.newest = Newest { latest, latest_at: heartbeat_at, finalized, finalized_at };
+        let may_stand = self.still_after.is_some();
+        self.stood_still = alarms.into_iter().find(|text| may_stand && text.starts_with(NO_NEWER));
         self.moving_since = (finalized_at != Timestamp::EPOCH).then_some(finalized_at);
     }
 
@@ -65,7 +92,12 @@ impl Alarms {
             (*finalized, *finalized_at) = (told.max(*finalized), now);
             self.moving_since = None;
         }
+        self.told_at = Some(now);
+        if *latest_at == Timestamp::EPOCH {
+            *latest_at = now;
+        }
         if tip.latest.number > *latest {
+            self.stood_still = None;
             // A chain that stood still for as long was not expected to finalize anything meanwhile.
             let stood_still = now.since(*latest_at) > self.stall_after;
             (*latest, *latest_at) = (tip.latest.number, now);
@@ -77,10 +109,25 @@ impl Alarms {
         });
     }
 
+    /// The blocks above a fork point were taken back: the chain goes on from where it ends now.
+    pub(super) fn taken_back(&mut self, tip: &Tip, now: Timestamp) {
+        (self.newest.latest, self.newest.latest_at) = (tip.latest.number, now);
+        self.stood_still = None;
+    }
+
+    /// Since when the source has told no newer block, where that is for too long. A source that tells nothing at all is
+    /// another failure.
+    pub(super) fn still_since(&self) -> Option<Timestamp> {
+        let (told_at, latest_at) = (self.told_at?, self.newest.latest_at);
+        let is_late = self.still_after.is_some_and(|limit| told_at.since(latest_at) > limit);
+        (self.stood_still.is_some() || is_late).then_some(latest_at)
+    }
+
     /// What is to be warned of now, in words that stay the same while it lasts.
     pub(super) fn texts(&self, now: Timestamp) -> Vec<String> {
-        let mut texts = Vec::new();
-        let Newest { finalized, finalized_at, .. } = self.newest;
+        let Newest { latest, finalized, finalized_at, .. } = self.newest;
+        let still = self.still_since().map(|since| format!("{NO_NEWER}{latest} is told since {since}"));
+        let mut texts: Vec<_> = self.stood_still.clone().or(still).into_iter().collect();
         if self.moving_since.is_some_and(|since| now.since(since) > self.stall_after) {
             texts.push(match finalized {
                 Some(number) => format!("finality stalled: block {number} is final since {finalized_at}"),
@@ -113,6 +160,12 @@ mod tests {
         Tip { latest: block(latest), finalized: finalized.map(block), tiers: Vec::new(), waiting: None }
     }
 
+    /// Block 100 and, since minute 0, block 90.
+    fn told(heartbeat_at: Timestamp, alarms: &[&str]) -> Told {
+        let alarms = alarms.iter().copied().map(str::to_owned).collect();
+        Told { latest: Some(100), finalized: Some(90), finalized_at: minute(0), heartbeat_at, alarms }
+    }
+
     fn minute(number: u32) -> Timestamp {
         Timestamp(1_800_000_000_000_000).plus(MINUTE * number)
     }
@@ -136,8 +189,24 @@ mod tests {
     }
 
     #[test]
+    fn how_long_the_newest_block_may_stay_the_same_depends_on_the_block_time() {
+        let of = |block_time_ms| {
+            block_stall(&Network {
+                chain: Chain::BaseMainnet,
+                chain_ref: String::new(),
+                block_time_ms,
+                finality: FinalityRule::FINALIZED.into(),
+                native: Native::TOP_LEVEL,
+                assets: Vec::new(),
+            })
+        };
+        assert_eq!([of(300), of(2_000), of(12_000)], [5 * MINUTE; 3]);
+        assert_eq!(of(60_000), 25 * MINUTE);
+    }
+
+    #[test]
     fn finality_stalls_when_the_chain_goes_on_without_it_and_not_when_the_chain_stands_still() {
-        let mut alarms = Alarms::new(LIMIT);
+        let mut alarms = Alarms::new(LIMIT, None);
         alarms.observe(&tip(100, Some(90)), minute(0));
         for number in 1..=10 {
             alarms.observe(&tip(100 + u64::from(number), Some(90)), minute(number));
@@ -160,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_chain_on_which_nothing_ever_becomes_final_is_told_too() {
-        let mut alarms = Alarms::new(LIMIT);
+        let mut alarms = Alarms::new(LIMIT, None);
         alarms.observe(&tip(1, None), minute(0));
         alarms.observe(&tip(2, None), minute(6));
         alarms.observe(&tip(3, None), minute(12));
@@ -169,18 +238,83 @@ mod tests {
 
     #[test]
     fn a_restart_ends_no_alarm() {
-        let mut alarms = Alarms::new(LIMIT);
-        alarms.take_up((Some(100), Some(90), minute(0)));
+        let mut alarms = Alarms::new(LIMIT, None);
+        alarms.take_up(told(minute(7), &[]));
         alarms.observe(&tip(101, Some(90)), minute(8));
         assert!(alarms.texts(minute(9)).is_empty());
         alarms.observe(&tip(102, Some(90)), minute(11));
         assert_eq!(alarms.texts(minute(11)).len(), 1);
         assert_eq!(alarms.finalized_at(), minute(0));
+
+        // One that stood for long stands at once.
+        let mut alarms = Alarms::new(LIMIT, None);
+        alarms.take_up(told(minute(60), &[]));
+        alarms.observe(&tip(101, Some(90)), minute(61));
+        assert_eq!(alarms.texts(minute(61)).len(), 1);
+    }
+
+    #[test]
+    fn a_newest_block_that_stays_the_same_is_told_until_there_is_a_newer_one() {
+        let mut alarms = Alarms::new(LIMIT * 100, Some(5 * MINUTE));
+        // No less than what was told before: a lagging endpoint leads for a while.
+        for (latest, at) in [(0, 0), (7, 1), (6, 5), (7, 6)] {
+            alarms.observe(&tip(latest, None), minute(at));
+            assert!(alarms.texts(minute(at)).is_empty(), "minute {at}");
+            assert_eq!(alarms.still_since(), None);
+        }
+        assert!(alarms.texts(minute(90)).is_empty(), "nobody tells anything: another failure");
+        for (latest, at) in [(7, 7), (6, 90)] {
+            alarms.observe(&tip(latest, None), minute(at));
+            assert_eq!(alarms.texts(minute(at)), [format!("no newer block than 7 is told since {}", minute(1))]);
+            assert_eq!(alarms.still_since(), Some(minute(1)));
+        }
+        alarms.observe(&tip(8, None), minute(91));
+        assert!(alarms.texts(minute(91)).is_empty());
+        alarms.observe(&tip(8, None), minute(97));
+        assert_eq!(alarms.texts(minute(97)).len(), 1);
+        alarms.taken_back(&tip(5, None), minute(98));
+        alarms.observe(&tip(5, None), minute(99));
+        assert!(alarms.texts(minute(99)).is_empty(), "the chain was replaced by one that ends lower");
+
+        let mut on_demand = Alarms::new(LIMIT * 1_000, None);
+        for at in [0, 900] {
+            on_demand.observe(&tip(7, None), minute(at));
+            assert!(on_demand.texts(minute(at)).is_empty());
+        }
+    }
+
+    #[test]
+    fn a_restart_does_not_make_the_newest_block_newer() {
+        let said = format!("no newer block than 100 is told since {}", minute(0));
+        let other = "finality stalled: ..";
+        let mut alarms = Alarms::new(LIMIT * 100, Some(5 * MINUTE));
+        alarms.take_up(told(minute(9), &[other, &said]));
+        for (latest, at) in [(100, 9), (20, 10)] {
+            alarms.observe(&tip(latest, None), minute(at));
+            assert_eq!(alarms.texts(minute(at)).as_slice(), std::slice::from_ref(&said));
+            assert_eq!(alarms.still_since(), Some(minute(9)));
+        }
+        alarms.observe(&tip(101, None), minute(11));
+        assert!(alarms.texts(minute(11)).is_empty());
+
+        // It froze shortly before, or while nobody looked.
+        let mut alarms = Alarms::new(LIMIT * 100, Some(5 * MINUTE));
+        alarms.take_up(told(minute(9), &[]));
+        alarms.observe(&tip(100, None), minute(14));
+        assert!(alarms.texts(minute(14)).is_empty());
+        alarms.observe(&tip(100, None), minute(15));
+        assert_eq!(alarms.texts(minute(15)), [format!("no newer block than 100 is told since {}", minute(9))]);
+
+        // The key was set meanwhile.
+        let mut alarms = Alarms::new(LIMIT * 100, None);
+        alarms.take_up(told(minute(9), &[&said]));
+        alarms.observe(&tip(100, None), minute(15));
+        assert!(alarms.texts(minute(15)).is_empty());
     }
 
     #[test]
     fn too_few_endpoints_that_agree_are_an_alarm_after_ten_minutes() {
-        let mut alarms = Alarms::new(LIMIT * 6);
+        let mut alarms = Alarms::new(LIMIT * 6, None);
         let waiting = |text: &str| Tip { waiting: Some(text.to_owned()), ..tip(100, Some(90)) };
         alarms.observe(&waiting("1 of 2 agree"), minute(0));
         alarms.observe(&waiting("0 of 2 agree"), minute(10));

@@ -241,7 +241,9 @@ impl<S: HoldingSource> BalanceWatch<S> {
         Ok(due.into_iter().collect())
     }
 
-    /// Records what was told, in one transaction, so that what moved between two addresses is never in both.
+    /// Records what was told, in one transaction: what moved between two addresses that are read together is in one of them. It may
+    /// be in both, or in neither, of two that were read at different blocks, until the one that was read first is read again,
+    /// which it is as soon as there is room: it is due since the movement. What may be spent is in neither case counted twice.
     async fn record(&mut self, asked: &Asked, holdings: &Holdings, now: Timestamp) -> Result<BalancesRead, StoreError> {
         let (chain, at) = (self.chain, &asked.at);
         let mut tx = self.db.begin().await?;

@@ -43,7 +43,7 @@ mod witness;
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_chain::{BlockSource, Chain, Endpoints, NativeSource, Network, ReadProof, Tip, with_causes};
+use landfall_chain::{BlockRef, BlockSource, Chain, Endpoints, NativeSource, Network, ReadProof, Tip, with_causes};
 use tokio::sync::Notify;
 use tracing::error;
 
@@ -54,6 +54,7 @@ use crate::store::{Db, StoreError, incidents, overrides, status};
 use crate::time::Timestamp;
 
 use alarms::Alarms;
+pub use alarms::block_stall;
 pub use asset_watch::AssetWatch;
 pub use backfill::{Backfill, Job, Scope};
 pub use balance_watch::{BalanceWatch, BalancesRead};
@@ -80,6 +81,8 @@ pub struct Settings {
     pub failed_grace: Duration,
     /// How long the newest final block may stand still before it is an alarm; `None` leaves it to the network's rule.
     pub finality_stall: Option<Duration>,
+    /// How long the newest block may stay the same before it is an alarm; `None` where blocks come on demand.
+    pub block_stall: Option<Duration>,
 }
 
 /// Tells a source how many endpoints must agree on what is final: an operator's word, or `None` for the usual number.
@@ -114,6 +117,8 @@ pub struct Watcher<S> {
     told: ToldBlocks,
     /// The block from which the next tick settles: those below had their turn.
     settle_from: u64,
+    /// What a former watcher warned of is taken up.
+    has_taken_up: bool,
     /// The id of the last resumption that a tick met; `None` before the first tick.
     resumed: Option<String>,
 }
@@ -133,13 +138,16 @@ pub struct Ticked {
     pub caught_up: bool,
     /// More is final than one tick settles.
     pub more_to_settle: bool,
+    /// Since when no newer block has been told, where that is for too long: then being caught up says little.
+    pub still_since: Option<Timestamp>,
     pub tip: Option<Tip>,
 }
 
 impl<S: BlockSource> Watcher<S> {
     pub fn new(source: S, endpoints: Endpoints, db: Db, network: Network, settings: Settings) -> Self {
         let watch_list = WatchList::new(network.chain);
-        let alarms = Alarms::new(settings.finality_stall.unwrap_or_else(|| alarms::stall_after(&network)));
+        let stall_after = settings.finality_stall.unwrap_or_else(|| alarms::stall_after(&network));
+        let alarms = Alarms::new(stall_after, settings.block_stall);
         let (read_width, agree) = (connect::READ_BLOCKS_MAX, AgreeDoor(Box::new(|_| ())));
         Watcher {
             source,
@@ -156,6 +164,7 @@ impl<S: BlockSource> Watcher<S> {
             agree,
             told: ToldBlocks::default(),
             settle_from: 0,
+            has_taken_up: false,
             resumed: None,
         }
     }
@@ -216,8 +225,10 @@ impl<S: BlockSource> Watcher<S> {
         self.watch_list.follow(&mut self.db.read().await?).await?;
         let tip = self.source.tip().await?;
         self.alarms.observe(&tip, now);
-        let mut ticked = Ticked { tip: Some(tip.clone()), ..Ticked::default() };
-        let mut at = match Cursor::load(&mut self.db.read().await?, self.chain()).await?.at {
+        let still_since = self.alarms.still_since();
+        let mut ticked = Ticked { tip: Some(tip.clone()), still_since, ..Ticked::default() };
+        let cursor = Cursor::load(&mut self.db.read().await?, self.chain()).await?;
+        let mut at = match cursor.at {
             Some(at) => at,
             None => self.take_up(&tip).await?,
         };
@@ -227,6 +238,8 @@ impl<S: BlockSource> Watcher<S> {
                 // The block that it was taken up at is gone, and nothing stood on it.
                 None => return Ok(ticked),
             };
+        } else if let Some(finalized) = cursor.finalized {
+            self.refuse_set_back(&finalized, &tip)?;
         }
         let connected = self.connect(at, &tip, now, &mut ticked).await?;
         if connected.stray.is_some() {
@@ -245,19 +258,43 @@ impl<S: BlockSource> Watcher<S> {
             };
             return Err(TickError::Contradiction { chain: self.chain(), what });
         }
+        if ticked.disconnected > 0 {
+            self.alarms.taken_back(&tip, now);
+            ticked.still_since = None;
+        }
         self.settle(&at, &tip, &orders, now, &mut ticked).await?;
         ticked.behind = tip.latest.number.saturating_sub(at.number);
         ticked.caught_up = ticked.behind == 0;
         Ok(ticked)
     }
 
+    /// A source that ends below what is final here knows less than we do, and nothing of what comes now.
+    fn refuse_set_back(&self, finalized: &BlockRef, tip: &Tip) -> Result<(), TickError> {
+        let newest = tip.finalized.filter(|told| told.number > tip.latest.number).unwrap_or(tip.latest);
+        if newest.number >= finalized.number {
+            return Ok(());
+        }
+        let what = format!(
+            "the newest block is told to be {newest}, below block {finalized}, which is final here: what the endpoints \
+             know was set back, or lags far behind"
+        );
+        Err(TickError::Contradiction { chain: self.chain(), what })
+    }
+
+    /// Takes up, once, what a former watcher warned of.
+    async fn take_up_alarms(&mut self) -> Result<(), StoreError> {
+        if !self.has_taken_up {
+            if let Some(told) = status::told(&mut self.db.read().await?, self.chain()).await? {
+                self.alarms.take_up(told);
+            }
+            self.has_taken_up = true;
+        }
+        Ok(())
+    }
+
     /// What operators want now.
     async fn orders(&mut self, now: Timestamp) -> Result<Orders, TickError> {
-        if self.resumed.is_none()
-            && let Some(told) = status::finalized(&mut self.db.read().await?, self.chain()).await?
-        {
-            self.alarms.take_up(told);
-        }
+        self.take_up_alarms().await?;
         if self.resumed.is_none() {
             self.note_native(now).await?;
         }

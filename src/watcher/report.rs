@@ -119,11 +119,12 @@ impl Reporter {
         now: Timestamp,
     ) -> Result<(), StoreError> {
         let before = self.status.clone();
-        if let Ok(Ticked { tip: Some(tip), caught_up, .. }) = outcome {
+        if let Ok(Ticked { tip: Some(tip), caught_up, still_since, .. }) = outcome {
             self.status.latest = Some(tip.latest.number);
             self.status.finalized = tip.finalized.map(|finalized| finalized.number).max(self.status.finalized);
             if caught_up {
-                self.status.caught_up_at = now;
+                // What stays the same for too long may not be the newest block.
+                self.status.caught_up_at = still_since.map_or(now, |since| since.min(self.status.caught_up_at));
             }
         }
         if self.status.caught_up_at == Timestamp::EPOCH {

@@ -31,6 +31,11 @@ impl<S: BlockSource> Watcher<S> {
     pub async fn run(mut self, clock: Clock, random: fn() -> u64, pulse: Pulse, stop: CancellationToken) {
         let mut reporter = report::Reporter::new(self.chain(), self.settings.proof);
         let mut retry = Retry::new(self.settings.poll, RETRY_MAX);
+        // Before anything is written in the place of it.
+        match self.take_up_alarms().await {
+            Ok(()) => reporter.warn(self.alarms.texts(clock.now()), self.alarms.finalized_at()),
+            Err(error) => warn!(chain = %self.chain(), "what was warned of cannot be read: {error}"),
+        }
         tokio::select! {
             () = stop.cancelled() => return,
             () = self.load(&mut reporter, &clock, &pulse) => {}

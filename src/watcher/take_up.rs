@@ -7,7 +7,7 @@ use landfall_chain::{BlockRef, BlockSource, Header, Tip};
 use tracing::info;
 
 use crate::store::cursors::{self, Cursor};
-use crate::store::{accounts, native_settings};
+use crate::store::native_settings;
 use crate::watcher::{Start, TickError, Watcher};
 
 /// How many numbers one read covers that looks for the block to start above, and how many reads a tick makes for it.
@@ -36,7 +36,6 @@ impl<S: BlockSource> Watcher<S> {
         Cursor::lock(&mut tx, self.chain()).await?;
         cursors::anchor(&mut tx, self.chain(), header).await?;
         Cursor::place(&mut tx, self.chain(), &header.block).await?;
-        accounts::raise_from(&mut tx, self.chain(), header.block.number + 1).await?;
         native_settings::begin(&mut tx, self.chain(), header.block.number + 1, &self.network.native).await?;
         tx.commit().await?;
         info!(chain = %self.chain(), "{} is watched from block {}", self.chain(), header.block.number + 1);

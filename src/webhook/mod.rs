@@ -18,3 +18,6 @@ pub const WEBHOOKS_MAX: u64 = 1_000;
 /// How long the key before signs too after a rotation, unless another time is asked for, and at most.
 pub const PREVIOUS_KEY_TIME_DEFAULT: Duration = Duration::from_secs(24 * 60 * 60);
 pub const PREVIOUS_KEY_TIME_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// How many rotations' keys may sign beside the present ones: who does not get an answer asks again, and the key that its receiver has
+/// must go on signing.
+pub const PREVIOUS_ROTATIONS_MAX: usize = 3;

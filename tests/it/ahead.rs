@@ -122,7 +122,7 @@ impl AddressSource for Slow {
 
 fn watcher<S: BlockSource>(source: S, store: &TestStore, network: Network) -> Watcher<S> {
     let (start, proof, poll) = (Start::Number(1), ReadProof::Full, Duration::from_millis(10));
-    let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None };
+    let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
     Watcher::new(source, Endpoints::new(["sim".to_owned()]), store.db.clone(), network, settings)
 }
 

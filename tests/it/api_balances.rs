@@ -95,6 +95,14 @@ impl Bench {
         self.world.catch_up().await;
     }
 
+    /// As [`Bench::follow`], where a block cannot be traced.
+    async fn follow_for_now(&mut self, blocks: u64) {
+        self.world.chain.mine_empty(blocks);
+        for _ in 0..20 {
+            self.world.tick_or_fail_for_now().await;
+        }
+    }
+
     async fn read(&mut self) -> BalancesRead {
         self.watch.tick(self.world.now(), 0).await.unwrap()
     }
@@ -795,6 +803,55 @@ async fn nothing_is_told_of_a_chain_that_is_halted_or_whose_newest_blocks_are_lo
     bench.follows = true;
     assert_eq!(bench.line("alice", "ETH").await, known);
     bench.world.close().await;
+}
+
+#[tokio::test]
+async fn what_may_have_left_in_a_block_that_long_waits_for_its_trace_is_not_available() {
+    for engine in ENGINES {
+        let mut bench = Bench::of(World::traced(engine, 1).await).await;
+        bench.world.watch("alice", address(ALICE)).await;
+        bench.follow(FINALITY_DEPTH + 1).await;
+        bench.read_all().await;
+        let (had, available, _) = bench.line("alice", "ETH").await;
+        assert_eq!(had, available);
+        // A contract pays 700 of hers out. The chain is followed to its end, and that block cannot be traced.
+        let paid_at = bench.world.chain.latest().number + 1;
+        bench.world.chain.withhold_traces([paid_at]);
+        let leg = SimLeg::inner(address(ALICE), address(BOB), 700);
+        bench.world.chain.mine(vec![SimTx::new(address(PAYER), 0, vec![leg])]);
+        bench.follow_for_now(1).await;
+        bench.assert_unknown("alice", "ETHEREUM_TESTNET (ETH)").await;
+        let (status, body) = bench.get("/v2/accounts/alice/balances?symbol=USDC").await;
+        assert_eq!((status, body["balances"][0]["symbol"].as_str()), (StatusCode::OK, Some("USDC")), "{body}");
+        // Her account is frozen: nothing may leave, and what is there is told.
+        bench.world.operator().change_identity(bench.world.db(), "default", Change::Suspend).await.unwrap();
+        assert_eq!(bench.line("alice", "ETH").await, (had, U256::ZERO, bench.final_number() - 2));
+        bench.world.operator().change_identity(bench.world.db(), "default", Change::Reinstate).await.unwrap();
+        bench.assert_unknown("alice", "ETHEREUM_TESTNET (ETH)").await;
+
+        if engine == Engine::Sqlite {
+            // The block is traced after all.
+            bench.world.chain.withhold_traces([]);
+            bench.world.pass(MINUTE * 10);
+            bench.world.catch_up().await;
+            assert_eq!(bench.line("alice", "ETH").await.1, had - U256::from(700));
+        } else {
+            // It never is, and she is read behind it: what left by it is in that.
+            bench.follow_for_now(FINALITY_DEPTH).await;
+            bench.assert_unknown("alice", "ETHEREUM_TESTNET (ETH)").await;
+            bench.world.pass(DAY + MINUTE);
+            bench.read_all().await;
+            let at = bench.final_number();
+            assert!(at >= paid_at);
+            let left = bench.has(ALICE, &AssetId::Native, at);
+            assert_eq!(left, had - U256::from(700));
+            assert_eq!(bench.line("alice", "ETH").await, (left, left, at));
+            bench.world.chain.withhold_traces([]);
+            bench.world.pass(MINUTE * 10);
+            bench.world.catch_up().await;
+        }
+        bench.world.close().await;
+    }
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use landfall::deposit::{Deposit, DepositStatus, Leg, LegHash};
 use landfall::event::EventId;
 use landfall::store::cursors::Cursor;
-use landfall::store::{Connection, Db, Engine, movements};
+use landfall::store::{Connection, Db, Engine, accounts, movements};
 use landfall_chain::{Address, AssetTransfer, Lane, U256};
 use serde_json::Value;
 use sqlx::FromRow;
@@ -127,10 +127,11 @@ async fn assert_balances(world: &World) {
                    JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash WHERE blocks.canonical";
     type Credit = (Vec<u8>, Vec<u8>, Vec<u8>, i64);
     let credits: Vec<Credit> = rows(world.db(), credits).await;
-    let watched: Vec<(Vec<u8>, i64)> =
-        rows(world.db(), "SELECT address, from_number FROM watched_addresses WHERE chain = 'ETHEREUM_TESTNET'").await;
-    for (bytes, from) in watched {
-        let (address, from) = (Address::from_bytes(&bytes).unwrap(), u64::try_from(from).unwrap());
+    let watched: Vec<(Vec<u8>,)> =
+        rows(world.db(), "SELECT address FROM watched_addresses WHERE chain = 'ETHEREUM_TESTNET'").await;
+    for (bytes,) in watched {
+        let address = Address::from_bytes(&bytes).unwrap();
+        let from = accounts::watched_from(&mut reader, CHAIN, &address).await.unwrap().unwrap();
         for asset in world.network.assets.iter().map(|asset| asset.id) {
             let of_asset = credits.iter().filter(|(to, what, _, number)| {
                 *to == bytes && *what == asset.to_bytes() && *number >= i64::try_from(from).unwrap()

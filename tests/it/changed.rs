@@ -48,7 +48,8 @@ impl Changed {
 
     fn watcher(self, start: u64) -> Watcher<Changed> {
         let (start, proof, poll) = (Start::Number(start), ReadProof::Full, Duration::from_millis(10));
-        let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None };
+        let settings =
+            Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
         let db = self.db.clone();
         Watcher::new(self, Endpoints::new(["sim".to_owned()]), db, network(), settings)
     }

@@ -135,6 +135,7 @@ fn accounts_are_added_once_and_listed() {
 #[test]
 fn a_csv_file_is_imported_whole_or_not_at_all() {
     let desk = Desk::new(CONFIG);
+    desk.ok(&["migrate"]);
     let header = "account_id,type,chains,address,identity_id\n";
     let other = "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359";
     let import = |rows: &str| {
@@ -233,6 +234,7 @@ fn a_key_is_listed_paired_and_revoked_for_good() {
 #[test]
 fn a_webhook_gives_its_secret_once_and_needs_leave_to_point_inside() {
     let desk = Desk::new(CONFIG);
+    desk.ok(&["migrate"]);
     let line = desk.refused(&["webhook", "add", "--url", "https://127.0.0.1/hook"]);
     assert_eq!(
         line,
@@ -313,6 +315,46 @@ fn status_and_health_cannot_tell_without_a_store_and_do_not_make_one() {
             "feed": {"last": 0, "lag_secs": null}, "webhooks": [], "sinks": [],
         })
     );
+}
+
+#[test]
+fn the_store_is_beside_the_configuration_and_one_that_is_new_is_told() {
+    let (desk, elsewhere) = (Desk::new(CONFIG), crate::postgres::folder());
+    let config = desk.path("landfall.toml");
+    let from_elsewhere = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_landfall"));
+        command.current_dir(elsewhere.path()).arg("--config").arg(&config).args(arguments).output().unwrap()
+    };
+    let address = format!("BASE_MAINNET={ADDRESS}");
+    let added = from_elsewhere(&add("a", "SEGREGATED", &address));
+    assert!(added.status.success(), "{}", text(&added.stderr));
+    let made =
+        format!("landfall: there was no store at sqlite:{}: a new one is made\n", desk.path("landfall.db").display());
+    assert_eq!(text(&added.stderr), made);
+    assert_eq!(std::fs::read_dir(elsewhere.path()).unwrap().count(), 0, "nothing is made elsewhere");
+
+    let again = desk.run(&["key", "create", "--name", "n"]);
+    assert_eq!((again.status.success(), text(&again.stderr)), (true, String::new()), "it is there already");
+    assert!(desk.ok(&["account", "list"]).starts_with("a SEGREGATED"));
+    assert!(text(&from_elsewhere(&["account", "list"]).stdout).starts_with("a SEGREGATED"));
+}
+
+#[test]
+fn an_empty_log_filter_is_as_none() {
+    // The first lines of `run`, which ends with a store that has no schema.
+    let desk =
+        Desk::new(&CONFIG.replace("[api]\n", "[admin]\nlisten = \"127.0.0.1:0\"\n[api]\nlisten = \"127.0.0.1:0\"\n"));
+    let logged = |filter: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_landfall"));
+        command.current_dir(desk.0.path()).args(["run", "--no-migrate"]).env_remove("LANDFALL_LOG");
+        if let Some(filter) = filter {
+            command.env("LANDFALL_LOG", filter);
+        }
+        text(&command.output().unwrap().stderr).lines().count()
+    };
+    let usual = logged(None);
+    assert!(usual > 1, "a log line, and the error");
+    assert_eq!([logged(Some("")), logged(Some(" ")), logged(Some("off"))], [usual, usual, 1]);
 }
 
 #[test]

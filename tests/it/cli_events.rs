@@ -10,6 +10,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::delivery::{Answer, Receiver, amount_and_status, delivery, pay, register, tick, world};
+use crate::delivery_engine::write;
 use crate::postgres::{ENGINES, Engine, folder};
 use crate::world::{FINALITY_DEPTH, World};
 
@@ -293,6 +294,76 @@ async fn what_a_person_does_about_deliveries_needs_a_reason_and_stands_in_the_au
         assert!(!text.contains("whsec_") && !text.contains("secret-path") && !text.contains("203.0.113.1"), "{text}");
         world.abandon();
     }
+}
+
+/// Refuses changes of deliveries as a deadlock does, while `is_refused` holds of how many there were.
+async fn deadlock(world: &World, is_refused: &str) {
+    for text in [
+        "DROP TRIGGER IF EXISTS refuse ON deliveries".to_owned(),
+        "DROP SEQUENCE IF EXISTS changes".to_owned(),
+        "CREATE SEQUENCE changes".to_owned(),
+        // What a sequence has given stays given when the transaction is taken back.
+        format!(
+            "CREATE OR REPLACE FUNCTION refuse() RETURNS trigger AS $$ BEGIN IF nextval('changes') {is_refused} THEN \
+             RAISE EXCEPTION USING ERRCODE = '40P01'; END IF; RETURN NEW; END $$ LANGUAGE plpgsql"
+        ),
+        "CREATE TRIGGER refuse BEFORE UPDATE ON deliveries FOR EACH ROW EXECUTE FUNCTION refuse()".to_owned(),
+    ] {
+        write(world, text).await;
+    }
+}
+
+#[tokio::test]
+async fn a_replay_tries_again_what_may_pass() {
+    let mut world = world(Engine::Postgres).await;
+    let desk = Desk::of(&world);
+    register(&world, "hook", "http://127.0.0.1:9/").await;
+    // One more than a page.
+    pay(&mut world, &(1..=501).collect::<Vec<_>>()).await;
+    write(&world, "UPDATE deliveries SET state = 'DELIVERED'").await;
+    let replay = ["event", "replay", "--from", "2001-01-01T00:00:00Z", "--reason", "a test"];
+    deadlock(&world, "<= 2").await;
+    assert_eq!(desk.json(&replay)[0]["events"], 501);
+    world.abandon();
+}
+
+#[tokio::test]
+async fn a_replay_that_stops_says_how_far_it_came() {
+    let mut world = world(Engine::Postgres).await;
+    let desk = Desk::of(&world);
+    register(&world, "hook", "http://127.0.0.1:9/").await;
+    // One more than a page.
+    pay(&mut world, &(1..=501).collect::<Vec<_>>()).await;
+    write(&world, "UPDATE deliveries SET state = 'DELIVERED'").await;
+    let replay = ["event", "replay", "--from", "2001-01-01T00:00:00Z", "--reason", "a test"];
+    deadlock(&world, "> 500").await;
+    let (code, printed, said) = desk.run(&replay);
+    assert_eq!((code, printed.as_str()), (Some(2), ""), "{said}");
+    let at = world.now();
+    let expected =
+        format!("landfall: stopped: 500 events are sent again, up to {at}; the same command with --from {at} goes on");
+    assert!(said.starts_with(&expected), "{said}");
+    deadlock(&world, "> 0").await;
+    let (code, _, said) = desk.run(&replay);
+    assert!(code == Some(2) && said.starts_with("landfall: stopped: nothing is sent again: "), "{said}");
+    world.abandon();
+}
+
+#[tokio::test]
+async fn what_a_receiver_answers_is_shown_without_what_controls_a_terminal() {
+    let receiver = Receiver::scripted([Answer::Fault(b"no\x1b]0;owned\x07\r\nnot now".to_vec())]).await;
+    let mut world = world(Engine::Sqlite).await;
+    let desk = Desk::of(&world);
+    register(&world, "hook", &receiver.url("/")).await;
+    pay(&mut world, &[5]).await;
+    tick(&world).await;
+    let id = desk.json(&["event", "list"])[0]["id"].as_str().unwrap().to_owned();
+    // Where the answer is shown in place of a status.
+    write(&world, "UPDATE attempts SET status = NULL, error = ''").await;
+    let (code, printed, _) = desk.run(&["event", "show", &id]);
+    assert_eq!(code, Some(0));
+    assert!(printed.contains("no\u{fffd}]0;owned\u{fffd}  not now after"), "{printed:?}");
+    world.close().await;
 }
 
 #[tokio::test]

@@ -81,6 +81,8 @@ fn a_webhook_is_listed_rotated_and_removed_and_its_key_is_told_once() {
 #[test]
 fn only_networks_are_allowed() {
     let desk = desk();
+    // Which makes the store, and says so.
+    ok(&desk, &["statuses"]);
     let line = refused(&desk, &["add", "--url", "https://10.1.2.3/", "--allow-private", "10.1.2.3/8"]);
     let told = "'--allow-private <CIDR>': network 10.1.2.3/8: bits behind the prefix are set; write 10.0.0.0/8";
     assert!(line.contains(told), "{line}");

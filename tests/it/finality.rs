@@ -13,10 +13,10 @@ use landfall::health::Status;
 use landfall::incident::{Incident, IncidentKind};
 use landfall::operator::{DecideError, Operator};
 use landfall::registry;
-use landfall::store::{audit, incidents};
+use landfall::store::{audit, incidents, status};
 use landfall::time::{Clock, Pulse};
-use landfall::watcher::TickError;
-use landfall_chain::{Address, AssetId, Chain, FinalityRule, Network, SourceError, U256};
+use landfall::watcher::{Settings, Start, TickError, Watcher, block_stall};
+use landfall_chain::{Address, AssetId, Chain, Endpoints, FinalityRule, Network, ReadProof, SourceError, U256};
 use landfall_sim::{Fault, Lie, SimChain, SimLeg, SimPool, SimTx};
 use tokio_util::sync::CancellationToken;
 
@@ -571,6 +571,84 @@ async fn a_reorg_deeper_than_the_one_that_a_person_accepted_is_refused_again() {
     finish(world).await;
 }
 
+/// A watcher as a process runs it, on a chain whose blocks come by themselves.
+fn run_alarmed(world: &World, stop: &CancellationToken) -> impl Future<Output = ()> + use<> {
+    let settings = Settings {
+        start: Start::Number(1),
+        proof: ReadProof::Full,
+        poll: Duration::from_millis(10),
+        failed_grace: HOUR,
+        finality_stall: None,
+        block_stall: Some(block_stall(&world.network)),
+    };
+    let endpoints = Endpoints::new(["sim".to_owned()]);
+    let watcher = Watcher::new(world.pool.clone(), endpoints, world.db().clone(), world.network.clone(), settings);
+    watcher.run(world.clock(), || 0, Pulse::new(CHAIN, world.now()), stop.clone())
+}
+
+#[tokio::test]
+async fn a_newest_block_that_stays_the_same_is_an_alarm_also_over_a_restart_and_no_balance_is_told_by_it() {
+    let world = world().await;
+    let latest = world.chain.latest().number;
+    let healthy = |status: &Status| status.complaints(&[CHAIN].into(), MINUTE).is_empty();
+    let is_followed_within = async |time: Duration| {
+        let mut reader = world.db().read().await.unwrap();
+        status::followed_since(&mut reader, world.now().minus(time)).await.unwrap().contains(&CHAIN)
+    };
+    let stop = CancellationToken::new();
+    let operate = async {
+        until(&world, "healthy", |status| state_is("following")(status) && healthy(status)).await;
+        world.pass(5 * MINUTE);
+        until(&world, "heard", |status| status.chains[0].lag_secs == Some(0)).await;
+        assert!(healthy(&status(&world).await), "it may be by chance");
+        world.pass(MINUTE);
+        until(&world, "an alarm", |status| !status.chains[0].alarms.is_empty()).await;
+        stop.cancel();
+    };
+    let since = world.now();
+    tokio::join!(run_alarmed(&world, &stop), operate);
+    let alarm = format!("no newer block than {latest} is told since {since}");
+    let told = status(&world).await;
+    assert_eq!((&told.chains[0].alarms, told.chains[0].lag_secs), (&vec![alarm.clone()], Some(360)));
+    assert_eq!(told.complaints(&[CHAIN].into(), MINUTE).len(), 2, "the alarm, and behind: {told:?}");
+    assert!(is_followed_within(6 * MINUTE).await && !is_followed_within(5 * MINUTE).await);
+
+    let stop = CancellationToken::new();
+    let operate = async {
+        world.pass(MINUTE);
+        let anew = |status: &Status| state_is("following")(status) && status.chains[0].lag_secs == Some(420);
+        until(&world, "following anew", anew).await;
+        assert_eq!(status(&world).await.chains[0].alarms.as_slice(), std::slice::from_ref(&alarm));
+        assert!(is_followed_within(7 * MINUTE).await && !is_followed_within(6 * MINUTE).await);
+        world.chain.mine_empty(1);
+        until(&world, "healthy again", healthy).await;
+        assert!(is_followed_within(MINUTE).await);
+        stop.cancel();
+    };
+    tokio::join!(run_alarmed(&world, &stop), operate);
+    finish(world).await;
+}
+
+#[tokio::test]
+async fn a_source_that_was_set_back_below_what_is_final_here_is_a_failure_that_may_pass() {
+    let mut world = world().await;
+    world.chain.mine_empty(3 * FINALITY_DEPTH);
+    world.catch_up().await;
+    let (all, last) = (world.chain.blocks(), world.chain.finalized().unwrap().number);
+    world.restart();
+    // Its blocks are ours, as far as they go.
+    world.chain.restore(all.iter().filter(|block| block.header.block.number < last).cloned().collect());
+    for _ in 0..2 {
+        let error = world.try_tick().await.unwrap_err();
+        assert!(error.may_pass() && error.to_string().contains("which is final here"), "{error}");
+    }
+    world.chain.restore(all);
+    world.chain.mine(vec![token(0, 5)]);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Pending);
+    finish(world).await;
+}
+
 #[tokio::test]
 async fn a_chain_that_a_person_halts_does_nothing_until_resumed_also_over_restarts() {
     let mut world = world().await;
@@ -819,14 +897,17 @@ async fn a_stop_ends_a_tick_that_waits_for_an_endpoint_that_never_answers() {
 async fn a_long_watch_list_is_loaded_page_by_page_with_a_beat_after_each() {
     const PAGES: u32 = 3;
     let world = world().await;
-    let many = (0..PAGES * 10_000).map(|number| {
-        let mut bytes = [0; 20];
-        bytes[..4].copy_from_slice(&number.to_be_bytes());
-        (CHAIN, Address::Evm(bytes))
-    });
-    let account =
-        NewAccount { id: "many".to_owned(), identity_id: None, kind: AccountType::Omnibus, addresses: many.collect() };
-    registry::add_accounts(world.db(), &[account], world.now()).await.unwrap();
+    let account = |page| {
+        let addresses = (page * 10_000..(page + 1) * 10_000).map(|number: u32| {
+            let mut bytes = [0; 20];
+            bytes[..4].copy_from_slice(&number.to_be_bytes());
+            (CHAIN, Address::Evm(bytes))
+        });
+        let (id, addresses) = (format!("many-{page}"), addresses.collect());
+        NewAccount { id, identity_id: None, kind: AccountType::Omnibus, addresses }
+    };
+    let accounts: Vec<_> = (0..PAGES).map(account).collect();
+    registry::add_accounts(world.db(), &accounts, world.now()).await.unwrap();
     // The first tick hangs, so that what is counted is the loading; each look at the clock takes a second.
     world.chain.script([Fault::Late(HOUR)]);
     let (begun, looks) = (world.now(), Arc::new(AtomicU32::new(0)));

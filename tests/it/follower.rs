@@ -311,7 +311,7 @@ fn watcher(servers: &[Server], store: &TestStore, mode: Mode) -> (Watcher<Arc<Ev
     let source = EvmSource::new(network(mode), &urls).unwrap();
     let endpoints = source.endpoints();
     let (poll, proof, start) = (Duration::from_millis(10), mode.proof(), Start::Number(1));
-    let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None };
+    let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
     let source = Arc::new(source);
     (Watcher::new(source, endpoints.clone(), store.db.clone(), network(mode), settings), endpoints)
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use landfall::account::{AccountType, NewAccount};
 use landfall::deposit::DepositStatus::Confirmed;
+use landfall::deposit::LegHash;
 use landfall::identity::{Change, Identity, IdentityStatus, IdentityType, NewIdentity};
 use landfall::operator::{ChangeIdentityError, Operator};
 use landfall::registry::{self, AddAccountsError};
@@ -105,6 +106,16 @@ async fn of_two_who_change_an_identity_at_once_one_is_refused_by_what_the_other_
 }
 
 #[tokio::test]
+async fn an_identity_never_has_the_id_of_a_deposit() {
+    let store = TestStore::fresh(Engine::Sqlite).await;
+    let deposit = LegHash([7; 32]).deposit_id().to_string();
+    let refused = registry::add_identity(&store.db, &deposit, &business("Acme"), NOW).await.unwrap_err();
+    assert!(refused.to_string().contains("a UUID of version 8 names a deposit"), "{refused}");
+    let own = "3f2b8c1e-0d4a-4b6f-9a57-1c2d3e4f5a6b";
+    assert_eq!(registry::add_identity(&store.db, own, &business("Acme"), NOW).await.unwrap().id, own);
+}
+
+#[tokio::test]
 async fn a_change_needs_a_reason_an_identity_and_a_state_that_allows_it() {
     for engine in ENGINES {
         let store = TestStore::fresh(engine).await;
@@ -140,7 +151,8 @@ async fn accounts_that_name_no_identity_belong_to_the_default_one() {
     let store = TestStore::fresh(Engine::Sqlite).await;
     let nameless = NewAccount { identity_id: None, ..account("alice", "", 1) };
     registry::add_accounts(&store.db, &[nameless], NOW).await.unwrap();
-    let ids = identities::account_ids(&mut store.db.read().await.unwrap(), "default").await.unwrap();
+    let mut reader = store.db.read().await.unwrap();
+    let (ids, _) = identities::accounts_behind(&mut reader, "default", None, 9).await.unwrap();
     assert_eq!(ids, ["alice"]);
 }
 

@@ -17,10 +17,22 @@ use tokio_util::sync::CancellationToken;
 
 use crate::delivery::{Receiver, amount_and_status, attempts, delivery, pay, register, tick, world};
 use crate::nats_double::{Answer, NatsDouble, Published};
-use crate::postgres::{ENGINES, TestStore};
+use crate::postgres::{ENGINES, TestStore, folder};
 use crate::world::{FINALITY_DEPTH, World};
 
 const WINDOW_SECS: u64 = DUPLICATE_WINDOW.as_secs();
+/// Of nobody.
+const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----
+MIIBeDCCAR+gAwIBAgIUASzle4lWyybnDdHYVG53b1CTF0YwCgYIKoZIzj0EAwIw
+ETEPMA0GA1UEAwwGYSB0ZXN0MCAXDTI2MTEyMjIyNDAzNVoYDzIxMjYxMDI5MjI0
+MDM1WjARMQ8wDQYDVQQDDAZhIHRlc3QwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNC
+AATSTdrKc0764oabZBaaFiI33UMbC2YCeZtVZ6vKUAaMLF6uuR0nOp9Qy6+UMYdt
+zKdZFlvR0JqA7cyE3kFO5Eevo1MwUTAdBgNVHQ4EFgQUOSO4ADWGs86gvmdIFcx9
+6xEKzLowHwYDVR0jBBgwFoAUOSO4ADWGs86gvmdIFcx96xEKzLowDwYDVR0TAQH/
+BAUwAwEB/zAKBggqhkjOPQQDAgNHADBEAiBjRyxtrU6V1iFFUM/NkSJMuAieZC6a
+EPMLi3b2TMOBbwIgNKIg+NMdX4DfcY0RLkNfcMLF6RfFh3ImT24eiD6u1uI=
+-----END CERTIFICATE-----
+";
 /// Where nobody listens.
 const NOWHERE: &str = "nats://127.0.0.1:9";
 
@@ -32,14 +44,10 @@ struct Sink {
 
 impl Sink {
     async fn of(world: &World, url: &str) -> Self {
-        let options = NatsOptions {
-            urls: vec![url.parse().unwrap()],
-            credentials: None,
-            ca: None,
-            stream: "LANDFALL".to_owned(),
-            subject: "landfall".to_owned(),
-            replicas: 1,
-        };
+        Sink::with(world, options(url)).await
+    }
+
+    async fn with(world: &World, options: NatsOptions) -> Self {
         let nats = Arc::new(Nats::new(options, "me".to_owned()));
         nats.register(world.db(), &world.clock()).await.unwrap();
         let (runs, db, clock) = (Arc::clone(&nats), world.db().clone(), world.clock());
@@ -56,6 +64,17 @@ impl Sink {
 
     async fn tick(&self, world: &World) -> Delivered {
         self.delivery(world).tick().await.unwrap()
+    }
+}
+
+fn options(url: &str) -> NatsOptions {
+    NatsOptions {
+        urls: vec![url.parse().unwrap()],
+        credentials: None,
+        ca: None,
+        stream: "LANDFALL".to_owned(),
+        subject: "landfall".to_owned(),
+        replicas: 1,
     }
 }
 
@@ -260,6 +279,39 @@ async fn a_process_that_publishes_nowhere_leaves_the_events_of_the_stream_to_oth
         assert_eq!(sink.tick(&world).await, done(2, 0), "{engine:?}");
         world.close().await;
     }
+}
+
+#[tokio::test]
+async fn a_process_that_names_another_stream_than_the_last_that_was_started_leaves_it_the_events() {
+    for engine in ENGINES {
+        let mut world = world(engine).await;
+        let double = NatsDouble::start([], WINDOW_SECS).await;
+        let sink = Sink::of(&world, &double.url).await;
+        pay(&mut world, &[5]).await;
+        until_up(&world, &double, 1).await;
+        let mut tx = world.db().begin().await.unwrap();
+        sinks::ensure(&mut tx, NATS, Kind::Nats, "nats:ANOTHER", world.now()).await.unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(sink.tick(&world).await, done(0, 0), "{engine:?}: it is another's by now");
+        assert_eq!(double.published(), []);
+        sink.nats.register(world.db(), &world.clock()).await.unwrap();
+        assert_eq!(sink.tick(&world).await, done(1, 0), "{engine:?}");
+        world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn who_names_the_certificates_to_trust_is_never_connected_without_tls() {
+    let world = world(ENGINES[0]).await;
+    let double = NatsDouble::start([], WINDOW_SECS).await;
+    let folder = folder();
+    let ca = folder.path().join("ca.pem");
+    std::fs::write(&ca, CERTIFICATE).unwrap();
+    let options = NatsOptions { ca: Some(ca), ..options(&double.url) };
+    let _sink = Sink::with(&world, options).await;
+    until_state(&world, State::Away).await;
+    assert_eq!(double.published(), []);
+    world.close().await;
 }
 
 #[tokio::test]

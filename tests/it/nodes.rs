@@ -111,7 +111,8 @@ fn watcher(servers: &[Server], store: &TestStore, proof: ReadProof) -> (Watcher<
     let source = EvmSource::new(network(Mode::Receipts), &urls).unwrap();
     let endpoints = source.endpoints();
     let (poll, start) = (Duration::from_millis(10), Start::Number(1));
-    let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: Some(STALL) };
+    let settings =
+        Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: Some(STALL), block_stall: None };
     (Watcher::new(source, endpoints.clone(), store.db.clone(), network(Mode::Receipts), settings), endpoints)
 }
 

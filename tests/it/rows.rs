@@ -478,6 +478,24 @@ const TRAPS: &[Entry] = &[
         &["a_name_that_turns_to_a_machine_inside_after_its_registration_is_not_connected_to"],
     ),
     (
+        "nodes that freeze or are restored, and look followed",
+        FINALITY,
+        &[
+            "a_newest_block_that_stays_the_same_is_an_alarm_also_over_a_restart_and_no_balance_is_told_by_it",
+            "a_source_that_was_set_back_below_what_is_final_here_is_a_failure_that_may_pass",
+        ],
+    ),
+    (
+        "delivery: events shared out among two streams",
+        "tests/it/nats.rs",
+        &["a_process_that_names_another_stream_than_the_last_that_was_started_leaves_it_the_events"],
+    ),
+    (
+        "an operator's command that makes a second store",
+        "tests/it/cli.rs",
+        &["the_store_is_beside_the_configuration_and_one_that_is_new_is_told"],
+    ),
+    (
         "delivery: by a proxy of the environment",
         "tests/live/first_deposit.rs",
         &["no_proxy_of_the_environment_hears_of_an_event_or_of_a_node"],

@@ -45,7 +45,14 @@ struct Pair {
 fn settings(start: u64) -> Settings {
     let poll = Duration::from_millis(20);
     let start = Start::Number(start);
-    Settings { start, proof: ReadProof::Full, poll, failed_grace: FAILED_GRACE, finality_stall: None }
+    Settings {
+        start,
+        proof: ReadProof::Full,
+        poll,
+        failed_grace: FAILED_GRACE,
+        finality_stall: None,
+        block_stall: None,
+    }
 }
 
 impl Pair {

@@ -39,7 +39,7 @@ async fn watcher_of(start: u64, proof: ReadProof, nodes: &[&Node], store: &TestS
     let account = NewAccount { id, identity_id: None, kind: AccountType::Segregated, addresses };
     registry::add_accounts(&store.db, &[account], NOW).await.unwrap();
     let (start, poll) = (Start::Number(start), Duration::from_millis(10));
-    let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None };
+    let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
     let source = source(nodes);
     let endpoints = source.endpoints();
     Watcher::new(source, endpoints, store.db.clone(), network(Chain::SolanaMainnet).unwrap(), settings)

@@ -71,7 +71,8 @@ async fn calls(owners: u32, nodes: usize) -> Vec<Asked> {
     let source = SolanaSource::at(&facts, urls, &Options { poll: POLL, ..Options::default() }).unwrap();
     let source = source.with_sample(Sample { one_in: 0, key: 0 });
     let (start, proof) = (Start::Number(11), ReadProof::Listed);
-    let settings = Settings { start, proof, poll: POLL, failed_grace: FAILED_GRACE, finality_stall: None };
+    let settings =
+        Settings { start, proof, poll: POLL, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
     let endpoints = source.endpoints();
     let watcher = Watcher::new(source, endpoints, store.db.clone(), facts, settings);
     let (stop, pulse) = (CancellationToken::new(), Pulse::new("solana", Clock::system().now()));

@@ -41,7 +41,7 @@ pub(crate) fn source(nodes: &[&Node]) -> SolanaSource {
 /// Of a watcher that is taken up behind the block in slot `first`.
 fn settings(first: u64) -> Settings {
     let (start, proof, poll) = (Start::Number(first + 1), ReadProof::Listed, Duration::from_millis(10));
-    Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None }
+    Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None }
 }
 
 /// The same blocks with these transactions in `slot`.

@@ -46,6 +46,7 @@ pub(crate) fn watcher(nodes: &[&Node], store: &TestStore, start: u64) -> Watcher
         poll: Duration::from_millis(10),
         failed_grace: FAILED_GRACE,
         finality_stall: None,
+        block_stall: None,
     };
     let source = std::sync::Arc::new(source(nodes));
     let endpoints = source.endpoints();

@@ -55,7 +55,7 @@ fn one_more(block: &mut Block) {
 
 fn watcher(source: SolanaSource, store: &TestStore) -> Watcher<SolanaSource> {
     let (start, proof, poll) = (Start::Number(11), ReadProof::Listed, Duration::from_millis(10));
-    let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None };
+    let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
     let endpoints = source.endpoints();
     Watcher::new(source, endpoints, store.db.clone(), network(CHAIN).unwrap(), settings)
 }

@@ -170,6 +170,14 @@ async fn a_block_is_complete_for_native_only_when_its_trace_is_in_and_status_say
     world.close().await;
 }
 
+/// What `health` says of it.
+async fn unwitnessed(world: &World) -> Vec<String> {
+    report(world).await;
+    let status = Status::read(world.db(), world.now()).await.unwrap();
+    let complaints = status.complaints(&[CHAIN].into(), Duration::from_secs(60));
+    complaints.into_iter().filter(|complaint| complaint.contains("without a second witness")).collect()
+}
+
 #[tokio::test]
 async fn without_a_second_witness_a_deposit_stays_pending_with_a_reason_and_is_tried_with_growing_pauses() {
     let mut world = world().await;
@@ -183,6 +191,7 @@ async fn without_a_second_witness_a_deposit_stays_pending_with_a_reason_and_is_t
         told.traces_alarm.starts_with("deposits without a second witness, PENDING: 1; the state of block"),
         "{told:?}"
     );
+    assert_eq!(unwitnessed(&world).await, Vec::<String>::new(), "it may pass");
     let mut tried_after = Vec::new();
     let mut waited = 0;
     while tried_after.len() < 4 {
@@ -193,6 +202,12 @@ async fn without_a_second_witness_a_deposit_stays_pending_with_a_reason_and_is_t
         }
     }
     assert_eq!(tried_after, [10, 20, 40, 80]);
+    world.say("").await;
+    let [complaint] = &unwitnessed(&world).await[..] else { panic!("one complaint") };
+    assert!(
+        complaint.starts_with("ETHEREUM_TESTNET: 1 of final blocks wait for long: deposits without a"),
+        "{complaint}"
+    );
     for _ in 0..48 {
         world.pass(FAILED_GRACE);
         world.trace().await;

@@ -455,6 +455,7 @@ async fn a_wake_up_ends_the_wait_for_the_next_poll() {
         poll: Duration::from_secs(3_600),
         failed_grace: Duration::from_secs(3_600),
         finality_stall: None,
+        block_stall: None,
     };
     let (wake_up, stop, random) = (Arc::new(Notify::new()), CancellationToken::new(), || 0);
     let endpoints = Endpoints::new(["sim".to_owned()]);

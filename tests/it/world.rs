@@ -412,7 +412,7 @@ pub(crate) async fn cut_off<T: std::fmt::Debug>(
 
 fn watcher(pool: &SimPool, db: &Db, start: Start, proof: ReadProof, network: Network) -> Watcher<SimPool> {
     let poll = Duration::from_millis(10);
-    let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None };
+    let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
     let source = pool.clone();
     Watcher::new(pool.clone(), Endpoints::new(["sim".to_owned()]), db.clone(), network, settings)
         .with_agree(move |agree| source.override_agree(agree.and_then(|agree| usize::try_from(agree).ok())))

@@ -9,11 +9,16 @@ use serde_json::Value;
 
 use crate::stage::{Engine, Stage, address, binary, free_port};
 
-/// In each part of an RPC URL, in a header, in the URL of a NATS server, in what is asked of the API.
+/// In each part of an RPC URL, in a header, in the URL of a NATS server and its credentials, in the store's password, in
+/// what is asked of the API.
 const CANARY: &str = "canary";
 /// Where the events of a webhook go is its owner's to see, and no log's.
 const HOOK: &str = "http://127.0.0.2:9/hook-path?token=hook-token";
 const OF_HOOK: [&str; 3] = ["127.0.0.2", "hook-path", "hook-token"];
+/// What a NATS server is signed in with: a seed of zeros, with its checksum.
+const SEED: &str = "SUAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAEQ";
+/// The public key of RFC 8032's first test.
+const PUBLIC_KEY: &str = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\n-----END PUBLIC KEY-----\n";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running service whose every line is kept; killed when dropped.
@@ -28,7 +33,9 @@ impl Drop for Talkative {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_secret_is_in_an_answer_or_a_log_however_much_is_logged() {
-    let mut stage = Stage::new(Engine::Sqlite).await;
+    let mut stage = Stage::new(Engine::Postgres).await;
+    // The test's server asks nobody for a password.
+    stage.replace_in_config("postgres://postgres@", "postgres://postgres:canary-store@");
     stage.set_up("alice", &address(0xa1)).await;
     let [port, admin] = [free_port(), free_port()];
     stage.replace_in_config("[api]\nlisten = \"127.0.0.1:0\"", &format!("[api]\nlisten = \"127.0.0.1:{port}\""));
@@ -38,7 +45,14 @@ async fn no_secret_is_in_an_answer_or_a_log_however_much_is_logged() {
     let with_secrets = format!("{{ url = \"{dead}\", headers = {{ x-api-key = \"canary-header\" }} }}");
     let wake_up = "\"ws://127.0.0.1:9/canary-wake-up?key=canary\"";
     stage.replace_in_config(&format!("\"{node}\""), &format!("\"{node}\", {with_secrets}, {wake_up}"));
-    let nats = "[nats]\nurls = [\"nats://canary-user:canary-password@127.0.0.1:9\"]\n\n[admin]";
+    let nats =
+        "[nats]\nurls = [\"nats://canary-user:canary-password@127.0.0.1:9\"]\ncredentials = \"nats.creds\"\n\n[admin]";
+    let credentials = format!(
+        "-----BEGIN NATS USER JWT-----\ncanary.canary.canary\n------END NATS USER JWT------\n\n\
+         -----BEGIN USER NKEY SEED-----\n{SEED}\n------END USER NKEY SEED------\n"
+    );
+    std::fs::write(stage.folder.path().join("nats.creds"), credentials).unwrap();
+    std::fs::write(stage.folder.path().join("client.pem"), PUBLIC_KEY).unwrap();
     stage.replace_in_config("[admin]", nats);
 
     let hook = "http://canary-user:canary@127.0.0.1:9/canary-hook?token=canary-token";
@@ -46,7 +60,7 @@ async fn no_secret_is_in_an_answer_or_a_log_however_much_is_logged() {
     let hook = stage.ok(&["webhook", "add", "--url", HOOK, "--allow-private", "127.0.0.0/8", "--json"]);
     let hook: Value = serde_json::from_str(&hook).unwrap();
     let key = stage.ok(&["key", "create", "--name", "live", "--scope", "read,webhooks"]).trim().to_owned();
-    let secrets = [CANARY, &key[16..59], hook["secret"].as_str().unwrap().trim_start_matches("whsec_")];
+    let mut secrets: Vec<String> = vec![CANARY.into(), SEED[8..].into(), key[16..59].into(), signing_key(&hook)];
 
     let log = stage.folder.path().join("talkative.log");
     let output = File::create(&log).unwrap();
@@ -67,19 +81,44 @@ async fn no_secret_is_in_an_answer_or_a_log_however_much_is_logged() {
         assert!(begun.elapsed() < PATIENCE, "requests, the dead endpoint, NATS or the webhook: {}", log_now());
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let commands: [&[&str]; 13] = [
+    let rotated = stage.ok(&["webhook", "rotate", hook, "--reason", "a test", "--json"]);
+    secrets.push(signing_key(&serde_json::from_str(&rotated).unwrap()));
+    secrets.push(rotate(port, &key, hook).await);
+    let event = stage.ok(&["event", "list", "--json"]);
+    let event: Value = serde_json::from_str(event.lines().next().unwrap()).unwrap();
+    let event = event["id"].as_str().unwrap();
+    let deposit = &stage.deposits()[0];
+    let [deposit, paid] = ["id", "transaction_hash"].map(|field| deposit[field].as_str().unwrap());
+    let chain = "ETHEREUM_TESTNET";
+    let commands: [&[&str]; 29] = [
         &["status"],
         &["status", "--json"],
         &["health"],
+        &["account", "list"],
+        &["identity", "add", "--identity", "acme", "--type", "BUSINESS"],
+        &["identity", "suspend", "acme", "--reason", "a test"],
+        &["identity", "show", "acme", "--json"],
         &["key", "list"],
+        &["key", "pair", "--public-key", "client.pem", &key[8..16]],
         &["deposit", "list", "--json"],
+        &["deposit", "show", deposit],
+        &["deposit", "unattributed"],
+        &["deposit", "explain", chain, paid],
+        &["deposit", "explain", chain, paid, "--json"],
+        &["backfill", "--chain", chain, "--from", "0", "--to", "1"],
+        &["rescan", "--chain", chain, "--from", "0", "--to", "1"],
         &["event", "list"],
         &["event", "list", "--pending", "--json"],
+        &["event", "show", event, "--json"],
+        &["event", "replay", event, "--reason", "a test", "--json"],
         &["webhook", "list"],
         &["webhook", "list", "--json"],
         &["webhook", "show", hook],
+        &["webhook", "test", hook],
+        &["webhook", "statuses"],
         &["incident", "list"],
         &["chain", "audit"],
+        &["chain", "audit", "--json"],
         &["webhook", "remove", "nats", "--reason", "a test"],
     ];
     for command in commands {
@@ -90,8 +129,9 @@ async fn no_secret_is_in_an_answer_or_a_log_however_much_is_logged() {
             .stdin(Stdio::null())
             .output()
             .unwrap();
-        said.push(String::from_utf8_lossy(&output.stdout).into_owned());
-        said.push(String::from_utf8_lossy(&output.stderr).into_owned());
+        let [told, warned] = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said).into_owned());
+        assert!(!warned.contains("Usage:"), "{command:?}: {warned}");
+        said.extend([told, warned]);
     }
     assert!(service.0.try_wait().unwrap().is_none(), "it runs on: {}", log_now());
     let log = log_now();
@@ -102,10 +142,25 @@ async fn no_secret_is_in_an_answer_or_a_log_however_much_is_logged() {
     }
     for text in said.iter().chain([&log]) {
         for line in text.lines() {
-            let told = secrets.iter().find(|secret| line.contains(**secret));
+            let told = secrets.iter().find(|secret| line.contains(*secret));
             assert_eq!(told, None, "a secret is told: {line}");
         }
     }
+}
+
+/// The signing key that a command tells once.
+fn signing_key(told: &Value) -> String {
+    told["secret"].as_str().unwrap().trim_start_matches("whsec_").to_owned()
+}
+
+/// A signing key that the API made.
+async fn rotate(port: u16, key: &str, hook: &str) -> String {
+    let url = format!("http://127.0.0.1:{port}/v2/webhooks/{hook}/rotate-key");
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let answer = client.post(url).bearer_auth(key).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let answer: Value = serde_json::from_str(&answer.text().await.unwrap()).unwrap();
+    answer["signing_key"].as_str().unwrap().trim_start_matches("whsec_").to_owned()
 }
 
 /// Requests that are answered and refused; whatever came back, headers and all.

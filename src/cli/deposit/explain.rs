@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::amount::to_decimal;
 use crate::app::{self, note_on};
-use crate::cli::{json_line, open_existing};
+use crate::cli::{json_line, open_existing, printable};
 use crate::config::Config;
 use crate::deposit::Deposit;
 use crate::watcher::explain::{ExplainedLeg, Explanation, TraceReading, explain};
@@ -78,7 +78,7 @@ pub(super) async fn one(config: &Config, chain: Chain, tx: TxId, json: bool) -> 
     if json {
         println!("{}", json_line(&report)?);
     } else {
-        report.lines().iter().for_each(|line| println!("{line}"));
+        report.lines().iter().for_each(|line| println!("{}", printable(line)));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -3,7 +3,7 @@
 use anyhow::Context;
 use serde::Serialize;
 
-use crate::cli::json_line;
+use crate::cli::{json_line, printable};
 use crate::store::Db;
 use crate::store::webhooks::{self, Webhook};
 use crate::time::{Clock, Timestamp};
@@ -32,7 +32,7 @@ pub(super) async fn list(db: &Db, json: bool) -> anyhow::Result<()> {
         if json {
             println!("{}", json_line(&shown)?);
         } else {
-            println!("{}  {:<8} {}  {}", shown.id, shown.status, shown.url, shown.label);
+            println!("{}  {:<8} {}  {}", shown.id, shown.status, shown.url, printable(shown.label));
         }
     }
     Ok(())
@@ -47,7 +47,7 @@ pub(super) async fn one(db: &Db, id: &str, json: bool) -> anyhow::Result<()> {
     }
     println!("{}  {}", shown.id, shown.status);
     println!("url          {}", shown.url);
-    println!("label        {}", shown.label);
+    println!("label        {}", printable(shown.label));
     println!("created      {}", shown.created_at);
     println!("signing key  {}, made {}", shown.signing_key_id, shown.signing_key_created_at);
     if let Some(until) = &shown.previous_key_expires_at {

@@ -29,7 +29,7 @@ pub struct NatsOptions {
     pub urls: Vec<Url>,
     /// A file with a user's JWT and seed.
     pub credentials: Option<PathBuf>,
-    /// Certificates to trust in place of the machine's own.
+    /// Certificates to trust in place of the machine's own; with it no server is spoken to without TLS.
     pub ca: Option<PathBuf>,
     pub stream: String,
     /// What subjects begin with.
@@ -63,7 +63,8 @@ pub(super) async fn connect(options: &NatsOptions) -> Result<Link, String> {
             async move { heard(&event, &seen) }
         });
     if let Some(path) = &options.ca {
-        connecting = connecting.add_root_certificates(path.clone());
+        // Whoever names whom to trust wants no connection without.
+        connecting = connecting.add_root_certificates(path.clone()).require_tls(true);
     }
     if let Some(path) = &options.credentials {
         let read = connecting.credentials_file(path).await;

@@ -336,7 +336,7 @@ fn watcher(nodes: &[Node], store: &TestStore) -> (Watcher<Arc<SolanaSource>>, En
     let (start, poll) = (Start::Number(FIRST_SLOT + 1), Duration::from_millis(10));
     // As the product follows Solana.
     let proof = ReadProof::Listed;
-    let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None };
+    let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
     let endpoints = source.endpoints();
     (Watcher::new(source, endpoints.clone(), store.db.clone(), mainnet(), settings), endpoints)
 }

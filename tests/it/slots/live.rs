@@ -81,7 +81,8 @@ fn follow(node: &Node, store: &TestStore, stop: CancellationToken) -> std::threa
     let url = EndpointUrl::from(node.url().parse::<url::Url>().unwrap());
     let source = SolanaSource::at(&facts, vec![url], &Options { poll: POLL, ..Options::default() }).unwrap();
     let (start, proof) = (Start::Number(FIRST_SLOT + 1), ReadProof::Listed);
-    let settings = Settings { start, proof, poll: POLL, failed_grace: FAILED_GRACE, finality_stall: None };
+    let settings =
+        Settings { start, proof, poll: POLL, failed_grace: FAILED_GRACE, finality_stall: None, block_stall: None };
     let endpoints = source.endpoints();
     let watcher = Watcher::new(source, endpoints, store.db.clone(), facts, settings);
     std::thread::spawn(move || {

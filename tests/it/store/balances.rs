@@ -106,7 +106,7 @@ async fn who_is_added_is_due_at_once_and_a_reading_ends_it(store: TestStore) {
     write(&store, async |tx| balances::take_back(tx, CHAIN, 2, NOW).await.unwrap()).await;
     assert_eq!(queued(&store, CHAIN, Reason::TakenBack).await, [address(ALICE)]);
     assert_eq!(queued(&store, CHAIN, Reason::Added).await, []);
-    let known = balances::of_account(&mut store.db.read().await.unwrap(), "alice").await.unwrap();
+    let known = balances::of_account(&mut store.db.read().await.unwrap(), "alice", NOW).await.unwrap();
     assert_eq!((known.len(), known[0].held.len()), (1, 0), "nothing is known of her");
 }
 

@@ -69,9 +69,12 @@ fn a_store_url_is_read_and_never_shown_with_its_password() {
         ("sqlite:landfall.db", "sqlite:landfall.db"),
         ("sqlite:///var/lib/landfall.db", "sqlite:/var/lib/landfall.db"),
         ("sqlite:/var/lib/landfall.db", "sqlite:/var/lib/landfall.db"),
-        ("postgres://user:hunter2@db.example:6543/money", "postgres://db.example:6543/money"),
-        ("postgresql://user:hunter2@db.example/money", "postgres://db.example:5432/money"),
-        ("postgres://db.example/money?user=u&password=hunter2", "postgres://db.example:5432/money"),
+        ("postgres://user:hunter2@db.example:6543/money?sslmode=disable", "postgres://db.example:6543/money"),
+        ("postgresql://user:hunter2@db.example/money?sslmode=require", "postgres://db.example:5432/money"),
+        (
+            "postgres://db.example/money?user=u&password=hunter2&ssl-mode=verify-full",
+            "postgres://db.example:5432/money",
+        ),
         ("postgres://user:hunter2@[::1]:6543/money", "postgres://[::1]:6543/money"),
         ("postgres://user:hunter2@bad host/money", "postgres://"),
         ("postgres://user:hunter2@host:port/money", "postgres://"),
@@ -86,6 +89,33 @@ fn a_store_url_is_read_and_never_shown_with_its_password() {
     {
         let error = given.parse::<StoreUrl>().unwrap_err();
         assert_eq!(error.to_string(), "store.url: expected sqlite:PATH or postgres://USER@HOST/DATABASE", "{given}");
+    }
+}
+
+#[test]
+fn a_database_on_another_machine_is_reached_only_as_its_url_says_whether_to_encrypt() {
+    for there in [
+        "postgres://user:hunter2@db.example/money",
+        "postgresql://user:hunter2@10.0.0.7:6543/money?application_name=a",
+        "postgres://user:hunter2@localhost/money?host=db.example",
+        "postgres://user:hunter2@[fd00::1]/money",
+        "postgres://user:hunter2@localhost.example/money",
+    ] {
+        let error = there.parse::<StoreUrl>().unwrap_err();
+        assert!(!error.may_pass());
+        let said = error.to_string();
+        assert!(said.contains("write ?sslmode=verify-full") && !said.contains("hunter2"), "{there}: {said}");
+        let mark = if there.contains('?') { '&' } else { '?' };
+        assert!(format!("{there}{mark}sslmode=prefer").parse::<StoreUrl>().is_ok(), "{there}");
+    }
+    for here in [
+        "postgres://user@localhost/money",
+        "postgres://user@127.0.0.1:6543/money",
+        "postgres://user@[::1]/money",
+        "postgres://%2Frun%2Fpostgresql/money",
+        "postgres:///money?host=/run/postgresql",
+    ] {
+        assert!(here.parse::<StoreUrl>().is_ok(), "{here}");
     }
 }
 

@@ -103,7 +103,7 @@ fn statements_keep_to_the_portable_subset() {
 }
 
 /// What runs at every tick, poll or request, and the index that keeps it from walking over all that ever was.
-const HOT: [(&str, &str); 31] = [
+const HOT: [(&str, &str); 33] = [
     ("deposits::SETTLEABLE", "INDEX deposits_pending"),
     ("deposits::MISSING", "INDEX deposits_pending"),
     // To the place where a page begins, not down to it from the newest.
@@ -129,6 +129,8 @@ const HOT: [(&str, &str); 31] = [
     ("traces::TOLD_BY", "INDEX blocks_traced_by"),
     ("traces::SETTLEABLE", "INDEX deposits_pending"),
     ("traces::UNTRACED_IN", "INDEX blocks_untraced"),
+    ("traces::UNTRACED_SINCE", "INDEX blocks_untraced"),
+    ("identities::ACCOUNTS_BEHIND", "INDEX accounts_identity (identity_id=? AND (created_us,id)>"),
     ("accounts::LOWER_FROM", "INDEX watched_addresses_from"),
     ("movements::DEBITED", "INDEX debits_sender"),
     ("movements::PAID", "INDEX fees_payer"),

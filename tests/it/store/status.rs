@@ -81,8 +81,14 @@ async fn a_watchers_word_replaces_its_former_one(store: TestStore) {
     write(&store, async |tx| status::record(tx, &newer, &endpoints[1..]).await.unwrap()).await;
     let [read] = &status::chains(&mut reader).await.unwrap()[..] else { panic!("one chain") };
     assert_eq!(read.endpoints.iter().map(|endpoint| endpoint.id.as_str()).collect::<Vec<_>>(), ["a:1"]);
-    assert_eq!(ChainStatus { endpoints: Vec::new(), ..read.clone() }, ChainStatus { cursor: Some(7), ..newer });
+    assert_eq!(ChainStatus { endpoints: Vec::new(), ..read.clone() }, ChainStatus { cursor: Some(7), ..newer.clone() });
     assert_eq!(status::caught_up_at(&mut reader, CHAIN).await.unwrap(), Some(NOW));
+    let anew = ChainStatus { latest: None, caught_up_at: Timestamp::EPOCH, finalized_at: Timestamp::EPOCH, ..newer };
+    write(&store, async |tx| status::record(tx, &anew, &[]).await.unwrap()).await;
+    assert_eq!(status::caught_up_at(&mut reader, CHAIN).await.unwrap(), Some(NOW), "a restart was never caught up");
+    let told = status::told(&mut reader, CHAIN).await.unwrap().unwrap();
+    assert_eq!((told.latest, told.finalized, told.finalized_at), (Some(u64::from(u32::MAX)), Some(6), NOW));
+    assert_eq!((told.heartbeat_at, told.alarms), (NOW.plus(LEASE), anew.alarms));
 }
 
 async fn the_queue_tells_what_is_undelivered_since_when(store: TestStore) {

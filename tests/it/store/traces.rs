@@ -17,6 +17,7 @@ on_both_engines!(
     deposits_of_each_lane_are_settled_by_it_and_doubts_put_them_off,
     a_deposit_that_a_trace_ever_showed_is_looked_for_by_the_lane_of_the_traces,
     the_lane_tells_how_far_it_is_and_since_when_it_is_behind,
+    the_newest_block_that_long_waits_to_be_traced_is_told_of_each_chain,
 );
 
 async fn untraced(store: &TestStore, limit: u32) -> Vec<u64> {
@@ -132,6 +133,7 @@ async fn the_lane_tells_how_far_it_is_and_since_when_it_is_behind(store: TestSto
         reason: String::new(),
         caught_up_at: NOW,
         unwitnessed: 0,
+        unwitnessed_for_long: 0,
         unwitnessed_reason: String::new(),
         by_two: None,
         by_one: None,
@@ -156,13 +158,40 @@ async fn the_lane_tells_how_far_it_is_and_since_when_it_is_behind(store: TestSto
     assert_eq!(say("", later).await, TraceStatus { traced: Some(8), by_one: Some(8), caught_up_at: later, ..nothing });
 
     let doubted = insert(&store, deposit(1)).await;
-    write(&store, async |tx| {
-        let tried = Tried { block: None, is_final: true, at: NOW };
-        traces::doubt(tx, CHAIN, doubted.id, "why", tried, |_| Duration::ZERO).await.unwrap();
-    })
-    .await;
-    let told = say("", later).await;
-    assert_eq!((told.unwitnessed, told.unwitnessed_reason.as_str()), (1, "why"));
+    for (tries, is_final, for_long) in [(5, false, 0), (4, true, 0), (1, true, 1)] {
+        for _ in 0..tries {
+            let tried = Tried { block: None, is_final, at: NOW };
+            write(&store, async |tx| {
+                traces::doubt(tx, CHAIN, doubted.id, "why", tried, |_| Duration::ZERO).await.unwrap();
+            })
+            .await;
+        }
+        let told = say("", later).await;
+        assert_eq!(
+            (told.unwitnessed, told.unwitnessed_for_long, told.unwitnessed_reason.as_str()),
+            (1, for_long, "why")
+        );
+    }
     write(&store, async |tx| traces::forget(tx, CHAIN).await.unwrap()).await;
     assert_eq!(traces::statuses(&mut store.db.read().await.unwrap()).await.unwrap(), []);
+}
+
+async fn the_newest_block_that_long_waits_to_be_traced_is_told_of_each_chain(store: TestStore) {
+    connect(&store, &[block(1, 1)]).await;
+    connect_untraced(&store, 2..=9).await;
+    let since = async |secs: i64| {
+        let found =
+            traces::untraced_since(&mut store.db.read().await.unwrap(), Timestamp(secs * 1_000_000)).await.unwrap();
+        found.into_iter().collect::<Vec<_>>()
+    };
+    // Block 5 is of second 60.
+    for (secs, expected) in [(24, None), (60, Some(4)), (61, Some(5)), (9_999, Some(9))] {
+        assert_eq!(since(secs).await, Vec::from_iter(expected.map(|number| (CHAIN, number))), "{secs}");
+    }
+    for number in [2, 3, 4, 9] {
+        mark(&store, number).await;
+    }
+    assert_eq!(since(60).await, []);
+    write(&store, async |tx| cursors::disconnect(tx, CHAIN, &block(7, 1).header.block).await.unwrap()).await;
+    assert_eq!(since(9_999).await, [(CHAIN, 7)], "what is not on our chain moved nothing");
 }

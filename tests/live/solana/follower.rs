@@ -60,6 +60,7 @@ impl Follower {
             poll: POLL,
             failed_grace: Duration::from_secs(3_600),
             finality_stall: None,
+            block_stall: None,
         };
         let watcher = Watcher::new(source, endpoints, db.clone(), network.clone(), settings);
         let mut follower = Follower { watcher, db, _folder: folder };

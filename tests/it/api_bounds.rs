@@ -1,0 +1,257 @@
+//! That no answer of the API grows with what is on record, and that limits hold whoever comes at once.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
+use axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use futures_util::StreamExt as _;
+use landfall::api::{self, Limits, Settings};
+use landfall::app::Serving;
+use landfall::decision::Author;
+use landfall::key::{ApiKey, Environment, Scope, Scopes};
+use landfall::registry::{self, CreateKeyError, NewWebhook, WebhookError};
+use landfall::resolver::Resolver;
+use landfall::store::{Connection, Db, Engine as Connected, identities};
+use landfall::time::{Clock, Timestamp};
+use landfall::webhook::AllowedNetworks;
+use serde_json::{Value, json};
+use sqlx::AssertSqlSafe;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt as _;
+
+use crate::long_lists::run;
+use crate::postgres::{ENGINES, Engine, TestStore};
+
+const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
+/// No part of an answer is larger: 1,000 ids of 128 characters that JSON writes as two each.
+const PART_MAX: usize = 300_000;
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const PAUSE: Duration = Duration::from_millis(10);
+const LOOKS_MAX: usize = 3_000;
+
+struct Api {
+    store: TestStore,
+    router: Router,
+    key: String,
+}
+
+impl Api {
+    async fn with_places(engine: Engine, concurrent_requests: u32) -> Self {
+        let store = TestStore::fresh(engine).await;
+        let scopes = Scopes::of(&[Scope::Read, Scope::Write]).unwrap();
+        let random = [1; ApiKey::RANDOM_BYTES];
+        let key = registry::create_key(&store.db, Environment::Test, ("test", &scopes), &random, NOW).await.unwrap();
+        let no_rates = Limits { ip_requests_per_sec: 0, key_requests_per_sec: 0, ..Limits::default() };
+        let limits = Limits { concurrent_requests, ..no_rates };
+        let settings = Settings { limits, ..Settings::of(Environment::Test) };
+        let router = api::Api::new(store.db.clone(), settings, Clock::new(|| NOW)).router();
+        Api { store, router, key: key.reveal() }
+    }
+
+    async fn send(&self, method: Method, path: &str, body: String) -> Response<Body> {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header(header::AUTHORIZATION, format!("Bearer {}", self.key));
+        let request = request.header(header::CONTENT_TYPE, "application/json").body(Body::from(body)).unwrap();
+        self.router.clone().oneshot(request).await.unwrap()
+    }
+
+    async fn get(&self, path: &str) -> Response<Body> {
+        self.send(Method::GET, path, String::new()).await
+    }
+}
+
+/// Gives an identity so many accounts more, the longest ids there may be, of characters that mean something in JSON.
+async fn give(db: &Db, identity: &str, name: &str, count: u32) {
+    let rest = "]\"\\,".repeat(29);
+    let text = format!(
+        "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {count}) \
+         INSERT INTO accounts (id, organization_id, identity_id, type, created_us) \
+         SELECT '{name}' || (10000000 + n) || '{rest}', 'default', '{identity}', 'OMNIBUS', n / 3 FROM numbers"
+    );
+    run(db, text).await;
+}
+
+fn ids(name: &str, count: u32) -> Vec<String> {
+    (1..=count).map(|n| format!("{name}{}{}", 10_000_000 + n, "]\"\\,".repeat(29))).collect()
+}
+
+#[tokio::test]
+async fn an_identity_is_told_with_all_its_accounts_in_parts_of_a_bounded_size() {
+    for engine in ENGINES {
+        let api = Api::with_places(engine, 1).await;
+        let form = json!({ "request_id": "r", "type": "BUSINESS", "label": "[]\"], \u{e9}" }).to_string();
+        let made = api.send(Method::POST, "/v2/identities", form.clone()).await;
+        assert_eq!(made.status(), StatusCode::CREATED);
+        let made: Value = serde_json::from_slice(&to_bytes(made.into_body(), PART_MAX).await.unwrap()).unwrap();
+        let id = made["id"].as_str().unwrap().to_owned();
+        let mut expected = made.clone();
+        let mut whole = Vec::new();
+        // On both sides of what is read at once.
+        for (name, more) in [("aaaa", 999), ("bbbb", 1), ("cccc", 1), ("dddd", 1_500)] {
+            give(&api.store.db, &id, name, more).await;
+            whole.extend(ids(name, more).into_iter().zip((1..=more).map(|n| n / 3)));
+            whole.sort_by(|(a, a_time), (b, b_time)| (a_time, a).cmp(&(b_time, b)));
+            expected["account_ids"] = whole.iter().map(|(id, _)| Value::from(id.as_str())).collect();
+            let path = format!("/v2/identities/{id}");
+            let asked = [(Method::GET, path.as_str(), String::new()), (Method::POST, "/v2/identities", form.clone())];
+            for (method, path, body) in asked {
+                let answer = api.send(method, path, body).await;
+                assert_eq!((answer.status(), &answer.headers()[header::CONTENT_TYPE]), (StatusCode::OK, &JSON));
+                let parts: Vec<Bytes> = answer.into_body().into_data_stream().map(Result::unwrap).collect().await;
+                let largest = parts.iter().map(Bytes::len).max().unwrap();
+                assert!(largest <= PART_MAX, "{engine:?}: {largest} bytes at once");
+                let told: Value = serde_json::from_slice(&parts.concat()).unwrap();
+                assert_eq!(told, expected, "{engine:?}: {} accounts", whole.len());
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_in_parts_that_cannot_be_told_to_its_end_is_cut_off() {
+    let api = Api::with_places(Engine::Sqlite, 8).await;
+    give(&api.store.db, "default", "a", 2_500).await;
+    let mut parts = api.get("/v2/identities/default").await.into_body().into_data_stream();
+    assert!(parts.next().await.unwrap().is_ok());
+    api.store.db.close().await;
+    assert!(parts.next().await.unwrap().is_err(), "who was told a part must not take it for the whole");
+}
+
+#[tokio::test]
+async fn an_answer_keeps_its_place_until_the_last_of_it_is_sent() {
+    let api = Api::with_places(Engine::Sqlite, 1).await;
+    let path = "/v2/assets";
+    let refused = async || api.get(path).await.status() == StatusCode::SERVICE_UNAVAILABLE;
+    let answer = api.get(path).await;
+    assert!(refused().await, "it is not sent yet");
+    let mut body = answer.into_body();
+    let exact = body.size_hint().exact();
+    let part = body.frame_of_all().await;
+    assert_eq!(exact, u64::try_from(part.len()).ok(), "how long it is can still be told");
+    drop(body);
+    assert!(refused().await, "the server has it, and its client may not");
+    drop(part);
+    assert!(!refused().await, "it is over");
+}
+
+trait FrameOfAll {
+    async fn frame_of_all(&mut self) -> Bytes;
+}
+
+impl FrameOfAll for Body {
+    /// The only part that it has.
+    async fn frame_of_all(&mut self) -> Bytes {
+        let frame = std::future::poll_fn(|context| std::pin::Pin::new(&mut *self).poll_frame(context)).await;
+        frame.unwrap().unwrap().into_data().unwrap()
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_of_its_answers_keeps_its_place_and_no_more() {
+    let api = Api::with_places(Engine::Sqlite, 1).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, stop, mut serving) = (listener.local_addr().unwrap(), CancellationToken::new(), JoinSet::new());
+    let (router, stopped) = (api.router.clone(), stop.clone());
+    serving.spawn(async move { Serving::of(8).serve(listener, router, &stopped).await });
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4_096).unwrap();
+    let mut deaf = socket.connect(address).await.unwrap();
+    // 200 kB each: sooner or later they fill what the system keeps for a connection.
+    let (reading, mut writing) = (api.get("/v2/assets").await.status(), JoinSet::new());
+    assert_eq!(reading, StatusCode::OK);
+    writing.spawn(async move {
+        for _ in 0..200 {
+            if deaf.write_all(b"GET /openapi.json HTTP/1.1\r\nhost: here\r\n\r\n").await.is_err() {
+                break;
+            }
+        }
+        deaf
+    });
+    let mut in_a_row = 0;
+    for _ in 0..LOOKS_MAX {
+        let is_refused = api.get("/v2/assets").await.status() == StatusCode::SERVICE_UNAVAILABLE;
+        in_a_row = if is_refused { in_a_row + 1 } else { 0 };
+        if in_a_row == 5 {
+            break;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    assert_eq!(in_a_row, 5, "an answer that nobody takes is in nobody's place");
+    // It leaves, and somebody else comes in.
+    writing.shutdown().await;
+    for _ in 0..LOOKS_MAX {
+        if api.get("/v2/assets").await.status() == StatusCode::OK {
+            return;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    panic!("the place of a client that is gone is lost");
+}
+
+/// As many as wait for a lock in this database.
+async fn waiting(db: &Db) -> i64 {
+    let Db::Postgres(pool) = db else { panic!("PostgreSQL") };
+    let text = "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let (count,): (i64,) = sqlx::query_as(text).fetch_one(pool).await.unwrap();
+    count
+}
+
+/// What comes of `adding` when another, by `text`, has added and is not done yet when it begins.
+async fn beside_another<T: Send + 'static>(
+    db: &Db,
+    text: String,
+    adding: impl Future<Output = T> + Send + 'static,
+) -> T {
+    let mut other = db.begin().await.unwrap();
+    identities::lock_organization(&mut other).await.unwrap();
+    let Connected::Postgres(connection) = other.engine() else { panic!("PostgreSQL") };
+    sqlx::query(AssertSqlSafe(text)).execute(connection).await.unwrap();
+    let mut tasks = JoinSet::new();
+    let handle = tasks.spawn(adding);
+    let mut looks = 0;
+    while waiting(db).await == 0 && !handle.is_finished() {
+        looks += 1;
+        assert!(looks < LOOKS_MAX, "it neither waits nor comes to an end");
+        tokio::time::sleep(PAUSE).await;
+    }
+    other.commit().await.unwrap();
+    tasks.join_next().await.unwrap().unwrap()
+}
+
+// SQLite has one writer: there one is over before the other begins.
+#[tokio::test]
+async fn two_who_add_keys_at_once_do_not_exceed_what_is_allowed() {
+    let store = TestStore::fresh(Engine::Postgres).await;
+    let key = "INSERT INTO api_keys (id, organization_id, name, secret_hash, scopes, created_us) SELECT";
+    run(&store.db, format!("{key} 'k' || n, 'default', 'n', '', 'read', 0 FROM generate_series(1, 49) AS n")).await;
+    let db = store.db.clone();
+    let adding = async move {
+        let read = Scopes::of(&[Scope::Read]).unwrap();
+        registry::create_key(&db, Environment::Test, ("late", &read), &[7; ApiKey::RANDOM_BYTES], NOW).await
+    };
+    let refused = beside_another(&store.db, format!("{key} 'k50', 'default', 'n', '', 'read', 0"), adding).await;
+    assert!(matches!(refused, Err(CreateKeyError::TooMany)), "there were 50 when it counted");
+}
+
+#[tokio::test]
+async fn two_who_add_webhooks_at_once_do_not_exceed_what_is_allowed() {
+    let store = TestStore::fresh(Engine::Postgres).await;
+    let webhook = "INSERT INTO webhooks (id, organization_id, url, label, status, allow_private, signing_key_id, signing_key, \
+                   signing_key_created_us, created_us) SELECT";
+    let values = "'default', 'https://example.com/', '', 'ACTIVE', false, 'k', 'whsec_AAAA', 0, 0";
+    run(&store.db, format!("{webhook} 'w' || n, {values} FROM generate_series(1, 999) AS n")).await;
+    let db = store.db.clone();
+    let adding = async move {
+        let resolver = Resolver::new(|_| Ok(vec!["93.184.216.34".parse().unwrap()]));
+        let none = AllowedNetworks::default();
+        let new = NewWebhook { url: "https://example.com/", label: "", allowed_networks: &none, ed25519: false };
+        let by = Author { actor: "olga", reason: "", now: NOW };
+        registry::add_webhook(&db, &resolver, &new, &[7; 84], &by).await.map(drop)
+    };
+    let refused = beside_another(&store.db, format!("{webhook} 'w1000', {values}"), adding).await;
+    assert!(matches!(refused, Err(WebhookError::TooMany)), "there were 1,000 when it counted: {refused:?}");
+}
