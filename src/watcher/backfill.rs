@@ -14,7 +14,6 @@ use landfall_chain::{Address, AddressSource, Block, BlockSource, Lane, NativeSou
 use sha2::{Digest, Sha256};
 
 use crate::store::backfills::{self, BackfillRow};
-use crate::store::cursors::Cursor;
 use crate::store::{Connection, accounts, deposits};
 use crate::time::Timestamp;
 use crate::watcher::final_blocks::{Full, Hit, Past};
@@ -99,8 +98,9 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         if only.is_empty() && job.to.is_none() {
             return Err(BackfillError::NoScope { chain });
         }
-        let seq = Cursor::load(&mut reader, chain).await?.watch_seq;
         drop(reader);
+        // Of the list itself: what is added from here on is not claimed to be looked for.
+        let seq = watcher.watch_list.seq();
         let basis = basis(&watcher, if only.is_empty() { seq } else { 0 });
         let span = watcher.traced_span(first_read(job.from), until);
         let lane = watcher.trace_lane().filter(|_| span.is_some());
