@@ -330,12 +330,12 @@ async fn addresses<S: BlockSource>(
     }
 }
 
-/// What was looked for: the number of the newest watched address, and a hash of the listed assets.
-fn basis<S>(watcher: &Watcher<S>, seq: u64) -> String {
+/// What was looked for: the number of the newest watched address, and a hash of all that decides about credits.
+fn basis<S: BlockSource>(watcher: &Watcher<S>, seq: u64) -> String {
     let mut hash = Sha256::new();
-    let mut assets: Vec<Vec<u8>> = watcher.network.assets.iter().map(|asset| asset.id.to_bytes()).collect();
+    let mut assets: Vec<String> = watcher.network.assets.iter().map(|asset| format!("{asset:?}\n")).collect();
     assets.sort_unstable();
     assets.iter().for_each(|asset| hash.update(asset));
-    hash.update(format!("{:?}", watcher.network.native));
+    hash.update(format!("{:?}\n{}", watcher.network.native, watcher.source.rules()));
     format!("{seq}/{}", hex::encode(hash.finalize()))
 }

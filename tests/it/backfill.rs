@@ -167,6 +167,10 @@ async fn it_goes_on_where_it_stopped_and_begins_again_for_a_longer_watch_list() 
         drop(backfill);
         if proof == ReadProof::Full {
             assert_eq!(stopped_at, 101);
+            world.network.assets[1].from_block = 30;
+            let since = begin(&world, &job(1, 350, proof)).await.unwrap();
+            assert_eq!(since.progress().next, 1, "an asset counts from another block on");
+            world.network.assets[1].from_block = 0;
             let again = begin(&world, &job(1, 350, proof)).await.unwrap();
             assert_eq!((again.progress().next, again.progress().found), (101, 4));
             assert_eq!(begin(&world, &job(1, 349, proof)).await.unwrap().progress().next, 1, "another range");
