@@ -574,4 +574,30 @@ mod tests {
             assert!(!error.contains("canary"), "{error}");
         }
     }
+
+    #[test]
+    fn an_endpoint_that_is_named_twice_is_refused_however_it_is_spelt() {
+        let with = |other: &str| parse(&format!("[chains.BASE_MAINNET]\nrpc = [\"https://a.b/${{KEY}}\", {other}]"));
+        for same in [
+            "\"https://a.b/${KEY}\"",
+            "\"https://A.B:443/${KEY}/\"",
+            "\"http://a.b.:443/${KEY}?\"",
+            "{ url = \"https://a.b/${KEY}\" }",
+        ] {
+            let error = with(same).unwrap_err();
+            let expected = "config key chains.BASE_MAINNET.rpc[1]: the same endpoint as rpc[0]; name each once, for what is \
+                            agreed on must be several endpoints' word";
+            assert_eq!(error, expected, "{same}");
+        }
+        for other in [
+            "\"https://a.b/another\"",
+            "\"https://a.b/${KEY}?key=2\"",
+            "\"https://a.b:444/${KEY}\"",
+            "\"https://me@a.b/${KEY}\"",
+            "{ url = \"https://a.b/${KEY}\", headers = { X-Key = \"2\" } }",
+            "\"wss://a.b/${KEY}\"",
+        ] {
+            assert!(with(other).is_ok(), "{other}");
+        }
+    }
 }

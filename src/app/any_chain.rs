@@ -134,6 +134,10 @@ impl BlockSource for AnyChain {
     async fn fate(&self, tx: &TxRef, at: &BlockRef) -> Result<Fate, SourceError> {
         each!(self, source => source.fate(tx, at).await)
     }
+
+    fn rules(&self) -> String {
+        each!(self, source => source.rules())
+    }
 }
 
 impl AddressSource for AnyChain {

@@ -215,6 +215,12 @@ impl ChainSection {
         if readable == 0 {
             return Err(key(&format!("{at}.rpc"), "at least one http or https URL is needed; ws and wss only wake up"));
         }
+        if let Some((first, again)) = named_twice(&rpc) {
+            let what = format!(
+                "the same endpoint as rpc[{first}]; name each once, for what is agreed on must be several endpoints' word"
+            );
+            return Err(key(&format!("{at}.rpc[{again}]"), what));
+        }
         if self.agree.is_some_and(|agree| !(1..=readable).contains(&agree)) {
             let what = format!("expected 1 to {readable}: so many http or https endpoints are configured");
             return Err(key(&format!("{at}.agree"), what));
@@ -339,6 +345,28 @@ impl RpcEntry {
             }
         }
         Ok(RpcConfig { url: rpc_url(at, &self.url)?, headers: self.headers.into_iter().collect() })
+    }
+}
+
+/// The places of the first two entries that are read from and lead to the same endpoint.
+fn named_twice(rpc: &[RpcConfig]) -> Option<(usize, usize)> {
+    let is_read_from = |entry: &RpcConfig| matches!(entry.url.scheme(), "http" | "https");
+    rpc.iter().enumerate().filter(|(_, entry)| is_read_from(entry)).find_map(|(index, entry)| {
+        let first = rpc[..index].iter().position(|other| is_read_from(other) && other.leads_to() == entry.leads_to());
+        first.map(|first| (first, index))
+    })
+}
+
+impl RpcConfig {
+    /// What tells one endpoint from another, however it is spelt: behind one host, another path or key may lead elsewhere.
+    fn leads_to(&self) -> impl PartialEq {
+        let RpcConfig { url, headers } = self;
+        let host = url.host_str().unwrap_or_default().trim_end_matches('.').to_lowercase();
+        let path = url.path().trim_end_matches('/').to_owned();
+        let query = url.query().unwrap_or_default().to_owned();
+        let user = (url.username().to_owned(), url.password().map(str::to_owned));
+        let headers = headers.iter().map(|(name, value)| (name.to_lowercase(), value.clone()));
+        (host, url.port_or_known_default(), path, query, user, headers.collect::<BTreeMap<_, _>>())
     }
 }
 

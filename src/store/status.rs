@@ -86,6 +86,8 @@ statements! {
               finalized_us = CASE excluded.finalized_us WHEN 0 THEN chain_status.finalized_us ELSE excluded.finalized_us END, \
               alarms = excluded.alarms";
     TOLD = "SELECT latest, finalized, finalized_us, heartbeat_us, alarms FROM chain_status WHERE chain = $1";
+    HALTED = "SELECT reason FROM chain_status WHERE chain = $1 AND state = 'halted' AND NOT EXISTS (SELECT 1 FROM overrides \
+              WHERE overrides.chain = chain_status.chain AND overrides.kind = 'resume' AND overrides.created_us > chain_status.heartbeat_us)";
     CAUGHT_UP = "SELECT caught_up_us FROM chain_status WHERE chain = $1";
     FOLLOWED_SINCE = "SELECT chain FROM chain_status WHERE caught_up_us >= $1 AND state <> 'halted'";
     FORGET_ENDPOINTS = "DELETE FROM endpoint_status WHERE chain = $1";
@@ -155,6 +157,12 @@ pub async fn record(tx: &mut Tx, status: &ChainStatus, endpoints: &[EndpointStat
 pub async fn caught_up_at(connection: &mut impl Connection, chain: Chain) -> Result<Option<Timestamp>, StoreError> {
     let row = fetch_optional!(connection, (i64,), CAUGHT_UP, chain.name())?;
     Ok(row.map(|(at,)| Timestamp(at)))
+}
+
+/// Why the chain's watcher last said that it is halted, unless a person has resumed the chain since.
+pub async fn halted(connection: &mut impl Connection, chain: Chain) -> Result<Option<String>, StoreError> {
+    let row = fetch_optional!(connection, (String,), HALTED, chain.name())?;
+    Ok(row.map(|(reason,)| reason))
 }
 
 /// The chains whose cursor last stood at the newest block at `since` or later, without those that are halted: what is on record

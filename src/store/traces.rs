@@ -117,7 +117,6 @@ statements! {
     SETTLED = "DELETE FROM unwitnessed WHERE deposit_id = $1";
     SAY = "INSERT INTO trace_status (chain, reason, caught_up_us) VALUES ($1, $2, $3) ON CONFLICT (chain) DO UPDATE \
            SET reason = excluded.reason, caught_up_us = CASE WHEN $4 THEN excluded.caught_up_us ELSE trace_status.caught_up_us END";
-    HALTED = "SELECT 1 FROM chain_status WHERE chain = $1 AND state = 'halted'";
     FORGET = "DELETE FROM trace_status WHERE chain = $1";
     STATUSES = "SELECT trace_status.chain, reason, caught_up_us, cursors.number AS cursor, \
                 (SELECT MIN(blocks.number) FROM blocks WHERE blocks.chain = trace_status.chain AND canonical AND NOT traced) AS untraced \
@@ -256,11 +255,6 @@ pub async fn say(tx: &mut Tx, chain: Chain, reason: &str, now: Timestamp) -> Res
     let caught_up = !are_untraced(tx, chain, 0..=u64::MAX).await?;
     let at = if caught_up { now } else { Timestamp::EPOCH };
     execute!(tx, SAY, chain.name(), reason, at.0, caught_up).map(drop)
-}
-
-/// Whether the chain's watcher last said that it is halted.
-pub async fn is_halted(connection: &mut impl Connection, chain: Chain) -> Result<bool, StoreError> {
-    Ok(fetch_optional!(connection, (i32,), HALTED, chain.name())?.is_some())
 }
 
 /// The network is not traced (any more).

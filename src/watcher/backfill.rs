@@ -14,7 +14,6 @@ use landfall_chain::{Address, AddressSource, Block, BlockSource, Lane, NativeSou
 use sha2::{Digest, Sha256};
 
 use crate::store::backfills::{self, BackfillRow};
-use crate::store::cursors::Cursor;
 use crate::store::{Connection, accounts, deposits};
 use crate::time::Timestamp;
 use crate::watcher::final_blocks::{Full, Hit, Past};
@@ -99,8 +98,9 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         if only.is_empty() && job.to.is_none() {
             return Err(BackfillError::NoScope { chain });
         }
-        let seq = Cursor::load(&mut reader, chain).await?.watch_seq;
         drop(reader);
+        // Of the list itself: what is added from here on is not claimed to be looked for.
+        let seq = watcher.watch_list.seq();
         let basis = basis(&watcher, if only.is_empty() { seq } else { 0 });
         let span = watcher.traced_span(first_read(job.from), until);
         let lane = watcher.trace_lane().filter(|_| span.is_some());
@@ -330,12 +330,12 @@ async fn addresses<S: BlockSource>(
     }
 }
 
-/// What was looked for: the number of the newest watched address, and a hash of the listed assets.
-fn basis<S>(watcher: &Watcher<S>, seq: u64) -> String {
+/// What was looked for: the number of the newest watched address, and a hash of all that decides about credits.
+fn basis<S: BlockSource>(watcher: &Watcher<S>, seq: u64) -> String {
     let mut hash = Sha256::new();
-    let mut assets: Vec<Vec<u8>> = watcher.network.assets.iter().map(|asset| asset.id.to_bytes()).collect();
+    let mut assets: Vec<String> = watcher.network.assets.iter().map(|asset| format!("{asset:?}\n")).collect();
     assets.sort_unstable();
     assets.iter().for_each(|asset| hash.update(asset));
-    hash.update(format!("{:?}", watcher.network.native));
+    hash.update(format!("{:?}\n{}", watcher.network.native, watcher.source.rules()));
     format!("{seq}/{}", hex::encode(hash.finalize()))
 }

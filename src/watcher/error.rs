@@ -32,6 +32,12 @@ pub enum TickError {
     PostFinalityReorg { chain: Chain, replaced: Replaced, fork_point: BlockRef, confirmed: u64 },
     #[error("{chain}: halted by an operator: {reason}; `landfall chain resume {chain} --reason TEXT` lets it go on")]
     HaltedByOperator { chain: Chain, reason: String },
+    /// By what its own watcher met, and said on record.
+    #[error(
+        "{chain} is halted, and nothing is credited until a person has decided: `landfall status` says why, `landfall chain \
+         resume {chain} --reason TEXT` lets it go on"
+    )]
+    Halted { chain: Chain },
     #[error(
         "{chain}: deposit {deposit} was seen in block {block}, which is final now, proved, and read without it: the \
          configuration has changed (is its asset still listed?) or this version reads otherwise. Nothing was changed; \
@@ -58,7 +64,7 @@ pub enum Replaced {
 }
 
 impl TickError {
-    /// What a person must look at after it; `None` when it may pass, or a person did it.
+    /// What a person must look at after it; `None` when it may pass, a person did it, or it was met before.
     pub fn incident(&self) -> Option<IncidentKind> {
         if self.may_pass() {
             return None;
@@ -72,7 +78,7 @@ impl TickError {
             TickError::Store(_) | TickError::OtherOnRecord { .. } | TickError::Transition(_) => {
                 Some(IncidentKind::BrokenBooks)
             }
-            TickError::Contradiction { .. } | TickError::HaltedByOperator { .. } => None,
+            TickError::Contradiction { .. } | TickError::HaltedByOperator { .. } | TickError::Halted { .. } => None,
         }
     }
 
@@ -85,6 +91,7 @@ impl TickError {
             | TickError::Contradiction { .. }
             | TickError::DeepReorg { .. }
             | TickError::HaltedByOperator { .. }
+            | TickError::Halted { .. }
             | TickError::ReadOtherwise { .. }
             | TickError::OtherOnRecord { .. }
             | TickError::Transition(_) => None,
@@ -100,6 +107,7 @@ impl TickError {
             TickError::DeepReorg { .. }
             | TickError::PostFinalityReorg { .. }
             | TickError::HaltedByOperator { .. }
+            | TickError::Halted { .. }
             | TickError::ReadOtherwise { .. }
             | TickError::OtherOnRecord { .. }
             | TickError::Transition(_) => false,

@@ -357,10 +357,7 @@ impl<S: BlockSource> Watcher<S> {
     ) -> Result<Option<(u64, Vec<Credited<'b>>)>, TickError> {
         let chain = self.chain();
         let lane = if traces_for.is_some() { Lane::Traces } else { Lane::Roots };
-        // Who halts a chain means whoever records for it.
-        if let Some(reason) = self.read_orders(now).await?.halted {
-            return Err(TickError::HaltedByOperator { chain, reason });
-        }
+        self.check_not_halted().await?;
         let mut tx = self.db.begin().await?;
         let cursor = Cursor::lock(&mut tx, chain).await?;
         if !self.watch_list.is_current(cursor.watch_seq) {

@@ -1,7 +1,8 @@
 //! Reorgs: is our newest block still canonical, where is the fork point, take back what is above it.
 //!
 //! Nothing is deleted: a disconnected block and what was seen in it stay on record, and may be connected again. What
-//! counted as final is taken back only when a person accepts it; that it was replaced must be agreed like what is final.
+//! counted as final is taken back only when a person accepts it; that it was replaced, or all of our record was, must be
+//! agreed like what is final.
 
 use landfall_chain::{BlockHash, BlockRef, BlockSource, Header, Tip};
 use tracing::warn;
@@ -54,11 +55,12 @@ impl<S: BlockSource> Watcher<S> {
         let fork_point = match self.fork_point(at, tip).await {
             Ok(fork_point) if fork_point == *at => return Ok(Some(fork_point)),
             Ok(fork_point) => fork_point,
-            Err(deep @ TickError::DeepReorg { .. }) => {
+            Err(deep @ TickError::DeepReorg { oldest, .. }) => {
                 self.refute(None, at, tip).await?;
                 if self.forget_anchor(at).await? {
                     return Ok(None);
                 }
+                self.require_replaced(oldest).await?;
                 return Err(deep);
             }
             Err(error) => return Err(error),
@@ -143,6 +145,19 @@ impl<S: BlockSource> Watcher<S> {
             None => "no final block there is agreed yet".to_owned(),
         };
         let what = format!("a fork is shown below block {number}, which counted as final; {what}");
+        Err(TickError::Contradiction { chain: self.chain(), what })
+    }
+
+    /// Only headers, one endpoint's word, tell that all of our record was replaced: as many as must agree must call another
+    /// block final at the number of the `oldest` on record.
+    async fn require_replaced(&self, oldest: u64) -> Result<(), TickError> {
+        let ours = cursors::canonical_at(&mut self.db.read().await?, self.chain(), oldest).await?;
+        let what = match self.source.final_at(oldest).await? {
+            Some(agreed) if ours != Some(agreed.hash) => return Ok(()),
+            Some(_) => "which is agreed to be final",
+            None => "and no block is agreed to be final there",
+        };
+        let what = format!("a fork is shown below block {oldest}, the oldest on record, {what}");
         Err(TickError::Contradiction { chain: self.chain(), what })
     }
 

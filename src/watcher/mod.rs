@@ -47,10 +47,10 @@ use landfall_chain::{BlockRef, BlockSource, Chain, Endpoints, NativeSource, Netw
 use tokio::sync::Notify;
 use tracing::error;
 
-use crate::decision::Orders;
+use crate::decision::{Decision, Orders, Word};
 use crate::incident::{Incident, IncidentKind};
 use crate::store::cursors::Cursor;
-use crate::store::{Db, StoreError, incidents, overrides, status};
+use crate::store::{Connection, Db, StoreError, incidents, overrides, status};
 use crate::time::Timestamp;
 
 use alarms::Alarms;
@@ -325,6 +325,17 @@ impl<S: BlockSource> Watcher<S> {
     fn chain(&self) -> Chain {
         self.network.chain
     }
+}
+
+/// Why nothing is to be settled on the chain now, whoever would do it: a person has halted it, or must decide.
+async fn halted(connection: &mut impl Connection, chain: Chain) -> Result<Option<TickError>, StoreError> {
+    let decisions = overrides::of_chain(connection, chain).await?;
+    // It has no end but a resumption, which removes it.
+    if let Some(Decision { reason, .. }) = decisions.into_iter().find(|decision| decision.word == Word::Halt) {
+        return Ok(Some(TickError::HaltedByOperator { chain, reason }));
+    }
+    let halted = status::halted(connection, chain).await?;
+    Ok(halted.map(|_| TickError::Halted { chain }))
 }
 
 impl std::fmt::Debug for AgreeDoor {

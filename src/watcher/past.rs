@@ -4,9 +4,9 @@
 
 use landfall_chain::{Address, BlockRef, BlockSource, Chain, Proof};
 
+use crate::store::StoreError;
 use crate::store::cursors::Cursor;
-use crate::store::{StoreError, traces};
-use crate::watcher::{TickError, Watcher};
+use crate::watcher::{TickError, Watcher, halted};
 
 /// Why a range is not read.
 #[derive(Debug, thiserror::Error)]
@@ -33,11 +33,6 @@ pub enum BackfillError {
     NotWatched { chain: Chain, address: Address },
     #[error("account {account} has no address on {chain}")]
     NoAddress { chain: Chain, account: String },
-    #[error(
-        "{chain} is halted, and nothing is credited until a person has decided: `landfall status` says why, `landfall chain \
-         resume {chain}` lets it go on"
-    )]
-    Halted { chain: Chain },
     #[error(transparent)]
     Tick(#[from] TickError),
 }
@@ -126,13 +121,12 @@ impl<S: BlockSource> Watcher<S> {
         Ok(cursor.map_or(finalized.number, |cursor| cursor.number.min(finalized.number)))
     }
 
-    /// That no person has to decide before anything is credited.
-    pub(super) async fn check_not_halted(&self) -> Result<(), BackfillError> {
-        let chain = self.chain();
-        if traces::is_halted(&mut self.db.read().await?, chain).await? {
-            return Err(BackfillError::Halted { chain });
+    /// That nobody has halted the chain, and no person has to decide before anything is credited.
+    pub(super) async fn check_not_halted(&self) -> Result<(), TickError> {
+        match halted(&mut self.db.read().await?, self.chain()).await? {
+            Some(halted) => Err(halted),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// The traces of `from..=until`; `None` where none of them is traced.

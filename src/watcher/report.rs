@@ -38,6 +38,8 @@ pub(super) struct Reporter {
     pace: Option<Pace>,
     /// Something has changed since it was last written.
     is_news: bool,
+    /// A step has succeeded, or a person has resumed the chain: what a former process halted for is over.
+    goes_on: bool,
 }
 
 impl State {
@@ -69,7 +71,7 @@ impl Reporter {
             finalized_at: Timestamp::EPOCH,
             alarms: Vec::new(),
         };
-        Reporter { state: State::Starting, status, read, pace: None, is_news: true }
+        Reporter { state: State::Starting, status, read, pace: None, is_news: true, goes_on: false }
     }
 
     pub(super) fn is_halted(&self) -> bool {
@@ -105,6 +107,7 @@ impl Reporter {
                 State::Halted => error!(%chain, "{chain} is halted: {reason}"),
             }
         }
+        self.goes_on |= outcome.is_ok();
         self.state = state;
         state.name().clone_into(&mut self.status.state);
         self.status.reason = reason;
@@ -193,6 +196,7 @@ impl Reporter {
 
     /// A person has resumed the chain.
     pub(super) fn start_anew(&mut self) {
+        self.goes_on = true;
         self.state = State::Starting;
         State::Starting.name().clone_into(&mut self.status.state);
         self.status.reason.clear();
@@ -204,10 +208,22 @@ impl Reporter {
         let proof = Proof::at_least(self.status.chain.family(), self.read, endpoints.agree());
         proof.name().clone_into(&mut self.status.proof);
         let mut tx = db.begin().await?;
-        status::record(&mut tx, &self.status, &endpoints.snapshot()).await?;
+        let said = self.said(status::halted(&mut tx, self.status.chain).await?);
+        status::record(&mut tx, &said, &endpoints.snapshot()).await?;
         tx.commit().await?;
         self.is_news = false;
         Ok(())
+    }
+
+    /// What is written. A restart ends no halt: what a former process `halted` for stands until a step says otherwise, for
+    /// the other lane and backfills go by it.
+    fn said(&mut self, halted: Option<String>) -> ChainStatus {
+        self.goes_on |= halted.is_none();
+        let knows_less = !self.goes_on && matches!(self.state, State::Starting | State::Failing);
+        match halted.filter(|_| knows_less) {
+            Some(reason) => ChainStatus { state: State::Halted.name().to_owned(), reason, ..self.status.clone() },
+            None => self.status.clone(),
+        }
     }
 }
 

@@ -33,7 +33,7 @@ use crate::watcher::report::told;
 use crate::watcher::run::{HEARTBEAT, RETRY_MAX};
 use crate::watcher::watch_list::WatchList;
 use crate::watcher::witness::pause_after;
-use crate::watcher::{Settings, TickError};
+use crate::watcher::{Settings, TickError, halted};
 
 /// How many blocks a tick traces at most, from each end of what is untraced, and how many of those that failed before.
 const TICK_BLOCKS_MAX: u32 = 8;
@@ -163,6 +163,12 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
     /// # Errors
     /// What was committed before the error stays; what cannot be traced now holds up nothing that can.
     pub async fn tick(&self, now: Timestamp) -> Result<Traced, TickError> {
+        // Who halts a chain means this lane too. Where the other one has halted it, traces are read as before: nodes forget
+        // them, and nothing is settled.
+        let halted = halted(&mut self.db.read().await?, self.chain()).await?;
+        if matches!(halted, Some(TickError::HaltedByOperator { .. })) {
+            return Ok(Traced::default());
+        }
         self.watch_list.follow(&mut self.db.read().await?).await?;
         let mut traced = Traced::default();
         let mut fresh = Vec::new();

@@ -103,6 +103,11 @@ impl WatchList {
         }
     }
 
+    /// The number up to which it holds every address.
+    pub(super) fn seq(&self) -> u64 {
+        self.read().seq
+    }
+
     /// Whether everything up to number `seq` is in it.
     pub(super) fn is_current(&self, seq: u64) -> bool {
         self.read().seq >= seq

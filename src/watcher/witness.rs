@@ -25,7 +25,7 @@ use crate::watcher::report::told;
 use crate::watcher::second_witness::{contradicted, paid_in_block};
 use crate::watcher::settle::enter;
 use crate::watcher::trace_lane::{Reading, TraceLane, Traced};
-use crate::watcher::{TickError, over_credit};
+use crate::watcher::{TickError, halted, over_credit};
 
 /// How many deposits a tick settles at most, in how many blocks, and how many missing ones it looks for.
 const TICK_DEPOSITS_MAX: u32 = 200;
@@ -73,7 +73,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         let mut reader = self.db.read().await?;
         let Some(finalized) = Cursor::load(&mut reader, chain).await?.finalized else { return Ok(()) };
         // Where a person must decide, nothing is settled in this lane either.
-        if traces::is_halted(&mut reader, chain).await? {
+        if halted(&mut reader, chain).await?.is_some() {
             return Ok(());
         }
         let due = traces::settleable(&mut reader, chain, finalized.number, now, TICK_DEPOSITS_MAX).await?;

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use landfall::deposit::DepositStatus::{Confirmed, Pending};
+use landfall::store::coverage;
 use landfall::store::cursors::Cursor;
 use landfall::watcher::{Backfill, BackfillError, Job, Progress, Scope, TickError};
 use landfall_chain::{ReadProof, U256};
@@ -166,6 +167,10 @@ async fn it_goes_on_where_it_stopped_and_begins_again_for_a_longer_watch_list() 
         drop(backfill);
         if proof == ReadProof::Full {
             assert_eq!(stopped_at, 101);
+            world.network.assets[1].from_block = 30;
+            let since = begin(&world, &job(1, 350, proof)).await.unwrap();
+            assert_eq!(since.progress().next, 1, "an asset counts from another block on");
+            world.network.assets[1].from_block = 0;
             let again = begin(&world, &job(1, 350, proof)).await.unwrap();
             assert_eq!((again.progress().next, again.progress().found), (101, 4));
             assert_eq!(begin(&world, &job(1, 349, proof)).await.unwrap().progress().next, 1, "another range");
@@ -175,6 +180,57 @@ async fn it_goes_on_where_it_stopped_and_begins_again_for_a_longer_watch_list() 
         assert_eq!(run(&world, &job(1, 350, proof)).await.next, 351);
         world.close().await;
     }
+}
+
+#[tokio::test]
+async fn an_address_that_is_added_while_a_backfill_begins_is_looked_for_or_not_claimed_to_be() {
+    let mut world = World::new(1).await;
+    world.watch("alice", address(ALICE)).await;
+    let late = |number: u8| address(0x10 + number);
+    let pays =
+        |number: u8| SimTx::new(address(PAYER), number.into(), vec![SimLeg::native(address(PAYER), late(number), 5)]);
+    for number in 0..64 {
+        world.chain.mine(vec![pays(number)]);
+    }
+    world.chain.mine_empty(2 * FINALITY_DEPTH);
+    world.catch_up().await;
+    let (mut cut_in, mut unclaimed) = (0, 0);
+    for number in 0..64_u8 {
+        // One more await each time, and then the address is added.
+        let job = job(1, 64, ReadProof::Listed);
+        let mut begun = Box::pin(begin(&world, &job));
+        let mut left = number;
+        let early = std::future::poll_fn(|cx| match begun.as_mut().poll(cx) {
+            std::task::Poll::Ready(begun) => std::task::Poll::Ready(Some(begun)),
+            std::task::Poll::Pending if left == 0 => std::task::Poll::Ready(None),
+            std::task::Poll::Pending => {
+                left -= 1;
+                std::task::Poll::Pending
+            }
+        });
+        let early = early.await;
+        let account = format!("late-{number}");
+        world.watch(&account, late(number)).await;
+        let is_over = early.is_some();
+        let mut backfill = match early {
+            Some(begun) => begun.unwrap(),
+            None => begun.await.unwrap(),
+        };
+        while !backfill.is_done() {
+            backfill.step(world.now()).await.unwrap();
+        }
+        let covered = coverage::of_account(&mut world.db().read().await.unwrap(), &account).await.unwrap();
+        let is_claimed = !covered[0].backfilled.is_empty();
+        let is_found = world.deposits().await.iter().any(|deposit| deposit.recipient == late(number));
+        assert!(is_found || !is_claimed, "after {number} awaits");
+        unclaimed += u32::from(!is_claimed);
+        if is_over {
+            break;
+        }
+        cut_in += 1;
+    }
+    assert!(cut_in > 3 && unclaimed > 0, "{cut_in} {unclaimed}");
+    world.close().await;
 }
 
 #[tokio::test]

@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use landfall::deposit::DepositStatus::{Confirmed, Pending};
-use landfall::watcher::{Backfill, Job, Scope, Start, TickError};
+use landfall::watcher::{Backfill, BackfillError, Job, Scope, Start, TickError};
 use landfall_chain::{AssetId, ReadProof};
 use landfall_sim::{Fault, Lie, SimChain, SimLeg, SimTx};
 
 use crate::books::events;
 use crate::postgres::{Engine, TestStore};
-use crate::world::{CHAIN, FAILED_GRACE, FINALITY_DEPTH, TOKEN, World, address};
+use crate::world::{CHAIN, FAILED_GRACE, FINALITY_DEPTH, TOKEN, World, address, report_as};
 
 const ALICE: u8 = 0xa1;
 const BOB: u8 = 0xb0;
@@ -147,7 +147,7 @@ async fn blocks_that_cannot_be_read_again_keep_no_later_one_waiting() {
 }
 
 #[tokio::test]
-async fn a_backfill_of_a_chain_that_a_person_halts_records_nothing_until_it_is_resumed() {
+async fn a_backfill_of_a_chain_that_halts_meanwhile_records_nothing_until_it_is_resumed() {
     let mut world = World::new(6).await;
     world.chain.mine_empty(1);
     world.chain.mine(vec![token(0, 0x98, 5)]);
@@ -155,12 +155,19 @@ async fn a_backfill_of_a_chain_that_a_person_halts_records_nothing_until_it_is_r
     world.catch_up().await;
     world.watch("alice", address(ALICE)).await;
     let job = Job { from: 1, to: Some(2), proof: ReadProof::Full, scope: Scope::All, dry_run: false };
-    let mut backfill = Backfill::begin(world.another_watcher(), job).await.unwrap();
+    let mut backfill = Backfill::begin(world.another_watcher(), job.clone()).await.unwrap();
     world.operator().halt(world.db(), CHAIN).await.unwrap();
+    let begun = Backfill::begin(world.another_watcher(), job).await.unwrap_err();
+    assert!(matches!(begun, BackfillError::Tick(TickError::HaltedByOperator { .. })), "{begun}");
     let refused = backfill.step(world.now()).await.unwrap_err();
     assert!(matches!(refused, TickError::HaltedByOperator { .. }), "{refused}");
     assert_eq!(world.deposits().await, []);
     world.operator().resume(world.db(), CHAIN).await.unwrap();
+    report_as(&world, "halted").await;
+    let refused = backfill.step(world.now()).await.unwrap_err();
+    assert!(matches!(refused, TickError::Halted { .. }) && !refused.may_pass(), "{refused}");
+    assert_eq!(world.deposits().await, []);
+    report_as(&world, "following").await;
     backfill.step(world.now()).await.unwrap();
     assert_eq!(world.status_of(5).await, Confirmed);
     world.close().await;

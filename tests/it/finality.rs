@@ -812,6 +812,7 @@ async fn an_incident_is_resolved_once_with_a_reason() {
     let other = World::new(4).await;
     other.chain.mine_empty(9);
     world.chain.restore(other.chain.blocks());
+    world.chain.claim_final(other.chain.blocks()[2].header.block);
     assert!(matches!(world.try_tick().await, Err(TickError::DeepReorg { .. })));
     let [incident] = &world.incidents().await[..] else { panic!("one incident") };
     assert_eq!((incident.kind, incident.resolved_at), (IncidentKind::DeepReorg, None));

@@ -314,6 +314,15 @@ async fn a_reorg_deeper_than_the_record_needs_a_person() {
     let other = World::new(4).await;
     other.chain.mine_empty(9);
     world.chain.restore(other.chain.blocks());
+    // Headers are one endpoint's word, also in a process that has heard nothing else yet.
+    for _ in 0..2 {
+        let error = world.try_tick().await.unwrap_err();
+        assert!(matches!(error, TickError::Contradiction { .. }) && error.may_pass(), "{error}");
+        assert!(error.to_string().contains("and no block is agreed to be final there"), "{error}");
+        world.restart();
+    }
+    assert_eq!(world.incidents().await, []);
+    world.chain.claim_final(other.chain.blocks()[2].header.block);
     let error = world.try_tick().await.unwrap_err();
     assert!(matches!(error, TickError::DeepReorg { oldest: 0, .. }) && !error.may_pass(), "{error}");
     other.close().await;
@@ -442,6 +451,7 @@ async fn the_block_below_the_start_is_not_given_up_when_a_block_was_connected_on
     world.catch_up().await;
     world.chain.fork_at(3);
     world.chain.mine_empty(9);
+    world.chain.claim_final(world.chain.latest());
     let error = world.try_tick().await.unwrap_err();
     assert!(matches!(error, TickError::DeepReorg { oldest: 5, .. }), "{error}");
     assert_eq!(world.deposits().await.len(), 1);

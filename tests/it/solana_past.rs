@@ -13,7 +13,7 @@ use landfall::watcher::{Backfill, BackfillError, Job, Progress, Scope, Settings,
 use landfall_chain::{Address, AddressSource, AssetId, Chain, Found, Named, Proof, ReadProof, TxId, U256, Watched};
 use landfall_cluster::tx::associated;
 use landfall_cluster::{Fault, Ledger, Lists, Node, Payment, Refusal, SlotOrder, Tx, Version, When};
-use landfall_solana::{SolanaSource, network};
+use landfall_solana::{EndpointUrl, Options, SolanaSource, TokenProgram, Wrapped, network};
 use serde_json::{Value, json};
 
 use crate::books::events;
@@ -34,12 +34,20 @@ fn usdc() -> Address {
 }
 
 fn source(nodes: &[&Node]) -> SolanaSource {
-    let urls: Vec<_> = nodes.iter().map(|node| node.url().parse().unwrap()).collect();
-    SolanaSource::new(&network(CHAIN).unwrap(), &urls).unwrap()
+    source_as(nodes, &Options::default())
+}
+
+fn source_as(nodes: &[&Node], options: &Options) -> SolanaSource {
+    let urls = nodes.iter().map(|node| EndpointUrl::from(node.url().parse::<url::Url>().unwrap()));
+    SolanaSource::at(&network(CHAIN).unwrap(), urls.collect(), options).unwrap()
 }
 
 /// A watcher over these nodes that would begin behind `start`.
 pub(crate) fn watcher(nodes: &[&Node], store: &TestStore, start: u64) -> Watcher<std::sync::Arc<SolanaSource>> {
+    watcher_over(source(nodes), store, start)
+}
+
+fn watcher_over(source: SolanaSource, store: &TestStore, start: u64) -> Watcher<std::sync::Arc<SolanaSource>> {
     let settings = Settings {
         start: Start::Number(start),
         proof: ReadProof::Listed,
@@ -48,7 +56,7 @@ pub(crate) fn watcher(nodes: &[&Node], store: &TestStore, start: u64) -> Watcher
         finality_stall: None,
         block_stall: None,
     };
-    let source = std::sync::Arc::new(source(nodes));
+    let source = std::sync::Arc::new(source);
     let endpoints = source.endpoints();
     Watcher::new(source, endpoints, store.db.clone(), network(CHAIN).unwrap(), settings)
 }
@@ -444,6 +452,15 @@ async fn twice_changes_nothing_and_a_stop_in_the_middle_neither() {
         assert_eq!((stopped.next, stopped.found), (120, 100), "{engine:?}");
         let resumed = Backfill::begin(watcher(&[&node], &store, 11), by_address()).await.unwrap();
         assert_eq!((resumed.progress().next, resumed.progress().found), (120, 100));
+        // What was read under other settings is read again.
+        let wrapped = Options { wrapped: Some(Wrapped::Native), ..Options::default() };
+        let program =
+            Options { programs: vec![(AssetId::Token(usdc()), TokenProgram::Token2022)], ..Options::default() };
+        for options in [wrapped, program] {
+            let watcher = watcher_over(source_as(&[&node], &options), &store, 11);
+            let begun = Backfill::begin(watcher, by_address()).await.unwrap().progress();
+            assert_eq!((begun.next, begun.found), (1, 0), "{options:?}");
+        }
         // Meanwhile more has become final: the same command reads it, too.
         ledger.produce(261, vec![Tx::sol(9_000_000, PAYER, OURS, 17)]);
         ledger.finalize(261);

@@ -4,17 +4,18 @@
 use std::time::Duration;
 
 use landfall::deposit::DepositStatus::{Confirmed, Failed, Pending};
-use landfall::health::Status;
-use landfall::store::status::{self, ChainStatus};
+use landfall::health::{ChainReport, Status};
+use landfall::store::status;
 use landfall::store::{Connection, movements};
-use landfall::time::{Pulse, Timestamp};
+use landfall::time::Pulse;
+use landfall::watcher::Traced;
 use landfall_chain::{AssetId, U256};
 use landfall_sim::{Fault, SimLeg, SimTx};
 use tokio_util::sync::CancellationToken;
 
 use crate::books::events;
 use crate::postgres::{ENGINES, Engine};
-use crate::world::{CHAIN, FAILED_GRACE, FINALITY_DEPTH, TOKEN, World, address, report, until_called};
+use crate::world::{CHAIN, FAILED_GRACE, FINALITY_DEPTH, TOKEN, World, address, report, report_as, until_called};
 
 const ALICE: u8 = 0xa1;
 const BOB: u8 = 0xb0;
@@ -38,7 +39,7 @@ fn token(nonce: u64, to: u8, amount: u64) -> SimTx {
 }
 
 /// The same, after the lane has said something.
-async fn report_after(world: &World) -> landfall::health::ChainReport {
+async fn report_after(world: &World) -> ChainReport {
     world.say("").await;
     report(world).await
 }
@@ -688,31 +689,86 @@ async fn a_halted_chain_confirms_nothing_by_traces_either() {
     world.chain.mine(vec![inner(0, ALICE, 5)]);
     world.chain.mine_empty(FINALITY_DEPTH);
     world.tick().await;
-    let word = |state: &str| ChainStatus {
-        chain: CHAIN,
-        state: state.to_owned(),
-        reason: String::new(),
-        proof: "roots".to_owned(),
-        latest: None,
-        finalized: None,
-        cursor: None,
-        caught_up_at: Timestamp::EPOCH,
-        heartbeat_at: Timestamp::EPOCH,
-        endpoints: Vec::new(),
-        finalized_at: Timestamp::EPOCH,
-        alarms: Vec::new(),
-    };
     for (state, confirmed) in [("halted", 0), ("following", 1)] {
-        let mut tx = world.db().begin().await.unwrap();
-        status::record(&mut tx, &word(state), &[]).await.unwrap();
-        tx.commit().await.unwrap();
-        let mut found = 0;
-        for _ in 0..3 {
-            found += world.trace().await.confirmed;
-        }
-        assert_eq!(found, confirmed, "{state}");
+        report_as(&world, state).await;
+        assert_eq!(confirmed_by_traces(&world).await, confirmed, "{state}");
     }
     world.close().await;
+}
+
+/// How many deposits some ticks of the lane confirm.
+async fn confirmed_by_traces(world: &World) -> u64 {
+    let mut confirmed = 0;
+    for _ in 0..3 {
+        confirmed += world.trace().await.confirmed;
+    }
+    confirmed
+}
+
+#[tokio::test]
+async fn a_chain_that_a_person_halts_is_not_traced_either_also_over_restarts() {
+    let mut world = world().await;
+    world.chain.mine(vec![inner(0, ALICE, 5)]);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.tick().await;
+    world.operator().halt(world.db(), CHAIN).await.unwrap();
+    for _ in 0..2 {
+        assert_eq!(world.trace().await, Traced::default());
+        assert_eq!(world.deposits().await, []);
+        world.restart();
+    }
+    world.operator().resume(world.db(), CHAIN).await.unwrap();
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Confirmed);
+    world.close().await;
+}
+
+/// Runs the watcher of a new process until it has said something at this moment, and the state in which `is_so`.
+async fn run_until(world: &World, is_so: impl Fn(&ChainReport) -> bool) {
+    world.pass(Duration::from_secs(60));
+    let stop = CancellationToken::new();
+    let running = world.run(stop.clone());
+    let look = async {
+        for _ in 0..6_000 {
+            let told = status::told(&mut world.db().read().await.unwrap(), CHAIN).await.unwrap().unwrap();
+            let status = Status::read(world.db(), world.now()).await.unwrap();
+            if told.heartbeat_at == world.now() && is_so(&status.chains[0]) {
+                return stop.cancel();
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("{:#?}", Status::read(world.db(), world.now()).await.unwrap());
+    };
+    tokio::join!(running, look);
+}
+
+#[tokio::test]
+async fn a_restart_ends_no_halt_before_a_step_has_succeeded_or_a_person_has_resumed_the_chain() {
+    let mut world = world().await;
+    world.chain.mine(vec![inner(0, ALICE, 5)]);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.tick().await;
+    report_as(&world, "halted").await;
+    for _ in 0..2 {
+        world.chain.script(std::iter::repeat_n(Fault::Fail, 10_000));
+        run_until(&world, |_| true).await;
+        world.chain.behave();
+        assert_eq!(report_state(&world).await, "halted", "nothing is known that the former process did not know");
+        assert_eq!(confirmed_by_traces(&world).await, 0);
+    }
+    world.pass(Duration::from_secs(1));
+    world.operator().resume(world.db(), CHAIN).await.unwrap();
+    world.chain.script(std::iter::repeat_n(Fault::Fail, 10_000));
+    run_until(&world, |chain| chain.state == "failing").await;
+    world.chain.behave();
+    report_as(&world, "halted").await;
+    run_until(&world, |chain| chain.state == "following").await;
+    assert_eq!(confirmed_by_traces(&world).await, 1);
+    world.close().await;
+}
+
+async fn report_state(world: &World) -> String {
+    Status::read(world.db(), world.now()).await.unwrap().chains.remove(0).state
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

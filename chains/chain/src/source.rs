@@ -47,6 +47,12 @@ pub trait BlockSource: Send + Sync + 'static {
         block: &BlockRef,
         transfers: &[AssetTransfer],
     ) -> impl Future<Output = Result<Vec<Payer>, SourceError>> + Send;
+
+    /// What decides about credits beside the facts of the network: words that are others when a block read again may
+    /// credit otherwise. Nothing where those facts are all.
+    fn rules(&self) -> String {
+        String::new()
+    }
 }
 
 /// What single addresses need of a chain.
@@ -164,6 +170,10 @@ impl<S: BlockSource> BlockSource for Arc<S> {
 
     async fn payers(&self, block: &BlockRef, transfers: &[AssetTransfer]) -> Result<Vec<Payer>, SourceError> {
         (**self).payers(block, transfers).await
+    }
+
+    fn rules(&self) -> String {
+        (**self).rules()
     }
 }
 

@@ -1,8 +1,8 @@
 //! What the endpoint pool must know of EVM chains: what a poll asks for, what is final by its answer, how bad a failure is
 //! for the endpoint, and what the codes of EVM nodes mean.
 //!
-//! Promises: a failed proof and a wrong chain id put an endpoint into quarantine; that an upgrade is needed is never one
-//! endpoint's word alone. Whether trying again is useless is decided in `error`, not here.
+//! Promises: a failed proof and a wrong chain id put an endpoint into quarantine; that an upgrade is needed, or that the
+//! native source is another one, is never one endpoint's word alone. Whether trying again is useless is decided in `error`, not here.
 
 use landfall_chain::{FinalityRule, Tag};
 use landfall_rpc::{Codes, Dialect, Fault, Question, Subscription};
@@ -67,6 +67,9 @@ impl Dialect for Evm {
                 Fault::TooNew { block: *block, what: format!("{what} of type {kind:#04x}") }
             }
             EvmError::NewHeader { block, field, .. } => Fault::TooNew { block: *block, what: field.clone() },
+            EvmError::Unlogged { block, .. } => {
+                Fault::TooNew { block: *block, what: "a payment that the chain did not log".to_owned() }
+            }
             error if error.is_permanent() => Fault::Permanent,
             _ => Fault::Failing,
         }

@@ -140,7 +140,7 @@ impl Limit {
         let text = text.to_lowercase();
         let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
         let rate_limited = Limit::RateLimited { pause: PAUSES.iter().find_map(|word| seconds_behind(&text, word)) };
-        Some(if code == METHOD_NOT_FOUND || is_unsupported(&text) {
+        Some(if code == METHOD_NOT_FOUND || is_unsupported(&text) && !has(&PRUNED) && !has(&NOT_YET) {
             Limit::Unsupported
         } else if codes.batch_too_large.contains(&code) || is_batch(&text) {
             Limit::BatchTooLarge { most: BATCHES.iter().find_map(|word| number_behind(&text, word)) }
@@ -244,6 +244,9 @@ mod tests {
             (-4, "batch size 7 is too large", Some(Limit::BatchTooLarge { most: Some(7) }), None),
             (429, "no", rate_limited, None),
             (-32_601, "no", Some(Limit::Unsupported), None),
+            (-4, "the method x is not available", Some(Limit::Unsupported), None),
+            (-4, "method x: missing trie node, state is not available", Some(Limit::Pruned), None),
+            (-4, "method x: block not found", Some(Limit::NotThereYet), None),
             (-4, "no", None, None),
         ];
         for (code, words, without, with) in cases {

@@ -60,7 +60,7 @@ pub(crate) struct Reading {
 /// Reads whole blocks.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    rules: Rules,
+    pub(crate) rules: Rules,
     /// Up to which transaction version is asked for; what nodes say is needed is remembered.
     version: AtomicU8,
 }

@@ -3,7 +3,7 @@
 //! A mint counts only under its own token program. A mint that an operator listed without naming the program counts
 //! under either.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use landfall_chain::{Address, AssetId, Network};
 use serde::Deserialize;
@@ -97,6 +97,12 @@ impl Rules {
     #[must_use]
     pub fn with_wrapped(self, wrapped: Wrapped) -> Self {
         Rules { wrapped, ..self }
+    }
+
+    /// All of it, in words that are the same for the same rules.
+    pub(crate) fn words(&self) -> String {
+        let mints: BTreeMap<&String, &Mint> = self.mints.iter().collect();
+        format!("{:?} {mints:?}", self.wrapped)
     }
 
     /// The program that a token balance of `mint` counts as being of, where a node does not tell it.

@@ -179,6 +179,10 @@ impl BlockSource for SolanaSource {
         let asked = stream::iter(transfers.to_vec()).map(|transfer| self.payer(slot, transfer));
         Ok(asked.buffered(TRANSACTIONS_MAX).try_collect().await?)
     }
+
+    fn rules(&self) -> String {
+        self.reader.rules.words()
+    }
 }
 
 impl SolanaSource {

@@ -231,6 +231,12 @@ pub(crate) fn reference(kind: Kind, wire: &WireTx<'_>) -> TxRef {
     TxRef { id: TxId::Evm(wire.hash.0), life }
 }
 
+/// Whether a deposit of the OP stack creates a contract: its nonce is in no root but that of the receipts, so whom it
+/// pays only its receipt tells.
+pub(crate) fn creates_by_deposit(stack: Stack, wire: &WireTx<'_>) -> bool {
+    wire.to.is_none() && Kind::parse(wire.kind, stack) == Ok(Kind::Deposit)
+}
+
 /// What a deposit of the OP stack mints for its sender. "This is unconditional, and does not revert on deposit
 /// failure" (specs/protocol/deposits.md), and comes before everything else.
 pub(crate) fn minted(kind: Kind, wire: &WireTx<'_>) -> Option<Movement> {

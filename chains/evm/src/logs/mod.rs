@@ -3,7 +3,7 @@
 //!
 //! Promises: what comes back are candidates, to be read again in full before anything is recorded. A contract that
 //! the bloom may hold and that shows no log, a bloom that says nothing, and what a header cannot vouch for (Polygon's
-//! state-syncs, which were in no bloom before Madhugiri) are read with receipts at once. False alarms cost a read.
+//! state-syncs, which were in no bloom before Madhugiri; whom deposits of the OP stack create) are read with receipts at once. False alarms cost a read.
 //! Not promised: that each log of a contract is there, when some are. Only receipts prove that.
 
 pub(crate) mod scan;
@@ -251,7 +251,8 @@ impl Reader {
         let is_empty = block.transactions.is_empty();
         let is_mute = bloom_is_mute(self.rules.stack, block, is_empty, &bloom);
         // A state-sync is proved by an encoding that is asked for beside the receipts.
-        if is_mute && !is_empty || polygon::state_sync(self.rules.stack, block).is_some() {
+        let needs_receipts = block.transactions.iter().any(|tx| legs::creates_by_deposit(self.rules.stack, tx));
+        if is_mute && !is_empty || needs_receipts || polygon::state_sync(self.rules.stack, block).is_some() {
             return Ok(Beside::Receipts);
         }
         let is_held = self.sources.at(header.block.number).any(|(_, source)| source.may_be_in(&bloom));

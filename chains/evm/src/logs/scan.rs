@@ -19,7 +19,7 @@ use serde_json::json;
 use crate::dialect::Endpoint;
 use crate::error::{Check, EvmError};
 use crate::headers::{BY_NUMBER, HeaderOnly, by_number, proved_header, refused};
-use crate::legs::withdrawals;
+use crate::legs::{self, withdrawals};
 use crate::logs::seen::Seen;
 use crate::logs::{LOGS, bloom, bloom_is_mute};
 use crate::polygon;
@@ -27,7 +27,7 @@ use crate::proof::encode::created_contract;
 use crate::proof::{self, Refusal};
 use crate::read::{FullBlock, Reader};
 use crate::stack::Stack;
-use crate::wire::{Kind, WireBlock};
+use crate::wire::WireBlock;
 
 /// How many ranges are read at once; with what an endpoint's answers may weigh, it bounds what is in memory.
 const RANGES_AHEAD_MAX: usize = 3;
@@ -197,8 +197,7 @@ fn pays_watched(
     proof::unnamed_transactions(reader.rules.stack, block)
         .map_err(|refusal| refused(endpoint, header.block, BY_NUMBER, &refusal))?;
     Ok(block.transactions.iter().any(|tx| {
-        // The nonce of a deposit is in no root: whom one creates, only its receipt tells.
-        if tx.to.is_none() && Kind::parse(tx.kind, reader.rules.stack) == Ok(Kind::Deposit) {
+        if legs::creates_by_deposit(reader.rules.stack, tx) {
             return true;
         }
         let to = tx.to.map_or_else(|| created_contract(&tx.from, tx.nonce.0), Into::into);

@@ -1,7 +1,7 @@
 //! What moved inside of the transactions of proved blocks, as endpoints trace it.
 //!
 //! No root covers a trace, so each block says how many endpoints told it: one, or two that told the same (`witnesses`).
-//! Which method an endpoint has is found by asking, and remembered. Blocks that need no trace are proved as they are: no
+//! Which method an endpoint has is found by asking, and remembered; that it has none, for ten minutes. Blocks that need no trace are proved as they are: no
 //! transactions, a network that is not traced, or one whose own logs tell every movement (EIP-7708).
 //! Promises: only internal legs, numbered behind the equal ones that the roots prove; a trace that contradicts the
 //! proved block is never believed. A failure to trace changes nothing in the pool's opinion of an endpoint: it may
@@ -10,26 +10,27 @@
 pub(crate) mod call_tracer;
 mod disputed;
 pub(crate) mod frames;
+mod methods;
 pub(crate) mod one_by_one;
 pub(crate) mod trace_block;
 pub(crate) mod witnesses;
 
-use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use alloy::primitives::B256;
 use landfall_chain::{AssetTransfer, Block, BlockRef, Legs, Native, Proof, Read, ReadProof, number_equal_legs};
 use landfall_rpc::{Answer, Call, Need, NodeError, Raw, RpcError};
 use serde_json::json;
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 
 use crate::dialect::{Endpoint, Pool};
 use crate::error::EvmError;
 use crate::kept::ProvedBlock;
 use crate::traces::disputed::Disputed;
 use crate::traces::frames::{Malformed, Moved, Trace};
+use crate::traces::methods::{Known, Methods};
 use crate::traces::witnesses::{Asked, Reading};
 
 /// Traces of one block of mainnet are some megabytes, and take a node a second: what is asked for in one request
@@ -45,8 +46,7 @@ const UNKNOWN_METHOD: [i64; 2] = [-32_601, -32_604];
 #[derive(Debug)]
 pub(crate) struct Tracer {
     native: Native,
-    /// What an endpoint, by its id, was found to have; `None` in it: neither.
-    methods: Mutex<HashMap<String, Option<Method>>>,
+    methods: Methods,
     disputed: Disputed,
     /// How many blocks are traced at once: fewer after a request that failed, more after one that did not.
     width: AtomicU64,
@@ -60,7 +60,7 @@ enum Method {
 
 impl Tracer {
     pub(crate) fn new(native: Native) -> Self {
-        Tracer { native, methods: Mutex::default(), disputed: Disputed::default(), width: AtomicU64::new(TRACED_MAX) }
+        Tracer { native, methods: Methods::default(), disputed: Disputed::default(), width: AtomicU64::new(TRACED_MAX) }
     }
 
     /// Whether block `number` has to be traced.
@@ -142,7 +142,7 @@ impl Tracer {
         self.learn(reader_failed || readings.is_empty());
         if readings.is_empty() {
             // Whoever pays for traces meanwhile is to be noticed.
-            self.methods.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            self.methods.forget();
             let (chain, endpoints) = (reader.chain, without.join(", "));
             return Err(failure.unwrap_or(EvmError::NoTraces { chain, endpoints }));
         }
@@ -151,18 +151,18 @@ impl Tracer {
 
     /// What `endpoint` tells of all blocks, in one request; `None` when it cannot trace.
     async fn reading(&self, endpoint: &Endpoint, asked: &[Asked]) -> Result<Option<Vec<Moved>>, EvmError> {
-        let known = self.methods.lock().unwrap_or_else(PoisonError::into_inner).get(&endpoint.id).copied();
-        let methods = match known {
-            Some(None) => return Ok(None),
-            Some(Some(Method::TraceBlock)) => [Method::TraceBlock, Method::CallTracer],
-            Some(Some(Method::CallTracer)) | None => [Method::CallTracer, Method::TraceBlock],
+        let now = Instant::now();
+        let methods = match self.methods.of(&endpoint.id, now) {
+            Known::Neither => return Ok(None),
+            Known::Has(Method::TraceBlock) => [Method::TraceBlock, Method::CallTracer],
+            Known::Has(Method::CallTracer) | Known::Nothing => [Method::CallTracer, Method::TraceBlock],
         };
         let mut unusable = None;
         for method in methods {
             match told(endpoint, method, asked).await {
                 Ok(None) => {}
                 Ok(Some(moved)) => {
-                    self.remember(endpoint, Some(method));
+                    self.methods.remember(&endpoint.id, Some(method), now);
                     return Ok(Some(moved));
                 }
                 // One method may tell a block well that the other does not: each has faults of its own.
@@ -170,13 +170,8 @@ impl Tracer {
                 Err(error) => return one_by_one::read(endpoint, asked, error).await.map(Some),
             }
         }
-        self.remember(endpoint, unusable.as_ref().map(|(method, _)| *method));
+        self.methods.remember(&endpoint.id, unusable.as_ref().map(|(method, _)| *method), now);
         unusable.map_or(Ok(None), |(_, error)| Err(error))
-    }
-
-    fn remember(&self, endpoint: &Endpoint, method: Option<Method>) {
-        let mut methods = self.methods.lock().unwrap_or_else(PoisonError::into_inner);
-        methods.insert(endpoint.id.clone(), method);
     }
 
     fn learn(&self, failed: bool) {
@@ -260,7 +255,7 @@ fn behind(proved: &[AssetTransfer], legs: Vec<AssetTransfer>) -> Vec<AssetTransf
 }
 
 /// Whether a node says that it does not have the method at all. Words of a block or of a state that it does not have
-/// must not pass for that: they are about the block, and may be other words tomorrow.
+/// must not pass for that, whatever method they name: they are about the block, and may be other words tomorrow.
 fn is_unknown_method(error: &NodeError) -> bool {
     const METHOD: [&str; 2] = ["method", "namespace"];
     const NAMES: [&str; 2] = ["debug_traceblockbyhash", "trace_block"];
@@ -270,6 +265,13 @@ fn is_unknown_method(error: &NodeError) -> bool {
     let message = error.message.to_lowercase();
     let says = |words: &[&str]| words.iter().any(|words| message.contains(words));
     // "trace_block: block not found" is about a block.
-    let of_method = says(&METHOD) && (says(&ABSENT) || says(&REFUSED));
-    UNKNOWN_METHOD.contains(&error.code) || of_method || says(&NAMES) && says(&REFUSED)
+    let of_method = says(&METHOD) && (says(&ABSENT) || says(&REFUSED)) || says(&NAMES) && says(&REFUSED);
+    UNKNOWN_METHOD.contains(&error.code) || of_method && !is_about_a_block(&message)
+}
+
+/// Whether a word of it, other than the name of a method, is of what a node has of one block.
+fn is_about_a_block(message: &str) -> bool {
+    const OF_BLOCKS: [&str; 6] = ["block", "state", "trie", "header", "prun", "histor"];
+    let words = message.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.contains('_'));
+    words.into_iter().any(|word| OF_BLOCKS.iter().any(|of_blocks| word.starts_with(of_blocks)))
 }

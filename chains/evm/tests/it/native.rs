@@ -2,11 +2,16 @@
 //! blocks; `recorded.rs` has Polygon's real ones.
 
 use alloy::primitives::{Address, B256, Log, U256, address, b256, keccak256};
-use landfall_chain::{Asset, AssetId, Block, Chain, Native, NativeSource, Network, Read, SourceError, SourceErrorKind};
+use landfall_chain::{
+    Asset, AssetId, Block, BlockSource, Chain, EndpointState, Native, NativeSource, Network, Read, SourceError,
+    SourceErrorKind,
+};
 use landfall_evm::{EvmSource, network};
+use serde_json::Value;
 
 use crate::forge::{self, Deposit, short};
 use crate::mint::{self, TRANSFER, Tx, log, transfer};
+use crate::node::{Ledger, Live, chain_id, led_by_first, until};
 
 const POL: Address = address!("0000000000000000000000000000000000001010");
 const SYSTEM: Address = address!("fffffffffffffffffffffffffffffffffffffffe");
@@ -191,6 +196,49 @@ async fn a_payment_that_the_chain_did_not_log_stops_it_and_misses_nothing() {
     let oneself = Tx { from: signer, to: Some(signer), nonce: 2, value: 7, ..Tx::default() };
     let failed = Tx { success: false, ..pays(7, Vec::new()) };
     assert_eq!(legs(ethereum(), &[failed, Tx { nonce: 1, ..pays(0, Vec::new()) }, oneself]).await, []);
+}
+
+#[tokio::test]
+async fn a_payment_that_one_endpoint_alone_shows_unlogged_stops_nothing() {
+    let signer = mint::signer(1);
+    let ledger = move |logs| {
+        let block = mint::block(16, B256::repeat_byte(1), &[Tx { from: signer, ..pays(7, logs) }]);
+        Ledger { chain_id: chain_id(Chain::PolygonMainnet), ..Ledger::of([block]) }
+    };
+    let logged = ledger(vec![moved(signer, BOB, 7)]);
+    let (first, second) = (Live::start(logged.clone()).await, Live::start(logged).await);
+    let source = led_by_first(polygon(), &[&first, &second]).await;
+    let unlogged = move || {
+        let ledger = ledger(Vec::new());
+        move |method: &str, params: &Value| {
+            let is_content = method == "eth_getBlockReceipts" || params[1] == Value::Bool(true);
+            is_content.then(|| ledger.answer(method, params))
+        }
+    };
+    first.lie(unlogged());
+    let block = source.blocks(16..=16, Read::FULL).await.unwrap().remove(0);
+    assert_eq!(block.transfers.iter().map(short).collect::<Vec<_>>(), [('N', signer, BOB, 7, 0)]);
+    let status = source.endpoints().snapshot().remove(0);
+    assert_eq!(status.state, EndpointState::Failing);
+    assert!(
+        status.reason.contains("no other endpoint says so") && status.reason.contains("wrote no log"),
+        "{status:?}"
+    );
+    // While the other one is silent, it is still one word alone.
+    second.lie(|method, params| {
+        let is_content = method == "eth_getBlockReceipts" || params[1] == Value::Bool(true);
+        is_content.then(|| Err((-32000, "down".to_owned())))
+    });
+    for _ in 0..3 {
+        let error = source.blocks(16..=16, Read::FULL).await.unwrap_err();
+        assert_eq!(error.kind, SourceErrorKind::Transient, "{error}");
+    }
+    second.lie(unlogged());
+    until("both are asked and say so", async || {
+        source.check().await.ok();
+        source.blocks(16..=16, Read::FULL).await.unwrap_err().kind == SourceErrorKind::Permanent
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -232,6 +232,9 @@ async fn the_words_of_a_missing_method_are_told_from_those_of_a_missing_block_or
         (-32000, "missing trie node 5e1c (path ) state 0x5e1c is not available, not found"),
         (-32000, "required historical state unavailable (reexec=128)"),
         (-32000, "historical state is not available in path scheme yet"),
+        (-32000, "debug_traceBlockByHash: state of block 0x12 is not available"),
+        (-32000, "trace_block is not supported for pruned blocks"),
+        (-32603, "method debug_traceBlockByHash failed: required state not found"),
         (-32000, "execution timeout"),
         (-32005, "daily request count exceeded, request rate limited"),
     ];

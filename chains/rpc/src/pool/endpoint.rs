@@ -241,12 +241,16 @@ impl<D: Dialect> Endpoint<D> {
         self.lock().trouble.is_some_and(|trouble| trouble.quarantined)
     }
 
-    /// A poll that began at `begun` told this, and the chain id if `with_chain`. It ends a quarantine: who calls has seen
-    /// that the word is proved. It ends a pause too, which was over or is cut short.
+    /// A poll that began at `begun` told this, and the chain id if `with_chain`. It ends a quarantine that was there when
+    /// it began: who calls has seen that the word is proved. It ends a pause too, which was over or is cut short.
     pub(crate) fn told(&self, dialect: &D, word: Word<D::Marks>, begun: Instant, with_chain: bool) {
         let latest = word.latest.number;
         self.learnt.answered(begun);
         let mut standing = self.lock();
+        // It was asked before it was found to lie: it has not shown that it is sound again.
+        if standing.trouble.is_some_and(|trouble| trouble.quarantined && begun < trouble.since) {
+            return;
+        }
         if with_chain {
             standing.told_chain_at = Some(begun);
         }
@@ -466,6 +470,21 @@ mod tests {
         endpoint.lock().told_chain_at = Some(now);
         assert!(!endpoint.must_prove_its_chain(now + CHAIN_ID_EVERY - Duration::from_secs(1)));
         assert!(endpoint.must_prove_its_chain(now + CHAIN_ID_EVERY));
+    }
+
+    #[test]
+    fn a_poll_that_began_before_a_quarantine_does_not_end_it() {
+        let (endpoint, before) = (endpoint(), Instant::now());
+        let block = BlockRef { number: 7, hash: BlockHash([1; 32]) };
+        let word = || Word { latest: block, hashes: BTreeMap::new(), marks: () };
+        let (chain, id) = (Chain::EthereumMainnet, endpoint.id.clone());
+        endpoint.failed(&RpcError::Contradicts { chain, endpoint: id, says: block, agreed: block }.into());
+        endpoint.told(&Silent, word(), before, true);
+        assert!(endpoint.is_quarantined());
+        assert_eq!((endpoint.head(), endpoint.answers()), (None, 0), "nor is its word taken");
+        endpoint.told(&Silent, word(), Instant::now(), true);
+        assert!(!endpoint.is_quarantined());
+        assert_eq!(endpoint.head(), Some(7));
     }
 
     #[test]

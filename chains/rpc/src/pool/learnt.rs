@@ -2,9 +2,9 @@
 //! when it may be asked again. How fast it may be asked is `pace`'s.
 //!
 //! Promises: what is learnt only ever makes us ask for less or later, so it cannot make an answer wrong. All of it is
-//! forgotten with the process.
+//! forgotten with the process, and what is not served after ten minutes.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ const RANGE_MAX: u64 = 100_000;
 /// How long an endpoint is left alone that says "too much" and not for how long, and at most.
 const REST_DEFAULT: Duration = Duration::from_secs(1);
 const REST_MAX: Duration = Duration::from_secs(300);
+/// How long an endpoint is believed that it does not serve a method: plans change, and nodes are mended.
+const UNSUPPORTED: Duration = Duration::from_secs(600);
 
 /// An answer of more bytes makes the next requests smaller: it stands in memory whole, as do those that are asked ahead.
 const ANSWER_BYTES_WANTED: usize = 16 << 20;
@@ -34,7 +36,8 @@ struct Facts {
     /// What the endpoint says it serves at most; a range grows up to here again.
     range_most: u64,
     pause: Option<Pause>,
-    unsupported: BTreeSet<&'static str>,
+    /// When it said of a method that it does not serve it.
+    unsupported: BTreeMap<&'static str, Instant>,
 }
 
 /// It said that it was asked too much.
@@ -55,7 +58,7 @@ impl Learnt {
             range: RANGE_FIRST,
             range_most: RANGE_MAX,
             pause: None,
-            unsupported: BTreeSet::new(),
+            unsupported: BTreeMap::new(),
         }))
     }
 
@@ -69,8 +72,10 @@ impl Learnt {
         self.facts().range
     }
 
-    pub(crate) fn is_served(&self, method: &str) -> bool {
-        !self.facts().unsupported.contains(method)
+    /// Whether it is not known to lack the method now.
+    pub(crate) fn is_served(&self, method: &str, now: Instant) -> bool {
+        let said_at = self.facts().unsupported.get(method).copied();
+        said_at.is_none_or(|said_at| now.duration_since(said_at) >= UNSUPPORTED)
     }
 
     /// How much longer the endpoint must be left alone.
@@ -107,7 +112,7 @@ impl Learnt {
                 }
             }
             Limit::Unsupported => {
-                facts.unsupported.insert(method);
+                facts.unsupported.insert(method, now);
             }
             Limit::BatchTooLarge { .. }
             | Limit::RangeTooWide { .. }
@@ -233,6 +238,8 @@ mod tests {
         assert_eq!(learnt.rest(now), Some(Duration::from_secs(7)));
         assert_eq!(learnt.rest(now + Duration::from_secs(7)), None);
         learnt.refused(Limit::Unsupported, "debug_x", 1, now);
-        assert!(learnt.is_served("m") && !learnt.is_served("debug_x"));
+        assert!(learnt.is_served("m", now) && !learnt.is_served("debug_x", now));
+        assert!(!learnt.is_served("debug_x", now + UNSUPPORTED - Duration::from_secs(1)));
+        assert!(learnt.is_served("debug_x", now + UNSUPPORTED), "it may be served by now");
     }
 }

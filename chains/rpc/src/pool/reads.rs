@@ -186,7 +186,7 @@ impl<D: Dialect> Pool<D> {
         let mut endpoints: Vec<&Endpoint<D>> =
             self.endpoints.iter().filter(of_use).map(|endpoint| &**endpoint).collect();
         endpoints.sort_by_cached_key(|endpoint| {
-            let serves = need.methods.iter().all(|method| endpoint.learnt.is_served(method));
+            let serves = need.methods.iter().all(|method| endpoint.learnt.is_served(method, now));
             let head = endpoint.head().unwrap_or_default();
             let missing = need.last.saturating_sub(head);
             let (wait, leads) = (endpoint.pace.wait(now), leader == Some(endpoint.index));
