@@ -20,7 +20,7 @@ use crate::store::deposits::{self, Missing};
 use crate::store::witnesses::{self, Sighted};
 use crate::store::{Reader, Tx};
 use crate::time::Timestamp;
-use crate::watcher::evidence::{Excess, guard_sum, leg_in, paid_in_tx, shows};
+use crate::watcher::evidence::{Excess, guard_both_forms, guard_sum, leg_in, paid_in_tx, shows};
 use crate::watcher::grants::{Due, Grant};
 use crate::watcher::kept_witness::{ByWitness, by_witness};
 use crate::watcher::leg::{announce, paid_by, prove_signer};
@@ -233,6 +233,10 @@ impl<S: BlockSource> Watcher<S> {
         prove_signer(&evidence.signers, &deposit.tx)?;
         let paid = paid_in_tx(&evidence.transfers, deposit);
         let excess = match guard_sum(tx, Lane::Roots, paid, deposit).await? {
+            None => guard_both_forms(tx, &self.network, &evidence.transfers, deposit).await?,
+            excess => excess,
+        };
+        let excess = match excess {
             None => guard_logged(tx, &self.network, evidence, deposit).await?,
             excess => excess,
         };
