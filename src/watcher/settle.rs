@@ -119,7 +119,8 @@ impl<S: BlockSource> Watcher<S> {
 
     /// Records the source's final block as ours, when it is and is newer than the one on record.
     async fn note_final(&self, at: &BlockRef, tip: &Tip) -> Result<(), TickError> {
-        let Some(finalized) = tip.finalized.filter(|finalized| finalized.number <= at.number) else { return Ok(()) };
+        let is_ready = |finalized: &BlockRef| finalized.number <= at.number && self.is_looked_at(finalized.number);
+        let Some(finalized) = tip.finalized.filter(is_ready) else { return Ok(()) };
         let mut reader = self.db.read().await?;
         let known = Cursor::load(&mut reader, self.chain()).await?.finalized;
         drop(reader);

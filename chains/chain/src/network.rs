@@ -92,6 +92,15 @@ impl Chain {
 }
 
 impl Family {
+    /// Whether a block's hash covers its parent's hash and all that is in it. Where it does not, both are the word of who
+    /// told the block.
+    pub const fn has_roots(self) -> bool {
+        match self {
+            Family::Evm => true,
+            Family::Solana => false,
+        }
+    }
+
     /// What a [`crate::BlockRef::number`] counts.
     pub const fn number(self) -> &'static str {
         match self {

@@ -32,6 +32,7 @@ use crate::networks;
 use crate::options::Options;
 use crate::rules::Rules;
 use crate::sample::Sample;
+use crate::second_look::SecondLook;
 use crate::walk::{Linked, linked};
 use crate::witness::{self, Agreed, Told, Witnessed};
 use crate::words::Words;
@@ -55,10 +56,11 @@ const SECOND_LOOK: Duration = Duration::from_millis(100);
 pub struct SolanaSource {
     pub(crate) reader: Reader,
     pub(crate) pool: Pool,
-    /// The newest block that a tip named.
-    told: Mutex<Option<BlockRef>>,
+    /// What was told of the chain's end.
+    told: Mutex<Option<Tip>>,
     words: Words,
     sample: Sample,
+    pub(crate) second_look: SecondLook,
 }
 
 impl SolanaSource {
@@ -81,8 +83,8 @@ impl SolanaSource {
         let pool = Pool::over(Solana::new(genesis, &network.finality, options.poll), chain, urls)?;
         let rules = Rules::of(network).with_options(options);
         let reader = Reader::new(rules, options.max_transaction_version);
-        let (words, sample) = (Words::default(), Sample::default());
-        Ok(SolanaSource { reader, pool, told: Mutex::new(None), words, sample })
+        let (words, sample, second_look) = (Words::default(), Sample::default(), SecondLook::default());
+        Ok(SolanaSource { reader, pool, told: Mutex::new(None), words, sample, second_look })
     }
 
     /// With another choice of the blocks that are compared though they are only looked through.
@@ -128,7 +130,7 @@ impl SolanaSource {
 impl BlockSource for SolanaSource {
     async fn tip(&self) -> Result<Tip, SourceError> {
         let tip = self.pool.tip().await?;
-        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(tip.latest);
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(tip.clone());
         Ok(tip)
     }
 
@@ -165,6 +167,10 @@ impl BlockSource for SolanaSource {
 
     async fn final_at(&self, number: u64) -> Result<Option<BlockRef>, SourceError> {
         Ok(self.pool.final_at(number).await?)
+    }
+
+    async fn look_again(&self, range: RangeInclusive<u64>, ours: &[BlockRef]) -> Result<Option<u64>, SourceError> {
+        Ok(self.look_at(&range, ours).await?)
     }
 
     /// Nothing that a transaction of Solana used up is known: it is never told that one can no longer land.
@@ -205,7 +211,11 @@ impl SolanaSource {
     }
 
     fn newest_told(&self) -> Option<BlockRef> {
-        *self.told.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tip_told().map(|tip| tip.latest)
+    }
+
+    pub(crate) fn tip_told(&self) -> Option<Tip> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The newest block, where all of a few slots lie up to it.
@@ -228,7 +238,7 @@ impl SolanaSource {
         let read = |endpoint| -> BoxRead<'_, _> {
             let range = range.clone();
             Box::pin(async move {
-                let slots = read_slots(endpoint, range, reached).await?;
+                let slots = read_slots(endpoint, range, "confirmed", reached).await?;
                 Ok(Some(slots).filter(|slots| !slots.is_empty()))
             })
         };
@@ -290,6 +300,7 @@ impl SolanaSource {
             Box::pin(async move {
                 let header = read_header(endpoint, wanted.slot).await?;
                 wanted.check(endpoint, &header)?;
+                self.second_look.check(endpoint, &header)?;
                 Ok(header)
             })
         };
@@ -322,9 +333,15 @@ impl SolanaSource {
 
     async fn told_by_one(&self, wanted: Wanted, legs: Legs) -> Result<(&Endpoint, Reading), SolanaError> {
         let read = move |endpoint| -> BoxRead<'_, _> {
-            Box::pin(async move { Ok((endpoint, self.reader.block(endpoint, wanted, legs).await?)) })
+            Box::pin(async move { Ok((endpoint, self.read(endpoint, wanted, legs).await?)) })
         };
         self.pool.call(need(wanted.slot), read).await
+    }
+
+    async fn read(&self, endpoint: &Endpoint, wanted: Wanted, legs: Legs) -> Result<Reading, SolanaError> {
+        let reading = self.reader.block(endpoint, wanted, legs).await?;
+        self.second_look.check(endpoint, &reading.block.header)?;
+        Ok(reading)
     }
 
     /// What an endpoint told when the slot was only looked through; nothing when it is not believed any more.
@@ -345,7 +362,7 @@ impl SolanaSource {
         patience: Duration,
     ) -> Result<Block, SolanaError> {
         let read = |endpoint| -> BoxRead<'p, Witnessed> {
-            Box::pin(async move { Ok(self.reader.block(endpoint, wanted, legs).await?.into()) })
+            Box::pin(async move { Ok(self.read(endpoint, wanted, legs).await?.into()) })
         };
         let begun = Instant::now();
         let missing = loop {
@@ -414,7 +431,7 @@ impl SolanaSource {
     }
 }
 
-type BoxRead<'a, T> = BoxFuture<'a, Result<T, SolanaError>>;
+pub(crate) type BoxRead<'a, T> = BoxFuture<'a, Result<T, SolanaError>>;
 
 fn need(slot: u64) -> Need {
     Need { first: slot, last: slot, methods: &[BLOCK] }

@@ -101,7 +101,7 @@ fn unwitnessed(chain: Chain, told: String, missing: &[String]) -> SolanaError {
 }
 
 /// Who was asked first says nothing of who lies.
-fn names<'p>(endpoints: impl Iterator<Item = &'p Endpoint>) -> String {
+pub(crate) fn names<'p>(endpoints: impl Iterator<Item = &'p Endpoint>) -> String {
     let mut names: Vec<&str> = endpoints.map(|endpoint| endpoint.id.as_str()).collect();
     names.sort_unstable();
     names.join(" and ")

@@ -172,6 +172,11 @@ impl Follower {
         self.now = self.now.plus(time);
     }
 
+    /// So many endpoints must agree; `None` is the usual number.
+    pub(super) fn override_agree(&self, agree: Option<usize>) {
+        self.endpoints.override_agree(agree);
+    }
+
     /// The slots whose blocks two endpoints told.
     pub(super) async fn told_by_two(&self) -> Vec<u64> {
         let text = "SELECT number FROM blocks WHERE proof = 'two_endpoints' AND number > $1 ORDER BY number";
