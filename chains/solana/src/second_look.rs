@@ -2,29 +2,37 @@
 //!
 //! That a slot holds no block is told by the parent of the next one, and a parent is one endpoint's word: who leaves a block
 //! out of its lists and ties the next one to the one before would hide it. So as many endpoints as must agree list the slots
-//! without a block of ours, at `finalized`; where there are none, nothing is asked.
-//! Promises: a slot in which endpoints agree that there is a block is jumped over by nobody any more. Deliberately not
-//! here: that a list leaves out a slot of ours. Ledgers have holes, and what stands in them is told by others.
+//! without a block of ours, at `finalized`; where there are none, nothing is asked. And a block that was picked to be
+//! compared may have been too new for a second endpoint then: it is compared now.
+//! Promises: a slot in which endpoints agree that there is a block is jumped over by nobody any more; what was picked is
+//! owed until two tell it, at most as many blocks as [`Words`] keeps. Deliberately not here: that a list leaves out a slot
+//! of ours. Ledgers have holes, and what stands in them is told by others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use landfall_chain::{BlockRef, Header};
+use landfall_chain::{BlockRef, Header, Legs};
 use landfall_rpc::{Heard, Need};
 
-use crate::calls::{BLOCK, BLOCKS, read_slots};
+use crate::calls::{BLOCK, BLOCKS, Wanted, read_slots};
 use crate::dialect::Endpoint;
 use crate::error::SolanaError;
 use crate::source::{BoxRead, SolanaSource};
 use crate::witness::names;
+use crate::words::{Word, Words};
 
+/// How many blocks that are owed one look compares.
+const COMPARED_MAX: usize = 4;
 /// How many slots that were jumped over are remembered: until what was built over them is replaced.
 const JUMPED_MAX: usize = 64;
 
-/// What was found.
+/// What is left to be looked at, and what was found.
 #[derive(Debug, Default)]
 pub(crate) struct SecondLook {
+    /// What was told of blocks that were picked, while nobody else could be asked.
+    pub(crate) owed: Words,
     /// Slots with a block that was left out.
     jumped: Mutex<BTreeSet<u64>>,
 }
@@ -53,7 +61,7 @@ impl SecondLook {
 }
 
 impl SolanaSource {
-    /// The lowest slot of `range` in which endpoints agree on something else than `ours`.
+    /// The lowest slot of those up to the end of `range` in which endpoints agree on something else than `ours`.
     pub(crate) async fn look_at(
         &self,
         range: &RangeInclusive<u64>,
@@ -62,9 +70,11 @@ impl SolanaSource {
         if self.pool.must_agree() <= 1 {
             return Ok(None);
         }
-        let left_out = self.left_out(range, ours).await?;
-        left_out.iter().for_each(|slot| self.second_look.jumped(*slot));
-        Ok(left_out)
+        if let Some(slot) = self.left_out(range, ours).await? {
+            self.second_look.jumped(slot);
+            return Ok(Some(slot));
+        }
+        self.told_otherwise(range, ours).await
     }
 
     /// The lowest slot of `range` that holds a final block and none of ours.
@@ -112,5 +122,28 @@ impl SolanaSource {
                 SolanaError::Unlisted { chain, first, last, must, heard, missing }
             }
         })
+    }
+
+    /// The first slot of those that are owed whose block two tell otherwise than one did.
+    async fn told_otherwise(&self, range: &RangeInclusive<u64>, ours: &[BlockRef]) -> Result<Option<u64>, SolanaError> {
+        let owed = &self.second_look.owed;
+        for word in owed.through(*range.end()).into_iter().take(COMPARED_MAX) {
+            let Word { endpoint, digest } = &word;
+            let (slot, hash) = (digest.block.number, Some(digest.block.hash));
+            if range.contains(&slot) && !ours.contains(&digest.block) {
+                owed.forget(slot);
+                continue;
+            }
+            let told = self.as_told(&word).await;
+            match self.told_by_two(Wanted { slot, hash }, Legs::Creditable, told, Duration::ZERO).await {
+                Ok(agreed) if agreed.digest == *digest => owed.forget(slot),
+                // It stays until it is read anew.
+                Ok(_) => return Ok(Some(slot)),
+                // Behind all others.
+                Err(SolanaError::Unwitnessed { .. }) => owed.keep(endpoint, *digest),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
     }
 }

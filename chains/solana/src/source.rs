@@ -35,7 +35,7 @@ use crate::sample::Sample;
 use crate::second_look::SecondLook;
 use crate::walk::{Linked, linked};
 use crate::witness::{self, Agreed, Told, Witnessed};
-use crate::words::Words;
+use crate::words::{Word, Words};
 
 /// How many slots one read covers at most; what is asked for beyond it does not come back. As many as fork points are
 /// looked for in.
@@ -321,14 +321,21 @@ impl SolanaSource {
                     return Ok(block);
                 }
                 let told = vec![(endpoint, Witnessed { digest, block: Some(block.clone()) })];
+                let slot = wanted.slot;
                 return match self.told_by_two(wanted, read.legs, told, Duration::ZERO).await {
-                    // A sample that nobody can be asked about says nothing.
-                    Err(SolanaError::Unwitnessed { .. }) => Ok(block),
-                    told => told,
+                    // Nobody is waited for here: it is compared before it counts as final.
+                    Err(SolanaError::Unwitnessed { .. }) => {
+                        self.second_look.owed.keep(&endpoint.id, digest);
+                        Ok(block)
+                    }
+                    told => told.map(|agreed| {
+                        self.second_look.owed.forget(slot);
+                        agreed.block
+                    }),
                 };
             }
         };
-        self.told_by_two(wanted, read.legs, told, SECOND_WAIT_MAX).await
+        Ok(self.told_by_two(wanted, read.legs, told, SECOND_WAIT_MAX).await?.block)
     }
 
     async fn told_by_one(&self, wanted: Wanted, legs: Legs) -> Result<(&Endpoint, Reading), SolanaError> {
@@ -346,21 +353,28 @@ impl SolanaSource {
 
     /// What an endpoint told when the slot was only looked through; nothing when it is not believed any more.
     async fn told_before(&self, slot: u64) -> Vec<Told<'_>> {
-        let Some(word) = self.words.of(slot) else { return Vec::new() };
-        let endpoints = self.pool.of_use(need(slot)).await;
+        match self.words.of(slot) {
+            Some(word) => self.as_told(&word).await,
+            None => Vec::new(),
+        }
+    }
+
+    /// A word that was kept, of an endpoint that is believed still.
+    pub(crate) async fn as_told(&self, word: &Word) -> Vec<Told<'_>> {
+        let endpoints = self.pool.of_use(need(word.digest.block.number)).await;
         let told_by = endpoints.into_iter().find(|endpoint| endpoint.id == word.endpoint);
         told_by.map(|endpoint| (endpoint, Witnessed { digest: word.digest, block: None })).into_iter().collect()
     }
 
     /// The block as two endpoints tell it; `told` is what is known of it already. One that has it not yet is waited for with
     /// `patience`. Who tells it otherwise than two others is put into quarantine.
-    async fn told_by_two<'p>(
+    pub(crate) async fn told_by_two<'p>(
         &'p self,
         wanted: Wanted,
         legs: Legs,
         mut told: Vec<Told<'p>>,
         patience: Duration,
-    ) -> Result<Block, SolanaError> {
+    ) -> Result<Agreed<'p>, SolanaError> {
         let read = |endpoint| -> BoxRead<'p, Witnessed> {
             Box::pin(async move { Ok(self.read(endpoint, wanted, legs).await?.into()) })
         };
@@ -380,12 +394,12 @@ impl SolanaSource {
             }
             tokio::time::sleep(SECOND_LOOK).await;
         };
-        let Agreed { block, wrong } = witness::believed(self.pool.chain(), told, &missing)?;
-        for (endpoint, error) in wrong {
+        let mut agreed = witness::believed(self.pool.chain(), told, &missing)?;
+        for (endpoint, error) in agreed.wrong.drain(..) {
             endpoint.failed(&error);
         }
         self.words.forget(wanted.slot);
-        Ok(block)
+        Ok(agreed)
     }
 
     /// The same, each with a time: where a node does not tell one (yet), that which another one tells, or that of the

@@ -1,4 +1,5 @@
-//! What one of several endpoints keeps from us: a block that it leaves out and links over. It is found before anything that stands on it is CONFIRMED.
+//! What one of several endpoints keeps from us: a block that it leaves out and links over, transactions that it leaves out of a
+//! block which is to be compared. It is found before anything that stands on it is CONFIRMED.
 
 use landfall_chain::Address;
 use landfall_cluster::{Fault, Ledger, Tx, When};
@@ -15,6 +16,7 @@ const SHOWN: u64 = FIRST_SLOT + 7;
 const FINAL: u64 = FIRST_SLOT + 18;
 const LATEST: u64 = FIRST_SLOT + 21;
 const NONE: Sample = Sample { one_in: 0, key: 0 };
+const EVERY: Sample = Sample { one_in: 1, key: 0 };
 
 /// The first of so many nodes is ahead of the others: it is asked first.
 async fn scene(nodes: usize, sample: Sample) -> Follower {
@@ -112,6 +114,37 @@ async fn what_jumped_over_a_final_block_and_counted_as_final_is_a_contradiction(
     follower.nodes.iter().for_each(|node| node.call_final(HIDDEN));
     let why = ticks(&mut follower, 3).await.expect("it is told");
     assert!(why.contains(&format!("another content of slot {HIDDEN}")) && why.contains("rescan"), "{why}");
+}
+
+#[tokio::test]
+async fn a_block_that_was_to_be_compared_is_compared_once_a_second_endpoint_has_it() {
+    let lying = |follower: &Follower| {
+        let liar = follower.ledger.branch_at(LATEST);
+        liar.amend(HIDDEN, |block| block.txs.clear());
+        follower.nodes[0].show(&liar);
+        follower.nodes[1..].iter().for_each(|node| node.lag(LATEST - HIDDEN + 1));
+        liar
+    };
+    for nodes in [2, 3] {
+        let mut follower = scene(nodes, EVERY).await;
+        let liar = lying(&follower);
+        assert_eq!(ticks(&mut follower, 3).await, None);
+        assert_eq!(follower.cursor().await, Some(LATEST), "connecting waits for nobody");
+        follower.nodes.iter().for_each(|node| node.lag(0));
+        follower.ledger.finalize(FINAL);
+        liar.finalize(FINAL);
+        let mut why = None;
+        for _ in 0..20 {
+            why = ticks(&mut follower, 1).await;
+        }
+        if nodes == 2 {
+            let why = why.expect("it is told");
+            assert!(why.contains(&format!("tell block {HIDDEN} ")) && why.contains("(its transactions)"), "{why}");
+            assert_eq!(missing(&mut follower).await, (2, 2), "nothing is CONFIRMED while they differ");
+            follower.settle().await.unwrap();
+        }
+        assert_eq!(missing(&mut follower).await, (2, 0), "{nodes}");
+    }
 }
 
 #[tokio::test]
