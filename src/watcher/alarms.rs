@@ -178,6 +178,7 @@ mod tests {
             block_time_ms,
             finality: rule.into(),
             native: Native::TOP_LEVEL,
+            wrapped: None,
             assets: Vec::new(),
         };
         let both = FinalityRule { tag: Some(Tag::Safe), confirmations: 5, l1_blocks: 0 };
@@ -197,6 +198,7 @@ mod tests {
                 block_time_ms,
                 finality: FinalityRule::FINALIZED.into(),
                 native: Native::TOP_LEVEL,
+                wrapped: None,
                 assets: Vec::new(),
             })
         };

@@ -60,6 +60,26 @@ pub(super) async fn guard_sum(
     deposit: &Deposit,
 ) -> Result<Option<Excess>, StoreError> {
     let confirmed = deposits::confirmed_of(tx, deposit, lane).await?;
+    Ok(too_much(&confirmed, paid, deposit))
+}
+
+/// The same of both forms of the native currency together, which `transfers` pay: what is one of them now was the other
+/// one under another setting, and is the same money.
+pub(super) async fn guard_both_forms(
+    tx: &mut Tx,
+    network: &Network,
+    transfers: &[AssetTransfer],
+    deposit: &Deposit,
+) -> Result<Option<Excess>, StoreError> {
+    let Some(asset) = network.other_form(&deposit.asset) else { return Ok(None) };
+    let other = Deposit { asset, ..deposit.clone() };
+    let paid = paid_in_tx(transfers, deposit).saturating_add(paid_in_tx(transfers, &other));
+    let mut confirmed = deposits::confirmed_of(tx, deposit, Lane::Roots).await?;
+    confirmed.extend(deposits::confirmed_of(tx, &other, Lane::Roots).await?);
+    Ok(too_much(&confirmed, paid, deposit))
+}
+
+fn too_much(confirmed: &[U256], paid: U256, deposit: &Deposit) -> Option<Excess> {
     let credited = confirmed.iter().try_fold(deposit.amount, |sum, amount| sum.checked_add(*amount));
-    Ok(Excess::unless_paid(credited, paid, format!("transaction {}", deposit.tx.id)))
+    Excess::unless_paid(credited, paid, format!("transaction {}", deposit.tx.id))
 }

@@ -85,13 +85,60 @@ impl<S: BlockSource> Watcher<S> {
                 }
             }
         }
-        Cursor::shift(&mut tx, self.chain(), at, &fork_point).await?;
-        let depth = cursors::disconnect(&mut tx, self.chain(), &fork_point).await?;
+        self.shift_back(tx, at, &fork_point, ticked).await?;
+        Ok(Some(fork_point))
+    }
+
+    /// Takes back our block at `number` and all above it, and whatever stands on its absence: as many endpoints as must
+    /// agree show otherwise. The block below, which is connected on again.
+    ///
+    /// # Errors
+    /// What counted as final is not taken back by this.
+    pub(super) async fn take_back(
+        &self,
+        at: &BlockRef,
+        number: u64,
+        ticked: &mut Ticked,
+    ) -> Result<BlockRef, TickError> {
+        let (chain, noun) = (self.chain(), self.chain().family().number());
+        let mut reader = self.db.read().await?;
+        let (lowest, below) = (number.saturating_sub(FINAL_BLOCKS_KEPT), number.saturating_sub(1));
+        let fork_point = cursors::canonical_in(&mut reader, chain, lowest, below).await?.first().copied();
+        drop(reader);
+        let what = format!("endpoints agree on another content of {noun} {number} than our record has");
+        let Some(fork_point) = fork_point else {
+            return Err(TickError::Contradiction { chain, what: format!("{what}, and nothing below it is on record") });
+        };
+        let mut tx = self.db.begin().await?;
+        if Cursor::lock(&mut tx, chain).await?.at != Some(*at) {
+            return Err(StoreError::Moved { chain }.into());
+        }
+        if self.guarded(&mut tx, &fork_point).await?.is_some() {
+            let what = format!(
+                "{what}, and it counted as final; `landfall rescan --chain {chain} --from {number} --to {number} --repair` \
+                 compares it, then restart"
+            );
+            return Err(TickError::Contradiction { chain, what });
+        }
+        warn!(chain = %chain, "{what}: it is read again");
+        self.shift_back(tx, at, &fork_point, ticked).await?;
+        Ok(fork_point)
+    }
+
+    async fn shift_back(
+        &self,
+        mut tx: Tx,
+        at: &BlockRef,
+        fork_point: &BlockRef,
+        ticked: &mut Ticked,
+    ) -> Result<(), TickError> {
+        Cursor::shift(&mut tx, self.chain(), at, fork_point).await?;
+        let depth = cursors::disconnect(&mut tx, self.chain(), fork_point).await?;
         accounts::lower_from(&mut tx, self.chain(), fork_point.number + 1).await?;
         tx.commit().await?;
         warn!(chain = %self.chain(), depth, "reorg of depth {depth} on {}: disconnected above {fork_point}", self.chain());
         ticked.disconnected += depth;
-        Ok(Some(fork_point))
+        Ok(())
     }
 
     /// What above the fork point must not be taken back without a person.

@@ -22,6 +22,7 @@ mod fork;
 mod grants;
 mod kept_witness;
 mod leg;
+mod look_again;
 mod movements;
 mod native_change;
 mod over_credit;
@@ -115,6 +116,8 @@ pub struct Watcher<S> {
     payers: Payers,
     agree: AgreeDoor,
     told: ToldBlocks,
+    /// Through which number connected blocks were looked at once more.
+    looked: u64,
     /// The block from which the next tick settles: those below had their turn.
     settle_from: u64,
     /// What a former watcher warned of is taken up.
@@ -163,6 +166,7 @@ impl<S: BlockSource> Watcher<S> {
             payers: Payers::default(),
             agree,
             told: ToldBlocks::default(),
+            looked: 0,
             settle_from: 0,
             has_taken_up: false,
             resumed: None,
@@ -258,11 +262,22 @@ impl<S: BlockSource> Watcher<S> {
             };
             return Err(TickError::Contradiction { chain: self.chain(), what });
         }
+        // Who cannot be heard holds up what would become final by it, and nothing else.
+        let looked = match self.look_again(&at, &tip).await {
+            Ok(None) => Ok(()),
+            Ok(Some(number)) => {
+                at = self.take_back(&at, number, &mut ticked).await?;
+                Ok(())
+            }
+            Err(error) => Err(error),
+        };
+        self.looked = self.looked.min(at.number);
         if ticked.disconnected > 0 {
             self.alarms.taken_back(&tip, now);
             ticked.still_since = None;
         }
         self.settle(&at, &tip, &orders, now, &mut ticked).await?;
+        looked?;
         ticked.behind = tip.latest.number.saturating_sub(at.number);
         ticked.caught_up = ticked.behind == 0;
         Ok(ticked)

@@ -20,7 +20,7 @@ use crate::store::deposits::{self, Missing};
 use crate::store::witnesses::{self, Sighted};
 use crate::store::{Reader, Tx};
 use crate::time::Timestamp;
-use crate::watcher::evidence::{Excess, guard_sum, leg_in, paid_in_tx, shows};
+use crate::watcher::evidence::{Excess, guard_both_forms, guard_sum, leg_in, paid_in_tx, shows};
 use crate::watcher::grants::{Due, Grant};
 use crate::watcher::kept_witness::{ByWitness, by_witness};
 use crate::watcher::leg::{announce, paid_by, prove_signer};
@@ -119,7 +119,8 @@ impl<S: BlockSource> Watcher<S> {
 
     /// Records the source's final block as ours, when it is and is newer than the one on record.
     async fn note_final(&self, at: &BlockRef, tip: &Tip) -> Result<(), TickError> {
-        let Some(finalized) = tip.finalized.filter(|finalized| finalized.number <= at.number) else { return Ok(()) };
+        let is_ready = |finalized: &BlockRef| finalized.number <= at.number && self.is_looked_at(finalized.number);
+        let Some(finalized) = tip.finalized.filter(is_ready) else { return Ok(()) };
         let mut reader = self.db.read().await?;
         let known = Cursor::load(&mut reader, self.chain()).await?.finalized;
         drop(reader);
@@ -233,6 +234,10 @@ impl<S: BlockSource> Watcher<S> {
         prove_signer(&evidence.signers, &deposit.tx)?;
         let paid = paid_in_tx(&evidence.transfers, deposit);
         let excess = match guard_sum(tx, Lane::Roots, paid, deposit).await? {
+            None => guard_both_forms(tx, &self.network, &evidence.transfers, deposit).await?,
+            excess => excess,
+        };
+        let excess = match excess {
             None => guard_logged(tx, &self.network, evidence, deposit).await?,
             excess => excess,
         };

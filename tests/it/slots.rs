@@ -2,6 +2,7 @@
 //!
 //! - `follower`: a ledger, its nodes, and who follows them into a SQLite store; what the store makes of it
 //! - `faults`: each fault of `landfall_cluster::Fault`, alone and in pairs
+//! - `hidden`: what one endpoint keeps from us, and when it is found
 //! - `live`: five blocks a second of mainnet's size
 //! - `mistakes`: the rows P3, P5 and P6 of our catalogue, and what other programs get wrong
 //! - `soak`: many slots with everything that goes wrong, at once
@@ -11,6 +12,7 @@
 
 mod faults;
 mod follower;
+mod hidden;
 mod live;
 mod mistakes;
 mod soak;

@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use landfall::deposit::Deposit;
 use landfall::deposit::DepositStatus::{Confirmed, Pending};
-use landfall::store::{movements, unattributed};
+use landfall::incident::IncidentKind;
+use landfall::store::{incidents, movements, unattributed};
+use landfall::watcher::Backfill;
 use landfall_chain::{AssetId, Chain, U256};
 use landfall_cluster::{Finality, Ledger as Cluster, TIME, Tx};
-use landfall_solana::network;
+use landfall_solana::{Wrapped, network};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::Value;
@@ -20,6 +22,7 @@ use crate::solana_ledger::{
     Account, FEE, Ledger, Mint, OURS, OWNERS, Place, RENT, SPL_TOKEN, TOKEN_2022, asset, listing_wrapped, owner,
 };
 use crate::solana_line::{CHAIN, Line, with};
+use crate::solana_past::by_slots;
 
 const ASSETS: [Option<Mint>; 3] = [None, Some(Mint::Usdc), Some(Mint::Wrapped)];
 
@@ -264,6 +267,46 @@ async fn s7_wrapped_sol_is_a_deposit_where_it_is_listed_and_in_the_inbox_where_i
             let of_sol = |reason: &str| back.iter().find(|it| it.asset == AssetId::Native && it.reason == reason);
             assert_eq!(of_sol("self_transfer").map(|it| it.amount), Some(U256::from(70)));
             assert_eq!(of_sol("rent_refund").map(|it| it.amount), Some(U256::from(RENT)));
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_credited_as_one_form_of_sol_is_not_credited_as_the_other_one_under_another_setting() {
+    for engine in ENGINES {
+        for [first, then] in [[Wrapped::Token, Wrapped::Native], [Wrapped::Native, Wrapped::Token]] {
+            let (mut ledger, blocks) = (Ledger::new(), Cluster::of(10..=15));
+            let ours = (0x21, Mint::Wrapped, Place::Associated);
+            let txs = [
+                ledger.tx(0x23, |ledger| {
+                    ledger.open(ours, 0x23);
+                    ledger.wrap(0x23, ours, 30);
+                }),
+                // Beside SOL of its own, which is no wrapped SOL under either setting.
+                ledger.tx(0x23, |ledger| {
+                    ledger.wrap(0x23, ours, 40);
+                    ledger.send(0x23, 0x21, 7);
+                }),
+            ];
+            let blocks = with(with(blocks, 11, [txs[0].clone()]), 12, [txs[1].clone()]);
+            let mut line = Line::of(listing_wrapped(), TestStore::fresh(engine).await, blocks, 1).await;
+            line.count_wrapped_as(first);
+            line.finalize(14);
+            line.catch_up().await;
+            let confirmed = async |line: &Line| -> u64 {
+                let amounts = line.amounts().await;
+                amounts.into_iter().filter(|(_, status)| *status == Confirmed).map(|(amount, _)| amount).sum()
+            };
+            assert_eq!(confirmed(&line).await, 77, "{first:?}");
+            line.count_wrapped_as(then);
+            let mut backfill = Backfill::begin(line.another(), by_slots(11, 14)).await.unwrap();
+            while !backfill.is_done() {
+                backfill.step(line.now).await.unwrap();
+            }
+            assert_eq!(confirmed(&line).await, 77, "{first:?}, then {then:?}: {:?}", line.amounts().await);
+            let mut reader = line.store.db.read().await.unwrap();
+            let held = incidents::of_deposits(&mut reader, CHAIN, IncidentKind::OverCredited).await.unwrap();
+            assert!(!held.is_empty() && held.iter().all(|it| it.what.contains("stays PENDING")), "{held:?}");
         }
     }
 }

@@ -12,7 +12,7 @@ use landfall::time::Timestamp;
 use landfall::watcher::{Settings, Start, TickError, Ticked, Watcher};
 use landfall_chain::{Address, Chain, Network, ReadProof};
 use landfall_cluster::{Ledger, Node, Tx};
-use landfall_solana::{Sample, SolanaSource, network};
+use landfall_solana::{EndpointUrl, Options, Sample, SolanaSource, Wrapped, network};
 use serde_json::Value;
 
 use crate::postgres::TestStore;
@@ -67,6 +67,22 @@ impl Line {
             line.watch(&format!("account {who}"), owner(who)).await;
         }
         line
+    }
+
+    /// From now on it is a watcher of a new process, to whom wrapped SOL is that.
+    pub(crate) fn count_wrapped_as(&mut self, wrapped: Wrapped) {
+        let url = |node: &Node| EndpointUrl::from(node.url().parse::<url::Url>().unwrap());
+        let options = Options { wrapped: Some(wrapped), ..Options::default() };
+        let urls = self.nodes.iter().map(url).collect();
+        self.source = Arc::new(SolanaSource::at(&self.network, urls, &options).unwrap());
+        self.watcher = self.another();
+    }
+
+    /// A watcher of another process.
+    pub(crate) fn another(&self) -> Watcher<Arc<SolanaSource>> {
+        let (source, endpoints) = (Arc::clone(&self.source), self.source.endpoints());
+        let settings = settings(self.nodes[0].ledger().blocks()[0].slot);
+        Watcher::new(source, endpoints, self.store.db.clone(), self.network.clone(), settings)
     }
 
     /// From now on it is a watcher of a new process, and a final block that stands still for so long is an alarm.

@@ -385,6 +385,7 @@ pub(crate) fn network() -> Network {
         block_time_ms: 12_000,
         finality: FinalityRule::FINALIZED.into(),
         native: Native::TOP_LEVEL,
+        wrapped: None,
         assets: vec![native, token],
     }
 }

@@ -92,6 +92,15 @@ impl Chain {
 }
 
 impl Family {
+    /// Whether a block's hash covers its parent's hash and all that is in it. Where it does not, both are the word of who
+    /// told the block.
+    pub const fn has_roots(self) -> bool {
+        match self {
+            Family::Evm => true,
+            Family::Solana => false,
+        }
+    }
+
     /// What a [`crate::BlockRef::number`] counts.
     pub const fn number(self) -> &'static str {
         match self {
@@ -171,6 +180,9 @@ pub struct Network {
     pub finality: Finality,
     /// Where native movements are seen.
     pub native: Native,
+    /// The token that is counted as the native currency where an operator wants it: what a transaction pays in both is
+    /// one sum. `None` where none ever is.
+    pub wrapped: Option<AssetId>,
     /// The native currency first, then the listed tokens.
     pub assets: Vec<Asset>,
 }
@@ -218,6 +230,14 @@ impl Network {
         match self.chain.family() {
             Family::Evm => self.native.source == NativeSource::TopLevel,
             Family::Solana => false,
+        }
+    }
+
+    /// The asset that the same money is under another setting: the wrapped token of the native currency, and the reverse.
+    pub fn other_form(&self, asset: &AssetId) -> Option<AssetId> {
+        match asset {
+            AssetId::Native => self.wrapped,
+            AssetId::Token(_) => self.wrapped.filter(|wrapped| wrapped == asset).map(|_| AssetId::Native),
         }
     }
 

@@ -36,6 +36,19 @@ pub trait BlockSource: Send + Sync + 'static {
     /// final yet. For blocks that no chain of ours reaches.
     fn final_at(&self, number: u64) -> impl Future<Output = Result<Option<BlockRef>, SourceError>> + Send;
 
+    /// Looks once more at what was connected, before it counts as final: `ours` are all our blocks in `range`, ascending,
+    /// and what is at the end of the range is final. The lowest number at which as many endpoints as must agree show
+    /// another block, or another content, than ours was connected with; `None` where they show the same, and where
+    /// blocks have roots, which prove both.
+    fn look_again(
+        &self,
+        range: RangeInclusive<u64>,
+        ours: &[BlockRef],
+    ) -> impl Future<Output = Result<Option<u64>, SourceError>> + Send {
+        let (_, _) = (range, ours);
+        async { Ok(None) }
+    }
+
     /// What became of a transaction, judged at the final block `at`.
     fn fate(&self, tx: &TxRef, at: &BlockRef) -> impl Future<Output = Result<Fate, SourceError>> + Send;
 
@@ -162,6 +175,10 @@ impl<S: BlockSource> BlockSource for Arc<S> {
 
     async fn final_at(&self, number: u64) -> Result<Option<BlockRef>, SourceError> {
         (**self).final_at(number).await
+    }
+
+    async fn look_again(&self, range: RangeInclusive<u64>, ours: &[BlockRef]) -> Result<Option<u64>, SourceError> {
+        (**self).look_again(range, ours).await
     }
 
     async fn fate(&self, tx: &TxRef, at: &BlockRef) -> Result<Fate, SourceError> {

@@ -140,6 +140,7 @@ fn parse(text: &str) -> Result<(Network, Stack), FileError> {
         block_time_ms: file.block_time_ms,
         finality: Finality { rule, tiers },
         native: Native { source: source.into(), eip7708_from },
+        wrapped: None,
         assets,
     };
     Ok((network, file.stack))

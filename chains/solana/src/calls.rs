@@ -164,14 +164,16 @@ impl Reader {
     }
 }
 
-/// The slots of `range` that hold a confirmed block, as this endpoint says, ascending. A slot that is left out may hold
-/// one all the same. Of `reached` it is known that there is a block: an endpoint that is not there yet lacks the list.
+/// The slots of `range` that hold a block at `commitment`, as this endpoint says, ascending. A slot that is left out may
+/// hold one all the same. Of `reached` it is known that there is such a block: an endpoint that is not there yet lacks the
+/// list.
 pub(crate) async fn read_slots(
     endpoint: &Endpoint,
     range: RangeInclusive<u64>,
+    commitment: &str,
     reached: Option<u64>,
 ) -> Result<Vec<u64>, SolanaError> {
-    let slots = Light::of(endpoint).slots(*range.start(), *range.end(), reached).await?;
+    let slots = Light::of(endpoint).slots(&range, commitment, reached).await?;
     let is_ascending = slots.windows(2).all(|pair| pair[0] < pair[1]);
     if !is_ascending || slots.iter().any(|slot| !range.contains(slot)) {
         let reason = format!("not slots from {} to {}, ascending", range.start(), range.end());

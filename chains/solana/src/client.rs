@@ -5,6 +5,7 @@
 //! own error, whatever the client makes of it. Nothing else names solana-client, so another version of it is a change
 //! here. Deliberately not here: blocks, which are megabytes and are read by our own structs; versions of transactions.
 
+use std::ops::RangeInclusive;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -89,9 +90,15 @@ impl<'e> Light<'e> {
         }
     }
 
-    /// The slots from `first` to `last`, inclusive, that hold a confirmed block, as told by a node that has come to `reached`.
-    pub(crate) async fn slots(&self, first: u64, last: u64, reached: Option<u64>) -> Result<Vec<u64>, SolanaError> {
-        let (request, mut how) = (RpcRequest::GetBlocks, json!({ "commitment": "confirmed" }));
+    /// The slots of `range`, inclusive, that hold a block at `commitment`, as told by a node that has come to `reached`.
+    pub(crate) async fn slots(
+        &self,
+        range: &RangeInclusive<u64>,
+        commitment: &str,
+        reached: Option<u64>,
+    ) -> Result<Vec<u64>, SolanaError> {
+        let (first, last) = (*range.start(), *range.end());
+        let (request, mut how) = (RpcRequest::GetBlocks, json!({ "commitment": commitment }));
         if let Some(slot) = reached {
             how["minContextSlot"] = json!(slot);
         }

@@ -110,9 +110,11 @@ impl Dialect for Solana {
             SolanaError::Decimals { block, mint, told, .. } => {
                 Fault::TooNew { block: *block, what: format!("{told} decimals of mint {mint}") }
             }
-            SolanaError::NoTime { .. } | SolanaError::Unwitnessed { .. } | SolanaError::BlocksDiffer { .. } => {
-                Fault::Failing
-            }
+            SolanaError::NoTime { .. }
+            | SolanaError::Unwitnessed { .. }
+            | SolanaError::BlocksDiffer { .. }
+            | SolanaError::SlotsDiffer { .. }
+            | SolanaError::Unlisted { .. } => Fault::Failing,
             SolanaError::NotSolana { .. }
             | SolanaError::Foreign { .. }
             | SolanaError::NotListed { .. }

@@ -113,15 +113,9 @@ impl<'r> Digester<'r> {
     }
 }
 
-/// What token accounts held, by account, before and after. What a closed account is said to hold still is left out where
-/// nothing hangs on its being told: the account is known to hold tokens from before, or its lamports did not change.
+/// What token accounts held, by account, before and after.
 fn in_order<'t, 'a>(tx: &'t Tx<'a>) -> Vec<&'t Holding<'a>> {
-    let is_told_before = |account| tx.tokens.iter().any(|other| other.account == account && !other.is_after);
-    let says_something = |holding: &&Holding<'a>| {
-        let is_closed = holding.is_after && tx.post[holding.account] == 0;
-        !is_closed || !(is_told_before(holding.account) || tx.lamports_change(holding.account) == 0)
-    };
-    let mut holdings: Vec<&Holding<'a>> = tx.tokens.iter().filter(says_something).collect();
+    let mut holdings: Vec<&Holding<'a>> = tx.tokens.iter().collect();
     holdings.sort_by_key(|holding| (holding.account, holding.is_after));
     holdings
 }

@@ -42,6 +42,14 @@ pub enum SolanaError {
          third endpoint in chains.{chain}.rpc, or leave out the one that is wrong"
     )]
     BlocksDiffer { chain: Chain, endpoints: String, block: BlockRef, what: &'static str },
+    #[error(
+        "{chain}: slot {slot} holds a final block by the lists of {shown}, and none by those of {hidden}, nor on our record; \
+         nothing says who is right: name a third endpoint in chains.{chain}.rpc, or leave out the one that is wrong"
+    )]
+    SlotsDiffer { chain: Chain, slot: u64, shown: String, hidden: String },
+    /// Fewer than must agree list the slots.
+    #[error("{chain}: {must} endpoints must list the final slots {first} to {last} alike, and {heard} did; {missing}")]
+    Unlisted { chain: Chain, first: u64, last: u64, must: usize, heard: usize, missing: String },
     #[error("{chain}: endpoint {endpoint} tells block {block} otherwise than {others} ({what})")]
     Outvoted { chain: Chain, endpoint: String, block: BlockRef, others: String, what: &'static str },
     #[error("{chain}: {tx} is no transaction of Solana")]
@@ -70,6 +78,8 @@ impl SolanaError {
             SolanaError::NoTime { .. }
             | SolanaError::Unwitnessed { .. }
             | SolanaError::BlocksDiffer { .. }
+            | SolanaError::SlotsDiffer { .. }
+            | SolanaError::Unlisted { .. }
             | SolanaError::Outvoted { .. } => false,
             SolanaError::NotSolana { .. }
             | SolanaError::WrongChain { .. }
@@ -88,7 +98,7 @@ impl From<SolanaError> for SourceError {
     fn from(error: SolanaError) -> Self {
         if matches!(error, SolanaError::UpgradeNeeded { .. }) {
             SourceError::upgrade_needed(error)
-        } else if matches!(error, SolanaError::BlocksDiffer { .. }) {
+        } else if matches!(error, SolanaError::BlocksDiffer { .. } | SolanaError::SlotsDiffer { .. }) {
             SourceError::disputed(error)
         } else if matches!(error, SolanaError::Unwitnessed { .. }) {
             SourceError::unwitnessed(error)

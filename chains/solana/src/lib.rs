@@ -46,6 +46,7 @@ mod holdings;
 mod instructions;
 mod scan;
 mod search;
+mod second_look;
 mod signatures;
 mod told;
 mod tx;

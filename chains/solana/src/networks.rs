@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::ata::TokenProgram;
 use crate::base58;
-use crate::rules::Wrapped;
+use crate::rules::{WRAPPED_SOL, Wrapped};
 
 const FILES: [&str; 2] =
     [include_str!("../networks/solana_mainnet.toml"), include_str!("../networks/solana_devnet.toml")];
@@ -114,6 +114,7 @@ fn parse(text: &str) -> Result<Facts, FileError> {
         finality: Finality::from(FinalityRule::of_keys(file.finality, None, None)?),
         // Balances show all of it: there is nothing to trace.
         native: Native::TOP_LEVEL,
+        wrapped: Address::parse(Family::Solana, WRAPPED_SOL).ok().map(AssetId::Token),
         assets,
     };
     Ok(Facts { network, genesis: BlockHash(genesis), wrapped, programs })

@@ -32,9 +32,10 @@ use crate::networks;
 use crate::options::Options;
 use crate::rules::Rules;
 use crate::sample::Sample;
+use crate::second_look::SecondLook;
 use crate::walk::{Linked, linked};
 use crate::witness::{self, Agreed, Told, Witnessed};
-use crate::words::Words;
+use crate::words::{Word, Words};
 
 /// How many slots one read covers at most; what is asked for beyond it does not come back. As many as fork points are
 /// looked for in.
@@ -55,10 +56,11 @@ const SECOND_LOOK: Duration = Duration::from_millis(100);
 pub struct SolanaSource {
     pub(crate) reader: Reader,
     pub(crate) pool: Pool,
-    /// The newest block that a tip named.
-    told: Mutex<Option<BlockRef>>,
+    /// What was told of the chain's end.
+    told: Mutex<Option<Tip>>,
     words: Words,
     sample: Sample,
+    pub(crate) second_look: SecondLook,
 }
 
 impl SolanaSource {
@@ -81,8 +83,8 @@ impl SolanaSource {
         let pool = Pool::over(Solana::new(genesis, &network.finality, options.poll), chain, urls)?;
         let rules = Rules::of(network).with_options(options);
         let reader = Reader::new(rules, options.max_transaction_version);
-        let (words, sample) = (Words::default(), Sample::default());
-        Ok(SolanaSource { reader, pool, told: Mutex::new(None), words, sample })
+        let (words, sample, second_look) = (Words::default(), Sample::default(), SecondLook::default());
+        Ok(SolanaSource { reader, pool, told: Mutex::new(None), words, sample, second_look })
     }
 
     /// With another choice of the blocks that are compared though they are only looked through.
@@ -128,7 +130,7 @@ impl SolanaSource {
 impl BlockSource for SolanaSource {
     async fn tip(&self) -> Result<Tip, SourceError> {
         let tip = self.pool.tip().await?;
-        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(tip.latest);
+        *self.told.lock().unwrap_or_else(PoisonError::into_inner) = Some(tip.clone());
         Ok(tip)
     }
 
@@ -165,6 +167,10 @@ impl BlockSource for SolanaSource {
 
     async fn final_at(&self, number: u64) -> Result<Option<BlockRef>, SourceError> {
         Ok(self.pool.final_at(number).await?)
+    }
+
+    async fn look_again(&self, range: RangeInclusive<u64>, ours: &[BlockRef]) -> Result<Option<u64>, SourceError> {
+        Ok(self.look_at(&range, ours).await?)
     }
 
     /// Nothing that a transaction of Solana used up is known: it is never told that one can no longer land.
@@ -209,7 +215,11 @@ impl SolanaSource {
     }
 
     fn newest_told(&self) -> Option<BlockRef> {
-        *self.told.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tip_told().map(|tip| tip.latest)
+    }
+
+    pub(crate) fn tip_told(&self) -> Option<Tip> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The newest block, where all of a few slots lie up to it.
@@ -232,7 +242,7 @@ impl SolanaSource {
         let read = |endpoint| -> BoxRead<'_, _> {
             let range = range.clone();
             Box::pin(async move {
-                let slots = read_slots(endpoint, range, reached).await?;
+                let slots = read_slots(endpoint, range, "confirmed", reached).await?;
                 Ok(Some(slots).filter(|slots| !slots.is_empty()))
             })
         };
@@ -294,6 +304,7 @@ impl SolanaSource {
             Box::pin(async move {
                 let header = read_header(endpoint, wanted.slot).await?;
                 wanted.check(endpoint, &header)?;
+                self.second_look.check(endpoint, &header)?;
                 Ok(header)
             })
         };
@@ -314,42 +325,62 @@ impl SolanaSource {
                     return Ok(block);
                 }
                 let told = vec![(endpoint, Witnessed { digest, block: Some(block.clone()) })];
+                let slot = wanted.slot;
                 return match self.told_by_two(wanted, read.legs, told, Duration::ZERO).await {
-                    // A sample that nobody can be asked about says nothing.
-                    Err(SolanaError::Unwitnessed { .. }) => Ok(block),
-                    told => told,
+                    // Nobody is waited for here: it is compared before it counts as final.
+                    Err(SolanaError::Unwitnessed { .. }) => {
+                        self.second_look.owed.keep(&endpoint.id, digest);
+                        Ok(block)
+                    }
+                    told => told.map(|agreed| {
+                        self.second_look.owed.forget(slot);
+                        agreed.block
+                    }),
                 };
             }
         };
-        self.told_by_two(wanted, read.legs, told, SECOND_WAIT_MAX).await
+        Ok(self.told_by_two(wanted, read.legs, told, SECOND_WAIT_MAX).await?.block)
     }
 
     async fn told_by_one(&self, wanted: Wanted, legs: Legs) -> Result<(&Endpoint, Reading), SolanaError> {
         let read = move |endpoint| -> BoxRead<'_, _> {
-            Box::pin(async move { Ok((endpoint, self.reader.block(endpoint, wanted, legs).await?)) })
+            Box::pin(async move { Ok((endpoint, self.read(endpoint, wanted, legs).await?)) })
         };
         self.pool.call(need(wanted.slot), read).await
     }
 
+    async fn read(&self, endpoint: &Endpoint, wanted: Wanted, legs: Legs) -> Result<Reading, SolanaError> {
+        let reading = self.reader.block(endpoint, wanted, legs).await?;
+        self.second_look.check(endpoint, &reading.block.header)?;
+        Ok(reading)
+    }
+
     /// What an endpoint told when the slot was only looked through; nothing when it is not believed any more.
     async fn told_before(&self, slot: u64) -> Vec<Told<'_>> {
-        let Some(word) = self.words.of(slot) else { return Vec::new() };
-        let endpoints = self.pool.of_use(need(slot)).await;
+        match self.words.of(slot) {
+            Some(word) => self.as_told(&word).await,
+            None => Vec::new(),
+        }
+    }
+
+    /// A word that was kept, of an endpoint that is believed still.
+    pub(crate) async fn as_told(&self, word: &Word) -> Vec<Told<'_>> {
+        let endpoints = self.pool.of_use(need(word.digest.block.number)).await;
         let told_by = endpoints.into_iter().find(|endpoint| endpoint.id == word.endpoint);
         told_by.map(|endpoint| (endpoint, Witnessed { digest: word.digest, block: None })).into_iter().collect()
     }
 
     /// The block as two endpoints tell it; `told` is what is known of it already. One that has it not yet is waited for with
     /// `patience`. Who tells it otherwise than two others is put into quarantine.
-    async fn told_by_two<'p>(
+    pub(crate) async fn told_by_two<'p>(
         &'p self,
         wanted: Wanted,
         legs: Legs,
         mut told: Vec<Told<'p>>,
         patience: Duration,
-    ) -> Result<Block, SolanaError> {
+    ) -> Result<Agreed<'p>, SolanaError> {
         let read = |endpoint| -> BoxRead<'p, Witnessed> {
-            Box::pin(async move { Ok(self.reader.block(endpoint, wanted, legs).await?.into()) })
+            Box::pin(async move { Ok(self.read(endpoint, wanted, legs).await?.into()) })
         };
         let begun = Instant::now();
         let missing = loop {
@@ -367,12 +398,12 @@ impl SolanaSource {
             }
             tokio::time::sleep(SECOND_LOOK).await;
         };
-        let Agreed { block, wrong } = witness::believed(self.pool.chain(), told, &missing)?;
-        for (endpoint, error) in wrong {
+        let mut agreed = witness::believed(self.pool.chain(), told, &missing)?;
+        for (endpoint, error) in agreed.wrong.drain(..) {
             endpoint.failed(&error);
         }
         self.words.forget(wanted.slot);
-        Ok(block)
+        Ok(agreed)
     }
 
     /// The same, each with a time: where a node does not tell one (yet), that which another one tells, or that of the
@@ -418,7 +449,7 @@ impl SolanaSource {
     }
 }
 
-type BoxRead<'a, T> = BoxFuture<'a, Result<T, SolanaError>>;
+pub(crate) type BoxRead<'a, T> = BoxFuture<'a, Result<T, SolanaError>>;
 
 fn need(slot: u64) -> Need {
     Need { first: slot, last: slot, methods: &[BLOCK] }

@@ -1,7 +1,8 @@
 //! One transaction's balances, before and after, checked to belong together.
 //!
 //! Promises: every account has both balances; every token balance has its account, once, and is a whole number. What an
-//! account holds that has no lamports left counts as nothing: it is closed (some nodes go on telling what it held).
+//! account holds that has no lamports left counts as nothing: it is closed (some nodes go on telling what it held). In
+//! which order a node lists token balances changes nothing.
 
 use crate::error::Unusable;
 use crate::wire::{WireKey, WireTokenBalance, WireTx};
@@ -18,7 +19,7 @@ pub(crate) struct Tx<'a> {
     /// By account, in lamports.
     pub(crate) pre: &'a [u64],
     pub(crate) post: &'a [u64],
-    /// Those before, then those after.
+    /// Those before, then those after, each by account.
     pub(crate) tokens: Vec<Holding<'a>>,
 }
 
@@ -62,8 +63,26 @@ impl<'a> Tx<'a> {
                 }
                 tokens.push(holding);
             }
+            // Nodes list them in no order that holds, and identities of debits hang on it.
+            tokens[first..].sort_unstable_by_key(|holding| holding.account);
         }
-        Ok(Tx { index, signature, keys, failed: meta.failed, fee: meta.fee, pre, post, tokens })
+        let mut tx = Tx { index, signature, keys, failed: meta.failed, fee: meta.fee, pre, post, tokens };
+        if tx.tokens.iter().any(|holding| tx.is_closed(holding)) {
+            let told = tx.tokens.iter().filter(|holding| tx.says_something(holding)).copied().collect();
+            tx.tokens = told;
+        }
+        Ok(tx)
+    }
+
+    fn is_closed(&self, holding: &Holding<'_>) -> bool {
+        holding.is_after && self.post[holding.account] == 0
+    }
+
+    /// Not what a closed account is said to hold still, where nothing hangs on its being told: the account is known to hold
+    /// tokens from before, or its lamports did not change.
+    fn says_something(&self, holding: &Holding<'_>) -> bool {
+        let is_told_before = || self.tokens.iter().any(|other| other.account == holding.account && !other.is_after);
+        !self.is_closed(holding) || !(is_told_before() || self.lamports_change(holding.account) == 0)
     }
 
     /// The change of an account's lamports; what its fee cost the payer is added back.

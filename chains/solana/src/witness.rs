@@ -25,6 +25,7 @@ pub(crate) struct Witnessed {
 /// A block that two told, and who told it otherwise.
 #[derive(Debug)]
 pub(crate) struct Agreed<'p> {
+    pub(crate) digest: Digest,
     pub(crate) block: Block,
     pub(crate) wrong: Vec<(&'p Endpoint, SolanaError)>,
 }
@@ -60,7 +61,7 @@ pub(crate) fn believed<'p>(
     let told = told.iter_mut().filter(|(_, one)| one.digest == digest).find_map(|(_, one)| one.block.take());
     // Of those that agree one at least was read just now: only one earlier word is kept of a block.
     let block = told.ok_or_else(|| unwitnessed(chain, format!("block {} was told before", digest.block), missing))?;
-    Ok(Agreed { block: Block { proof: Proof::TwoEndpoints, ..block }, wrong })
+    Ok(Agreed { digest, block: Block { proof: Proof::TwoEndpoints, ..block }, wrong })
 }
 
 /// What two tell alike.
@@ -101,7 +102,7 @@ fn unwitnessed(chain: Chain, told: String, missing: &[String]) -> SolanaError {
 }
 
 /// Who was asked first says nothing of who lies.
-fn names<'p>(endpoints: impl Iterator<Item = &'p Endpoint>) -> String {
+pub(crate) fn names<'p>(endpoints: impl Iterator<Item = &'p Endpoint>) -> String {
     let mut names: Vec<&str> = endpoints.map(|endpoint| endpoint.id.as_str()).collect();
     names.sort_unstable();
     names.join(" and ")

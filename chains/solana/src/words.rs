@@ -39,6 +39,11 @@ impl Words {
         self.with(|words| words.iter().find(|word| word.digest.block.number == slot).cloned())
     }
 
+    /// What was told of blocks up to this slot, inclusive; what was kept first comes first.
+    pub(crate) fn through(&self, slot: u64) -> Vec<Word> {
+        self.with(|words| words.iter().filter(|word| word.digest.block.number <= slot).cloned().collect())
+    }
+
     pub(crate) fn forget(&self, slot: u64) {
         self.with(|words| words.retain(|word| word.digest.block.number != slot));
     }

@@ -170,7 +170,8 @@ fn block(view: &View<'_>, params: &Value) -> Answer {
     if let Details::Whole(_) = details {
         supported(block.version(), how)?;
     }
-    Ok(block.text(details))
+    let told = Block { parent: view.parent(block), ..block.clone() };
+    Ok(told.text(details))
 }
 
 /// Refuses what holds a newer version than is asked for; without a word on it, only legacy transactions are told.

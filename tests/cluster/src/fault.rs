@@ -20,11 +20,17 @@ pub enum Fault {
     NoErr,
     /// A block does not tell its time.
     NoTime,
+    /// A block tells all its transactions but the first.
+    LeftOut,
+    /// Token balances stand in another order.
+    Unordered,
     /// Lists leave out a slot, or are empty.
     ShortList,
     EmptyList,
     /// Blocks have fallen into a hole of the ledger: neither lists nor blocks show every third slot.
     Hole,
+    /// The same, and the next block is said to stand on the one before: every third slot looks skipped.
+    LinkedOver,
     /// What lies more than so many slots behind is gone.
     Pruned(u64),
     /// A block stands on another one than it does.
@@ -65,15 +71,18 @@ pub enum Fault {
 
 impl Fault {
     /// Every fault but the refusals, at sizes that fit a ledger of some hundred slots.
-    pub const OTHERS: [Fault; 27] = [
+    pub const OTHERS: [Fault; 30] = [
         Fault::Null,
         Fault::NullMeta,
         Fault::NoMeta,
         Fault::NoErr,
         Fault::NoTime,
+        Fault::LeftOut,
+        Fault::Unordered,
         Fault::ShortList,
         Fault::EmptyList,
         Fault::Hole,
+        Fault::LinkedOver,
         Fault::Pruned(3),
         Fault::WrongParent,
         Fault::AnotherFork,
@@ -120,6 +129,7 @@ impl Fault {
         matches!(
             self,
             Fault::Hole
+                | Fault::LinkedOver
                 | Fault::Pruned(_)
                 | Fault::AnotherFork
                 | Fault::Stale(_)
@@ -138,9 +148,12 @@ impl Fault {
             Fault::NoMeta => "no meta",
             Fault::NoErr => "no err",
             Fault::NoTime => "no time",
+            Fault::LeftOut => "transactions left out",
+            Fault::Unordered => "balances in another order",
             Fault::ShortList => "short list",
             Fault::EmptyList => "empty list",
             Fault::Hole => "hole in the ledger",
+            Fault::LinkedOver => "blocks linked over",
             Fault::Pruned(_) => "pruned ledger",
             Fault::WrongParent => "wrong parent",
             Fault::AnotherFork => "another fork",

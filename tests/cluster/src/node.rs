@@ -359,7 +359,7 @@ impl State {
         hit.retain(|fault| {
             let fits = match fault {
                 Fault::FinalEarly | Fault::FinalStill => method == "getLatestBlockhash",
-                Fault::Hole => matches!(method, "getBlocks" | "getBlock"),
+                Fault::Hole | Fault::LinkedOver => matches!(method, "getBlocks" | "getBlock"),
                 _ => fault.is_of_transport() || fault.is_of_view(),
             };
             may_strike && fits && self.strikes.hits(*fault, &mut self.rng)
@@ -423,7 +423,9 @@ impl State {
                 Fault::FinalEarly => finalized = confirmed,
                 Fault::FinalStill => finalized = finalized.min(self.still_at),
                 Fault::Pruned(kept) => first = first.max(confirmed.saturating_sub(*kept)),
-                Fault::Hole => lost.extend(shown.blocks.keys().filter(|slot| slot.is_multiple_of(3))),
+                Fault::Hole | Fault::LinkedOver => {
+                    lost.extend(shown.blocks.keys().filter(|slot| slot.is_multiple_of(3)))
+                }
                 _ => {}
             }
         }
@@ -434,6 +436,7 @@ impl State {
             finalized,
             first,
             lost: &lost,
+            links_over: faults.contains(&Fault::LinkedOver),
             unlisted: &*unlisted,
             lists,
             accounts: &*accounts,

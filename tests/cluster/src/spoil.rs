@@ -39,6 +39,14 @@ pub(crate) fn spoil(fault: Fault, view: &View<'_>, call: &Call, answer: &Answer)
             true
         }),
         Fault::NoTime if method == "getBlockTime" => Some(Ok("null".to_owned())),
+        Fault::LeftOut if is_whole => changed(text, |block| {
+            let txs = block["transactions"].as_array_mut().filter(|txs| !txs.is_empty());
+            txs.map(|txs| txs.remove(0)).is_some()
+        }),
+        Fault::Unordered if is_whole => changed(text, |block| {
+            let txs = block["transactions"].as_array_mut().into_iter().flatten();
+            txs.map(turned_round).fold(false, |any, is_turned| any | is_turned)
+        }),
         Fault::ShortList if is_list => changed(text, |list| {
             // Another fault may have made something else of it.
             let slots = list.as_array_mut().filter(|slots| !slots.is_empty());
@@ -74,4 +82,17 @@ fn changed(text: &str, change: impl FnOnce(&mut Value) -> bool) -> Option<Answer
 fn first_tx(block: &mut Value, change: impl FnOnce(&mut Value)) -> bool {
     let first = block["transactions"].as_array_mut().and_then(|txs| txs.first_mut());
     first.map(change).is_some()
+}
+
+/// Turns the token balances of a transaction round; whether there is more than one.
+fn turned_round(tx: &mut Value) -> bool {
+    let mut is_turned = false;
+    for side in ["preTokenBalances", "postTokenBalances"] {
+        // Another fault may have taken them away.
+        if let Some(held) = tx.pointer_mut(&format!("/meta/{side}")).and_then(Value::as_array_mut) {
+            held.reverse();
+            is_turned |= held.len() > 1;
+        }
+    }
+    is_turned
 }

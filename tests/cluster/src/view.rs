@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use landfall_chain::BlockRef;
 use serde_json::Value;
 
 use crate::block::Block;
@@ -21,6 +22,8 @@ pub(crate) struct View<'a> {
     pub(crate) first: u64,
     /// Slots whose blocks fell into a hole of its ledger.
     pub(crate) lost: &'a BTreeSet<u64>,
+    /// Whether it says that what is left stands on what is left.
+    pub(crate) links_over: bool,
     /// Slots that its lists leave out.
     pub(crate) unlisted: &'a BTreeSet<u64>,
     pub(crate) lists: Lists,
@@ -51,6 +54,14 @@ impl<'a> View<'a> {
     pub(crate) fn block(&self, slot: u64) -> Option<&'a Arc<Block>> {
         let has = slot <= self.confirmed && slot >= self.first && !self.lost.contains(&slot);
         self.ledger.blocks.get(&slot).filter(|_| has)
+    }
+
+    /// What it says that `block` stands on.
+    pub(crate) fn parent(&self, block: &Block) -> BlockRef {
+        let below = self.ledger.blocks.range(..block.slot).rev().map(|(_, below)| below);
+        let mut left = below.filter(|below| !self.lost.contains(&below.slot));
+        let told = if self.links_over { left.next() } else { None };
+        told.map_or(block.parent, |parent| parent.reference())
     }
 
     /// The blocks that it has in these slots.

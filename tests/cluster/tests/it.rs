@@ -384,6 +384,18 @@ async fn what_a_node_has_is_less_while_a_fault_lasts_and_the_same_behind_it() {
     let listed = async || ask(&node, "getBlocks", json!([13, 20, { "commitment": "confirmed" }])).await;
     node.misbehave(Fault::Hole, When::Next(1));
     assert_eq!(listed().await, json!([13, 14, 16, 17, 19, 20]));
+    let block = async |slot: u64, details: &str| {
+        let how = json!({ "transactionDetails": details, "maxSupportedTransactionVersion": 1 });
+        ask(&node, "getBlock", json!([slot, how])).await
+    };
+    node.misbehave(Fault::LinkedOver, When::Next(2));
+    assert_eq!(listed().await, json!([13, 14, 16, 17, 19, 20]));
+    let told = block(13, "none").await;
+    assert_eq!(
+        (&told["parentSlot"], &told["previousBlockhash"]),
+        (&json!(11), &json!(base58(&ledger.block(11).unwrap().reference())))
+    );
+    assert_eq!(block(13, "none").await["parentSlot"], 12);
     node.misbehave(Fault::Pruned(3), When::Next(1));
     assert_eq!(listed().await, json!([17, 18, 19, 20]));
     node.misbehave(Fault::ShortList, When::Next(1));

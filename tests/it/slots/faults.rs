@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use landfall_chain::Address;
 use landfall_cluster::{Fault, Finality, Ledger, Node, Refusal, Tx, When};
+use landfall_solana::Sample;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -89,10 +90,9 @@ fn faults() -> Vec<Fault> {
     Fault::all().into_iter().filter(|fault| *fault != unmet).collect()
 }
 
-/// One node alone cannot be convicted of naming a block final too early.
 fn with_and_without(faults: &[Fault], seed: u64) -> Vec<Case> {
     let both = [(false, seed), (true, seed + 5)].into_iter();
-    let asked = both.filter(|(with_healthy, _)| *with_healthy || !faults.contains(&Fault::FinalEarly));
+    let asked = both.filter(|(with_healthy, _)| *with_healthy || !faults.iter().any(is_undetectable));
     asked.map(|(with_healthy, seed)| Case { faults: faults.to_vec(), with_healthy, seed }).collect()
 }
 
@@ -128,8 +128,7 @@ fn promises_broken(case: &Case, outcome: &Outcome) -> Vec<String> {
     check(outcome.audit.is_clean() && outcome.audit.legs > 5, format!("{:?}", outcome.audit));
     check(outcome.stuck.is_none(), format!("{:?}", outcome.stuck));
     if case.with_healthy {
-        // Which of two says what a block stands on is not known to who reads at one: it shows as an error until that one behaves.
-        let is_unproved = case.faults.contains(&Fault::WrongParent);
+        let is_unproved = case.faults.iter().any(is_disputed);
         check(is_unproved || outcome.behind <= BEHIND_MAX, format!("{} blocks behind after one retry", outcome.behind));
     } else {
         check(outcome.silent == 0, format!("{} ticks left the cursor behind and said nothing", outcome.silent));
@@ -148,6 +147,17 @@ fn needs_a_person(fault: &Fault) -> bool {
     matches!(fault, Fault::WrongGenesis | Fault::Refuse(Refusal::TransactionVersion(_)))
 }
 
+/// What one node alone cannot be convicted of: nothing that it tells contradicts anything else.
+fn is_undetectable(fault: &Fault) -> bool {
+    matches!(fault, Fault::FinalEarly | Fault::LeftOut | Fault::LinkedOver)
+}
+
+/// What two must tell of the same blocks to be found out: who of them is right is not known, and it shows as an error until
+/// the one that is wrong behaves.
+fn is_disputed(fault: &Fault) -> bool {
+    matches!(fault, Fault::WrongParent | Fault::LeftOut | Fault::LinkedOver)
+}
+
 /// A node that is merely behind, or on a branch, is right in itself: nothing shows that there is more.
 fn is_consistent(fault: &Fault) -> bool {
     matches!(fault, Fault::AnotherFork | Fault::Stale(_) | Fault::HeadBack(_) | Fault::Drip(_))
@@ -155,7 +165,8 @@ fn is_consistent(fault: &Fault) -> bool {
 
 /// Whether a lone node's fault must be seen: not what is made good at once, and not what is right in itself.
 fn shows(fault: &Fault) -> bool {
-    let is_made_good = matches!(fault, Fault::ShortList | Fault::NoTime | Fault::FinalStill | Fault::FinalOnFork);
+    let is_made_good =
+        matches!(fault, Fault::ShortList | Fault::NoTime | Fault::Unordered | Fault::FinalStill | Fault::FinalOnFork);
     !is_consistent(fault) && !is_made_good && !matches!(fault, Fault::FinalEarly | Fault::Pruned(_) | Fault::Hole)
 }
 
@@ -168,7 +179,10 @@ impl Case {
     async fn run(&self) -> Outcome {
         let ledger = Ledger::starting_at(FIRST_SLOT);
         ledger.set_finality(Finality::Behind(6));
-        let follower = Follower::new(ledger, if self.with_healthy { 2 } else { 1 }, &WATCHED).await;
+        let nodes = if self.with_healthy { 2 } else { 1 };
+        // Of blocks that are not compared, one may leave out what it wants.
+        let one_in = if self.faults.contains(&Fault::LeftOut) { 1 } else { Sample::default().one_in };
+        let follower = Follower::comparing(ledger, nodes, &WATCHED, Sample { one_in, ..Sample::default() }).await;
         for node in &follower.nodes {
             node.set_bait(vec![Tx::sol(u64::MAX, Address::Solana([9; 32]), WATCHED[0], 666)]);
         }

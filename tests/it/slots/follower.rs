@@ -17,7 +17,7 @@ use landfall::time::{Clock, Pulse, Timestamp};
 use landfall::watcher::{Settings, Start, TickError, Ticked, Watcher};
 use landfall_chain::{Address, AssetId, Chain, EndpointState, Endpoints, Network, ReadProof, TxId, U256};
 use landfall_cluster::{Finality, Ledger, Node};
-use landfall_solana::{SolanaSource, network};
+use landfall_solana::{Sample, SolanaSource, network};
 use tokio_util::sync::CancellationToken;
 
 use crate::postgres::{Engine, TestStore};
@@ -40,6 +40,7 @@ pub(super) struct Follower {
     /// CONFIRMED while their slot was not final, or never paid.
     pub(super) early: Vec<String>,
     store: TestStore,
+    sample: Sample,
     watcher: Watcher<Arc<SolanaSource>>,
     endpoints: Endpoints,
     watched: BTreeSet<Address>,
@@ -77,6 +78,11 @@ impl Audit {
 impl Follower {
     /// Follows `ledger` through so many nodes.
     pub(super) async fn new(ledger: Ledger, nodes: usize, watched: &[Address]) -> Self {
+        Follower::comparing(ledger, nodes, watched, Sample::default()).await
+    }
+
+    /// The same, with another choice of the blocks that are compared.
+    pub(super) async fn comparing(ledger: Ledger, nodes: usize, watched: &[Address], sample: Sample) -> Self {
         let store = TestStore::fresh(Engine::Sqlite).await;
         let now = Timestamp(1_800_000_000_000_000);
         let account = |(number, address): (usize, &Address)| NewAccount {
@@ -91,12 +97,13 @@ impl Follower {
         for _ in 0..nodes {
             started.push(Node::start(&ledger).await);
         }
-        let (watcher, endpoints) = watcher(&started, &store);
+        let (watcher, endpoints) = watcher(&started, &store, sample);
         Follower {
             ledger,
             nodes: started,
             early: Vec::new(),
             store,
+            sample,
             watcher,
             endpoints,
             watched: watched.iter().copied().collect(),
@@ -128,7 +135,7 @@ impl Follower {
     /// A tick of each of two processes on one store, at the same time; they may hinder each other, but not for good.
     pub(super) async fn tick_beside_another(&mut self) {
         self.now = self.now.plus(TICK);
-        let (mut rival, _) = watcher(&self.nodes, &self.store);
+        let (mut rival, _) = watcher(&self.nodes, &self.store, self.sample);
         let (ours, theirs) = tokio::join!(self.watcher.tick(self.now), rival.tick(self.now));
         for outcome in [ours, theirs] {
             outcome.inspect_err(|error| assert!(error.may_pass(), "{error}")).ok();
@@ -139,7 +146,7 @@ impl Follower {
     /// Follows as the product does, for so long.
     pub(super) async fn run_for(&mut self, time: Duration) {
         let (stop, clock) = (CancellationToken::new(), Clock::system());
-        let (watcher, pulse) = (watcher(&self.nodes, &self.store).0, Pulse::new("solana", clock.now()));
+        let (watcher, pulse) = (watcher(&self.nodes, &self.store, self.sample).0, Pulse::new("solana", clock.now()));
         let running = watcher.run(clock, || 7, pulse, stop.clone());
         let stopping = async {
             tokio::time::sleep(time).await;
@@ -158,11 +165,16 @@ impl Follower {
 
     /// A new process: all it knows is what is on record.
     pub(super) fn restart(&mut self) {
-        (self.watcher, self.endpoints) = watcher(&self.nodes, &self.store);
+        (self.watcher, self.endpoints) = watcher(&self.nodes, &self.store, self.sample);
     }
 
     pub(super) fn pass(&mut self, time: Duration) {
         self.now = self.now.plus(time);
+    }
+
+    /// So many endpoints must agree; `None` is the usual number.
+    pub(super) fn override_agree(&self, agree: Option<usize>) {
+        self.endpoints.override_agree(agree);
     }
 
     /// The slots whose blocks two endpoints told.
@@ -330,9 +342,9 @@ pub(super) fn usdc() -> Address {
     token.expect("mainnet lists USDC")
 }
 
-fn watcher(nodes: &[Node], store: &TestStore) -> (Watcher<Arc<SolanaSource>>, Endpoints) {
+fn watcher(nodes: &[Node], store: &TestStore, sample: Sample) -> (Watcher<Arc<SolanaSource>>, Endpoints) {
     let urls: Vec<_> = nodes.iter().map(|node| node.url().parse().unwrap()).collect();
-    let source = Arc::new(SolanaSource::new(&mainnet(), &urls).unwrap());
+    let source = Arc::new(SolanaSource::new(&mainnet(), &urls).unwrap().with_sample(sample));
     let (start, poll) = (Start::Number(FIRST_SLOT + 1), Duration::from_millis(10));
     // As the product follows Solana.
     let proof = ReadProof::Listed;

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::fixtures::{accounts_shape, asked, block_of, listing, load, transactions};
 use crate::generated::{NAMES, load_one};
+use crate::made::{Made, RENT, USDC, associated, key};
 use crate::witnesses::payments;
 
 /// Blocks of a few recorded transactions each, in the shape that we ask for.
@@ -39,9 +40,7 @@ fn recorded(candidate: &Candidate) -> (Vec<String>, BTreeSet<String>, BTreeSet<S
     let header = format!("{:?} {:?}", candidate.block.header.block, candidate.block.header.parent);
     let legs = candidate.block.transfers.iter().map(|it| format!("{it:?}"));
     let legs = legs.chain(candidate.block.unattributed.iter().map(|it| format!("{it:?}"))).collect();
-    // Whom a debit went to is told by the first who gained: it names one of several.
-    let debits =
-        candidate.block.debits().iter().map(|it| format!("{:?} {:?} {:?} {}", it.tx, it.asset, it.sender, it.amount));
+    let debits = candidate.block.debits().iter().map(|it| format!("{it:?}"));
     let fees = candidate.block.fees.iter().map(|fee| format!("{fee:?}"));
     let txs = candidate.block.txs.iter().map(|tx| format!("{tx:?}"));
     (txs.chain([header]).collect(), legs, debits.chain(fees).collect())
@@ -122,6 +121,35 @@ fn whatever_changes_what_is_recorded_changes_the_digest() {
     });
     let [read_both, changed, alike] = counts.map(Cell::into_inner);
     assert!(read_both > 2_500 && changed > 300 && alike > 300, "{read_both} read, {changed} changed, {alike} alike");
+}
+
+#[test]
+fn a_debit_is_the_same_in_whatever_order_a_node_lists_token_balances() {
+    // Two lose as much each, and two gain: whom a debit names, and which of two equal ones it is, must not hang on the order.
+    let tx = Made::default()
+        .account("payer", [5_000_000; 2])
+        .tokens("from A", "A", USDC, [RENT; 2], [Some(10), Some(0)])
+        .tokens("from B", "B", USDC, [RENT; 2], [Some(10), Some(0)])
+        .tokens_at(associated(&key("C")), "C", USDC, [RENT; 2], [Some(0), Some(12)])
+        .tokens_at(associated(&key("D")), "D", USDC, [RENT; 2], [Some(0), Some(8)])
+        .tx();
+    let rules = &rules(&[block_of(std::slice::from_ref(&tx))])[1];
+    let told = |tx: &Value| read(rules, &block_of(std::slice::from_ref(tx))).unwrap();
+    let one = told(&tx);
+    assert_eq!(one.block.debits().iter().map(|debit| debit.nth).collect::<Vec<_>>(), [0, 1]);
+    for order in 1..16_u32 {
+        let mut otherwise = tx.clone();
+        for (side, bits) in [("preTokenBalances", order & 3), ("postTokenBalances", order >> 2)] {
+            let held = otherwise["meta"][side].as_array_mut().unwrap();
+            held.rotate_left(bits as usize);
+            if bits == 3 {
+                held.reverse();
+            }
+        }
+        let other = told(&otherwise);
+        assert_eq!((other.digest, other.block.debits()), (one.digest, one.block.debits()), "{order}");
+        assert_eq!(other.block.transfers, one.block.transfers, "{order}");
+    }
 }
 
 #[test]

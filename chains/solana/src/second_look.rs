@@ -1,0 +1,149 @@
+//! Looks once more at what blocks were connected on, before they count as final.
+//!
+//! That a slot holds no block is told by the parent of the next one, and a parent is one endpoint's word: who leaves a block
+//! out of its lists and ties the next one to the one before would hide it. So as many endpoints as must agree list the slots
+//! without a block of ours, at `finalized`; where there are none, nothing is asked. And a block that was picked to be
+//! compared may have been too new for a second endpoint then: it is compared now.
+//! Promises: a slot in which endpoints agree that there is a block is jumped over by nobody any more; what was picked is
+//! owed until two tell it, at most as many blocks as [`Words`] keeps. Deliberately not here: that a list leaves out a slot
+//! of ours. Ledgers have holes, and what stands in them is told by others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use landfall_chain::{BlockRef, Header, Legs};
+use landfall_rpc::{Heard, Need};
+
+use crate::calls::{BLOCK, BLOCKS, Wanted, read_slots};
+use crate::dialect::Endpoint;
+use crate::error::SolanaError;
+use crate::source::{BoxRead, SolanaSource};
+use crate::witness::names;
+use crate::words::{Word, Words};
+
+/// How many blocks that are owed one look compares.
+const COMPARED_MAX: usize = 4;
+/// How many slots that were jumped over are remembered: until what was built over them is replaced.
+const JUMPED_MAX: usize = 64;
+
+/// What is left to be looked at, and what was found.
+#[derive(Debug, Default)]
+pub(crate) struct SecondLook {
+    /// What was told of blocks that were picked, while nobody else could be asked.
+    pub(crate) owed: Words,
+    /// Slots with a block that was left out.
+    jumped: Mutex<BTreeSet<u64>>,
+}
+
+impl SecondLook {
+    /// That the block jumps over none that endpoints agree on. Its parent lies below it.
+    pub(crate) fn check(&self, endpoint: &Endpoint, header: &Header) -> Result<(), SolanaError> {
+        let (parent, block) = (header.parent.number, header.block.number);
+        let jumped = self.jumped.lock().unwrap_or_else(PoisonError::into_inner);
+        match jumped.range(parent + 1..block).next() {
+            None => Ok(()),
+            Some(slot) => {
+                let reason = format!("block {block} is said to stand on {parent}, but slot {slot} holds a block");
+                Err(endpoint.unusable(BLOCK, &reason))
+            }
+        }
+    }
+
+    fn jumped(&self, slot: u64) {
+        let mut jumped = self.jumped.lock().unwrap_or_else(PoisonError::into_inner);
+        jumped.insert(slot);
+        if jumped.len() > JUMPED_MAX {
+            jumped.pop_first();
+        }
+    }
+}
+
+impl SolanaSource {
+    /// The lowest slot of those up to the end of `range` in which endpoints agree on something else than `ours`.
+    pub(crate) async fn look_at(
+        &self,
+        range: &RangeInclusive<u64>,
+        ours: &[BlockRef],
+    ) -> Result<Option<u64>, SolanaError> {
+        if self.pool.must_agree() <= 1 {
+            return Ok(None);
+        }
+        if let Some(slot) = self.left_out(range, ours).await? {
+            self.second_look.jumped(slot);
+            return Ok(Some(slot));
+        }
+        self.told_otherwise(range, ours).await
+    }
+
+    /// The lowest slot of `range` that holds a final block and none of ours.
+    async fn left_out(&self, range: &RangeInclusive<u64>, ours: &[BlockRef]) -> Result<Option<u64>, SolanaError> {
+        let held: BTreeSet<u64> = ours.iter().map(|block| block.number).collect();
+        let is_empty = |slot: &u64| !held.contains(slot);
+        let agreed = self.tip_told().and_then(|tip| tip.finalized).map(|block| block.number);
+        if let Some(agreed) = agreed.filter(|slot| range.contains(slot) && is_empty(slot)) {
+            return Ok(Some(agreed));
+        }
+        let mut empty = range.clone().filter(is_empty);
+        let Some(first) = empty.next() else { return Ok(None) };
+        let (last, reached) = (empty.next_back().unwrap_or(first), *range.end());
+        let read = |endpoint| -> BoxRead<'_, Vec<u64>> {
+            Box::pin(async move {
+                let slots = read_slots(endpoint, first..=last, "finalized", Some(reached)).await?;
+                Ok(slots.into_iter().filter(is_empty).collect())
+            })
+        };
+        let must = self.pool.must_agree();
+        let bear_out = |told: &[(&Endpoint, Vec<u64>)]| told.iter().filter(|(_, more)| more.is_empty()).count();
+        let need = Need { first, last, methods: &[BLOCKS] };
+        let Heard { told, missing, .. } =
+            self.pool.call_each(need, Vec::new(), read, |told| bear_out(told) >= must).await?;
+        if bear_out(&told) >= must {
+            return Ok(None);
+        }
+        let mut shown: BTreeMap<u64, Vec<&Endpoint>> = BTreeMap::new();
+        for (endpoint, more) in &told {
+            more.iter().for_each(|slot| shown.entry(*slot).or_default().push(endpoint));
+        }
+        if let Some((slot, _)) = shown.iter().find(|(_, by)| by.len() >= must) {
+            return Ok(Some(*slot));
+        }
+        let chain = self.pool.chain();
+        Err(match shown.into_iter().next() {
+            Some((slot, by)) => {
+                let others =
+                    told.iter().map(|(endpoint, _)| *endpoint).filter(|one| !by.iter().any(|by| by.id == one.id));
+                let (shown, hidden) = (names(by.iter().copied()), names(others));
+                SolanaError::SlotsDiffer { chain, slot, shown, hidden }
+            }
+            None => {
+                let (heard, missing) = (told.len(), missing.join("; "));
+                SolanaError::Unlisted { chain, first, last, must, heard, missing }
+            }
+        })
+    }
+
+    /// The first slot of those that are owed whose block two tell otherwise than one did.
+    async fn told_otherwise(&self, range: &RangeInclusive<u64>, ours: &[BlockRef]) -> Result<Option<u64>, SolanaError> {
+        let owed = &self.second_look.owed;
+        for word in owed.through(*range.end()).into_iter().take(COMPARED_MAX) {
+            let Word { endpoint, digest } = &word;
+            let (slot, hash) = (digest.block.number, Some(digest.block.hash));
+            if range.contains(&slot) && !ours.contains(&digest.block) {
+                owed.forget(slot);
+                continue;
+            }
+            let told = self.as_told(&word).await;
+            match self.told_by_two(Wanted { slot, hash }, Legs::Creditable, told, Duration::ZERO).await {
+                Ok(agreed) if agreed.digest == *digest => owed.forget(slot),
+                // It stays until it is read anew.
+                Ok(_) => return Ok(Some(slot)),
+                // Behind all others.
+                Err(SolanaError::Unwitnessed { .. }) => owed.keep(endpoint, *digest),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,162 @@
+//! What one of several endpoints keeps from us: a block that it leaves out and links over, transactions that it leaves out of a
+//! block which is to be compared. It is found before anything that stands on it is CONFIRMED.
+
+use landfall_chain::Address;
+use landfall_cluster::{Fault, Ledger, Tx, When};
+use landfall_solana::Sample;
+
+use super::follower::{FIRST_SLOT, Follower};
+use super::soak::WATCHED;
+
+const PAYER: Address = Address::Solana([1; 32]);
+/// A slot that [`Fault::LinkedOver`] hides, and one behind it that is told as it is.
+const HIDDEN: u64 = FIRST_SLOT + 5;
+const SHOWN: u64 = FIRST_SLOT + 7;
+/// What is final is in a slot that nobody hides.
+const FINAL: u64 = FIRST_SLOT + 18;
+const LATEST: u64 = FIRST_SLOT + 21;
+const NONE: Sample = Sample { one_in: 0, key: 0 };
+const EVERY: Sample = Sample { one_in: 1, key: 0 };
+
+/// The first of so many nodes is ahead of the others: it is asked first.
+async fn scene(nodes: usize, sample: Sample) -> Follower {
+    let ledger = Ledger::of(FIRST_SLOT..=LATEST);
+    for slot in [HIDDEN, SHOWN] {
+        ledger.put(slot, Tx::sol(slot, PAYER, WATCHED[0], slot));
+    }
+    let follower = Follower::comparing(ledger, nodes, &WATCHED, sample).await;
+    follower.nodes[1..].iter().for_each(|node| node.lag(1));
+    follower
+}
+
+/// So many ticks, and what the last one failed with.
+async fn ticks(follower: &mut Follower, count: u32) -> Option<String> {
+    let mut failure = None;
+    for _ in 0..count {
+        let error = follower.tick().await.err();
+        assert!(error.as_ref().is_none_or(|error| error.may_pass()), "{error:?}");
+        failure = error.map(|error| error.to_string());
+    }
+    failure
+}
+
+/// Legs that are final, and how many of them are not CONFIRMED.
+async fn missing(follower: &mut Follower) -> (usize, usize) {
+    let audit = follower.audit().await;
+    assert_eq!((audit.phantom, audit.twice, audit.early), (0, 0, 0), "{audit:?}");
+    (audit.legs, audit.missing)
+}
+
+#[tokio::test]
+async fn a_block_that_one_of_two_links_over_holds_up_whatever_is_above_it_until_they_agree() {
+    let mut follower = scene(2, NONE).await;
+    follower.nodes[0].misbehave(Fault::LinkedOver, When::Always);
+    assert_eq!(ticks(&mut follower, 3).await, None);
+    assert_eq!(follower.cursor().await, Some(LATEST), "connecting waits for nobody");
+    follower.ledger.finalize(FINAL);
+    let why = ticks(&mut follower, 3).await.expect("it is told");
+    let [liar, honest] = [0, 1].map(|at| follower.nodes[at].id().to_owned());
+    let shown =
+        format!("slot {} holds a final block by the lists of {honest}, and none by those of {liar}", FIRST_SLOT + 2);
+    assert!(why.contains(&shown), "{why}");
+    assert_eq!(missing(&mut follower).await, (2, 2), "nothing is CONFIRMED above what may be missing");
+    follower.settle().await.unwrap();
+    assert_eq!(missing(&mut follower).await, (2, 0));
+}
+
+#[tokio::test]
+async fn a_block_that_one_of_three_links_over_is_read_elsewhere_while_it_lies() {
+    let mut follower = scene(3, NONE).await;
+    follower.nodes[0].misbehave(Fault::LinkedOver, When::Always);
+    assert_eq!(ticks(&mut follower, 3).await, None);
+    assert_eq!(follower.cursor().await, Some(LATEST));
+    follower.ledger.finalize(FINAL);
+    for _ in 0..20 {
+        ticks(&mut follower, 1).await;
+    }
+    assert_eq!(missing(&mut follower).await, (2, 0));
+}
+
+#[tokio::test]
+async fn a_block_that_is_agreed_to_be_final_in_a_slot_that_we_jumped_over_takes_the_chain_back() {
+    let mut follower = scene(2, NONE).await;
+    // It lost one block, and ties the next one to the one before.
+    let liar = follower.ledger.branch_at(LATEST);
+    let below = liar.block(HIDDEN - 1).unwrap().reference();
+    liar.amend(HIDDEN + 1, |block| block.parent = below);
+    follower.nodes[0].show(&liar);
+    follower.nodes[0].lose([HIDDEN]);
+    assert_eq!(ticks(&mut follower, 3).await, None);
+    assert_eq!(follower.cursor().await, Some(LATEST));
+    follower.ledger.finalize(HIDDEN);
+    liar.finalize(HIDDEN);
+    ticks(&mut follower, 8).await;
+    assert_eq!(follower.cursor().await, Some(LATEST));
+    assert_eq!(follower.audit().await.undecided, 2, "what was hidden is PENDING: one alone tells it");
+    follower.nodes[0].find_all();
+    for _ in 0..20 {
+        ticks(&mut follower, 1).await;
+    }
+    assert_eq!(missing(&mut follower).await, (1, 0));
+}
+
+#[tokio::test]
+async fn what_jumped_over_a_final_block_and_counted_as_final_is_a_contradiction() {
+    let mut follower = scene(2, NONE).await;
+    follower.nodes[0].misbehave(Fault::LinkedOver, When::Always);
+    follower.override_agree(Some(1));
+    follower.ledger.finalize(FINAL);
+    assert_eq!(ticks(&mut follower, 3).await, None);
+    assert_eq!(missing(&mut follower).await, (2, 1), "one endpoint's word was enough");
+    follower.override_agree(None);
+    follower.restart();
+    // What they agree on now is below.
+    follower.nodes.iter().for_each(|node| node.call_final(HIDDEN));
+    let why = ticks(&mut follower, 3).await.expect("it is told");
+    assert!(why.contains(&format!("another content of slot {HIDDEN}")) && why.contains("rescan"), "{why}");
+}
+
+#[tokio::test]
+async fn a_block_that_was_to_be_compared_is_compared_once_a_second_endpoint_has_it() {
+    let lying = |follower: &Follower| {
+        let liar = follower.ledger.branch_at(LATEST);
+        liar.amend(HIDDEN, |block| block.txs.clear());
+        follower.nodes[0].show(&liar);
+        follower.nodes[1..].iter().for_each(|node| node.lag(LATEST - HIDDEN + 1));
+        liar
+    };
+    for nodes in [2, 3] {
+        let mut follower = scene(nodes, EVERY).await;
+        let liar = lying(&follower);
+        assert_eq!(ticks(&mut follower, 3).await, None);
+        assert_eq!(follower.cursor().await, Some(LATEST), "connecting waits for nobody");
+        follower.nodes.iter().for_each(|node| node.lag(0));
+        follower.ledger.finalize(FINAL);
+        liar.finalize(FINAL);
+        let mut why = None;
+        for _ in 0..20 {
+            why = ticks(&mut follower, 1).await;
+        }
+        if nodes == 2 {
+            let why = why.expect("it is told");
+            assert!(why.contains(&format!("tell block {HIDDEN} ")) && why.contains("(its transactions)"), "{why}");
+            assert_eq!(missing(&mut follower).await, (2, 2), "nothing is CONFIRMED while they differ");
+            follower.settle().await.unwrap();
+        }
+        assert_eq!(missing(&mut follower).await, (2, 0), "{nodes}");
+    }
+}
+
+#[tokio::test]
+async fn honest_endpoints_are_asked_for_lists_only_where_slots_are_empty() {
+    let mut follower = scene(2, NONE).await;
+    follower.ledger.finalize(FINAL);
+    assert_eq!(ticks(&mut follower, 4).await, None);
+    assert_eq!(missing(&mut follower).await, (2, 0));
+    assert_eq!(follower.nodes[1].calls("getBlocks", None), 0);
+    follower.ledger.produce(LATEST + 4, Vec::new());
+    follower.ledger.finalize(LATEST + 4);
+    follower.nodes[1].lag(0);
+    assert_eq!(ticks(&mut follower, 4).await, None);
+    assert_eq!(follower.nodes.iter().map(|node| node.calls("getBlocks", None)).min(), Some(1));
+}
