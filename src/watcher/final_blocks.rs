@@ -99,12 +99,14 @@ impl<S: BlockSource> Watcher<S> {
         }
         if blocks.is_empty() {
             self.passed_over(first, looked).await?;
+            self.look_at_past(first..=looked, &blocks).await?;
             return Ok(Past { blocks, through: looked });
         }
         let hanging = hanging(first, blocks.iter().map(|block| &block.header));
         blocks.truncate(hanging);
         let last = blocks.last().map(|block| block.header.block);
         let through = self.tie(first, last).await?.number;
+        self.look_at_past(first..=through, &blocks).await?;
         Ok(Past { blocks, through })
     }
 
@@ -126,6 +128,19 @@ impl<S: BlockSource> Watcher<S> {
             from = last.saturating_add(1);
         }
         Err(self.not_shown(first))
+    }
+
+    /// That as many endpoints as must agree show no other block in `range`, nor other content, than was read, where the
+    /// links of blocks do not prove it.
+    async fn look_at_past(&self, range: RangeInclusive<u64>, blocks: &[Block]) -> Result<(), TickError> {
+        let ours: Vec<BlockRef> = blocks.iter().map(|block| block.header.block).collect();
+        match self.source.look_again(range, &ours).await? {
+            None => Ok(()),
+            Some(number) => {
+                let noun = self.chain().family().number();
+                Err(self.contradiction(format!("endpoints agree on another content of {noun} {number} than was read")))
+            }
+        }
     }
 
     /// What the source shows of `range`, up to the first failure.

@@ -379,6 +379,40 @@ async fn a_slot_that_a_list_invents_is_passed_over_by_the_chain() {
 }
 
 #[tokio::test]
+async fn a_block_that_one_endpoint_links_over_is_missed_by_no_backfill() {
+    let ledger = Ledger::of(10..=32);
+    ledger.put(21, Tx::sol(1, PAYER, OURS, 5));
+    ledger.finalize(32);
+    let nodes = [Node::start(&ledger).await, Node::start(&ledger).await, Node::start(&ledger).await];
+    // It is ahead, and asked first.
+    nodes[1..].iter().for_each(|node| node.lag(1));
+    nodes[0].misbehave(Fault::LinkedOver, When::Always);
+    let job = by_slots(10, 29);
+
+    let (two, store_of_two) = ([&nodes[0], &nodes[1]], store(Engine::Sqlite).await);
+    let mut backfill = Backfill::begin(watcher(&two, &store_of_two, 11), job.clone()).await.unwrap();
+    for _ in 0..3 {
+        let error = backfill.step(NOW).await.unwrap_err();
+        assert!(error.may_pass() && error.to_string().contains("slot 12 holds a final block"), "{error}");
+    }
+    assert!(deposits_of(&store_of_two).await.is_empty());
+
+    let (three, store_of_three) = ([&nodes[0], &nodes[1], &nodes[2]], store(Engine::Sqlite).await);
+    let mut backfill = Backfill::begin(watcher(&three, &store_of_three, 11), job.clone()).await.unwrap();
+    for _ in 0..20 {
+        if !backfill.is_done() {
+            let _ = backfill.step(NOW).await;
+        }
+    }
+    assert!(backfill.is_done(), "two agree against the third");
+    assert_all_credited(&store_of_three, &ledger).await;
+
+    nodes[0].behave();
+    run(&two, &store_of_two, &job).await;
+    assert_all_credited(&store_of_two, &ledger).await;
+}
+
+#[tokio::test]
 async fn tokens_are_found_by_the_associated_account_although_their_owner_is_not_named() {
     let ledger = Ledger::of(10..=30);
     let token = Tx::token(1, usdc(), PAYER, OURS, 7_000_000);

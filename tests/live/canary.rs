@@ -33,27 +33,8 @@ impl Drop for Talkative {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_secret_is_in_an_answer_or_a_log_however_much_is_logged() {
-    let mut stage = Stage::new(Engine::Postgres).await;
-    // The test's server asks nobody for a password.
-    stage.replace_in_config("postgres://postgres@", "postgres://postgres:canary-store@");
-    stage.set_up("alice", &address(0xa1)).await;
     let [port, admin] = [free_port(), free_port()];
-    stage.replace_in_config("[api]\nlisten = \"127.0.0.1:0\"", &format!("[api]\nlisten = \"127.0.0.1:{port}\""));
-    stage.replace_in_config("[admin]\nlisten = \"127.0.0.1:0\"", &format!("[admin]\nlisten = \"127.0.0.1:{admin}\""));
-    let node = stage.node.url().to_owned();
-    let dead = "http://canary-user:canary-password@127.0.0.1:9/canary-path?key=canary-query#canary-fragment";
-    let with_secrets = format!("{{ url = \"{dead}\", headers = {{ x-api-key = \"canary-header\" }} }}");
-    let wake_up = "\"ws://127.0.0.1:9/canary-wake-up?key=canary\"";
-    stage.replace_in_config(&format!("\"{node}\""), &format!("\"{node}\", {with_secrets}, {wake_up}"));
-    let nats =
-        "[nats]\nurls = [\"nats://canary-user:canary-password@127.0.0.1:9\"]\ncredentials = \"nats.creds\"\n\n[admin]";
-    let credentials = format!(
-        "-----BEGIN NATS USER JWT-----\ncanary.canary.canary\n------END NATS USER JWT------\n\n\
-         -----BEGIN USER NKEY SEED-----\n{SEED}\n------END USER NKEY SEED------\n"
-    );
-    std::fs::write(stage.folder.path().join("nats.creds"), credentials).unwrap();
-    std::fs::write(stage.folder.path().join("client.pem"), PUBLIC_KEY).unwrap();
-    stage.replace_in_config("[admin]", nats);
+    let mut stage = stage_of_secrets(port, admin).await;
 
     let hook = "http://canary-user:canary@127.0.0.1:9/canary-hook?token=canary-token";
     let refused = stage.run(&["webhook", "add", "--url", hook, "--allow-private", "127.0.0.0/8", "--json"]);
@@ -146,6 +127,31 @@ async fn no_secret_is_in_an_answer_or_a_log_however_much_is_logged() {
             assert_eq!(told, None, "a secret is told: {line}");
         }
     }
+}
+
+/// A stage with canaries wherever its configuration may hold a secret; the API and the operators' routes at these ports.
+async fn stage_of_secrets(port: u16, admin: u16) -> Stage {
+    let stage = Stage::new(Engine::Postgres).await;
+    // The test's server asks nobody for a password.
+    stage.replace_in_config("postgres://postgres@", "postgres://postgres:canary-store@");
+    stage.set_up("alice", &address(0xa1)).await;
+    stage.replace_in_config("[api]\nlisten = \"127.0.0.1:0\"", &format!("[api]\nlisten = \"127.0.0.1:{port}\""));
+    stage.replace_in_config("[admin]\nlisten = \"127.0.0.1:0\"", &format!("[admin]\nlisten = \"127.0.0.1:{admin}\""));
+    let node = stage.node.url().to_owned();
+    let dead = "http://canary-user:canary-password@127.0.0.1:9/canary-path?key=canary-query#canary-fragment";
+    let with_secrets = format!("{{ url = \"{dead}\", headers = {{ x-api-key = \"canary-header\" }} }}");
+    let wake_up = "\"ws://127.0.0.1:9/canary-wake-up?key=canary\"";
+    stage.replace_in_config(&format!("\"{node}\""), &format!("\"{node}\", {with_secrets}, {wake_up}"));
+    let nats =
+        "[nats]\nurls = [\"nats://canary-user:canary-password@127.0.0.1:9\"]\ncredentials = \"nats.creds\"\n\n[admin]";
+    let credentials = format!(
+        "-----BEGIN NATS USER JWT-----\ncanary.canary.canary\n------END NATS USER JWT------\n\n\
+         -----BEGIN USER NKEY SEED-----\n{SEED}\n------END USER NKEY SEED------\n"
+    );
+    std::fs::write(stage.folder.path().join("nats.creds"), credentials).unwrap();
+    std::fs::write(stage.folder.path().join("client.pem"), PUBLIC_KEY).unwrap();
+    stage.replace_in_config("[admin]", nats);
+    stage
 }
 
 /// The signing key that a command tells once.

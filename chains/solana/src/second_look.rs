@@ -87,13 +87,8 @@ impl SolanaSource {
         }
         let mut empty = range.clone().filter(is_empty);
         let Some(first) = empty.next() else { return Ok(None) };
-        let (last, reached) = (empty.next_back().unwrap_or(first), *range.end());
-        let read = |endpoint| -> BoxRead<'_, Vec<u64>> {
-            Box::pin(async move {
-                let slots = read_slots(endpoint, first..=last, "finalized", Some(reached)).await?;
-                Ok(slots.into_iter().filter(is_empty).collect())
-            })
-        };
+        let last = *range.end();
+        let read = |endpoint| -> BoxRead<'_, Vec<u64>> { Box::pin(not_held(endpoint, first..=last, &held)) };
         let must = self.pool.must_agree();
         let bear_out = |told: &[(&Endpoint, Vec<u64>)]| told.iter().filter(|(_, more)| more.is_empty()).count();
         let need = Need { first, last, methods: &[BLOCKS] };
@@ -146,4 +141,22 @@ impl SolanaSource {
         }
         Ok(None)
     }
+}
+
+/// The slots of `range` that hold a final block by the endpoint's list, and are not `held`.
+///
+/// # Errors
+/// It does not list the end of the range although that is held: what else it leaves out says nothing.
+async fn not_held(
+    endpoint: &Endpoint,
+    range: RangeInclusive<u64>,
+    held: &BTreeSet<u64>,
+) -> Result<Vec<u64>, SolanaError> {
+    let last = *range.end();
+    let mut slots = read_slots(endpoint, range, "finalized", Some(last)).await?;
+    if held.contains(&last) && !slots.contains(&last) {
+        return Err(endpoint.lacks(format!("does not list slot {last}, which holds a final block")));
+    }
+    slots.retain(|slot| !held.contains(slot));
+    Ok(slots)
 }
