@@ -127,8 +127,13 @@ impl BlockSource for AnyChain {
         each!(self, source => source.final_at(number).await)
     }
 
-    async fn look_again(&self, range: RangeInclusive<u64>, ours: &[BlockRef]) -> Result<Option<u64>, SourceError> {
-        each!(self, source => source.look_again(range, ours).await)
+    async fn look_again(
+        &self,
+        below: &BlockRef,
+        range: RangeInclusive<u64>,
+        ours: &[BlockRef],
+    ) -> Result<Option<u64>, SourceError> {
+        each!(self, source => source.look_again(below, range, ours).await)
     }
 
     async fn payers(&self, block: &BlockRef, transfers: &[AssetTransfer]) -> Result<Vec<Payer>, SourceError> {

@@ -46,6 +46,8 @@ statements! {
     CANONICAL_AT = "SELECT hash FROM blocks WHERE chain = $1 AND number = $2 AND canonical";
     CANONICAL_IN = "SELECT number, hash FROM blocks \
                     WHERE chain = $1 AND canonical AND number >= $2 AND number <= $3 ORDER BY number DESC";
+    CANONICAL_FROM = "SELECT number, hash FROM blocks \
+                      WHERE chain = $1 AND canonical AND number >= $2 AND number <= $3 ORDER BY number LIMIT $4";
     OLDEST_FROM = "SELECT MIN(number) FROM blocks WHERE chain = $1 AND canonical AND number >= $2";
     // What a deposit was seen in is kept as evidence, what moved money out as a part of the books, and what has still to
     // be traced is not forgotten.
@@ -162,7 +164,21 @@ pub async fn canonical_in(
     from: u64,
     to: u64,
 ) -> Result<Vec<BlockRef>, StoreError> {
-    let rows = fetch_all!(connection, (i64, Vec<u8>), CANONICAL_IN, chain.name(), int(from), int(to))?;
+    refs(fetch_all!(connection, (i64, Vec<u8>), CANONICAL_IN, chain.name(), int(from), int(to))?)
+}
+
+/// So many canonical blocks numbered `from..=to`, the oldest, ascending.
+pub async fn canonical_from(
+    connection: &mut impl Connection,
+    chain: Chain,
+    (from, to): (u64, u64),
+    limit: u32,
+) -> Result<Vec<BlockRef>, StoreError> {
+    let limit = i64::from(limit);
+    refs(fetch_all!(connection, (i64, Vec<u8>), CANONICAL_FROM, chain.name(), int(from), int(to), limit)?)
+}
+
+fn refs(rows: Vec<(i64, Vec<u8>)>) -> Result<Vec<BlockRef>, StoreError> {
     let refs = rows.into_iter().map(|(number, bytes)| {
         Ok(BlockRef { number: uint("block number", number)?, hash: BlockHash(hash("block hash", &bytes)?) })
     });

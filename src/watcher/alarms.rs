@@ -37,6 +37,8 @@ pub(super) struct Alarms {
     /// Since when the chain has been going on while nothing more became final.
     moving_since: Option<Timestamp>,
     waiting: Option<(Timestamp, String)>,
+    /// Since when what was connected could not be looked at once more, and why.
+    unseen: Option<(Timestamp, String)>,
 }
 
 /// The newest blocks that were told, and when each last advanced.
@@ -72,6 +74,7 @@ impl Alarms {
             stood_still: None,
             moving_since: None,
             waiting: None,
+            unseen: None,
         }
     }
 
@@ -103,10 +106,12 @@ impl Alarms {
             (*latest, *latest_at) = (tip.latest.number, now);
             self.moving_since = self.moving_since.filter(|_| !stood_still).or(Some(now));
         }
-        self.waiting = tip.waiting.clone().map(|text| match self.waiting.take() {
-            Some((since, _)) => (since, text),
-            None => (now, text),
-        });
+        self.waiting = tip.waiting.clone().map(|text| (since(&self.waiting, now), text));
+    }
+
+    /// What was connected was looked at once more, or could not be: why.
+    pub(super) fn looked(&mut self, in_vain: Option<String>, now: Timestamp) {
+        self.unseen = in_vain.map(|text| (since(&self.unseen, now), text));
     }
 
     /// The blocks above a fork point were taken back: the chain goes on from where it ends now.
@@ -134,7 +139,8 @@ impl Alarms {
                 None => format!("finality stalled: no block is final since {finalized_at}"),
             });
         }
-        if let Some((since, text)) = self.waiting.as_ref().filter(|(since, _)| now.since(*since) > WAITING_MAX) {
+        let waits = [&self.waiting, &self.unseen].into_iter().flatten();
+        for (since, text) in waits.filter(|(since, _)| now.since(*since) > WAITING_MAX) {
             texts.push(format!("nothing newer is final since {since}: {text}"));
         }
         texts
@@ -144,6 +150,11 @@ impl Alarms {
     pub(super) fn finalized_at(&self) -> Timestamp {
         self.newest.finalized_at
     }
+}
+
+/// When what lasts began; now, where it begins.
+fn since(lasting: &Option<(Timestamp, String)>, now: Timestamp) -> Timestamp {
+    lasting.as_ref().map_or(now, |(since, _)| *since)
 }
 
 #[cfg(test)]
@@ -168,6 +179,20 @@ mod tests {
 
     fn minute(number: u32) -> Timestamp {
         Timestamp(1_800_000_000_000_000).plus(MINUTE * number)
+    }
+
+    #[test]
+    fn what_cannot_be_looked_at_once_more_is_an_alarm_after_ten_minutes() {
+        let mut alarms = Alarms::new(10 * LIMIT, None);
+        let mut texts = |why: Option<&str>, minutes: u32| {
+            let now = minute(minutes);
+            alarms.observe(&tip(100, Some(90)), now);
+            alarms.looked(why.map(str::to_owned), now);
+            alarms.texts(now)
+        };
+        assert!(texts(Some("one"), 0).is_empty() && texts(Some("another"), 10).is_empty());
+        assert_eq!(texts(Some("another"), 11), [format!("nothing newer is final since {}: another", minute(0))]);
+        assert!(texts(None, 12).is_empty() && texts(Some("again"), 13).is_empty());
     }
 
     #[test]

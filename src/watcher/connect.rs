@@ -46,9 +46,10 @@ impl<S: BlockSource> Watcher<S> {
         now: Timestamp,
         ticked: &mut Ticked,
     ) -> Result<Connected, TickError> {
+        let forgettable = self.forgettable();
         let Watcher { source, endpoints, db, network, watch_list, payers, told, read_width, settings, absent, .. } =
             self;
-        let mut books = Books { source, endpoints, db, network, watch_list, payers, told };
+        let mut books = Books { source, endpoints, db, network, watch_list, payers, told, forgettable };
         let read = Read { proof: settings.proof, ..Read::FULL };
         // Where nothing was shown above `at`, the next block there is tells by its parent whether all was skipped.
         let looked = absent.take().filter(|absent| absent.above == at).map_or(at.number, |absent| absent.through);
@@ -108,6 +109,8 @@ struct Books<'w, S> {
     watch_list: &'w WatchList,
     payers: &'w mut Payers,
     told: &'w mut ToldBlocks,
+    /// Nothing from here on is forgotten, final or not.
+    forgettable: u64,
 }
 
 impl<S: BlockSource> Books<'_, S> {
@@ -143,7 +146,7 @@ impl<S: BlockSource> Books<'_, S> {
         now: Timestamp,
         ticked: &mut Ticked,
     ) -> Result<Option<BlockRef>, TickError> {
-        let Books { endpoints, db, network, watch_list, told, .. } = self;
+        let Books { endpoints, db, network, watch_list, told, forgettable, .. } = self;
         let chain = network.chain;
         let mut tx = db.begin().await?;
         let cursor = Cursor::lock(&mut tx, chain).await?;
@@ -173,7 +176,7 @@ impl<S: BlockSource> Books<'_, S> {
         }
         Cursor::shift(&mut tx, chain, at, &last).await?;
         if let Some(finalized) = finalized {
-            let below = last.number.min(finalized.number).saturating_sub(FINAL_BLOCKS_KEPT);
+            let below = last.number.min(finalized.number).min(*forgettable).saturating_sub(FINAL_BLOCKS_KEPT);
             cursors::prune(&mut tx, chain, below.saturating_sub(PRUNE_WINDOW), below).await?;
         }
         tx.commit().await?;

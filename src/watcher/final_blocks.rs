@@ -98,21 +98,22 @@ impl<S: BlockSource> Watcher<S> {
             }
         }
         if blocks.is_empty() {
-            self.passed_over(first, looked).await?;
-            self.look_at_past(first..=looked, &blocks).await?;
+            let next = self.passed_over(first, looked).await?;
+            self.look_at_past(first, &[next]).await?;
             return Ok(Past { blocks, through: looked });
         }
         let hanging = hanging(first, blocks.iter().map(|block| &block.header));
         blocks.truncate(hanging);
         let last = blocks.last().map(|block| block.header.block);
         let through = self.tie(first, last).await?.number;
-        self.look_at_past(first..=through, &blocks).await?;
+        let headers: Vec<Header> = blocks.iter().map(|block| block.header).collect();
+        self.look_at_past(first, &headers).await?;
         Ok(Past { blocks, through })
     }
 
     /// That `first..=to`, of which nothing is shown, holds no block: the next block above stands on one below, and is
-    /// final. An empty answer alone is proof of nothing.
-    async fn passed_over(&self, first: u64, to: u64) -> Result<(), TickError> {
+    /// final. An empty answer alone is proof of nothing. That block.
+    async fn passed_over(&self, first: u64, to: u64) -> Result<Header, TickError> {
         let mut from = to.saturating_add(1);
         for _ in 0..EMPTY_STEPS_MAX {
             let last = from.saturating_add(TICK_BLOCKS_MAX - 1);
@@ -121,20 +122,22 @@ impl<S: BlockSource> Watcher<S> {
                 let number = next.block.number;
                 let told = self.source.blocks(number..=number, Read::FULL).await?;
                 let header = told.first().map(|block| block.header);
-                let below = header.filter(|header| header.block == next.block && header.parent.number < first);
-                self.tie(first, below.map(|header| header.block)).await?;
-                return Ok(());
+                let above = header.filter(|header| header.block == next.block && header.parent.number < first);
+                let above = above.ok_or_else(|| self.not_shown(first))?;
+                self.tie(first, Some(above.block)).await?;
+                return Ok(above);
             }
             from = last.saturating_add(1);
         }
         Err(self.not_shown(first))
     }
 
-    /// That as many endpoints as must agree show no other block in `range`, nor other content, than was read, where the
-    /// links of blocks do not prove it.
-    async fn look_at_past(&self, range: RangeInclusive<u64>, blocks: &[Block]) -> Result<(), TickError> {
-        let ours: Vec<BlockRef> = blocks.iter().map(|block| block.header.block).collect();
-        match self.source.look_again(range, &ours).await? {
+    /// That as many endpoints as must agree show no other block from `first` up to the last of those that were `read`, nor
+    /// other content, where the links of blocks do not prove it.
+    async fn look_at_past(&self, first: u64, read: &[Header]) -> Result<(), TickError> {
+        let (Some(lowest), Some(highest)) = (read.first(), read.last()) else { return Ok(()) };
+        let ours: Vec<BlockRef> = read.iter().map(|header| header.block).collect();
+        match self.source.look_again(&lowest.parent, first..=highest.block.number, &ours).await? {
             None => Ok(()),
             Some(number) => {
                 let noun = self.chain().family().number();

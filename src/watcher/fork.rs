@@ -93,11 +93,13 @@ impl<S: BlockSource> Watcher<S> {
     /// agree show otherwise. The block below, which is connected on again.
     ///
     /// # Errors
-    /// What counted as final is not taken back by this.
+    /// What counted as final is taken back only on an operator's word.
     pub(super) async fn take_back(
         &self,
         at: &BlockRef,
         number: u64,
+        orders: &Orders,
+        now: Timestamp,
         ticked: &mut Ticked,
     ) -> Result<BlockRef, TickError> {
         let (chain, noun) = (self.chain(), self.chain().family().number());
@@ -113,12 +115,13 @@ impl<S: BlockSource> Watcher<S> {
         if Cursor::lock(&mut tx, chain).await?.at != Some(*at) {
             return Err(StoreError::Moved { chain }.into());
         }
-        if self.guarded(&mut tx, &fork_point).await?.is_some() {
-            let what = format!(
-                "{what}, and it counted as final; `landfall rescan --chain {chain} --from {number} --to {number} --repair` \
-                 compares it, then restart"
-            );
-            return Err(TickError::Contradiction { chain, what });
+        let accepted = orders.accepted.as_ref().filter(|(down_to, _)| *down_to <= fork_point.number);
+        match (self.guarded(&mut tx, &fork_point).await?, accepted) {
+            (None, _) => {}
+            (Some(_), Some((_, reason))) => self.accept(&mut tx, &fork_point, reason, now).await?,
+            (Some(Guard { replaced, confirmed }), None) => {
+                return Err(TickError::PostFinalityReorg { chain, replaced, fork_point, confirmed });
+            }
         }
         warn!(chain = %chain, "{what}: it is read again");
         self.shift_back(tx, at, &fork_point, ticked).await?;

@@ -44,7 +44,9 @@ mod witness;
 use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_chain::{BlockRef, BlockSource, Chain, Endpoints, NativeSource, Network, ReadProof, Tip, with_causes};
+use landfall_chain::{
+    BlockRef, BlockSource, Chain, Endpoints, NativeSource, Network, ReadProof, SourceErrorKind, Tip, with_causes,
+};
 use tokio::sync::Notify;
 use tracing::error;
 
@@ -236,6 +238,7 @@ impl<S: BlockSource> Watcher<S> {
             Some(at) => at,
             None => self.take_up(&tip).await?,
         };
+        self.looked = self.looked.min(at.number);
         if self.is_off_chain(&at, &tip).await? {
             at = match self.disconnect(&at, &tip, &orders, now, &mut ticked).await? {
                 Some(fork_point) => fork_point,
@@ -262,22 +265,24 @@ impl<S: BlockSource> Watcher<S> {
             };
             return Err(TickError::Contradiction { chain: self.chain(), what });
         }
-        // Who cannot be heard holds up what would become final by it, and nothing else.
-        let looked = match self.look_again(&at, &tip).await {
-            Ok(None) => Ok(()),
-            Ok(Some(number)) => {
-                at = self.take_back(&at, number, &mut ticked).await?;
-                Ok(())
+        // Who differs is told when all else is done.
+        let mut disputed = Ok(());
+        match self.look_again(&at, &tip).await {
+            Ok(None) => self.alarms.looked(None, now),
+            Ok(Some(number)) => at = self.take_back(&at, number, &orders, now, &mut ticked).await?,
+            // Who cannot be heard holds up what would become final by it, and nothing else.
+            Err(TickError::Source(error)) if !error.is_disputed && error.kind == SourceErrorKind::Transient => {
+                self.alarms.looked(Some(with_causes(&error)), now);
             }
-            Err(error) => Err(error),
-        };
+            Err(error) => disputed = Err(error),
+        }
         self.looked = self.looked.min(at.number);
         if ticked.disconnected > 0 {
             self.alarms.taken_back(&tip, now);
             ticked.still_since = None;
         }
         self.settle(&at, &tip, &orders, now, &mut ticked).await?;
-        looked?;
+        disputed?;
         ticked.behind = tip.latest.number.saturating_sub(at.number);
         ticked.caught_up = ticked.behind == 0;
         Ok(ticked)

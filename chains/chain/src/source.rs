@@ -37,15 +37,16 @@ pub trait BlockSource: Send + Sync + 'static {
     fn final_at(&self, number: u64) -> impl Future<Output = Result<Option<BlockRef>, SourceError>> + Send;
 
     /// Looks once more at what was connected, before it counts as final: `ours` are all our blocks in `range`, ascending,
-    /// and what is at the end of the range is final. The lowest number at which as many endpoints as must agree show
-    /// another block, or another content, than ours was connected with; `None` where they show the same, and where
-    /// blocks have roots, which prove both.
+    /// `below` is the one under them, and what is at the end of the range is final. The lowest number at which as many
+    /// endpoints as must agree show another block, or another content, than ours was connected with; `None` where they
+    /// show the same, and where blocks have roots, which prove both.
     fn look_again(
         &self,
+        below: &BlockRef,
         range: RangeInclusive<u64>,
         ours: &[BlockRef],
     ) -> impl Future<Output = Result<Option<u64>, SourceError>> + Send {
-        let (_, _) = (range, ours);
+        let (_, _, _) = (below, range, ours);
         async { Ok(None) }
     }
 
@@ -177,8 +178,13 @@ impl<S: BlockSource> BlockSource for Arc<S> {
         (**self).final_at(number).await
     }
 
-    async fn look_again(&self, range: RangeInclusive<u64>, ours: &[BlockRef]) -> Result<Option<u64>, SourceError> {
-        (**self).look_again(range, ours).await
+    async fn look_again(
+        &self,
+        below: &BlockRef,
+        range: RangeInclusive<u64>,
+        ours: &[BlockRef],
+    ) -> Result<Option<u64>, SourceError> {
+        (**self).look_again(below, range, ours).await
     }
 
     async fn fate(&self, tx: &TxRef, at: &BlockRef) -> Result<Fate, SourceError> {

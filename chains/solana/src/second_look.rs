@@ -4,9 +4,9 @@
 //! out of its lists and ties the next one to the one before would hide it. So as many endpoints as must agree list the slots
 //! without a block of ours, at `finalized`; where there are none, nothing is asked. And a block that was picked to be
 //! compared may have been too new for a second endpoint then: it is compared now.
-//! Promises: a slot in which endpoints agree that there is a block is jumped over by nobody any more; what was picked is
-//! owed until two tell it, at most as many blocks as [`Words`] keeps. Deliberately not here: that a list leaves out a slot
-//! of ours. Ledgers have holes, and what stands in them is told by others.
+//! Promises: a slot in which endpoints agree that there is a block is jumped over by nobody any more; an empty slot is borne out
+//! only by a list that has our blocks beside it, for ledgers have holes; what was picked is owed until its slot is about to
+//! count as final, at most as many blocks as [`Words`] keeps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
@@ -14,17 +14,15 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use landfall_chain::{BlockRef, Header, Legs};
-use landfall_rpc::{Heard, Need};
+use landfall_rpc::{Dialect, Fault, Heard, Need};
 
 use crate::calls::{BLOCK, BLOCKS, Wanted, read_slots};
-use crate::dialect::Endpoint;
+use crate::dialect::{Endpoint, Solana};
 use crate::error::SolanaError;
 use crate::source::{BoxRead, SolanaSource};
 use crate::witness::names;
-use crate::words::{Word, Words};
+use crate::words::Words;
 
-/// How many blocks that are owed one look compares.
-const COMPARED_MAX: usize = 4;
 /// How many slots that were jumped over are remembered: until what was built over them is replaced.
 const JUMPED_MAX: usize = 64;
 
@@ -61,34 +59,39 @@ impl SecondLook {
 }
 
 impl SolanaSource {
-    /// The lowest slot of those up to the end of `range` in which endpoints agree on something else than `ours`.
+    /// The lowest slot of those up to the end of `range` in which endpoints agree on something else than `ours`, which
+    /// stand on `below`.
     pub(crate) async fn look_at(
         &self,
+        below: &BlockRef,
         range: &RangeInclusive<u64>,
         ours: &[BlockRef],
     ) -> Result<Option<u64>, SolanaError> {
         if self.pool.must_agree() <= 1 {
             return Ok(None);
         }
-        if let Some(slot) = self.left_out(range, ours).await? {
+        let held = ours.iter().chain([below]).map(|block| block.number).collect();
+        if let Some(slot) = self.left_out(range, &held).await? {
             self.second_look.jumped(slot);
             return Ok(Some(slot));
         }
-        self.told_otherwise(range, ours).await
+        self.told_otherwise(*range.end(), ours).await
     }
 
-    /// The lowest slot of `range` that holds a final block and none of ours.
-    async fn left_out(&self, range: &RangeInclusive<u64>, ours: &[BlockRef]) -> Result<Option<u64>, SolanaError> {
-        let held: BTreeSet<u64> = ours.iter().map(|block| block.number).collect();
-        let is_empty = |slot: &u64| !held.contains(slot);
+    /// The lowest slot of `range` that holds a final block and is not `held`.
+    async fn left_out(&self, range: &RangeInclusive<u64>, held: &BTreeSet<u64>) -> Result<Option<u64>, SolanaError> {
+        let is_empty = |slot: u64| range.contains(&slot) && !held.contains(&slot);
         let agreed = self.tip_told().and_then(|tip| tip.finalized).map(|block| block.number);
-        if let Some(agreed) = agreed.filter(|slot| range.contains(slot) && is_empty(slot)) {
+        if let Some(agreed) = agreed.filter(|slot| is_empty(*slot)) {
             return Ok(Some(agreed));
         }
-        let mut empty = range.clone().filter(is_empty);
-        let Some(first) = empty.next() else { return Ok(None) };
+        // What a list says of slots without a block shows in what it says of the blocks beside them.
+        let beside: Vec<u64> =
+            held.iter().copied().filter(|slot| is_empty(slot + 1) || is_empty(slot.saturating_sub(1))).collect();
+        let Some(first) = beside.first().copied() else { return Ok(None) };
         let last = *range.end();
-        let read = |endpoint| -> BoxRead<'_, Vec<u64>> { Box::pin(not_held(endpoint, first..=last, &held)) };
+        let read =
+            |endpoint| -> BoxRead<'_, Vec<u64>> { Box::pin(shown_in(endpoint, first..=last, &beside, &is_empty)) };
         let must = self.pool.must_agree();
         let bear_out = |told: &[(&Endpoint, Vec<u64>)]| told.iter().filter(|(_, more)| more.is_empty()).count();
         let need = Need { first, last, methods: &[BLOCKS] };
@@ -119,13 +122,14 @@ impl SolanaSource {
         })
     }
 
-    /// The first slot of those that are owed whose block two tell otherwise than one did.
-    async fn told_otherwise(&self, range: &RangeInclusive<u64>, ours: &[BlockRef]) -> Result<Option<u64>, SolanaError> {
+    /// The first slot of those that are owed whose block two tell otherwise than one did. What nobody else can tell by now, in
+    /// a hole of ledgers, is one endpoint's word as all that is not picked.
+    async fn told_otherwise(&self, through: u64, ours: &[BlockRef]) -> Result<Option<u64>, SolanaError> {
         let owed = &self.second_look.owed;
-        for word in owed.through(*range.end()).into_iter().take(COMPARED_MAX) {
-            let Word { endpoint, digest } = &word;
+        for word in owed.through(through) {
+            let digest = &word.digest;
             let (slot, hash) = (digest.block.number, Some(digest.block.hash));
-            if range.contains(&slot) && !ours.contains(&digest.block) {
+            if !ours.contains(&digest.block) {
                 owed.forget(slot);
                 continue;
             }
@@ -134,8 +138,8 @@ impl SolanaSource {
                 Ok(agreed) if agreed.digest == *digest => owed.forget(slot),
                 // It stays until it is read anew.
                 Ok(_) => return Ok(Some(slot)),
-                // Behind all others.
-                Err(SolanaError::Unwitnessed { .. }) => owed.keep(endpoint, *digest),
+                Err(SolanaError::Unwitnessed { .. }) => owed.forget(slot),
+                Err(error) if Solana::fault(&error) == Fault::Lacking => owed.forget(slot),
                 Err(error) => return Err(error),
             }
         }
@@ -143,20 +147,21 @@ impl SolanaSource {
     }
 }
 
-/// The slots of `range` that hold a final block by the endpoint's list, and are not `held`.
+/// The slots of `range` that hold a final block by the endpoint's list, of those that are empty on our record.
 ///
 /// # Errors
-/// It does not list the end of the range although that is held: what else it leaves out says nothing.
-async fn not_held(
+/// It does not list those `beside` them: what else it leaves out says nothing.
+async fn shown_in(
     endpoint: &Endpoint,
     range: RangeInclusive<u64>,
-    held: &BTreeSet<u64>,
+    beside: &[u64],
+    is_empty: &(dyn Fn(u64) -> bool + Sync),
 ) -> Result<Vec<u64>, SolanaError> {
-    let last = *range.end();
-    let mut slots = read_slots(endpoint, range, "finalized", Some(last)).await?;
-    if held.contains(&last) && !slots.contains(&last) {
-        return Err(endpoint.lacks(format!("does not list slot {last}, which holds a final block")));
+    let reached = *range.end();
+    let mut slots = read_slots(endpoint, range, "finalized", Some(reached)).await?;
+    if let Some(slot) = beside.iter().find(|slot| slots.binary_search(slot).is_err()) {
+        return Err(endpoint.lacks(format!("does not list slot {slot}, which holds a final block")));
     }
-    slots.retain(|slot| !held.contains(slot));
+    slots.retain(|slot| is_empty(*slot));
     Ok(slots)
 }

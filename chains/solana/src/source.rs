@@ -169,8 +169,13 @@ impl BlockSource for SolanaSource {
         Ok(self.pool.final_at(number).await?)
     }
 
-    async fn look_again(&self, range: RangeInclusive<u64>, ours: &[BlockRef]) -> Result<Option<u64>, SourceError> {
-        Ok(self.look_at(&range, ours).await?)
+    async fn look_again(
+        &self,
+        below: &BlockRef,
+        range: RangeInclusive<u64>,
+        ours: &[BlockRef],
+    ) -> Result<Option<u64>, SourceError> {
+        Ok(self.look_at(below, &range, ours).await?)
     }
 
     /// Nothing that a transaction of Solana used up is known: it is never told that one can no longer land.

@@ -1,6 +1,7 @@
 //! What one of several endpoints keeps from us: a block that it leaves out and links over, transactions that it leaves out of a
 //! block which is to be compared. It is found before anything that stands on it is CONFIRMED.
 
+use landfall::watcher::TickError;
 use landfall_chain::Address;
 use landfall_cluster::{Fault, Ledger, Tx, When};
 use landfall_solana::Sample;
@@ -80,12 +81,7 @@ async fn a_block_that_one_of_three_links_over_is_read_elsewhere_while_it_lies() 
 #[tokio::test]
 async fn a_block_that_is_agreed_to_be_final_in_a_slot_that_we_jumped_over_takes_the_chain_back() {
     let mut follower = scene(2, NONE).await;
-    // It lost one block, and ties the next one to the one before.
-    let liar = follower.ledger.branch_at(LATEST);
-    let below = liar.block(HIDDEN - 1).unwrap().reference();
-    liar.amend(HIDDEN + 1, |block| block.parent = below);
-    follower.nodes[0].show(&liar);
-    follower.nodes[0].lose([HIDDEN]);
+    let liar = hiding_one(&follower);
     assert_eq!(ticks(&mut follower, 3).await, None);
     assert_eq!(follower.cursor().await, Some(LATEST));
     follower.ledger.finalize(HIDDEN);
@@ -101,7 +97,7 @@ async fn a_block_that_is_agreed_to_be_final_in_a_slot_that_we_jumped_over_takes_
 }
 
 #[tokio::test]
-async fn what_jumped_over_a_final_block_and_counted_as_final_is_a_contradiction() {
+async fn what_jumped_over_a_final_block_and_counted_as_final_needs_a_person() {
     let mut follower = scene(2, NONE).await;
     follower.nodes[0].misbehave(Fault::LinkedOver, When::Always);
     follower.override_agree(Some(1));
@@ -112,8 +108,74 @@ async fn what_jumped_over_a_final_block_and_counted_as_final_is_a_contradiction(
     follower.restart();
     // What they agree on now is below.
     follower.nodes.iter().for_each(|node| node.call_final(HIDDEN));
-    let why = ticks(&mut follower, 3).await.expect("it is told");
-    assert!(why.contains(&format!("another content of slot {HIDDEN}")) && why.contains("rescan"), "{why}");
+    let error = follower.tick().await.unwrap_err();
+    let TickError::PostFinalityReorg { fork_point, confirmed: 1, .. } = error else { panic!("{error}") };
+    assert_eq!(fork_point.number, HIDDEN - 1);
+}
+
+/// The first node lost a block and ties the next one to the one before; what it shows.
+fn hiding_one(follower: &Follower) -> Ledger {
+    let liar = follower.ledger.branch_at(follower.ledger.latest().number);
+    let below = liar.block(HIDDEN - 1).unwrap().reference();
+    liar.amend(HIDDEN + 1, |block| block.parent = below);
+    follower.nodes[0].show(&liar);
+    follower.nodes[0].lose([HIDDEN]);
+    liar
+}
+
+#[tokio::test]
+async fn what_was_connected_during_a_long_outage_is_looked_at_to_its_beginning() {
+    let mut follower = scene(2, NONE).await;
+    for _ in 0..1_500 {
+        follower.ledger.grow(Vec::new());
+    }
+    let liar = hiding_one(&follower);
+    let latest = follower.ledger.latest().number;
+    follower.nodes[1].lag(latest - FIRST_SLOT);
+    assert_eq!(ticks(&mut follower, 20).await, None);
+    assert_eq!(follower.cursor().await, Some(latest), "connecting waits for nobody");
+    follower.nodes[1].lag(0);
+    follower.ledger.finalize(latest - 3);
+    liar.finalize(latest - 3);
+    let why = ticks(&mut follower, 4).await.expect("it is told");
+    assert!(why.contains(&format!("slot {HIDDEN} holds a final block by the lists of")), "{why}");
+    assert_eq!(missing(&mut follower).await, (2, 2), "nothing is CONFIRMED above what may be missing");
+}
+
+#[tokio::test]
+async fn a_list_with_a_hole_bears_out_no_empty_slot_in_it() {
+    let mut follower = scene(2, NONE).await;
+    let liar = hiding_one(&follower);
+    assert_eq!(ticks(&mut follower, 3).await, None);
+    assert_eq!(follower.cursor().await, Some(LATEST));
+    follower.nodes[1].lose(HIDDEN - 2..HIDDEN + 2);
+    follower.ledger.finalize(FINAL);
+    liar.finalize(FINAL);
+    assert_eq!(ticks(&mut follower, 4).await, None, "who says nothing is no liar");
+    assert_eq!(missing(&mut follower).await, (2, 2), "one endpoint's word is not enough");
+    follower.nodes[1].find_all();
+    let why = ticks(&mut follower, 4).await.expect("it is told");
+    assert!(why.contains(&format!("slot {HIDDEN} holds a final block by the lists of")), "{why}");
+}
+
+#[tokio::test]
+async fn catching_up_waits_for_no_list_and_what_nobody_else_lists_waits_for_a_person() {
+    let mut follower = scene(2, NONE).await;
+    for slot in (LATEST + 2..LATEST + 600).step_by(2) {
+        follower.ledger.produce(slot, Vec::new());
+    }
+    let latest = follower.ledger.latest().number;
+    follower.ledger.finalize(latest);
+    follower.nodes[1].lag(0);
+    follower.nodes[1].misbehave(Fault::Pruned(50), When::Always);
+    for _ in 0..12 {
+        assert_eq!(ticks(&mut follower, 1).await, None);
+    }
+    assert_eq!(follower.cursor().await, Some(latest));
+    assert_eq!(missing(&mut follower).await, (2, 2));
+    follower.override_agree(Some(1));
+    assert_eq!(ticks(&mut follower, 3).await, None);
+    assert_eq!(missing(&mut follower).await, (2, 0));
 }
 
 #[tokio::test]

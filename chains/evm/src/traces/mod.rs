@@ -271,7 +271,8 @@ fn is_unknown_method(error: &NodeError) -> bool {
 
 /// Whether a word of it, other than the name of a method, is of what a node has of one block.
 fn is_about_a_block(message: &str) -> bool {
-    const OF_BLOCKS: [&str; 6] = ["block", "state", "trie", "header", "prun", "histor"];
-    let words = message.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.contains('_'));
-    words.into_iter().any(|word| OF_BLOCKS.iter().any(|of_blocks| word.starts_with(of_blocks)))
+    const OF_BLOCKS: [&str; 5] = ["block", "blocks", "state", "trie", "header"];
+    const BEGINNINGS: [&str; 2] = ["prun", "histor"];
+    let mut words = message.split(|c: char| !c.is_alphanumeric() && c != '_');
+    words.any(|word| OF_BLOCKS.contains(&word) || BEGINNINGS.iter().any(|begin| word.starts_with(begin)))
 }

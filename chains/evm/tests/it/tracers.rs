@@ -220,6 +220,7 @@ async fn the_words_of_a_missing_method_are_told_from_those_of_a_missing_block_or
         (-32075, "Method disabled"),
         (-32000, "rpc method is not whitelisted"),
         (-32701, "method debug_traceBlockByHash is not allowed"),
+        (-32000, "the method debug_traceBlockByHash is not supported on this blockchain"),
     ];
     for (code, words) in missing {
         let error = refusing(code, words).await.source(traced()).blocks(5..=5, LISTED).await.unwrap_err();
