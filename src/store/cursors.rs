@@ -48,6 +48,8 @@ statements! {
                     WHERE chain = $1 AND canonical AND number >= $2 AND number <= $3 ORDER BY number DESC";
     CANONICAL_FROM = "SELECT number, hash FROM blocks \
                       WHERE chain = $1 AND canonical AND number >= $2 AND number <= $3 ORDER BY number LIMIT $4";
+    UNBROKEN_FROM = "SELECT MAX(number) FROM blocks WHERE chain = $1 AND canonical AND number <= $2 AND NOT EXISTS \
+                     (SELECT 1 FROM blocks AS below WHERE below.chain = blocks.chain AND below.hash = blocks.parent_hash AND below.canonical)";
     OLDEST_FROM = "SELECT MIN(number) FROM blocks WHERE chain = $1 AND canonical AND number >= $2";
     // What a deposit was seen in is kept as evidence, what moved money out as a part of the books, and what has still to
     // be traced is not forgotten.
@@ -183,6 +185,16 @@ fn refs(rows: Vec<(i64, Vec<u8>)>) -> Result<Vec<BlockRef>, StoreError> {
         Ok(BlockRef { number: uint("block number", number)?, hash: BlockHash(hash("block hash", &bytes)?) })
     });
     refs.collect()
+}
+
+/// The number of the block from which on all are on record up to `through`, each on the one before.
+pub async fn unbroken_from(
+    connection: &mut impl Connection,
+    chain: Chain,
+    through: u64,
+) -> Result<Option<u64>, StoreError> {
+    let row = fetch_optional!(connection, (Option<i64>,), UNBROKEN_FROM, chain.name(), int(through))?;
+    row.and_then(|(number,)| number).map(|number| uint("block number", number)).transpose()
 }
 
 /// The number of the oldest canonical block on record, of those numbered `from` or above.

@@ -106,12 +106,15 @@ impl Alarms {
             (*latest, *latest_at) = (tip.latest.number, now);
             self.moving_since = self.moving_since.filter(|_| !stood_still).or(Some(now));
         }
-        self.waiting = tip.waiting.clone().map(|text| (since(&self.waiting, now), text));
+        self.waiting = tip.waiting.clone().map(|text| match self.waiting.take() {
+            Some((since, _)) => (since, text),
+            None => (now, text),
+        });
     }
 
-    /// What was connected was looked at once more, or could not be: why.
+    /// What was connected was looked at once more, or could not be: why, as it was first said.
     pub(super) fn looked(&mut self, in_vain: Option<String>, now: Timestamp) {
-        self.unseen = in_vain.map(|text| (since(&self.unseen, now), text));
+        self.unseen = in_vain.map(|text| self.unseen.take().unwrap_or((now, text)));
     }
 
     /// The blocks above a fork point were taken back: the chain goes on from where it ends now.
@@ -152,11 +155,6 @@ impl Alarms {
     }
 }
 
-/// When what lasts began; now, where it begins.
-fn since(lasting: &Option<(Timestamp, String)>, now: Timestamp) -> Timestamp {
-    lasting.as_ref().map_or(now, |(since, _)| *since)
-}
-
 #[cfg(test)]
 mod tests {
     use landfall_chain::{BlockHash, BlockRef, Chain, FinalityRule, Native, Tag};
@@ -191,7 +189,7 @@ mod tests {
             alarms.texts(now)
         };
         assert!(texts(Some("one"), 0).is_empty() && texts(Some("another"), 10).is_empty());
-        assert_eq!(texts(Some("another"), 11), [format!("nothing newer is final since {}: another", minute(0))]);
+        assert_eq!(texts(Some("another"), 11), [format!("nothing newer is final since {}: one", minute(0))]);
         assert!(texts(None, 12).is_empty() && texts(Some("again"), 13).is_empty());
     }
 

@@ -99,7 +99,7 @@ impl<S: BlockSource> Watcher<S> {
         }
         if blocks.is_empty() {
             let next = self.passed_over(first, looked).await?;
-            self.look_at_past(first, &[next]).await?;
+            self.look_at_past(&[next]).await?;
             return Ok(Past { blocks, through: looked });
         }
         let hanging = hanging(first, blocks.iter().map(|block| &block.header));
@@ -107,7 +107,7 @@ impl<S: BlockSource> Watcher<S> {
         let last = blocks.last().map(|block| block.header.block);
         let through = self.tie(first, last).await?.number;
         let headers: Vec<Header> = blocks.iter().map(|block| block.header).collect();
-        self.look_at_past(first, &headers).await?;
+        self.look_at_past(&headers).await?;
         Ok(Past { blocks, through })
     }
 
@@ -132,12 +132,12 @@ impl<S: BlockSource> Watcher<S> {
         Err(self.not_shown(first))
     }
 
-    /// That as many endpoints as must agree show no other block from `first` up to the last of those that were `read`, nor
-    /// other content, where the links of blocks do not prove it.
-    async fn look_at_past(&self, first: u64, read: &[Header]) -> Result<(), TickError> {
+    /// That as many endpoints as must agree show no other block from what the first of those that were `read` stands on up to the
+    /// last, nor other content, where the links of blocks do not prove it.
+    async fn look_at_past(&self, read: &[Header]) -> Result<(), TickError> {
         let (Some(lowest), Some(highest)) = (read.first(), read.last()) else { return Ok(()) };
         let ours: Vec<BlockRef> = read.iter().map(|header| header.block).collect();
-        match self.source.look_again(&lowest.parent, first..=highest.block.number, &ours).await? {
+        match self.source.look_again(&lowest.parent, lowest.parent.number + 1..=highest.block.number, &ours).await? {
             None => Ok(()),
             Some(number) => {
                 let noun = self.chain().family().number();

@@ -120,6 +120,11 @@ impl<S: BlockSource> Watcher<S> {
             (None, _) => {}
             (Some(_), Some((_, reason))) => self.accept(&mut tx, &fork_point, reason, now).await?,
             (Some(Guard { replaced, confirmed }), None) => {
+                warn!(
+                    chain = %chain,
+                    "{what}, and it counted as final: `landfall rescan --chain {chain} --from {number} --to {number} --repair` \
+                     credits what it pays",
+                );
                 return Err(TickError::PostFinalityReorg { chain, replaced, fork_point, confirmed });
             }
         }

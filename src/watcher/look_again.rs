@@ -9,7 +9,6 @@
 use landfall_chain::{BlockRef, BlockSource, Tip};
 
 use crate::store::cursors::{self, Cursor};
-use crate::store::native_settings;
 use crate::watcher::connect::FINAL_BLOCKS_KEPT;
 use crate::watcher::{TickError, Watcher};
 
@@ -22,27 +21,24 @@ impl<S: BlockSource> Watcher<S> {
         let chain = self.chain();
         let Some(finalized) = tip.finalized.filter(|_| !chain.family().has_roots()) else { return Ok(None) };
         let mut reader = self.db.read().await?;
-        let known = Cursor::load(&mut reader, chain).await?.finalized.map(|known| known.number);
+        let known = Cursor::load(&mut reader, chain).await?.finalized.map_or(0, |known| known.number);
         let through = at.number.min(finalized.number);
         if self.endpoints.agree() <= 1 {
             self.looked = through;
             return Ok(None);
         }
-        if known.is_some_and(|known| through < known) {
+        let from = match self.looked {
+            // What is forgotten was looked at, and below where it was taken up there is what backfills found.
+            0 => known.max(cursors::unbroken_from(&mut reader, chain, at.number).await?.unwrap_or_default()),
+            looked => looked.max(known),
+        };
+        if through < known {
             let lowest = at.number.saturating_sub(FINAL_BLOCKS_KEPT);
             let ours = cursors::canonical_in(&mut reader, chain, lowest, through).await?;
+            let unbroken = cursors::unbroken_from(&mut reader, chain, at.number).await?.unwrap_or_default();
             // What is below all that is on record was never read, or is forgotten.
-            return Ok(ours.first().filter(|ours| ours.number < through).map(|_| through));
+            return Ok(ours.first().filter(|ours| (unbroken..through).contains(&ours.number)).map(|_| through));
         }
-        let known = match known {
-            Some(known) => known,
-            // Where it was taken up; what is on record below that came by a backfill.
-            None => {
-                let first = native_settings::of_chain(&mut reader, chain).await?.first().map(|(first, _)| *first);
-                first.map_or(0, |first| first.saturating_sub(1))
-            }
-        };
-        let from = self.looked.max(known);
         if from >= through {
             return Ok(None);
         }

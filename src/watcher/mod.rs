@@ -245,6 +245,7 @@ impl<S: BlockSource> Watcher<S> {
                 // The block that it was taken up at is gone, and nothing stood on it.
                 None => return Ok(ticked),
             };
+            self.looked = self.looked.min(at.number);
         } else if let Some(finalized) = cursor.finalized {
             self.refuse_set_back(&finalized, &tip)?;
         }

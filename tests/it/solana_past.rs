@@ -413,6 +413,31 @@ async fn a_block_that_one_endpoint_links_over_is_missed_by_no_backfill() {
 }
 
 #[tokio::test]
+async fn a_block_that_is_linked_over_where_a_backfill_begins_is_missed_by_none() {
+    let ledger = Ledger::of(10..=32);
+    ledger.put(14, Tx::sol(1, PAYER, OURS, 5));
+    ledger.finalize(32);
+    let liar = ledger.branch_at(32);
+    let below = liar.block(11).unwrap().reference();
+    liar.amend(16, |block| block.parent = below);
+    let nodes = [Node::start(&ledger).await, Node::start(&ledger).await];
+    nodes[1].lag(1);
+    nodes[0].show(&liar);
+    nodes[0].lose(12..16);
+    let store = store(Engine::Sqlite).await;
+    let job = by_slots(13, 29);
+    let mut backfill = Backfill::begin(watcher(&[&nodes[0], &nodes[1]], &store, 11), job.clone()).await.unwrap();
+    for _ in 0..3 {
+        let error = backfill.step(NOW).await.unwrap_err();
+        assert!(error.may_pass() && error.to_string().contains("slot 12 holds a final block"), "{error}");
+    }
+    nodes[0].show(&ledger);
+    nodes[0].find_all();
+    run(&[&nodes[0], &nodes[1]], &store, &job).await;
+    assert_all_credited(&store, &ledger).await;
+}
+
+#[tokio::test]
 async fn tokens_are_found_by_the_associated_account_although_their_owner_is_not_named() {
     let ledger = Ledger::of(10..=30);
     let token = Tx::token(1, usdc(), PAYER, OURS, 7_000_000);

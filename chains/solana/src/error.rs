@@ -34,9 +34,9 @@ pub enum SolanaError {
     Decimals { chain: Chain, block: BlockRef, mint: String, told: u8, listed: u8 },
     #[error("{chain}: no endpoint tells when block {block} was made, nor any of the blocks before it")]
     NoTime { chain: Chain, block: BlockRef },
-    /// `told` says by whom.
+    /// `told` says by whom; whether somebody else `is_lacking` it, or nobody else could be heard.
     #[error("{chain}: {told}, and two endpoints must tell a block alike before it counts; {missing}")]
-    Unwitnessed { chain: Chain, told: String, missing: String },
+    Unwitnessed { chain: Chain, told: String, missing: String, is_lacking: bool },
     #[error(
         "{chain}: endpoints {endpoints} tell block {block} differently ({what}), and nothing says who is right; name a \
          third endpoint in chains.{chain}.rpc, or leave out the one that is wrong"
@@ -48,7 +48,10 @@ pub enum SolanaError {
     )]
     SlotsDiffer { chain: Chain, slot: u64, shown: String, hidden: String },
     /// Fewer than must agree list the slots.
-    #[error("{chain}: {must} endpoints must list the final slots {first} to {last} alike, and {heard} did; {missing}")]
+    #[error(
+        "{chain}: {must} endpoints must list the final slots {first} to {last} alike, and {heard} did; \
+         `landfall chain override {chain} finality --agree 1` takes one's word for a time; {missing}"
+    )]
     Unlisted { chain: Chain, first: u64, last: u64, must: usize, heard: usize, missing: String },
     #[error("{chain}: endpoint {endpoint} tells block {block} otherwise than {others} ({what})")]
     Outvoted { chain: Chain, endpoint: String, block: BlockRef, others: String, what: &'static str },

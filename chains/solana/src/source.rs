@@ -388,7 +388,7 @@ impl SolanaSource {
             Box::pin(async move { Ok(self.read(endpoint, wanted, legs).await?.into()) })
         };
         let begun = Instant::now();
-        let missing = loop {
+        let (missing, lacks) = loop {
             let heard = self.pool.call_each(need(wanted.slot), told, read, witness::agree).await?;
             let Heard { told: all, missing, is_lacking } = heard;
             told = all;
@@ -399,11 +399,17 @@ impl SolanaSource {
                 continue;
             }
             if witness::agree(&told) || !is_lacking || begun.elapsed() >= patience {
-                break missing;
+                break (missing, is_lacking);
             }
             tokio::time::sleep(SECOND_LOOK).await;
         };
-        let mut agreed = witness::believed(self.pool.chain(), told, &missing)?;
+        let believed = witness::believed(self.pool.chain(), told, &missing);
+        let mut agreed = believed.map_err(|error| match error {
+            SolanaError::Unwitnessed { chain, told, missing, .. } => {
+                SolanaError::Unwitnessed { chain, told, missing, is_lacking: lacks }
+            }
+            error => error,
+        })?;
         for (endpoint, error) in agreed.wrong.drain(..) {
             endpoint.failed(&error);
         }

@@ -179,6 +179,27 @@ async fn catching_up_waits_for_no_list_and_what_nobody_else_lists_waits_for_a_pe
 }
 
 #[tokio::test]
+async fn a_restart_in_a_long_catch_up_takes_nothing_back() {
+    let mut follower = scene(2, NONE).await;
+    for slot in LATEST + 1..LATEST + 3_000 {
+        if !slot.is_multiple_of(10) {
+            follower.ledger.produce(slot, Vec::new());
+        }
+    }
+    let latest = follower.ledger.latest().number;
+    follower.ledger.finalize(latest);
+    follower.nodes[1].lag(0);
+    assert_eq!(ticks(&mut follower, 20).await, None);
+    let before = follower.cursor().await.unwrap();
+    assert!(before > LATEST + 1_500, "more than is kept of what is final");
+    follower.restart();
+    assert_eq!(ticks(&mut follower, 1).await, None);
+    assert!(follower.cursor().await.unwrap() > before);
+    assert_eq!(ticks(&mut follower, 20).await, None);
+    assert_eq!((follower.cursor().await, missing(&mut follower).await), (Some(latest), (2, 0)));
+}
+
+#[tokio::test]
 async fn a_block_that_was_to_be_compared_is_compared_once_a_second_endpoint_has_it() {
     let lying = |follower: &Follower| {
         let liar = follower.ledger.branch_at(LATEST);
