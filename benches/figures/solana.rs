@@ -142,7 +142,7 @@ impl Made {
 impl BlockSource for Made {
     async fn tip(&self) -> Result<Tip, SourceError> {
         let latest = reference(self.latest.load(Ordering::Relaxed));
-        Ok(Tip { latest, finalized: None, tiers: Vec::new(), waiting: None })
+        Ok(Tip { latest, finalized: None, tiers: Vec::new(), waiting: None, forked: None })
     }
 
     async fn headers(&self, range: RangeInclusive<u64>) -> Result<Vec<Header>, SourceError> {

@@ -1,5 +1,5 @@
 //! Alarms: conditions that are no failure yet. A newest block that stays the same, finality that stands still while the
-//! chain goes on, and endpoints that do not agree on it.
+//! chain goes on, and endpoints that do not agree on it, or follow different branches.
 //!
 //! An alarm comes by time and goes by itself. It changes nothing: what may be confirmed is decided elsewhere.
 
@@ -22,6 +22,8 @@ const BLOCK_STALL_BLOCKS: u32 = 25;
 const NO_NEWER: &str = "no newer block than ";
 /// How long too few endpoints may agree.
 const WAITING_MAX: Duration = Duration::from_secs(10 * 60);
+/// How long endpoints may follow different branches.
+const FORKED_MAX: Duration = Duration::from_secs(60);
 
 /// What a watcher warns of, and since when.
 #[derive(Debug)]
@@ -37,6 +39,7 @@ pub(super) struct Alarms {
     /// Since when the chain has been going on while nothing more became final.
     moving_since: Option<Timestamp>,
     waiting: Option<(Timestamp, String)>,
+    forked: Option<(Timestamp, String)>,
     /// Since when what was connected could not be looked at once more, and why.
     unseen: Option<(Timestamp, String)>,
 }
@@ -74,6 +77,7 @@ impl Alarms {
             stood_still: None,
             moving_since: None,
             waiting: None,
+            forked: None,
             unseen: None,
         }
     }
@@ -110,6 +114,7 @@ impl Alarms {
             Some((since, _)) => (since, text),
             None => (now, text),
         });
+        self.forked = tip.forked.clone().map(|text| self.forked.take().unwrap_or((now, text)));
     }
 
     /// What was connected was looked at once more, or could not be: why, as it was first said.
@@ -142,6 +147,9 @@ impl Alarms {
                 None => format!("finality stalled: no block is final since {finalized_at}"),
             });
         }
+        if let Some((since, text)) = self.forked.as_ref().filter(|(since, _)| now.since(*since) > FORKED_MAX) {
+            texts.push(format!("since {since}, {text}"));
+        }
         let waits = [&self.waiting, &self.unseen].into_iter().flatten();
         for (since, text) in waits.filter(|(since, _)| now.since(*since) > WAITING_MAX) {
             texts.push(format!("nothing newer is final since {since}: {text}"));
@@ -166,7 +174,7 @@ mod tests {
 
     fn tip(latest: u64, finalized: Option<u64>) -> Tip {
         let block = |number| BlockRef { number, hash: BlockHash([0; 32]) };
-        Tip { latest: block(latest), finalized: finalized.map(block), tiers: Vec::new(), waiting: None }
+        Tip { latest: block(latest), finalized: finalized.map(block), tiers: Vec::new(), waiting: None, forked: None }
     }
 
     /// Block 100 and, since minute 0, block 90.
@@ -191,6 +199,19 @@ mod tests {
         assert!(texts(Some("one"), 0).is_empty() && texts(Some("another"), 10).is_empty());
         assert_eq!(texts(Some("another"), 11), [format!("nothing newer is final since {}: one", minute(0))]);
         assert!(texts(None, 12).is_empty() && texts(Some("again"), 13).is_empty());
+    }
+
+    #[test]
+    fn endpoints_that_follow_different_branches_are_an_alarm_after_a_minute() {
+        let mut alarms = Alarms::new(10 * LIMIT, None);
+        let mut texts = |forked: Option<&str>, seconds: u32| {
+            let now = minute(0).plus(Duration::from_secs(1) * seconds);
+            alarms.observe(&Tip { forked: forked.map(str::to_owned), ..tip(100, Some(90)) }, now);
+            alarms.texts(now)
+        };
+        assert!(texts(Some("one"), 0).is_empty() && texts(Some("another"), 60).is_empty());
+        assert_eq!(texts(Some("another"), 61), [format!("since {}, one", minute(0))]);
+        assert!(texts(None, 62).is_empty() && texts(Some("again"), 63).is_empty());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use landfall::account::{AccountType, NewAccount};
 use landfall::registry;
-use landfall::store::cursors::Cursor;
+use landfall::store::cursors::{self, Cursor};
 use landfall::store::{Db, traces};
 use landfall::time::{Clock, Pulse, Timestamp};
 use landfall::watcher::{Backfill, Job, Settings, Start, TickError, Ticked, TraceLane, Traced, Watcher};
@@ -182,6 +182,14 @@ impl Follower {
     /// Whether the cursor is the chain's newest block.
     pub(crate) async fn is_there(&self) -> bool {
         self.cursor().await == self.chain.latest()
+    }
+
+    /// How many of the chain's newest blocks are not connected, whatever else is.
+    pub(crate) async fn behind(&self) -> u64 {
+        let latest = self.chain.latest().number;
+        let mut reader = self.store.db.read().await.unwrap();
+        let connected = cursors::canonical_in(&mut reader, CHAIN, 1, latest).await.unwrap();
+        latest - connected.iter().find(|block| self.chain.has(block)).map_or(0, |block| block.number)
     }
 
     /// How many connected blocks have not been traced. Those of a branch that a liar shows do not count: nobody else can

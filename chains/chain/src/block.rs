@@ -110,6 +110,8 @@ pub struct Tip {
     pub tiers: Vec<Option<BlockRef>>,
     /// Why nothing newer is final, where there is more to say than that time must pass: too few endpoints agree.
     pub waiting: Option<String>,
+    /// Who shows what, where endpoints differ about a block near the newest: one of their branches will not last.
+    pub forked: Option<String>,
 }
 
 impl Block {

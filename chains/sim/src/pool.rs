@@ -267,7 +267,7 @@ impl BlockSource for SimPool {
         };
         let (finalized, waiting) = self.agreed(|view| view.finalized);
         let tiers = (0..tip.tiers.len()).map(|index| self.agreed(|view| view.tiers[index]).0).collect();
-        Ok(Tip { latest, finalized, tiers, waiting })
+        Ok(Tip { latest, finalized, tiers, waiting, forked: None })
     }
 
     async fn headers(&self, range: RangeInclusive<u64>) -> Result<Vec<Header>, SourceError> {

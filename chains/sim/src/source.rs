@@ -29,7 +29,7 @@ impl BlockSource for SimChain {
         // A node that lags knows less that is final, too.
         let finalized = state.finalized().filter(|finalized| finalized.number <= latest.number);
         let above = state.blocks.partition_point(|block| block.header.block.number <= latest.number);
-        Ok(Tip { latest, finalized, tiers: state.tiers(&state.blocks[..above]), waiting: None })
+        Ok(Tip { latest, finalized, tiers: state.tiers(&state.blocks[..above]), waiting: None, forked: None })
     }
 
     async fn headers(&self, range: RangeInclusive<u64>) -> Result<Vec<Header>, SourceError> {

@@ -70,9 +70,10 @@ impl Case {
         format!("{} ({}{healthy})", names.join(" + "), self.mode.name())
     }
 
-    /// Two that tell different traces of a block are both wrong until a third, or one of them, says otherwise.
+    /// Two that tell different traces of a block are both wrong until a third, or one of them, says otherwise; and which of
+    /// two branches will win, neither of two endpoints can tell.
     fn endpoints(&self) -> u64 {
-        let differ = self.faults.iter().any(|fault| matches!(fault, Fault::UnmarkedRevert));
+        let differ = self.faults.iter().any(|fault| matches!(fault, Fault::UnmarkedRevert | Fault::AnotherFork));
         1 + u64::from(self.with_healthy) + u64::from(self.with_healthy && differ)
     }
 
@@ -267,8 +268,7 @@ impl<'c> History<'c> {
             }
             retries -= u32::from(!goes_on);
         }
-        let (latest, cursor) = (follower.chain.latest().number, follower.cursor().await.number);
-        self.outcome.behind = self.outcome.behind.max(latest.saturating_sub(cursor));
+        self.outcome.behind = self.outcome.behind.max(follower.behind().await);
     }
 
     /// Ticks the lane of the traces until every connected block is traced, or until a retry did not help either.

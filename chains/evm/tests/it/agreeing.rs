@@ -123,6 +123,38 @@ async fn an_endpoint_on_a_dead_fork_with_the_highest_head_is_put_out_though_it_c
 }
 
 #[tokio::test]
+async fn while_two_endpoints_differ_about_a_block_who_leads_goes_on_until_the_other_is_well_ahead() {
+    let (first, second, source) = pair(mainnet(), ledger(30, 10), ledger(29, 10)).await;
+    assert_eq!(settled(&source).await.latest, ledger(30, 10).reference(30));
+    *second.ledger.lock().unwrap() = fork(25).up_to(31, Some(10));
+    let tip = settled(&source).await;
+    assert_eq!(tip.latest, ledger(30, 10).reference(30), "its branch is one longer, and may be dead");
+    let forked = tip.forked.unwrap();
+    assert!(forked.starts_with("endpoints follow different branches: of block 30, "), "{forked}");
+    assert!(forked.contains(first.node.id()) && forked.contains(second.node.id()), "{forked}");
+    *second.ledger.lock().unwrap() = fork(25).up_to(32, Some(10));
+    assert_eq!(settled(&source).await.latest, fork(25).reference(32));
+    *first.ledger.lock().unwrap() = fork(25).up_to(33, Some(10));
+    let tip = settled(&source).await;
+    assert_eq!((tip.latest, tip.forked), (fork(25).reference(33), None));
+}
+
+#[tokio::test]
+async fn of_three_endpoints_the_one_on_a_branch_of_its_own_does_not_lead_however_long_it_is() {
+    let dead = Live::start(fork(25).up_to(40, Some(10))).await;
+    let (a, b) = (Live::start(ledger(30, 10)).await, Live::start(ledger(29, 10)).await);
+    let source = source(mainnet(), &[&dead.node, &a.node, &b.node]);
+    source.check().await.unwrap();
+    *b.ledger.lock().unwrap() = ledger(30, 10);
+    let tip = settled(&source).await;
+    assert_eq!(tip.latest, ledger(30, 10).reference(30));
+    assert!(tip.forked.is_some());
+    let headers = source.headers(25..=30).await.unwrap();
+    assert!(headers.iter().all(|header| header.block == ledger(30, 10).reference(header.block.number)));
+    assert_eq!(source.endpoints().snapshot()[0].state, EndpointState::Healthy, "nobody is convicted: it may yet win");
+}
+
+#[tokio::test]
 async fn too_few_healthy_endpoints_wait_and_a_person_may_decide_otherwise() {
     let (_a, second, source) = pair(mainnet(), ledger(30, 10), ledger(30, 10)).await;
     assert_eq!(number(source.tip().await.unwrap().finalized), Some(10));

@@ -301,6 +301,15 @@ async fn that_an_upgrade_is_needed_counts_only_when_every_endpoint_says_so() {
 }
 
 #[tokio::test]
+async fn who_has_not_reached_a_block_does_not_refute_what_another_shows_in_it() {
+    let (first, _second, source) = led(ledger(), ledger().up_to(6, Some(5))).await;
+    latest(&source).await;
+    first.lie(newer(&ledger()));
+    assert_eq!(source.blocks(5..=7, Read::FULL).await.unwrap().len(), 2, "as far as the second has them");
+    assert_eq!(states(&source), [EndpointState::Healthy; 2]);
+}
+
+#[tokio::test]
 async fn a_method_that_is_not_served_is_remembered() {
     let (first, _second, source) = led(ledger(), ledger()).await;
     first.lie(|method, _| {
@@ -326,8 +335,8 @@ async fn headers_come_from_whose_tip_was_told_so_that_a_fork_is_seen_whole() {
     let tip = source.tip().await.unwrap();
     assert_eq!(tip.latest, ledger().reference(10));
     let fork = chain(9, 7);
-    *moved.ledger.lock().unwrap() = fork.up_to(11, Some(5));
-    until("the fork's head", async || source.tip().await.unwrap().latest == fork.reference(11)).await;
+    *moved.ledger.lock().unwrap() = fork.up_to(12, Some(5));
+    until("the fork's head", async || source.tip().await.unwrap().latest == fork.reference(12)).await;
     let headers = source.headers(8..=10).await.unwrap();
     let numbers: Vec<_> = headers.iter().map(|header| header.block).collect();
     assert_eq!(numbers, [8, 9, 10].map(|number| fork.reference(number)));

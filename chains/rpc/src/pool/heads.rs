@@ -1,6 +1,7 @@
 //! Who leads among the endpoints, and what is lacked while some of them rest.
 //!
-//! Promises: no block below what was agreed to be final is ever the newest; while nobody can be read from, the first that
+//! Promises: no block below what was agreed to be final is ever the newest; who strays from the branch that most follow
+//! does not lead; while nobody can be read from, the first that
 //! may be asked again is waited for, and for a second at most.
 
 use std::sync::Arc;
@@ -17,6 +18,8 @@ use crate::pool::endpoint::{Endpoint, Lack};
 
 /// How long a poll waits for the first endpoint to have rested, where nobody can be asked before.
 const FIRST_RESTED_MAX: Duration = Duration::from_secs(1);
+/// How many blocks ahead another branch may be without taking the lead, while nobody can tell which will win.
+const AHEAD_MAX: u64 = 1;
 
 impl<D: Dialect> Pool<D> {
     /// The newest block that a healthy endpoint told; who told it leads from now on, and before others at its number.
@@ -24,12 +27,18 @@ impl<D: Dialect> Pool<D> {
     pub(crate) fn lead(&self, agreed: Option<BlockRef>) -> Result<BlockRef, D::Error> {
         let mut leader = self.leader();
         let (above, below): (Vec<_>, Vec<_>) = self.heads().partition(|(latest, _)| reaches(latest, agreed.as_ref()));
-        let best = above.into_iter().max_by_key(|(latest, index)| {
+        let (is_split, strays) = {
+            let branches = self.branches();
+            (branches.is_split(), above.iter().map(|(_, index)| branches.is_stray(*index)).collect::<Vec<_>>())
+        };
+        let best = above.into_iter().zip(strays).max_by_key(|((latest, index), is_stray)| {
             let endpoint = &self.endpoints[*index];
             let leads = *leader == Some(endpoint.index);
             let slowness = endpoint.latency_ms().unwrap_or(u64::MAX);
-            (latest.number, leads, std::cmp::Reverse((slowness, *index)))
+            let reach = latest.number + if is_split && leads { AHEAD_MAX } else { 0 };
+            (!is_stray, reach, leads, std::cmp::Reverse((slowness, *index)))
         });
+        let best = best.map(|(head, _)| head);
         match (best, below.into_iter().max_by_key(|(latest, _)| latest.number), agreed) {
             (Some((latest, index)), ..) => {
                 *leader = Some(self.endpoints[index].index);

@@ -4,9 +4,10 @@
 //! failing one delays nobody: polls run beside each other, one of each endpoint at a time, and outlive the call that
 //! began them. Who rests is asked earlier where it is lacked, and waited for a little where there is nobody else.
 //! Deliberately not here: what the endpoints are asked (the family's), who serves a read (`reads`), whether they agree
-//! (`agree`), who leads (`heads`).
+//! (`agree`), which branch they follow (`branches`), who leads (`heads`).
 
 pub(crate) mod agree;
+pub(crate) mod branches;
 pub(crate) mod calls;
 pub(crate) mod endpoint;
 pub(crate) mod heads;
@@ -31,6 +32,7 @@ use crate::dialect::{Dialect, Question};
 use crate::error::RpcError;
 use crate::http::{Rpc, http_client};
 use crate::pool::agree::{Agreement, Voice};
+use crate::pool::branches::Branches;
 use crate::pool::endpoint::{Endpoint, Said, Use};
 use crate::pool::places::{EndpointUrl, Place};
 use crate::pool::poll::{GRACE, Polling};
@@ -47,6 +49,7 @@ pub struct Pool<D: Dialect> {
     endpoints: Vec<Arc<Endpoint<D>>>,
     statuses: Endpoints,
     agreement: Mutex<Agreement>,
+    branches: Mutex<Branches>,
     /// Whose newest block was told last: it is asked first, so that what follows is of the same branch.
     leader: Mutex<Option<usize>>,
     polls: Mutex<JoinSet<()>>,
@@ -94,6 +97,7 @@ impl<D: Dialect> Pool<D> {
             endpoints,
             statuses,
             agreement: Mutex::new(Agreement::new(dialect.rules())),
+            branches: Mutex::default(),
             dialect: Arc::new(dialect),
             leader: Mutex::new(None),
             polls: Mutex::new(JoinSet::new()),
@@ -170,7 +174,8 @@ impl<D: Dialect> Pool<D> {
             let agreement = self.agreement();
             (agreement.finalized(), agreement.tiers(), agreement.waiting(), agreement.newest())
         };
-        Ok(Tip { latest: self.lead(newest)?, finalized, tiers, waiting })
+        let forked = self.branches().differ();
+        Ok(Tip { latest: self.lead(newest)?, finalized, tiers, waiting, forked })
     }
 
     /// The block at `number`, when it is final and as many endpoints as must agree show the same.
@@ -250,6 +255,7 @@ impl<D: Dialect> Pool<D> {
             // What one endpoint alone calls final says nothing of another, nor of itself when it stops lying.
             (&agreement.wanted() | numbers, agreement.finalized().filter(|_| self.must_agree() > 1))
         };
+        let compared = self.branches().wanted();
         // Whoever is not needed to agree may be on another fork, and show it by the block that was agreed on.
         let may_convict = self.endpoints.len() > self.must_agree();
         let mut polls = self.polls.lock().unwrap_or_else(PoisonError::into_inner);
@@ -258,6 +264,7 @@ impl<D: Dialect> Pool<D> {
             let (dialect, endpoint) = (Arc::clone(&self.dialect), Arc::clone(endpoint));
             let which_chain = endpoint.must_prove_its_chain(now);
             let mut question = Question { which_chain, numbers: wanted.clone() };
+            question.numbers.extend(compared);
             question.numbers.extend(anchor.filter(|_| may_convict || endpoint.is_quarantined()).map(|it| it.number));
             let polling = Polling { dialect, endpoint, news: Arc::clone(&self.news) };
             polls.spawn(async move { polling.run(question, anchor).await });
@@ -284,6 +291,10 @@ impl<D: Dialect> Pool<D> {
             let id = endpoint.id.clone();
             endpoint.failed(&RpcError::Contradicts { chain: self.chain, endpoint: id, says, agreed }.into());
             voices.retain(|voice| voice.index != index);
+        }
+        // Without batches a hash costs a request of its own.
+        if D::BATCH_MAX > 1 {
+            self.branches().hear(&voices);
         }
         voices
     }
@@ -336,6 +347,10 @@ impl<D: Dialect> Pool<D> {
 
     pub(crate) fn agreement(&self) -> MutexGuard<'_, Agreement> {
         self.agreement.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn branches(&self) -> MutexGuard<'_, Branches> {
+        self.branches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn leader(&self) -> MutexGuard<'_, Option<usize>> {

@@ -43,7 +43,12 @@ impl<'a, D: Dialect> Outcome<'a, D> {
 
     /// Another endpoint's answer was understood: then who showed something newer is wrong.
     pub(crate) fn one_understands(&mut self) {
-        for (endpoint, _, error) in self.too_new.drain(..) {
+        self.one_understands_through(u64::MAX);
+    }
+
+    /// The same of an answer that ends at block `last`: of later ones it says nothing.
+    pub(crate) fn one_understands_through(&mut self, last: u64) {
+        for (endpoint, _, error) in self.too_new.extract_if(.., |(_, block, _)| block.number <= last) {
             endpoint.failed(&endpoint.alone(&error));
         }
     }

@@ -88,7 +88,11 @@ impl<D: Dialect> Pool<D> {
                     } else {
                         endpoint.answered(begun, None);
                     }
-                    outcome.one_understands();
+                    if let Some(last) =
+                        u64::try_from(items.len()).ok().and_then(|count| (need.first + count).checked_sub(1))
+                    {
+                        outcome.one_understands_through(last);
+                    }
                     if longest.as_ref().is_none_or(|longest| longest.len() < items.len()) {
                         longest = Some(items);
                     }
@@ -182,16 +186,17 @@ impl<D: Dialect> Pool<D> {
             self.poll(&BTreeSet::new(), Wait::Grace, || false).await;
         }
         let (now, leader) = (Instant::now(), *self.leader());
-        let of_use = |endpoint: &&Arc<Endpoint<D>>| endpoint.standing(now) < Use::None;
-        let mut endpoints: Vec<&Endpoint<D>> =
-            self.endpoints.iter().filter(of_use).map(|endpoint| &**endpoint).collect();
-        endpoints.sort_by_cached_key(|endpoint| {
+        let branches = self.branches();
+        let of_use = |(_, endpoint): &(usize, &Arc<Endpoint<D>>)| endpoint.standing(now) < Use::None;
+        let mut endpoints: Vec<(usize, &Arc<Endpoint<D>>)> = self.endpoints.iter().enumerate().filter(of_use).collect();
+        endpoints.sort_by_cached_key(|(place, endpoint)| {
             let serves = need.methods.iter().all(|method| endpoint.learnt.is_served(method, now));
             let head = endpoint.head().unwrap_or_default();
             let missing = need.last.saturating_sub(head);
             let (wait, leads) = (endpoint.pace.wait(now), leader == Some(endpoint.index));
-            (!serves, endpoint.standing(now), missing, wait, !leads, endpoint.latency_ms(), endpoint.index)
+            let strays = branches.is_stray(*place);
+            (!serves, endpoint.standing(now), strays, missing, wait, !leads, endpoint.latency_ms(), endpoint.index)
         });
-        endpoints
+        endpoints.into_iter().map(|(_, endpoint)| &**endpoint).collect()
     }
 }
