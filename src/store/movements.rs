@@ -5,12 +5,12 @@
 
 use std::ops::RangeInclusive;
 
-use landfall_chain::{Address, AssetId, AssetTransfer, BlockRef, Chain, Fee, Lane, U256};
+use landfall_chain::{Address, AssetId, AssetTransfer, BlockHash, BlockRef, Chain, Fee, Lane, TxId, U256};
 
 use crate::deposit::LegHash;
-use crate::store::deposits::{amount_bytes, amount_of};
+use crate::store::deposits::{address, amount_bytes, amount_of};
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
-use crate::store::{Connection, StoreError, Tx, balances, int};
+use crate::store::{Connection, StoreError, Tx, balances, hash, int};
 
 /// What an address spent, in base units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +31,8 @@ statements! {
                AND debits.block_number >= $4 AND debits.block_number <= $5 AND blocks.canonical";
     LEFT_INSIDE = "SELECT 1 FROM debits WHERE chain = $1 AND sender = $2 AND block_number = $3 AND block_hash = $4 \
                    AND asset = $5 AND lane = 'traces' ORDER BY leg_hash LIMIT 1";
+    DEBITS_IN = "SELECT leg_hash, tx_id, asset, sender FROM debits WHERE chain = $1 AND block_hash = $2 AND lane = $3 ORDER BY leg_hash";
+    FEES_IN = "SELECT tx_id, payer, amount FROM fees WHERE chain = $1 AND block_hash = $2 ORDER BY tx_id";
     PAID = "SELECT fees.amount FROM fees JOIN blocks ON blocks.chain = fees.chain AND blocks.hash = fees.block_hash \
             WHERE fees.chain = $1 AND fees.payer = $2 AND fees.block_number >= $3 AND fees.block_number <= $4 AND blocks.canonical";
 }
@@ -70,6 +72,48 @@ pub async fn fee(tx: &mut Tx, chain: Chain, block: &BlockRef, fee: &Fee) -> Resu
     let (hash, number) = (&block.hash.0[..], int(block.number));
     execute!(tx, FEE, chain.name(), hash, number, of.id.as_bytes(), payer.as_bytes(), bytes, text)?;
     balances::moved(tx, chain, payer, &AssetId::Native, block.number).await
+}
+
+/// A debit on record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Debited {
+    pub leg: LegHash,
+    pub tx: TxId,
+    pub asset: AssetId,
+    pub sender: Address,
+}
+
+/// The debits that a block showed in this lane.
+pub async fn debits_in(
+    connection: &mut impl Connection,
+    chain: Chain,
+    block: &BlockHash,
+    lane: Lane,
+) -> Result<Vec<Debited>, StoreError> {
+    type Row = (Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>);
+    let rows = fetch_all!(connection, Row, DEBITS_IN, chain.name(), &block.0[..], lane.name())?;
+    let debited = |(leg, tx, asset, sender): Row| {
+        let (leg, tx, sender) = (LegHash(hash("leg hash", &leg)?), tx_id(&tx)?, address("sender", &sender)?);
+        let asset = AssetId::from_bytes(&asset).map_err(|error| StoreError::inconsistent("asset", error))?;
+        Ok(Debited { leg, tx, asset, sender })
+    };
+    rows.into_iter().map(debited).collect()
+}
+
+/// The fees of a block: of which transaction, who paid, and how much in base units of the native currency.
+pub async fn fees_in(
+    connection: &mut impl Connection,
+    chain: Chain,
+    block: &BlockHash,
+) -> Result<Vec<(TxId, Address, U256)>, StoreError> {
+    type Row = (Vec<u8>, Vec<u8>, Vec<u8>);
+    let rows = fetch_all!(connection, Row, FEES_IN, chain.name(), &block.0[..])?;
+    let fee = |(tx, payer, amount): Row| Ok((tx_id(&tx)?, address("payer", &payer)?, amount_of(&amount)?));
+    rows.into_iter().map(fee).collect()
+}
+
+fn tx_id(bytes: &[u8]) -> Result<TxId, StoreError> {
+    TxId::from_bytes(bytes).map_err(|error| StoreError::inconsistent("tx_id", error))
 }
 
 /// Whether any reading of the block's traces showed native value leave `address`.

@@ -62,6 +62,7 @@ pub use asset_watch::AssetWatch;
 pub use backfill::{Backfill, Job, Scope};
 pub use balance_watch::{BalanceWatch, BalancesRead};
 pub use error::{Replaced, TickError};
+pub use movements::Movement;
 pub use pace::Pace;
 pub use past::{BackfillError, Progress, Span};
 use payers::Payers;

@@ -4,9 +4,12 @@
 //! Debits and fees are of listed assets only, as deposits are. Nothing is recorded twice; which blocks count is told by the
 //! blocks.
 
-use landfall_chain::{Address, Block, Lane, Network};
+use std::fmt;
 
-use crate::store::{Tx, accounts, movements, unattributed};
+use landfall_chain::{Address, AssetId, Block, Lane, Network, TxId, U256};
+
+use crate::deposit::LegHash;
+use crate::store::{Connection, Tx, accounts, movements, unattributed};
 use crate::watcher::TickError;
 use crate::watcher::leg::{leg_of, prove_signer};
 use crate::watcher::watch_list::WatchList;
@@ -52,6 +55,70 @@ pub(super) async fn record(
         unattributed::insert(tx, chain, at, &leg, rejected).await?;
     }
     Ok(())
+}
+
+/// What left a watched address, or what it paid for a transaction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Movement {
+    Debit,
+    Fee,
+}
+
+impl fmt::Display for Movement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Movement::Debit => "debit",
+            Movement::Fee => "fee",
+        })
+    }
+}
+
+/// One movement, as the block shows it or the record has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Booked {
+    pub(super) movement: Movement,
+    pub(super) of: Address,
+    pub(super) tx: TxId,
+    /// The leg, or the amount.
+    what: [u8; 32],
+}
+
+/// Where the record of debits and fees differs from what `block` shows of those who were watched at it: what it lacks, and
+/// what is not in the block.
+pub(super) async fn compare(
+    connection: &mut impl Connection,
+    network: &Network,
+    watch_list: &WatchList,
+    block: &Block,
+    lane: Lane,
+) -> Result<(Vec<Booked>, Vec<Booked>), TickError> {
+    let (chain, at) = (network.chain, &block.header.block);
+    let counts = |asset: &AssetId, of: &Address| network.asset(asset).is_some() && watch_list.contains(of);
+    let debit = |of, tx, leg: LegHash| Booked { movement: Movement::Debit, of, tx, what: leg.0 };
+    let fee = |of, tx, amount: U256| Booked { movement: Movement::Fee, of, tx, what: amount.to_be_bytes() };
+
+    let debits = block.debits().iter().filter(|debit| counts(&debit.asset, &debit.sender));
+    let mut shown: Vec<Booked> =
+        debits.map(|it| debit(it.sender, it.tx.id, leg_of(&network.chain_ref, it).hash())).collect();
+    let debits = movements::debits_in(connection, chain, &at.hash, lane).await?;
+    let debits = debits.into_iter().filter(|debit| counts(&debit.asset, &debit.sender));
+    let mut recorded: Vec<Booked> = debits.map(|it| debit(it.sender, it.tx, it.leg)).collect();
+    if lane == Lane::Roots {
+        let fees = block.fees.iter().filter(|fee| watch_list.contains(&fee.payer));
+        shown.extend(fees.map(|it| fee(it.payer, it.tx.id, it.amount)));
+        let fees = movements::fees_in(connection, chain, &at.hash).await?;
+        let fees = fees.into_iter().filter(|(_, payer, _)| watch_list.contains(payer));
+        recorded.extend(fees.map(|(tx, payer, amount)| fee(payer, tx, amount)));
+    }
+    let mut missing = Vec::new();
+    for booked in shown.iter().filter(|booked| !recorded.contains(booked)) {
+        let from = accounts::watched_from(connection, chain, &booked.of).await?;
+        if from.is_some_and(|from| from <= at.number) {
+            missing.push(booked.clone());
+        }
+    }
+    recorded.retain(|booked| !shown.contains(booked));
+    Ok((missing, recorded))
 }
 
 /// Whether there is anything of this in `block` for an address that `is_ours`.

@@ -2,7 +2,7 @@
 //! otherwise.
 //!
 //! Compared are the block's hash, the numbers that the chain passes over, the deposits that a block's legs to watched
-//! addresses must have made, and the deposits that were seen in it; of the traces what two endpoints tell, where there are
+//! addresses must have made, the deposits that were seen in it, and what left watched addresses and what they paid; of the traces what two endpoints tell, where there are
 //! two. Legs from before their address was watched are no difference: nobody has read them yet, and backfill is for
 //! them. With `repair`, what is missing is recorded as a backfill would; nothing is ever taken away.
 
@@ -15,6 +15,7 @@ use crate::store::cursors;
 use crate::store::{accounts, deposits};
 use crate::time::Timestamp;
 use crate::watcher::final_blocks::Past;
+use crate::watcher::movements::{self, Booked, Movement};
 use crate::watcher::past::{Progress, Span, first_read};
 use crate::watcher::stride::Stride;
 use crate::watcher::{BackfillError, TickError, TraceLane, Watcher};
@@ -32,6 +33,10 @@ pub enum Difference {
     Failed { block: BlockRef, deposit: DepositId, recipient: Address, proof: Proof },
     /// A deposit was seen in the block, and its leg is not there.
     NotThere { block: BlockRef, deposit: DepositId, status: DepositStatus, proof: Proof },
+    /// What left a watched address, or a fee that it paid, is not on record, or with another amount.
+    Unbooked { block: BlockRef, movement: Movement, of: Address, tx: TxId, proof: Proof },
+    /// Such a movement is on record, and not in the block.
+    Unmoved { block: BlockRef, movement: Movement, of: Address, tx: TxId, proof: Proof },
 }
 
 /// A rescan under way.
@@ -128,7 +133,7 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
 
     /// For whom something must be recorded, when it is to be.
     fn to_mend(&self, found: &[Difference]) -> Option<Vec<Address>> {
-        let missing: Vec<Address> = found.iter().filter_map(Difference::recipient).collect();
+        let missing: Vec<Address> = found.iter().filter_map(Difference::whose).collect();
         (self.repair && !missing.is_empty()).then_some(missing)
     }
 
@@ -204,16 +209,37 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
                 differences.push(Difference::NotThere { block: at, deposit, status, proof });
             }
         }
+        let Watcher { network, watch_list, .. } = &self.watcher;
+        let (unbooked, unmoved) = movements::compare(&mut reader, network, watch_list, block, lane).await?;
+        let unbooked = unbooked.into_iter().map(|Booked { movement, of, tx, .. }| Difference::Unbooked {
+            block: at,
+            movement,
+            of,
+            tx,
+            proof,
+        });
+        let unmoved = unmoved.into_iter().map(|Booked { movement, of, tx, .. }| Difference::Unmoved {
+            block: at,
+            movement,
+            of,
+            tx,
+            proof,
+        });
+        differences.extend(unbooked.chain(unmoved));
         Ok(differences)
     }
 }
 
 impl Difference {
     /// Whom something must be recorded for.
-    fn recipient(&self) -> Option<Address> {
+    fn whose(&self) -> Option<Address> {
         match self {
             Difference::Missing { recipient, .. } | Difference::Failed { recipient, .. } => Some(*recipient),
-            Difference::OtherBlock { .. } | Difference::NoBlock { .. } | Difference::NotThere { .. } => None,
+            Difference::Unbooked { of, .. } => Some(*of),
+            Difference::OtherBlock { .. }
+            | Difference::NoBlock { .. }
+            | Difference::NotThere { .. }
+            | Difference::Unmoved { .. } => None,
         }
     }
 }
@@ -237,6 +263,14 @@ impl fmt::Display for Difference {
             Difference::Failed { block, deposit, proof, .. } => {
                 let by = by(*proof);
                 write!(f, "block {block}: deposit {deposit} is FAILED, but its transaction is in this final block{by}")
+            }
+            Difference::Unbooked { block, movement, of, tx, proof } => {
+                let by = by(*proof);
+                write!(f, "block {block}: the {movement} of {of} in transaction {tx} is not on record{by}")
+            }
+            Difference::Unmoved { block, movement, of, tx, proof } => {
+                let by = by(*proof);
+                write!(f, "block {block}: a {movement} of {of} in transaction {tx} is on record, but not there{by}")
             }
             Difference::NotThere { block, deposit, status, proof } => {
                 let by = by(*proof);

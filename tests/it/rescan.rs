@@ -2,7 +2,7 @@
 
 use landfall::deposit::DepositStatus::Confirmed;
 use landfall::store::{Connection, Db, Engine as Connected};
-use landfall::watcher::{BackfillError, Difference, Rescan};
+use landfall::watcher::{BackfillError, Difference, Movement, Rescan};
 use landfall_sim::{SimLeg, SimPool, SimTx};
 
 use crate::postgres::{ENGINES, Engine};
@@ -128,6 +128,55 @@ async fn a_failed_deposit_in_a_final_block_is_told_and_revived() {
     assert_eq!(world.status_of(3).await, Confirmed);
     assert_eq!(rescan(&world, false).await, []);
     world.abandon();
+}
+
+#[tokio::test]
+async fn what_left_an_address_and_what_it_paid_are_compared_and_what_is_missing_is_mended() {
+    for engine in ENGINES {
+        let mut world = settled(engine).await;
+        let out = |from: u8| SimTx::new(address(from), 1, vec![SimLeg::native(address(from), address(PAYER), 2)]);
+        // Bob is watched only behind block 40.
+        world.chain.mine(vec![out(ALICE)]);
+        world.chain.mine(vec![out(BOB)]);
+        world.chain.mine_empty(40);
+        world.catch_up().await;
+        let rescan = async |repair| {
+            let mut rescan = Rescan::<SimPool>::begin(world.another_watcher(), 1, 50, repair).await.unwrap();
+            while !rescan.is_done() {
+                rescan.step(world.now()).await.unwrap();
+            }
+            let told = rescan.take_differences();
+            told.into_iter()
+                .map(|difference| match difference {
+                    Difference::Unbooked { block, movement, of, .. } => (block.number, movement, of, true),
+                    Difference::Unmoved { block, movement, of, .. } => (block.number, movement, of, false),
+                    other => panic!("{other}"),
+                })
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(rescan(false).await, [], "{engine:?}");
+        execute(world.db(), "DELETE FROM debits WHERE block_number = 41").await;
+        execute(world.db(), "DELETE FROM fees WHERE block_number = 42").await;
+        let lacking = [(41, Movement::Debit, address(ALICE), true), (42, Movement::Fee, address(BOB), true)];
+        assert_eq!(rescan(false).await, lacking);
+        assert_eq!(rescan(true).await, lacking);
+        assert_eq!(rescan(false).await, []);
+        // What is on record and was never there is told, and stays.
+        execute(
+            world.db(),
+            "UPDATE fees SET amount = (SELECT amount FROM debits WHERE block_number = 42) WHERE block_number = 42",
+        )
+        .await;
+        execute(world.db(), "UPDATE debits SET leg_hash = block_hash WHERE block_number = 41").await;
+        let (alice, bob) = (address(ALICE), address(BOB));
+        for repair in [true, false] {
+            let mut told = rescan(repair).await;
+            told.retain(|difference| *difference != (41, Movement::Debit, alice, true));
+            let unmoved = (41, Movement::Debit, alice, false);
+            assert_eq!(told, [unmoved, (42, Movement::Fee, bob, true), (42, Movement::Fee, bob, false)]);
+        }
+        world.abandon();
+    }
 }
 
 #[tokio::test]
