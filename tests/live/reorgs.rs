@@ -33,6 +33,11 @@ async fn r1_a_transaction_mined_again_with_shifted_log_indexes_keeps_its_ids_and
     let paid = stage.call(stage.token, token::pay(&legs)).await;
     stage.node.mine(1).await.unwrap();
     let before = stage.until("two PENDING", |deposits| deposits.len() == 2).await;
+    let tx = before[0]["transaction_hash"].clone();
+    let first_log = async |stage: &Stage| {
+        stage.node.rpc("eth_getTransactionReceipt", json!([tx])).await.unwrap()["logs"][0]["logIndex"].clone()
+    };
+    assert_eq!(first_log(&stage).await, "0x0");
 
     stage.node.reorg(1).await.unwrap();
     // Another account shouts first, so that the logs of the payment move behind its own.
@@ -44,6 +49,7 @@ async fn r1_a_transaction_mined_again_with_shifted_log_indexes_keeps_its_ids_and
     stage.node.mine(3).await.unwrap();
     let after = stage.until("two CONFIRMED", |d| d.len() == 2 && d.iter().all(|d| d["status"] == "CONFIRMED")).await;
     assert_eq!(ids(&after), ids(&before));
+    assert_ne!(first_log(&stage).await, "0x0", "the indexes of its logs are others now");
     assert_eq!(stage.node.balance_of(&stage.token, &address(ALICE)).await.unwrap(), U256::from(5_000_000));
 }
 

@@ -171,7 +171,9 @@ impl Tracer {
             }
         }
         self.methods.remember(&endpoint.id, unusable.as_ref().map(|(method, _)| *method), now);
-        unusable.map_or(Ok(None), |(_, error)| Err(error))
+        let Some((_, error)) = unusable else { return Ok(None) };
+        // It may have given up on one transaction, and have told the others.
+        one_by_one::read(endpoint, asked, error).await.map(Some)
     }
 
     fn learn(&self, failed: bool) {

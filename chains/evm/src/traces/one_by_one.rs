@@ -96,7 +96,7 @@ fn is_too_heavy(refused: &EvmError) -> bool {
         "http status 413",
         "http status 504",
     ];
-    let EvmError::Rpc(RpcError::Call { reason, .. }) = refused else { return false };
+    let EvmError::Rpc(RpcError::Call { reason, .. } | RpcError::Answer { reason, .. }) = refused else { return false };
     let reason = reason.to_lowercase();
     WORDS.iter().any(|words| reason.contains(words))
 }

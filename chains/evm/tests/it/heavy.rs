@@ -8,10 +8,17 @@ use serde_json::{Value, json};
 
 use crate::mint::{self, Tx};
 use crate::node::{Ledger, Live, Node};
-use crate::trace::{LISTED, NESTED, address, frame, traced};
+use crate::trace::{LISTED, NESTED, address, frame, nested, traced};
+
+/// How a block is refused that is asked for at once: whole, or one of its transactions.
+#[derive(Clone, Copy, Debug)]
+enum Refused {
+    Block(&'static str),
+    Transaction(&'static str),
+}
 
 /// Forty transactions of which every fifth failed; each pays inside what its place says. Traced one by one only.
-async fn heavy(words: &'static str, other_block: Option<usize>) -> (Live, Vec<U256>) {
+async fn heavy(refused: Refused, other_block: Option<usize>) -> (Live, Vec<U256>) {
     let txs = (0..40).map(|nonce| Tx { nonce, success: nonce % 5 != 0, ..Tx::default() }).collect();
     let ledger = Ledger::of(mint::chain(5, vec![txs]));
     let block = ledger.blocks[&5].0.clone();
@@ -19,7 +26,16 @@ async fn heavy(words: &'static str, other_block: Option<usize>) -> (Live, Vec<U2
     let lie = move |method: &str, params: &Value| {
         let index = || block["transactions"].as_array().unwrap().iter().position(|tx| tx["hash"] == params[0]).unwrap();
         match method {
-            NESTED => Some(Err((-32000, words.to_owned()))),
+            NESTED => Some(match refused {
+                Refused::Block(words) => Err((-32000, words.to_owned())),
+                Refused::Transaction(words) => {
+                    let root = frame("CALL", address(0xaa), address(0xbb), 0, vec![]);
+                    let mut told = nested(&block, &vec![root; 40]);
+                    let hash = told[7]["txHash"].take();
+                    told[7] = json!({ "txHash": hash, "error": words });
+                    Ok(told)
+                }
+            }),
             "debug_traceTransaction" => {
                 assert_eq!(params[1], json!({ "tracer": "callTracer", "timeout": "12s" }));
                 let amount = u64::try_from(index()).unwrap();
@@ -41,14 +57,15 @@ async fn heavy(words: &'static str, other_block: Option<usize>) -> (Live, Vec<U2
 
 #[tokio::test]
 async fn a_block_that_is_too_heavy_to_be_traced_at_once_is_traced_by_its_transactions() {
-    for words in ["execution timeout", "response is too big", "request timed out"] {
-        let (live, expected) = heavy(words, None).await;
+    let of_block = ["execution timeout", "response is too big", "request timed out"].map(Refused::Block);
+    for refused in of_block.into_iter().chain([Refused::Transaction("execution timeout")]) {
+        let (live, expected) = heavy(refused, None).await;
         let block = live.node.source(traced()).blocks(5..=5, LISTED).await.unwrap().remove(0);
         let amounts: Vec<U256> = block.transfers.iter().map(|leg| leg.amount).collect();
-        assert_eq!((amounts, block.proof), (expected, Proof::OneEndpoint), "{words}");
+        assert_eq!((amounts, block.proof), (expected, Proof::OneEndpoint), "{refused:?}");
     }
     // Of other words it is not: they are about the node.
-    let (live, _) = heavy("header not found", None).await;
+    let (live, _) = heavy(Refused::Block("header not found"), None).await;
     let error = live.node.source(traced()).blocks(5..=5, LISTED).await.unwrap_err();
     assert!(error.to_string().contains("header not found"), "{error}");
     let calls = live.take_calls();
@@ -59,7 +76,7 @@ async fn a_block_that_is_too_heavy_to_be_traced_at_once_is_traced_by_its_transac
 async fn a_transaction_that_is_in_another_block_there_is_not_believed() {
     // Sixteen are asked for at once, and the first and the last of them say where they are.
     for index in [1, 19, 21, 39] {
-        let (live, _) = heavy("execution timeout", Some(index)).await;
+        let (live, _) = heavy(Refused::Block("execution timeout"), Some(index)).await;
         let error = live.node.source(traced()).blocks(5..=5, LISTED).await.unwrap_err();
         assert_eq!(error.kind, SourceErrorKind::Transient);
         // The words of what was asked first.

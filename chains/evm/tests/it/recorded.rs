@@ -146,6 +146,21 @@ async fn a_deposit_of_before_canyon_has_its_nonce_in_the_receipt_and_not_in_the_
 }
 
 #[tokio::test]
+async fn the_root_of_a_nodes_own_deposits_holds_with_canyons_encoding_alone() {
+    let ledger = Ledger::recorded(Chain::BaseMainnet, "anvil_optimism", 1);
+    let (block, receipts) = ledger.blocks.into_values().next().unwrap();
+    assert!(forge::read(Chain::BaseMainnet, (block.clone(), receipts.clone())).await.is_ok());
+    for field in ["depositReceiptVersion", "depositNonce"] {
+        let mut receipts = receipts.clone();
+        for receipt in receipts.as_array_mut().unwrap() {
+            receipt.as_object_mut().unwrap().remove(field);
+        }
+        let error = forge::read(Chain::BaseMainnet, (block.clone(), receipts)).await.unwrap_err();
+        assert!(error.to_string().contains("receiptsRoot"), "without {field}: {error}");
+    }
+}
+
+#[tokio::test]
 async fn blocks_of_optimism_have_the_legs_written_down_by_hand() {
     // The oracle is the list of token transfers that the fixture holds, and the values of its transactions.
     let before_bedrock = "\
