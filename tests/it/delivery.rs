@@ -5,6 +5,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -72,7 +73,26 @@ pub(crate) struct Receiver {
     address: SocketAddr,
     received: Arc<Mutex<Vec<Received>>>,
     arrived: Arc<Notify>,
+    under_way: Arc<UnderWay>,
     _server: JoinSet<()>,
+}
+
+/// Requests that are not answered yet: how many now, and at most.
+#[derive(Default)]
+struct UnderWay {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl UnderWay {
+    fn begin(&self) {
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+    }
+
+    fn end(&self) {
+        self.now.fetch_sub(1, Ordering::SeqCst);
+    }
 }
 
 /// A row of `attempts`.
@@ -101,9 +121,13 @@ impl Receiver {
         let address = listener.local_addr().unwrap();
         let (received, arrived) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Notify::new()));
         let (log, signal, answer) = (Arc::clone(&received), Arc::clone(&arrived), Arc::new(answer));
+        let under_way = Arc::new(UnderWay::default());
+        let count = Arc::clone(&under_way);
         let router = Router::new().fallback(move |request: Request| {
             let (log, signal, answer) = (Arc::clone(&log), Arc::clone(&signal), Arc::clone(&answer));
+            let count = Arc::clone(&count);
             async move {
+                count.begin();
                 let (head, body) = request.into_parts();
                 let body = to_bytes(body, usize::MAX).await.unwrap();
                 assert_eq!(head.method, "POST");
@@ -111,12 +135,14 @@ impl Receiver {
                 let answer = answer(&received);
                 log.lock().unwrap().push(received);
                 signal.notify_one();
-                respond(answer).await
+                let response = respond(answer).await;
+                count.end();
+                response
             }
         });
         let mut server = JoinSet::new();
         server.spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Receiver { address, received, arrived, _server: server }
+        Receiver { address, received, arrived, under_way, _server: server }
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -125,6 +151,11 @@ impl Receiver {
 
     pub(crate) fn received(&self) -> Vec<Received> {
         self.received.lock().unwrap().clone()
+    }
+
+    /// How many requests waited for their answers at once, at most.
+    pub(crate) fn most_at_once(&self) -> usize {
+        self.under_way.most.load(Ordering::SeqCst)
     }
 
     /// Waits for a request.
