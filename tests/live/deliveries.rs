@@ -9,6 +9,7 @@ use landfall_chain::U256;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::Value;
+use sqlx::Connection as _;
 
 use crate::hook::Hook;
 use crate::postgres::Server;
@@ -42,6 +43,15 @@ fn shown(stage: &Stage, event: &str) -> (String, Vec<u64>) {
     (delivery["state"].as_str().unwrap().to_owned(), numbers.collect())
 }
 
+/// How many processes sent what was sent on PostgreSQL: each numbers its claims from a random place on.
+async fn processes(stage: &Stage) -> usize {
+    let mut connection = sqlx::PgConnection::connect(&stage.store).await.unwrap();
+    let owners = sqlx::query_scalar("SELECT DISTINCT owner >> 32 FROM deliveries").fetch_all(&mut connection).await;
+    let owners: Vec<i64> = owners.unwrap();
+    connection.close().await.unwrap();
+    owners.len()
+}
+
 async fn until_all_acknowledged(stage: &Stage) {
     let begun = Instant::now();
     loop {
@@ -70,6 +80,7 @@ async fn two_instances_send_each_event_once_and_one_that_was_stopped_writes_noth
     hook.until("all of two instances", PATIENCE, |told| told.len() >= both).await;
     assert_eq!(hook.assert_all_in_order(10 * BLOCK_DEPOSITS), []);
     assert_eq!(hook.repeated(), BTreeSet::new(), "each by one of them only");
+    assert_eq!(processes(&stage).await, 2, "both sent some");
     assert_eq!(new.stop().0, Some(0));
     until_all_acknowledged(&stage).await;
 
