@@ -1,7 +1,7 @@
 //! The real program delivers: two of them on one database, one that is stopped and goes on, kill -9 in the middle of
 //! attempts, and a database that crashes under them. Nothing is lost; what is sent again had an unknown outcome.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use landfall::sandbox::token;
@@ -41,6 +41,33 @@ fn shown(stage: &Stage, event: &str) -> (String, Vec<u64>) {
     let delivery = &shown["deliveries"][0];
     let numbers = delivery["log"].as_array().unwrap().iter().map(|attempt| attempt["attempt"].as_u64().unwrap());
     (delivery["state"].as_str().unwrap().to_owned(), numbers.collect())
+}
+
+/// The events that are on record as delivered.
+fn delivered(stage: &Stage) -> BTreeSet<String> {
+    let listed = stage.ok(&["event", "list", "--json"]);
+    let events = listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    events.filter(|event| event["pending"] == 0).map(|event| event["id"].as_str().unwrap().to_owned()).collect()
+}
+
+/// How often each event came that was on record as delivered when the service or its store was killed.
+#[derive(Default)]
+struct Settled(BTreeMap<String, usize>);
+
+impl Settled {
+    fn add(&mut self, delivered: BTreeSet<String>, hook: &Hook) {
+        let times = hook.times();
+        for event in delivered {
+            let count = times[&event];
+            self.0.entry(event).or_insert(count);
+        }
+    }
+
+    fn assert_none_came_again(&self, hook: &Hook) {
+        let times = hook.times();
+        let again: Vec<_> = self.0.iter().filter(|(event, count)| times[*event] != **count).collect();
+        assert!(again.is_empty(), "what is on record as delivered is not sent again: {again:?}");
+    }
 }
 
 /// How many processes sent what was sent on PostgreSQL: each numbers its claims from a random place on.
@@ -129,7 +156,7 @@ async fn kills(engine: Engine) {
     let mut stage = Stage::new(engine).await;
     let hook = Hook::start(Duration::from_millis(120)).await;
     set_up(&stage, &hook).await;
-    let mut in_the_middle = 0;
+    let (mut in_the_middle, mut interrupted, mut settled) = (0, BTreeSet::new(), Settled::default());
     for _ in 0..count {
         let service = stage.start();
         pay(&mut stage).await;
@@ -137,7 +164,11 @@ async fn kills(engine: Engine) {
         hook.until("something to interrupt", PATIENCE, |told| told.len() > before).await;
         tokio::time::sleep(Duration::from_millis(rng.random_range(0..150))).await;
         service.kill();
-        in_the_middle += usize::from(hook.told().len() > before);
+        let (came, delivered) = (hook.times(), delivered(&stage));
+        let cut_off: BTreeSet<String> = came.into_keys().filter(|event| !delivered.contains(event)).collect();
+        in_the_middle += usize::from(!cut_off.is_subset(&interrupted));
+        interrupted.extend(cut_off);
+        settled.add(delivered, &hook);
     }
     stage.node.mine(3).await.unwrap();
     let service = stage.start();
@@ -145,9 +176,16 @@ async fn kills(engine: Engine) {
     hook.until("every event", LEASES_PATIENCE, |_| hook.times().len() == 2 * deposits).await;
     let behind = hook.assert_all_in_order(deposits);
     assert_eq!(behind, [], "a later event is not sent while the outcome of an earlier one is unknown");
+    assert!(in_the_middle > 0, "no kill interrupted an attempt");
+    assert!(interrupted.is_subset(&hook.repeated()), "nobody knows whether they arrived");
+    settled.assert_none_came_again(&hook);
     let repeats = hook.told().len() - hook.times().len();
-    assert!(repeats > 0, "no kill interrupted an attempt");
-    println!("{mode}, {engine:?}: {in_the_middle} kills, {} events, 0 lost, {repeats} sent again", 2 * deposits);
+    println!(
+        "{mode}, {engine:?}: {in_the_middle} of {count} kills in the middle of {} attempts, {} events, 0 lost, {repeats} \
+         sent again",
+        interrupted.len(),
+        2 * deposits
+    );
     assert_eq!(service.stop().0, Some(0));
 }
 
