@@ -1,5 +1,6 @@
 //! `GET /v2/crypto/deposits` on loopback, on stores of millions of deposits: how long a page takes at the beginning, in the middle and
-//! at the end of an account that has all of them, of one among 100,000, and of what is rare; and how many requests a second.
+//! at the end of an account that has all of them, and of one that has half of them beside 100,000 others; the first page of any of
+//! those, pages of what is rare; and how many requests a second.
 //!
 //! The service is another process with a listener of its own. Deposits are written by SQL of this program's own, with ids in no
 //! order, as real ones have. On SQLite, and on PostgreSQL where `LANDFALL_TEST_POSTGRES` names a server.
@@ -29,7 +30,7 @@ use crate::Size;
 use crate::database::Place;
 
 pub(crate) const SERVE: &str = "serve-api";
-/// The account that has all deposits of its store.
+/// The account that has all deposits of its store, or half of them where others have the rest.
 const WHALE: &str = "acc_whale";
 /// How many accounts share the other store.
 const ACCOUNTS: u64 = 100_000;
@@ -66,18 +67,18 @@ async fn on(url: &str, deposits: u64, accounts: u64, size: Size) -> anyhow::Resu
     let mut caller = Caller { stream: TcpStream::connect(service.address).await?, key: key.reveal() };
     let pages = size.pick(100, 1_000, 1_000);
     let mut places = Places { deposits, accounts, next: 0 };
+    let list = format!("/v2/crypto/deposits?account_id={WHALE}&limit=25");
+    let cursor = cursor(&caller.get(&list).await?)?;
+    for (what, from, to) in [
+        ("first pages", deposits - 1_000, deposits),
+        ("middle pages", deposits / 2 - 1_000, deposits / 2 + 1_000),
+        ("last pages", 1, 1_000),
+        ("pages anywhere", 1, deposits),
+    ] {
+        let paths = (0..pages).map(|_| format!("{list}&cursor={}", behind(&cursor, places.between(from, to))));
+        caller.measure(what, paths).await?;
+    }
     if accounts == 1 {
-        let list = format!("/v2/crypto/deposits?account_id={WHALE}&limit=25");
-        let cursor = cursor(&caller.get(&list).await?)?;
-        for (what, from, to) in [
-            ("first pages", deposits - 1_000, deposits),
-            ("middle pages", deposits / 2 - 1_000, deposits / 2 + 1_000),
-            ("last pages", 1, 1_000),
-            ("pages anywhere", 1, deposits),
-        ] {
-            let paths = (0..pages).map(|_| format!("{list}&cursor={}", behind(&cursor, places.between(from, to))));
-            caller.measure(what, paths).await?;
-        }
         for (what, filter) in [
             ("a rare asset", "currency_symbol=EURC"),
             ("a rare chain", "destination_chain=OPTIMISM_MAINNET"),
@@ -117,7 +118,8 @@ async fn throughput(service: &Service, key: &str, paths: Vec<String>, size: Size
     Ok(())
 }
 
-/// Writes deposits, each a second younger than the one before; the engine's name. The six oldest of an account that has all of them
+/// Writes deposits, each a second younger than the one before; the engine's name. Every second is the whale's, the others are
+/// everybody's in turn. The six oldest of an account that has all of them
 /// are of an asset, and on chains, that it has no others of.
 async fn fill(db: &Db, deposits: u64, accounts: u64) -> anyhow::Result<&'static str> {
     let mut tx = db.begin().await?;
@@ -133,7 +135,7 @@ async fn fill(db: &Db, deposits: u64, accounts: u64) -> anyhow::Result<&'static 
             (format!("LPAD(TO_HEX({mixed}), 8, '0')"), format!("DECODE(LPAD(TO_HEX({mixed}), 64, '0'), 'hex')"))
         }
     };
-    let account = "CASE WHEN n % $3 = 0 THEN 'acc_whale' ELSE 'acc_' || (n % $3) END";
+    let account = "CASE WHEN n % 2 = 0 OR (n / 2) % $3 = 0 THEN 'acc_whale' ELSE 'acc_' || ((n / 2) % $3) END";
     let copies = format!(
         "{NUMBERS} INSERT INTO deposits (id, leg_hash, organization_id, account_id, chain, tx_id, tx_life, asset, sender, sender_rule, \
          recipient, amount, amount_text, nth, symbol, decimals, status, created_us, confirmed_us) \

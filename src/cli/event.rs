@@ -45,7 +45,8 @@ pub(super) enum Event {
         #[arg(long)]
         json: bool,
     },
-    /// Send events again, in the order of each deposit and identity. Receivers deduplicate them as ever.
+    /// Send events again, in the order of each deposit and identity, but for statuses that are not sent. Receivers deduplicate
+    /// them as ever.
     Replay {
         /// This one.
         #[arg(required_unless_present_any = ["account", "from"], conflicts_with_all = ["account", "from", "to"])]

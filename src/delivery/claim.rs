@@ -145,7 +145,7 @@ impl Taking {
         let held = endpoints::release_held(tx, &endpoint.id, now, RELEASE_MAX).await?;
         let again = endpoints::release_again(tx, &endpoint.id, now, RELEASE_MAX).await?;
         if held + again == 0 {
-            endpoints::released(tx, &endpoint.id).await?;
+            endpoints::released(tx, &endpoint.id, now).await?;
         }
         Ok(())
     }

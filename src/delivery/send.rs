@@ -17,7 +17,10 @@ use crate::webhook::sign;
 
 /// For the whole attempt: name, connection, TLS, answer, body.
 pub(super) const ATTEMPT_TIME_MAX: Duration = Duration::from_secs(15);
+/// Behind so many bytes of the body nothing more is asked for: what the connection has received by then is at most its next
+/// buffer, and is dropped.
 const RESPONSE_BYTES_MAX: usize = 16 * 1024;
+/// How much of it is kept.
 const RESPONSE_HEAD_BYTES: usize = 1024;
 
 /// Makes the attempt. Delivered when the log's error is empty.
@@ -72,13 +75,13 @@ async fn post(clients: &Clients, claimed: &Claimed, at: Timestamp, log: &mut Att
         log.retry_after = retry_after(response.headers(), at);
     }
     let mut body = Vec::new();
-    while body.len() < RESPONSE_BYTES_MAX {
-        match response.chunk().await {
-            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
-            Ok(None) | Err(_) => break,
-        }
+    let mut left = RESPONSE_BYTES_MAX;
+    while left > 0 {
+        let Ok(Some(chunk)) = response.chunk().await else { break };
+        left = left.saturating_sub(chunk.len());
+        let missing = RESPONSE_HEAD_BYTES - body.len();
+        body.extend_from_slice(&chunk[..chunk.len().min(missing)]);
     }
-    body.truncate(RESPONSE_HEAD_BYTES);
     // PostgreSQL's TEXT does not take NUL.
     log.response_head = String::from_utf8_lossy(&body).replace('\0', "\u{fffd}");
     if response.status().is_success() { Ok(()) } else { Err(format!("the receiver answered {}", response.status())) }

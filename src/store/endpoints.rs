@@ -85,8 +85,11 @@ statements! {
                ORDER BY id LIMIT 1" [" FOR NO KEY UPDATE SKIP LOCKED"] ") \
             UPDATE webhooks SET probe_us = $3, probed_us = $2 WHERE id IN (SELECT id FROM free)";
     SET_RELEASING = "UPDATE webhooks SET releasing = TRUE WHERE id = $1";
+    // What is left is seen here also where somebody who claims has just locked it.
     RELEASED = "WITH free AS MATERIALIZED (SELECT id FROM webhooks WHERE id = $1 ORDER BY id LIMIT 1" [" FOR NO KEY UPDATE SKIP LOCKED"] ") \
-                UPDATE webhooks SET releasing = FALSE WHERE id IN (SELECT id FROM free)";
+                UPDATE webhooks SET releasing = FALSE WHERE id IN (SELECT id FROM free) AND NOT EXISTS \
+                  (SELECT 1 FROM deliveries WHERE webhook_id = $1 AND state = 'PENDING' AND queue = 'HELD') AND NOT EXISTS \
+                  (SELECT 1 FROM deliveries WHERE webhook_id = $1 AND state = 'PENDING' AND queue = 'AGAIN' AND next_us > $2)";
     RELEASE_HELD = "WITH held AS MATERIALIZED (SELECT event_id FROM deliveries WHERE webhook_id = $1 AND state = 'PENDING' AND queue = 'HELD' \
                       ORDER BY next_us, event_id LIMIT $3" [" FOR UPDATE SKIP LOCKED"] ") \
                     UPDATE deliveries SET queue = 'AGAIN', failures = 0, next_us = $2 \
@@ -168,9 +171,9 @@ pub async fn set_releasing(tx: &mut Tx, id: &str) -> Result<(), StoreError> {
     execute!(tx, SET_RELEASING, id).map(drop)
 }
 
-/// All that failed has been let go; nothing when others are at this endpoint.
-pub async fn released(tx: &mut Tx, id: &str) -> Result<(), StoreError> {
-    execute!(tx, RELEASED, id).map(drop)
+/// All that failed has been let go; nothing when others are at this endpoint, or hold what is left.
+pub async fn released(tx: &mut Tx, id: &str, now: Timestamp) -> Result<(), StoreError> {
+    execute!(tx, RELEASED, id, now.plus(SOON).0).map(drop)
 }
 
 /// Lets at most `limit` of those that are held go; how many.

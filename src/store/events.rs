@@ -1,9 +1,11 @@
 //! The outbox: events are written in the transaction of the change, with one delivery for each webhook that is not
-//! deleted: what a failing or paused one does not get now is kept for it. `aggregateid` is the deposit or the identity,
+//! deleted: what a failing or paused one does not get now is kept for it. Who registers one, under
+//! `identities::lock_organization`, gets each event that commits later. `aggregateid` is the deposit or the identity,
 //! within which events keep their order; those of an identity have no account of their own.
 
 use crate::deposit::{DepositId, DepositStatus};
 use crate::event::{DEPOSIT_EVENT, Event, IDENTITY_EVENT, IdentityEvent, TEST_EVENT, TestEvent};
+use crate::identity::DEFAULT_IDENTITY;
 use crate::store::error::expect_one;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{ORGANIZATION, StoreError, Tx, int, uint};
@@ -12,8 +14,11 @@ use crate::time::Timestamp;
 statements! {
     HISTORY = "SELECT status FROM events WHERE aggregateid = $1 ORDER BY position";
     NEXT_POSITION = "SELECT CAST(COUNT(*) AS BIGINT) FROM events WHERE aggregateid = $1";
+    // Whoever changes for whom events are waits for this row until we have committed, or is waited for: what they did is seen by
+    // ENQUEUE, which is another statement and so reads what was committed up to here. Who write events share the row.
     INSERT = "INSERT INTO events (id, aggregatetype, aggregateid, type, payload, organization_id, account_id, status, \
-              nth_entry, position, created_us) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+              nth_entry, position, created_us) \
+              SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11 FROM identities WHERE identities.id = $12" [" FOR SHARE"] "";
     ENQUEUE = "INSERT INTO deliveries (event_id, webhook_id, aggregateid, position, state, attempt, next_us, lease_until_us) \
                SELECT events.id, webhooks.id, events.aggregateid, events.position, 'PENDING', 0, events.created_us, 0 \
                FROM events JOIN webhooks ON webhooks.organization_id = events.organization_id \
@@ -127,7 +132,8 @@ async fn insert(tx: &mut Tx, row: &Row<'_>, now: Timestamp) -> Result<(), StoreE
         status,
         nth_entry,
         position,
-        now.0
+        now.0,
+        DEFAULT_IDENTITY
     )?;
     expect_one("insert event", inserted)
 }

@@ -114,8 +114,9 @@ pub async fn decisions(connection: &mut impl Connection, id: &str) -> Result<Vec
     rows.into_iter().map(decision).collect()
 }
 
-/// Keeps everybody else who calls this from going on up to the end of the transaction: who counts what there is before adding
-/// to it counts all. Who opens accounts waits for nobody.
+/// Keeps everybody else who calls this, and who writes events, from going on up to the end of the transaction: who counts what
+/// there is before adding to it counts all, and no event is written for those alone who were there before. Waits for the events
+/// that are being written. Called first in a transaction. Who opens accounts waits for nobody.
 pub async fn lock_organization(tx: &mut Tx) -> Result<(), StoreError> {
     // A row that is always there.
     fetch_optional!(tx, (String,), LOCK_ORGANIZATION, DEFAULT_IDENTITY).map(drop)

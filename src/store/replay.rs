@@ -94,11 +94,13 @@ statements! {
     DELIVERIES = "SELECT webhook_id, state, queue, attempt, failures, next_us FROM deliveries WHERE event_id = $1 ORDER BY webhook_id";
     ATTEMPTS = "SELECT webhook_id, attempt, started_us, duration_us, status, error, response_head FROM attempts \
                 WHERE event_id = $1 ORDER BY started_us, webhook_id, attempt";
+    // Of both: test events are their own webhook's alone, and statuses that are not sent are not sent again.
     REPLAY = "UPDATE deliveries SET state = 'PENDING', queue = 'AGAIN', failures = 0, next_us = $3 \
               WHERE event_id = $1 AND ($2 = '' OR webhook_id = $2) AND (state = 'DELIVERED' OR queue IN ('AGAIN', 'HELD')) \
               AND EXISTS (SELECT 1 FROM webhooks WHERE webhooks.id = deliveries.webhook_id AND webhooks.status <> 'DELETED') \
+              AND NOT EXISTS (SELECT 1 FROM events JOIN muted_statuses ON muted_statuses.organization_id = events.organization_id \
+              AND muted_statuses.status = events.status WHERE events.id = deliveries.event_id) \
               RETURNING webhook_id, aggregateid, position";
-    // Test events are their own webhook's alone; statuses that are not sent are not sent again.
     SEND = "INSERT INTO deliveries (event_id, webhook_id, aggregateid, position, state, attempt, next_us, lease_until_us) \
             SELECT events.id, webhooks.id, events.aggregateid, events.position, 'PENDING', 0, $3, 0 \
             FROM events JOIN webhooks ON webhooks.organization_id = events.organization_id \
@@ -162,7 +164,8 @@ pub async fn attempts(
 }
 
 /// Makes an event due again where it was delivered or is to be tried later; at `webhook` also where it never was to be
-/// delivered. At how many endpoints. Of several events the earlier ones of a deposit come first.
+/// delivered. At how many endpoints: none while its status is one that is not sent. Of several events the earlier ones of a
+/// deposit come first.
 pub async fn replay(tx: &mut Tx, id: &str, webhook: Option<&str>, now: Timestamp) -> Result<usize, StoreError> {
     let mut due = fetch_all!(tx, Due, REPLAY, id, webhook.unwrap_or_default(), now.0)?;
     if let Some(webhook) = webhook {

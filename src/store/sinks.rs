@@ -8,7 +8,7 @@ use std::time::Duration;
 use sqlx::FromRow;
 
 use crate::store::sql::{execute, fetch_all, statements};
-use crate::store::{Connection, ORGANIZATION, StoreError, Tx, parsed, uint};
+use crate::store::{Connection, ORGANIZATION, StoreError, Tx, identities, parsed, uint};
 use crate::time::Timestamp;
 
 /// The endpoint that stands for a NATS stream.
@@ -100,6 +100,7 @@ struct Row {
 /// From now on events are kept for the sink, unless they are already. One that was given up begins anew, one that is
 /// paused stays so.
 pub async fn ensure(tx: &mut Tx, id: &str, kind: Kind, url: &str, now: Timestamp) -> Result<(), StoreError> {
+    identities::lock_organization(tx).await?;
     execute!(tx, ENSURE, id, kind.name(), ORGANIZATION, url, now.0).map(drop)
 }
 

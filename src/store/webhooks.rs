@@ -9,7 +9,7 @@ use crate::deposit::DepositStatus;
 use crate::store::endpoints::Status;
 use crate::store::error::expect_one;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
-use crate::store::{Connection, ORGANIZATION, StoreError, Tx, parsed, uint};
+use crate::store::{Connection, ORGANIZATION, StoreError, Tx, identities, parsed, uint};
 use crate::time::Timestamp;
 use crate::webhook::AllowedNetworks;
 
@@ -86,7 +86,7 @@ statements! {
     MUTE = "INSERT INTO muted_statuses (organization_id, status) VALUES ($1, $2) ON CONFLICT DO NOTHING";
 }
 
-/// Registers a webhook; it gets the events that come from now on.
+/// Registers a webhook; it gets the events that come from now on. For who holds `identities::lock_organization`.
 pub async fn insert(tx: &mut Tx, webhook: &WebhookRow, now: Timestamp) -> Result<(), StoreError> {
     let WebhookRow { id, url, label, allowed_networks, signing_key_id, signing_key } = webhook;
     let (inside, networks) = (!allowed_networks.is_empty(), allowed_networks.to_string());
@@ -137,6 +137,7 @@ pub async fn muted(connection: &mut impl Connection) -> Result<Vec<DepositStatus
 
 /// Sends no events of these statuses from now on, and those of all others.
 pub async fn mute(tx: &mut Tx, statuses: &[DepositStatus]) -> Result<(), StoreError> {
+    identities::lock_organization(tx).await?;
     execute!(tx, UNMUTE, ORGANIZATION)?;
     for status in statuses {
         execute!(tx, MUTE, ORGANIZATION, status.name())?;

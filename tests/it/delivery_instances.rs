@@ -29,6 +29,15 @@ async fn pending(world: &World) -> i64 {
     }
 }
 
+/// The numbers of the claims by which everything was sent.
+async fn owners(world: &World) -> Vec<i64> {
+    let text = "SELECT DISTINCT owner FROM deliveries";
+    match world.db().read().await.unwrap().engine() {
+        Connected::Postgres(connection) => sqlx::query_scalar(text).fetch_all(connection).await.unwrap(),
+        Connected::Sqlite(connection) => sqlx::query_scalar(text).fetch_all(connection).await.unwrap(),
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn instances_on_one_database_send_each_event_once_and_in_order() {
     for engine in ENGINES {
@@ -81,6 +90,8 @@ async fn instances_on_one_database_send_each_event_once_and_in_order() {
         }
         let numbers: BTreeSet<i64> = attempts(world.db()).await.iter().map(|attempt| attempt.attempt).collect();
         assert_eq!(numbers, [1].into());
+        let instances: BTreeSet<i64> = owners(&world).await.into_iter().map(|owner| owner >> 40).collect();
+        assert_eq!(instances, [0, 1, 1 << 10].into(), "{engine:?}: each of them sent some");
         world.close().await;
     }
 }

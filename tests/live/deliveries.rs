@@ -1,7 +1,7 @@
 //! The real program delivers: two of them on one database, one that is stopped and goes on, kill -9 in the middle of
 //! attempts, and a database that crashes under them. Nothing is lost; what is sent again had an unknown outcome.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use landfall::sandbox::token;
@@ -9,6 +9,7 @@ use landfall_chain::U256;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::Value;
+use sqlx::Connection as _;
 
 use crate::hook::Hook;
 use crate::postgres::Server;
@@ -42,6 +43,42 @@ fn shown(stage: &Stage, event: &str) -> (String, Vec<u64>) {
     (delivery["state"].as_str().unwrap().to_owned(), numbers.collect())
 }
 
+/// The events that are on record as delivered.
+fn delivered(stage: &Stage) -> BTreeSet<String> {
+    let listed = stage.ok(&["event", "list", "--json"]);
+    let events = listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    events.filter(|event| event["pending"] == 0).map(|event| event["id"].as_str().unwrap().to_owned()).collect()
+}
+
+/// How often each event came that was on record as delivered when the service or its store was killed.
+#[derive(Default)]
+struct Settled(BTreeMap<String, usize>);
+
+impl Settled {
+    fn add(&mut self, delivered: BTreeSet<String>, hook: &Hook) {
+        let times = hook.times();
+        for event in delivered {
+            let count = times[&event];
+            self.0.entry(event).or_insert(count);
+        }
+    }
+
+    fn assert_none_came_again(&self, hook: &Hook) {
+        let times = hook.times();
+        let again: Vec<_> = self.0.iter().filter(|(event, count)| times[*event] != **count).collect();
+        assert!(again.is_empty(), "what is on record as delivered is not sent again: {again:?}");
+    }
+}
+
+/// How many processes sent what was sent on PostgreSQL: each numbers its claims from a random place on.
+async fn processes(stage: &Stage) -> usize {
+    let mut connection = sqlx::PgConnection::connect(&stage.store).await.unwrap();
+    let owners = sqlx::query_scalar("SELECT DISTINCT owner >> 32 FROM deliveries").fetch_all(&mut connection).await;
+    let owners: Vec<i64> = owners.unwrap();
+    connection.close().await.unwrap();
+    owners.len()
+}
+
 async fn until_all_acknowledged(stage: &Stage) {
     let begun = Instant::now();
     loop {
@@ -70,6 +107,7 @@ async fn two_instances_send_each_event_once_and_one_that_was_stopped_writes_noth
     hook.until("all of two instances", PATIENCE, |told| told.len() >= both).await;
     assert_eq!(hook.assert_all_in_order(10 * BLOCK_DEPOSITS), []);
     assert_eq!(hook.repeated(), BTreeSet::new(), "each by one of them only");
+    assert_eq!(processes(&stage).await, 2, "both sent some");
     assert_eq!(new.stop().0, Some(0));
     until_all_acknowledged(&stage).await;
 
@@ -118,7 +156,7 @@ async fn kills(engine: Engine) {
     let mut stage = Stage::new(engine).await;
     let hook = Hook::start(Duration::from_millis(120)).await;
     set_up(&stage, &hook).await;
-    let mut in_the_middle = 0;
+    let (mut in_the_middle, mut interrupted, mut settled) = (0, BTreeSet::new(), Settled::default());
     for _ in 0..count {
         let service = stage.start();
         pay(&mut stage).await;
@@ -126,7 +164,11 @@ async fn kills(engine: Engine) {
         hook.until("something to interrupt", PATIENCE, |told| told.len() > before).await;
         tokio::time::sleep(Duration::from_millis(rng.random_range(0..150))).await;
         service.kill();
-        in_the_middle += usize::from(hook.told().len() > before);
+        let (came, delivered) = (hook.times(), delivered(&stage));
+        let cut_off: BTreeSet<String> = came.into_keys().filter(|event| !delivered.contains(event)).collect();
+        in_the_middle += usize::from(!cut_off.is_subset(&interrupted));
+        interrupted.extend(cut_off);
+        settled.add(delivered, &hook);
     }
     stage.node.mine(3).await.unwrap();
     let service = stage.start();
@@ -134,9 +176,16 @@ async fn kills(engine: Engine) {
     hook.until("every event", LEASES_PATIENCE, |_| hook.times().len() == 2 * deposits).await;
     let behind = hook.assert_all_in_order(deposits);
     assert_eq!(behind, [], "a later event is not sent while the outcome of an earlier one is unknown");
+    assert!(in_the_middle > 0, "no kill interrupted an attempt");
+    assert!(interrupted.is_subset(&hook.repeated()), "nobody knows whether they arrived");
+    settled.assert_none_came_again(&hook);
     let repeats = hook.told().len() - hook.times().len();
-    assert!(repeats > 0, "no kill interrupted an attempt");
-    println!("{mode}, {engine:?}: {in_the_middle} kills, {} events, 0 lost, {repeats} sent again", 2 * deposits);
+    println!(
+        "{mode}, {engine:?}: {in_the_middle} of {count} kills in the middle of {} attempts, {} events, 0 lost, {repeats} \
+         sent again",
+        interrupted.len(),
+        2 * deposits
+    );
     assert_eq!(service.stop().0, Some(0));
 }
 
@@ -164,6 +213,7 @@ async fn a_database_that_crashes_in_the_middle_of_attempts_loses_no_event() {
     let deposits = ROUNDS * BLOCK_DEPOSITS;
     hook.until("every event", LEASES_PATIENCE, |_| hook.times().len() == 2 * deposits).await;
     assert_eq!(hook.assert_all_in_order(deposits), []);
-    println!("{ROUNDS} crashes, {} events, 0 lost, {} sent again", 2 * deposits, hook.repeated().len());
+    assert_eq!(hook.repeated(), BTreeSet::new(), "who made the attempts knows how they ended");
+    println!("{ROUNDS} crashes, {} events, 0 lost, 0 sent again", 2 * deposits);
     assert_eq!(service.stop().0, Some(0));
 }

@@ -34,6 +34,8 @@ pub(crate) struct Stage {
     /// An unlocked account of the node that pays.
     pub(crate) payer: Address,
     pub(crate) token: Address,
+    /// The URL of the store that it began with.
+    pub(crate) store: String,
     nonce: u64,
 }
 
@@ -55,12 +57,12 @@ impl Stage {
         contracts::place(&node).await;
         let receiver = Receiver::start(Clock::system()).await.unwrap();
         let payer = node.accounts().await.unwrap()[0];
-        let mut stage = Stage { node, receiver, folder, payer, token, nonce: 0 };
         let store = match engine {
             Engine::Sqlite => "sqlite:landfall.db".to_owned(),
             Engine::Postgres => crate::postgres::fresh_database().await,
         };
-        stage.configure(&store, "");
+        let mut stage = Stage { node, receiver, folder, payer, token, store, nonce: 0 };
+        stage.configure(&stage.store, "");
         for holder in [payer, contracts::PAY_BY_BLOCK, contracts::REVERT_ON_ODD_BLOCK] {
             stage.call(token, token::mint(&holder, U256::from(1_000_000_000_000_u64))).await;
         }

@@ -139,16 +139,19 @@ pub(super) async fn connect(store: &TestStore, blocks: &[Block]) {
     .await;
 }
 
-pub(super) async fn register(store: &TestStore, id: &str) {
-    let webhook = WebhookRow {
+pub(super) fn webhook(id: &str) -> WebhookRow {
+    WebhookRow {
         id: id.to_owned(),
         url: format!("https://{id}.example/"),
         label: String::new(),
         allowed_networks: landfall::webhook::AllowedNetworks::default(),
         signing_key_id: format!("key-of-{id}"),
         signing_key: "whsec_AAAA".to_owned(),
-    };
-    write(store, async |tx| webhooks::insert(tx, &webhook, NOW).await.unwrap()).await;
+    }
+}
+
+pub(super) async fn register(store: &TestStore, id: &str) {
+    write(store, async |tx| webhooks::insert(tx, &webhook(id), NOW).await.unwrap()).await;
 }
 
 /// One event for one webhook, claimed at [`NOW`].

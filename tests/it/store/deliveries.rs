@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use landfall::event::Event;
 use landfall::store::deliveries::{self, Claimed, Queue};
-use landfall::store::deposits;
 use landfall::store::events::{self, History};
+use landfall::store::{Tx, deposits, endpoints};
 use landfall::time::Timestamp;
+use sqlx::AssertSqlSafe;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -130,6 +131,32 @@ async fn whoever_acknowledges_waits_for_who_puts_the_later_one_aside_and_then_fr
     claiming.commit().await.unwrap();
     acknowledging.join_next().await.unwrap().unwrap();
     assert_eq!(claim(&store, NOW, 9).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_release_is_not_over_while_somebody_else_holds_what_is_left_of_it() {
+    // SQLite has one writer: there one is over before the other begins.
+    for left in ["queue = 'HELD'", "queue = 'AGAIN', next_us = next_us + 3600000000"] {
+        let store = TestStore::fresh(Engine::Postgres).await;
+        two_events(&store).await;
+        run(&store.db, AssertSqlSafe(format!("UPDATE deliveries SET {left} WHERE position = 0"))).await;
+        write(&store, async |tx| endpoints::set_releasing(tx, "hook").await.unwrap()).await;
+        let mut claiming = store.db.begin().await.unwrap();
+        assert_eq!(claim_in(&mut claiming, NOW, 9).await, [], "the later one is put aside, and the earlier one locked");
+        let release = async |tx: &mut Tx| {
+            let held = endpoints::release_held(tx, "hook", NOW, 9).await.unwrap();
+            let again = endpoints::release_again(tx, "hook", NOW, 9).await.unwrap();
+            endpoints::released(tx, "hook", NOW).await.unwrap();
+            held + again
+        };
+        assert_eq!(write(&store, release).await, 0, "{left}: it waits for nobody");
+        claiming.commit().await.unwrap();
+        let is_releasing =
+            async || write(&store, async |tx| endpoints::busy(tx, NOW).await.unwrap()).await[0].releasing;
+        assert!(is_releasing().await, "{left}: it is not let go yet");
+        assert_eq!(write(&store, release).await, 1, "{left}");
+        assert!(!is_releasing().await, "{left}");
+    }
 }
 
 async fn a_claim_takes_what_is_due_in_order_and_no_more_than_its_limit(store: TestStore) {

@@ -1,13 +1,17 @@
 //! Events: written once, numbered in order, and given to the webhooks that are active at their moment.
 
+use std::cell::Cell;
+use std::time::Duration;
+
 use landfall::deposit::DepositId;
 use landfall::deposit::DepositStatus::{Confirmed, Failed, Pending};
 use landfall::event::Event;
-use landfall::store::StoreError;
 use landfall::store::events::{self, History};
+use landfall::store::sinks::{self, Kind, NATS};
+use landfall::store::{StoreError, Tx, identities, webhooks};
 
-use super::cast::{NOW, append, claim, deposit, insert, register, rows, run, write};
-use crate::postgres::TestStore;
+use super::cast::{NOW, append, claim, deposit, insert, register, rows, run, webhook, write};
+use crate::postgres::{Engine, TestStore};
 
 on_both_engines!(
     an_event_is_refused_the_second_time,
@@ -81,4 +85,115 @@ async fn a_rolled_back_event_leaves_no_delivery(store: TestStore) {
     assert_eq!(claim(&store, NOW, 9).await, []);
     let text = "SELECT (SELECT COUNT(*) FROM events) + (SELECT COUNT(*) FROM deliveries)";
     assert_eq!(rows::<(i64,)>(&store.db, text).await, [(0,)]);
+}
+
+/// What makes a PENDING event one for somebody.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Change {
+    Webhook,
+    Sink,
+    Unmuted,
+}
+
+impl Change {
+    const ALL: [Change; 3] = [Change::Webhook, Change::Sink, Change::Unmuted];
+
+    /// A store where it has not been made yet. SQLite has one writer: there one is over before the other begins.
+    async fn store(self) -> TestStore {
+        let store = TestStore::fresh(Engine::Postgres).await;
+        if self == Change::Unmuted {
+            register(&store, "hook").await;
+            write(&store, async |tx| webhooks::mute(tx, &[Pending]).await.unwrap()).await;
+        }
+        store
+    }
+
+    async fn make(self, tx: &mut Tx) {
+        match self {
+            Change::Webhook => {
+                identities::lock_organization(tx).await.unwrap();
+                webhooks::insert(tx, &webhook("hook"), NOW).await.unwrap();
+            }
+            Change::Sink => sinks::ensure(tx, NATS, Kind::Nats, "nats:LANDFALL", NOW).await.unwrap(),
+            Change::Unmuted => webhooks::mute(tx, &[]).await.unwrap(),
+        }
+    }
+}
+
+/// Until the other transaction waits for a lock, or is over.
+async fn until_it_waits(store: &TestStore, is_over: &Cell<bool>) {
+    let waiting = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    while !is_over.get() && rows::<(i32,)>(&store.db, waiting).await.is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_event_that_is_written_while_somebody_is_registered_is_for_them() {
+    let mut missed = Vec::new();
+    for change in Change::ALL {
+        let store = change.store().await;
+        let event = Event::entered(&insert(&store, deposit(1)).await, 0);
+        let is_over = Cell::new(false);
+        let mut changing = store.db.begin().await.unwrap();
+        change.make(&mut changing).await;
+        let writing = async {
+            append(&store, &event).await.unwrap();
+            is_over.set(true);
+        };
+        let committing = async {
+            until_it_waits(&store, &is_over).await;
+            changing.commit().await.unwrap();
+        };
+        tokio::join!(writing, committing);
+        if rows::<(String,)>(&store.db, "SELECT state FROM deliveries").await.len() != 1 {
+            missed.push(change);
+        }
+    }
+    assert_eq!(missed, []);
+}
+
+#[tokio::test]
+async fn who_is_registered_while_an_event_is_written_is_told_so_when_that_is_on_record() {
+    let mut early = Vec::new();
+    for change in Change::ALL {
+        let store = change.store().await;
+        let event = Event::entered(&insert(&store, deposit(1)).await, 0);
+        let is_over = Cell::new(false);
+        let mut writing = store.db.begin().await.unwrap();
+        let history = History::of(&mut writing, event.deposit_id).await.unwrap();
+        events::append(&mut writing, &event, &history, NOW).await.unwrap();
+        let changing = async {
+            write(&store, async |tx| change.make(tx).await).await;
+            let on_record = crate::books::events(&store.db).await.len();
+            is_over.set(true);
+            on_record
+        };
+        let committing = async {
+            until_it_waits(&store, &is_over).await;
+            writing.commit().await.unwrap();
+        };
+        let (on_record, ()) = tokio::join!(changing, committing);
+        if on_record != 1 {
+            early.push(change);
+        }
+    }
+    assert_eq!(early, [], "an event that was for nobody is committed behind the answer");
+}
+
+#[tokio::test]
+async fn who_write_events_do_not_wait_for_each_other() {
+    let store = TestStore::fresh(Engine::Postgres).await;
+    let mut open = Vec::new();
+    for tag in 1..=3 {
+        let event = Event::entered(&insert(&store, deposit(tag)).await, 0);
+        let mut tx = store.db.begin().await.unwrap();
+        let history = History::of(&mut tx, event.deposit_id).await.unwrap();
+        events::append(&mut tx, &event, &history, NOW).await.unwrap();
+        open.push(tx);
+    }
+    for tx in open {
+        tx.commit().await.unwrap();
+    }
+    assert_eq!(crate::books::events(&store.db).await.len(), 3);
 }

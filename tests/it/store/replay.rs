@@ -1,8 +1,9 @@
 //! Sending again: in which order events are read for it, and that none overtakes an earlier one of its deposit.
 
+use landfall::deposit::DepositStatus::Pending;
 use landfall::event::{Event, TestEvent};
-use landfall::store::events;
 use landfall::store::replay::{self, EventFilter};
+use landfall::store::{events, webhooks};
 use landfall::time::Timestamp;
 use tokio::task::JoinSet;
 
@@ -12,7 +13,7 @@ use crate::postgres::{Engine, TestStore};
 on_both_engines!(
     events_of_one_moment_are_read_in_the_order_of_their_deposit_across_pages,
     what_shows_that_a_webhook_works_is_never_sent_to_another,
-    a_status_that_nobody_wants_is_sent_to_no_further_webhook_either,
+    a_status_that_nobody_wants_is_sent_to_no_webhook_again,
     what_is_sent_again_stands_behind_what_is_new_and_ahead_of_what_is_later,
 );
 
@@ -77,18 +78,19 @@ async fn half_told(store: &TestStore) -> String {
     rows::<(String,)>(&store.db, "SELECT id FROM events WHERE position = 0").await.remove(0).0
 }
 
-async fn a_status_that_nobody_wants_is_sent_to_no_further_webhook_either(store: TestStore) {
+async fn a_status_that_nobody_wants_is_sent_to_no_webhook_again(store: TestStore) {
     half_told(&store).await;
+    run(&store.db, "UPDATE deliveries SET state = 'DELIVERED', queue = 'DONE', attempt = 1").await;
     register(&store, "late").await;
-    run(
-        &store.db,
-        "INSERT INTO muted_statuses (organization_id, status) SELECT DISTINCT organization_id, 'PENDING' FROM events",
-    )
-    .await;
+    write(&store, async |tx| webhooks::mute(tx, &[Pending]).await.unwrap()).await;
     let ids: Vec<(String,)> = rows(&store.db, "SELECT id FROM events ORDER BY position").await;
-    for ((id,), sent) in ids.iter().zip([0, 1]) {
-        let replayed = write(&store, async |tx| replay::replay(tx, id, Some("late"), NOW).await.unwrap()).await;
-        assert_eq!(replayed, sent);
+    for webhook in [Some("late"), Some("hook"), None] {
+        for ((id,), sent) in ids.iter().zip([0, 1]) {
+            run(&store.db, "UPDATE deliveries SET state = 'DELIVERED', queue = 'DONE' WHERE webhook_id = 'hook'").await;
+            run(&store.db, "DELETE FROM deliveries WHERE webhook_id = 'late'").await;
+            let replayed = write(&store, async |tx| replay::replay(tx, id, webhook, NOW).await.unwrap()).await;
+            assert_eq!(replayed, sent, "to {webhook:?}");
+        }
     }
 }
 
