@@ -24,6 +24,7 @@ use tower::ServiceExt as _;
 
 use crate::postgres::{ENGINES, Engine, TestStore};
 use crate::signers::{self, Signer, public_key};
+use crate::world::tester;
 
 const LIST: &str = "/v2/crypto/deposits?account_id=a";
 const HOST: &str = "api.example.com";
@@ -60,7 +61,7 @@ impl Door {
         self.made += 1;
         let random = [self.made; ApiKey::RANDOM_BYTES];
         let what = ("test", &scopes.into());
-        registry::create_key(&self.store.db, Environment::Test, what, &random, Timestamp(1)).await.unwrap()
+        registry::create_key(&self.store.db, Environment::Test, what, &random, &tester(Timestamp(1))).await.unwrap()
     }
 
     async fn get(&self, key: &ApiKey, path: &str) -> Answer {
@@ -153,8 +154,8 @@ async fn a_revoked_key_is_refused_by_the_next_request_at_every_instance() {
             assert_eq!(door.get(&key, LIST).await.status, 200);
             assert_eq!(send(&beside, request(&Method::GET, LIST, &key)).await.status, 200);
         }
-        registry::revoke_key(&door.store.db, key.id(), Timestamp(7)).await.unwrap();
-        registry::revoke_key(&door.store.db, key.id(), Timestamp(8)).await.unwrap();
+        registry::revoke_key(&door.store.db, key.id(), &tester(Timestamp(7))).await.unwrap();
+        registry::revoke_key(&door.store.db, key.id(), &tester(Timestamp(8))).await.unwrap();
         let refused = door.get(&key, LIST).await;
         refused.assert(401, "UNAUTHORIZED");
         assert_eq!(refused.detail(), "the API key is revoked");
@@ -168,7 +169,7 @@ async fn a_revoked_key_is_refused_by_the_next_request_at_every_instance() {
         random[39] = 2;
         let guess = ApiKey::generate(Environment::Test, &random);
         assert_eq!((guess.id(), door.get(&guess, LIST).await.detail()), (key.id(), "the API key is not known"));
-        let unknown = registry::revoke_key(&door.store.db, "nosuch00", Timestamp(7)).await;
+        let unknown = registry::revoke_key(&door.store.db, "nosuch00", &tester(Timestamp(7))).await;
         assert!(matches!(unknown, Err(ChangeKeyError::Unknown(_))));
     }
 }
@@ -183,10 +184,10 @@ async fn a_revoked_key_makes_room_for_another() {
     }
     let more = async |number| {
         let (what, random) = (("more", &Scope::Read.into()), [number; ApiKey::RANDOM_BYTES]);
-        registry::create_key(&door.store.db, Environment::Test, what, &random, Timestamp(1)).await
+        registry::create_key(&door.store.db, Environment::Test, what, &random, &tester(Timestamp(1))).await
     };
     assert!(matches!(more(200).await, Err(CreateKeyError::TooMany)));
-    registry::revoke_key(&door.store.db, first.id(), Timestamp(7)).await.unwrap();
+    registry::revoke_key(&door.store.db, first.id(), &tester(Timestamp(7))).await.unwrap();
     more(201).await.unwrap();
     assert!(matches!(more(202).await, Err(CreateKeyError::TooMany)));
 }
@@ -273,7 +274,7 @@ async fn a_paired_key_must_sign_every_request_and_no_signature_counts_twice() {
             "not compulsory yet"
         );
         let (public, day) = (public_key(Algorithm::Es256), Duration::from_secs(86_400));
-        registry::pair_key(&door.store.db, key.id(), &public, day, Timestamp(1)).await.unwrap();
+        registry::pair_key(&door.store.db, key.id(), &public, day, &tester(Timestamp(1))).await.unwrap();
 
         let unsigned = door.get(&key, LIST).await;
         unsigned.assert(401, "UNAUTHORIZED");
@@ -317,7 +318,9 @@ async fn the_body_is_signed_too() {
     let mut door = Door::new(Limits::default()).await;
     let key = door.key(Scope::Read).await;
     let day = Duration::from_secs(86_400);
-    registry::pair_key(&door.store.db, key.id(), &public_key(Algorithm::EdDsa), day, Timestamp(1)).await.unwrap();
+    registry::pair_key(&door.store.db, key.id(), &public_key(Algorithm::EdDsa), day, &tester(Timestamp(1)))
+        .await
+        .unwrap();
     let signer = Signer::of(Algorithm::EdDsa);
     let post = |signed: &[u8], sent: &'static [u8], nonce| {
         let claims = signers::claims(key.id(), HOST, ("POST", LIST, signed), nonce, NOW);
@@ -338,7 +341,8 @@ async fn a_public_key_is_followed_by_another_and_never_by_none() {
         let key = door.key(Scope::Read).await;
         let pair = async |algorithm, hours: u64, secs: u64| {
             let (public, previous_for) = (public_key(algorithm), Duration::from_secs(hours * 3_600));
-            registry::pair_key(&door.store.db, key.id(), &public, previous_for, Timestamp::from_secs(secs)).await
+            registry::pair_key(&door.store.db, key.id(), &public, previous_for, &tester(Timestamp::from_secs(secs)))
+                .await
         };
         let mut nonce = 0;
         let mut works = async |algorithm| {
@@ -363,7 +367,7 @@ async fn a_public_key_is_followed_by_another_and_never_by_none() {
         expire_public_keys(&door.store.db).await;
         assert!(!works(Algorithm::Es256).await);
         door.get(&key, LIST).await.assert(401, "UNAUTHORIZED");
-        registry::revoke_key(&door.store.db, key.id(), Timestamp(7)).await.unwrap();
+        registry::revoke_key(&door.store.db, key.id(), &tester(Timestamp(7))).await.unwrap();
         let revoked = pair(Algorithm::EdDsa, 0, NOW).await;
         assert!(matches!(revoked, Err(ChangeKeyError::Revoked(_))));
     }

@@ -27,6 +27,7 @@ use tower::ServiceExt as _;
 
 use crate::long_lists::run;
 use crate::postgres::{ENGINES, Engine, TestStore};
+use crate::world::tester;
 
 const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
 /// No part of an answer is larger: 1,000 ids of 128 characters that JSON writes as two each.
@@ -46,7 +47,8 @@ impl Api {
         let store = TestStore::fresh(engine).await;
         let scopes = Scopes::of(&[Scope::Read, Scope::Write]).unwrap();
         let random = [1; ApiKey::RANDOM_BYTES];
-        let key = registry::create_key(&store.db, Environment::Test, ("test", &scopes), &random, NOW).await.unwrap();
+        let key =
+            registry::create_key(&store.db, Environment::Test, ("test", &scopes), &random, &tester(NOW)).await.unwrap();
         let no_rates = Limits { ip_requests_per_sec: 0, key_requests_per_sec: 0, ..Limits::default() };
         let limits = Limits { concurrent_requests, ..no_rates };
         let settings = Settings { limits, ..Settings::of(Environment::Test) };
@@ -242,7 +244,7 @@ async fn two_who_add_keys_at_once_do_not_exceed_what_is_allowed() {
     let db = store.db.clone();
     let adding = async move {
         let read = Scopes::of(&[Scope::Read]).unwrap();
-        registry::create_key(&db, Environment::Test, ("late", &read), &[7; ApiKey::RANDOM_BYTES], NOW).await
+        registry::create_key(&db, Environment::Test, ("late", &read), &[7; ApiKey::RANDOM_BYTES], &tester(NOW)).await
     };
     let refused = beside_another(&store.db, format!("{key} 'k50', 'default', 'n', '', 'read', 0"), adding).await;
     assert!(matches!(refused, Err(CreateKeyError::TooMany)), "there were 50 when it counted");

@@ -29,7 +29,7 @@ use tower::ServiceExt as _;
 
 use crate::json_schema::{assert_valid, faults};
 use crate::postgres::Engine;
-use crate::world::{FINALITY_DEPTH, TOKEN, World, address, network, report};
+use crate::world::{FINALITY_DEPTH, TOKEN, World, address, network, report, tester};
 
 const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/api/examples.json");
 const RENEW: &str =
@@ -76,7 +76,9 @@ impl Scene {
         let world = World::on(Engine::Sqlite, 1).await;
         for (n, scope) in [Scope::Admin, Scope::Read, Scope::Webhooks].into_iter().enumerate() {
             let (scopes, random) = (Scopes::of(&[scope]).unwrap(), random(n));
-            registry::create_key(world.db(), Environment::Test, ("test", &scopes), &random, world.now()).await.unwrap();
+            registry::create_key(world.db(), Environment::Test, ("test", &scopes), &random, &tester(world.now()))
+                .await
+                .unwrap();
         }
         // Everybody owns a sum beyond all belief at first.
         let everything =

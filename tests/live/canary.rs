@@ -80,7 +80,7 @@ async fn no_secret_is_in_an_answer_or_a_log_however_much_is_logged() {
         &["identity", "suspend", "acme", "--reason", "a test"],
         &["identity", "show", "acme", "--json"],
         &["key", "list"],
-        &["key", "pair", "--public-key", "client.pem", &key[8..16]],
+        &["key", "pair", "--public-key", "client.pem", &key[8..16], "--reason", "a test"],
         &["deposit", "list", "--json"],
         &["deposit", "show", deposit],
         &["deposit", "unattributed"],

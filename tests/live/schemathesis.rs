@@ -37,7 +37,8 @@ async fn the_api_answers_as_its_document_says_whatever_is_asked() {
         key.trim().to_owned()
     };
     let (plain, signing) = (key("plain"), key("signing"));
-    stage.ok(&["key", "pair", key_id(&signing), "--public-key", &format!("{KEYS}/ed25519.pub.pem")]);
+    let pem = format!("{KEYS}/ed25519.pub.pem");
+    stage.ok(&["key", "pair", key_id(&signing), "--public-key", &pem, "--reason", "a test"]);
     stage.pay_native(address(0xb7), 7).await;
     stage.node.mine(3).await.unwrap();
     let mut service = stage.start();
