@@ -19,8 +19,8 @@ use landfall::time::{Clock, Timestamp};
 use landfall::webhook::AllowedNetworks;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
-use tokio::io::AsyncWriteExt as _;
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
@@ -203,6 +203,39 @@ async fn a_client_that_takes_nothing_of_its_answers_keeps_its_place_and_no_more(
         tokio::time::sleep(PAUSE).await;
     }
     panic!("the place of a client that is gone is lost");
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_large_is_a_problem_and_what_http_cannot_take_a_bare_refusal() {
+    let api = Api::with_places(Engine::Sqlite, 8).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, stop, mut serving) = (listener.local_addr().unwrap(), CancellationToken::new(), JoinSet::new());
+    let (router, stopped) = (api.router.clone(), stop.clone());
+    serving.spawn(async move { Serving::of(8).serve(listener, router, &stopped).await });
+    let answer = async |request: String| {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    let get = |uri: usize, headers: &str| {
+        let path = format!("/{}", "x".repeat(uri - 1));
+        format!("GET {path} HTTP/1.1\r\nhost: here\r\nconnection: close\r\n{headers}\r\n")
+    };
+    let of_headers = "host: here\r\nconnection: close\r\n".len();
+    for (uri, status) in [(16_384 - of_headers, 401), (16_385 - of_headers, 431), (65_534, 431)] {
+        let answer = answer(get(uri, "")).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "a URI of {uri} bytes: {answer}");
+        assert!(answer.contains("\r\nx-request-id: req_") && answer.contains("\"request_id\":\"req_"), "{answer}");
+        assert_eq!(answer.contains("\"code\":\"HEADERS_TOO_LARGE\""), status == 431, "{answer}");
+    }
+    let many = "x: y\r\n".repeat(101);
+    for (request, status) in [(get(65_535, ""), 414), (get(1, &many), 431), ("no request\r\n\r\n".to_owned(), 400)] {
+        let answer = answer(request).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        assert!(answer.ends_with("\r\n\r\n") && !answer.contains("x-request-id"), "nothing of ours: {answer}");
+    }
 }
 
 /// As many as wait for a lock in this database.

@@ -393,6 +393,12 @@ async fn refusals(scene: &mut Scene) -> BTreeMap<&'static str, Value> {
     let (status, answer) = send(&slow, dripping).await;
     assert_eq!(status, 408);
     found.insert("REQUEST_TIMEOUT", answer);
+    let writer = db.begin().await.unwrap();
+    let form = json!({ "request_id": "late", "type": "BUSINESS" });
+    let (status, answer) = send(&slow, scene.request("create_identity", &sent(form), Scope::Admin)).await;
+    assert_eq!(status, 503, "{answer}");
+    drop(writer);
+    found.insert("TIMEOUT", answer);
     found
 }
 
