@@ -307,9 +307,26 @@ async fn a_paired_key_must_sign_every_request_and_no_signature_counts_twice() {
         door.api.tick().await.unwrap();
         door.send(door.signed(&signer, &key, post, "0123456789abcdef4")).await.assert(401, "UNAUTHORIZED");
         // When no token with it could be good any more, it is forgotten: this one is another, of that later time.
-        door.advance(151);
+        door.advance(3_600 + 151);
         door.api.tick().await.unwrap();
         door.send(door.signed(&signer, &key, post, "0123456789abcdef4")).await.assert(405, "METHOD_NOT_ALLOWED");
+    }
+}
+
+#[tokio::test]
+async fn an_instance_whose_clock_is_ahead_forgets_no_nonce_that_others_would_take() {
+    for engine in ENGINES {
+        let mut door = Door::on(engine, Limits::default()).await;
+        let key = door.key(Scope::Read).await;
+        let (public, signer) = (public_key(Algorithm::EdDsa), Signer::of(Algorithm::EdDsa));
+        registry::pair_key(&door.store.db, key.id(), &public, Duration::ZERO, &tester(Timestamp(1))).await.unwrap();
+        let post = || door.signed(&signer, &key, (&Method::POST, LIST), "0123456789abcdef0");
+        door.send(post()).await.assert(405, "METHOD_NOT_ALLOWED");
+        for minutes in [2, 60] {
+            let ahead = Arc::new(AtomicI64::new(Timestamp::from_secs(NOW + minutes * 60).0));
+            api(&door.store.db, Limits::default(), &ahead).tick().await.unwrap();
+            door.send(post()).await.assert(401, "UNAUTHORIZED");
+        }
     }
 }
 
