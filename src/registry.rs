@@ -1,5 +1,5 @@
 //! What operators and clients register: identities, accounts with their addresses, API keys, webhooks. Each in one transaction, with
-//! the same rules whichever door it comes through.
+//! the same rules whichever door it comes through; what is done about keys and webhooks stands in the audit.
 //!
 //! Time and randomness are arguments; ids are made here.
 
@@ -123,7 +123,7 @@ pub async fn create_key(
     environment: Environment,
     (name, scopes): (&str, &Scopes),
     random: &[u8; ApiKey::RANDOM_BYTES],
-    now: Timestamp,
+    by: &Author<'_>,
 ) -> Result<ApiKey, CreateKeyError> {
     if name.trim().is_empty() {
         return Err(CreateKeyError::Name);
@@ -137,9 +137,10 @@ pub async fn create_key(
     };
     let mut tx = db.begin().await?;
     store::identities::lock_organization(&mut tx).await?;
-    if !keys::insert(&mut tx, &row, KEYS_MAX, now).await? {
+    if !keys::insert(&mut tx, &row, KEYS_MAX, by.now).await? {
         return Err(CreateKeyError::TooMany);
     }
+    record(&mut tx, by, "create_key", key.id()).await?;
     tx.commit().await?;
     Ok(key)
 }
@@ -148,11 +149,12 @@ pub async fn create_key(
 ///
 /// # Errors
 /// An id that no key has.
-pub async fn revoke_key(db: &Db, id: &str, now: Timestamp) -> Result<(), ChangeKeyError> {
+pub async fn revoke_key(db: &Db, id: &str, by: &Author<'_>) -> Result<(), ChangeKeyError> {
     let mut tx = db.begin().await?;
-    if !keys::revoke(&mut tx, id, now).await? {
+    if !keys::revoke(&mut tx, id, by.now).await? {
         return Err(ChangeKeyError::Unknown(id.to_owned()));
     }
+    record(&mut tx, by, "revoke_key", id).await?;
     Ok(tx.commit().await?)
 }
 
@@ -166,8 +168,9 @@ pub async fn pair_key(
     id: &str,
     key: &PublicKey,
     previous_for: Duration,
-    now: Timestamp,
+    by: &Author<'_>,
 ) -> Result<(), ChangeKeyError> {
+    let now = by.now;
     let mut tx = db.begin().await?;
     if !keys::lock(&mut tx, id).await? {
         return Err(ChangeKeyError::Revoked(id.to_owned()));
@@ -176,6 +179,7 @@ pub async fn pair_key(
         return Err(ChangeKeyError::Paired(id.to_owned()));
     }
     keys::end_others(&mut tx, id, key, (now, now.plus(previous_for))).await?;
+    record(&mut tx, by, "pair_key", &format!("{id} with {}", key.fingerprint())).await?;
     Ok(tx.commit().await?)
 }
 

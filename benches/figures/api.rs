@@ -15,6 +15,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use landfall::api::{Api, Limits, Settings};
 use landfall::app::Serving;
+use landfall::decision::Author;
 use landfall::deposit::{Deposit, DepositStatus, Leg};
 use landfall::key::{ApiKey, Environment, Scope};
 use landfall::registry;
@@ -57,7 +58,8 @@ async fn on(url: &str, deposits: u64, accounts: u64, size: Size) -> anyhow::Resu
     let engine = fill(&db, deposits, accounts).await?;
     let random = [7; ApiKey::RANDOM_BYTES];
     let what = ("bench", &Scope::Read.into());
-    let key = registry::create_key(&db, Environment::Test, what, &random, Timestamp::EPOCH).await?;
+    let by = Author { actor: "bench", reason: "", now: Timestamp::EPOCH };
+    let key = registry::create_key(&db, Environment::Test, what, &random, &by).await?;
     println!(
         "{engine}: {deposits} deposits of {accounts} account(s), written in {:.0} s",
         begun.elapsed().as_secs_f64()

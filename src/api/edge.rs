@@ -3,7 +3,8 @@
 //! Promises: each answer carries `X-Request-Id`, which each line that is logged meanwhile carries too; a request that
 //! is too much is refused before anything is looked up for it; an answer keeps its place until the client has taken it, and
 //! one that waits gives its place up meanwhile; a handler that panics answers 500. Keys are not known here, and no header,
-//! query or body is ever logged.
+//! query or body is ever logged. What the server cannot read as a request never comes here: it answers 400, 414 or 431 by
+//! itself, without a body or an id.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::panic::AssertUnwindSafe;
@@ -14,7 +15,8 @@ use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
+use axum::http::uri::{Authority, PathAndQuery};
+use axum::http::{HeaderName, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
@@ -138,7 +140,7 @@ pub(super) async fn answer(State(state): State<AppState>, mut request: Request, 
 /// A place among the requests that are being answered, for one that may come in.
 fn admit(state: &AppState, request: &Request) -> Result<Place, Problem> {
     let most = state.settings.limits.header_bytes;
-    if header_bytes(request.headers()) > most {
+    if head_bytes(request) > most {
         return Err(Problem::headers_too_large(most));
     }
     state.gate.check_ip(client(request)).map_err(|wait| Problem::rate_limited("from this address", wait))?;
@@ -152,8 +154,13 @@ async fn run(request: Request, next: Next) -> Response {
     })
 }
 
-fn header_bytes(headers: &HeaderMap) -> usize {
-    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + BYTES_PER_HEADER).sum()
+/// What came before the body: the URI and the headers.
+fn head_bytes(request: &Request) -> usize {
+    let uri = request.uri();
+    let [host, rest] = [uri.authority().map(Authority::as_str), uri.path_and_query().map(PathAndQuery::as_str)];
+    let uri = host.map_or(0, str::len) + rest.map_or(0, str::len);
+    let of_header = |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + BYTES_PER_HEADER;
+    uri + request.headers().iter().map(of_header).sum::<usize>()
 }
 
 /// Whose request it is: who connected. Requests that came over no connection are all of the same client.

@@ -25,7 +25,9 @@ use crate::identity::{IdentityStatus, IdentityType, SubStatus};
 
 #[derive(utoipa::OpenApi)]
 #[openapi(
-    info(title = "Landfall", version = "2", description = "Accounts of a custody service and their deposits.",
+    info(title = "Landfall", version = "2", description = "Accounts of a custody service and their deposits.\n\nWhatever is refused is told as a `Problem`, but for what cannot \
+        be read as a request: a head that is malformed (400), a URI over 65,534 bytes (414), more than 100 headers or some 400 kB of them \
+        (431). That is answered without a body and without `X-Request-Id`.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")),
     paths(
         super::accounts::open, super::accounts::list, super::accounts::by_id, super::balances::of_account,
@@ -113,9 +115,16 @@ impl Modify for Everywhere {
             let keys = operation.security.iter_mut().flatten();
             let signed: Vec<_> = keys.map(|key| key.clone().add::<_, [&str; 0], &str>("signature", [])).collect();
             operation.security.get_or_insert_default().extend(signed);
+            let documented: Vec<String> = operation.responses.responses.keys().cloned().collect();
             for code in Code::EVERYWHERE {
                 let status = code.status().as_str().to_owned();
-                operation.responses.responses.entry(status).or_insert_with(|| refusal(code).into());
+                if documented.contains(&status) {
+                    continue;
+                }
+                match operation.responses.responses.get_mut(&status) {
+                    Some(RefOr::T(other)) => other.description = format!("{} {}", other.description, code.meaning()),
+                    _ => drop(operation.responses.responses.insert(status, refusal(code).into())),
+                }
             }
         }
     }

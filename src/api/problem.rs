@@ -102,7 +102,7 @@ impl Code {
         Code::BalanceUnknown,
     ];
     /// What every path may answer, whatever is done there.
-    pub(super) const EVERYWHERE: [Code; 9] = [
+    pub(super) const EVERYWHERE: [Code; 10] = [
         Code::Unauthorized,
         Code::Forbidden,
         Code::MethodNotAllowed,
@@ -112,6 +112,7 @@ impl Code {
         Code::HeadersTooLarge,
         Code::Internal,
         Code::Overloaded,
+        Code::Timeout,
     ];
 
     pub(super) const fn name(self) -> &'static str {
@@ -181,7 +182,7 @@ impl Code {
             Code::IdempotencyMismatch => "Another request had this `request_id`; take another one.",
             Code::PayloadTooLarge => "The body is too large.",
             Code::RateLimited => "Too many requests; send it again after `Retry-After` seconds.",
-            Code::HeadersTooLarge => "The header is too large.",
+            Code::HeadersTooLarge => "The URI and the headers are too large.",
             Code::Internal => "Internal failure; try again later.",
             Code::Overloaded => "Too much at once; nothing was done, send it again after `Retry-After` seconds.",
             Code::Timeout => "It took too long; whether it was done is not known, so ask before sending it again.",
@@ -243,7 +244,7 @@ impl Problem {
     }
 
     pub(super) fn headers_too_large(most: usize) -> Self {
-        Problem::new(Code::HeadersTooLarge, format!("the header has more than {most} bytes"))
+        Problem::new(Code::HeadersTooLarge, format!("the URI and the headers have more than {most} bytes"))
     }
 
     pub(super) fn not_found(detail: &str) -> Self {

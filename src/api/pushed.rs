@@ -32,7 +32,7 @@ pub(super) struct IdentityEnvelope {
 struct IdentityStatusUpdate {
     identity: IdentityTold,
     /// Whose status follows from it, oldest first. There is a further event for each 500 more.
-    #[schema(max_items = 2000)]
+    #[schema(max_items = 500)]
     affected_account_ids: Vec<String>,
     /// Why, in the words of who decided it.
     #[schema(required = true)]

@@ -32,6 +32,7 @@ pub struct Limits {
     /// For a body to arrive, and then for the request to be answered.
     pub request_timeout: Duration,
     pub body_bytes: usize,
+    /// Of the URI and the headers together.
     pub header_bytes: usize,
 }
 

@@ -17,6 +17,8 @@ use crate::time::Timestamp;
 
 /// How old "last used" may be.
 const PAUSE: Duration = Duration::from_secs(5);
+/// How far this machine's clock may be ahead of those of others on the same store, which would take a nonce that is forgotten.
+const AHEAD_MAX: Duration = Duration::from_secs(3_600);
 
 /// When keys were last used, as far as it is not written yet: at most one entry for each key.
 #[derive(Debug, Default)]
@@ -70,6 +72,6 @@ async fn write(state: &AppState, used: &BTreeMap<String, Timestamp>, now: Timest
     for (id, at) in used {
         keys::used(&mut tx, id, *at).await?;
     }
-    nonces::forget(&mut tx, now).await?;
+    nonces::forget(&mut tx, now.minus(AHEAD_MAX)).await?;
     tx.commit().await
 }

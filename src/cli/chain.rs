@@ -34,7 +34,7 @@ pub(super) enum Chain {
         #[command(subcommand)]
         word: Override,
     },
-    /// Show who decided what, and why, newest first; also about webhooks and events.
+    /// Show who decided what, and why, newest first; also about webhooks, events and API keys.
     Audit {
         /// A JSON object for each entry, one a line.
         #[arg(long)]

@@ -7,11 +7,12 @@ use anyhow::Context;
 use clap::Subcommand;
 use serde::Serialize;
 
-use crate::cli::{duration, json_line, load, open_existing, open_or_make};
+use crate::cli::{Why, as_operator, duration, json_line, load, open_existing, open_or_make};
+use crate::decision::Author;
 use crate::key::{PublicKey, Scope, Scopes};
+use crate::operator::Operator;
 use crate::store::Db;
 use crate::store::keys::{self, ListedKey};
-use crate::time::Clock;
 use crate::{random, registry};
 
 #[derive(Subcommand, Debug)]
@@ -35,6 +36,8 @@ pub(super) enum Key {
     Revoke {
         /// Its id: the 8 characters behind lf_live_ or lf_test_.
         id: String,
+        #[command(flatten)]
+        why: Why,
     },
     /// Pair a public key with a key. From now on its requests must be signed, for ever.
     Pair {
@@ -46,6 +49,8 @@ pub(super) enum Key {
         /// How long the public key of before still signs. One from before that ends now.
         #[arg(long, default_value = "24h", value_parser = duration)]
         previous_for: Duration,
+        #[command(flatten)]
+        why: Why,
     },
 }
 
@@ -63,26 +68,35 @@ struct Shown<'a> {
 impl Key {
     pub(super) async fn run(self, config: &Path) -> anyhow::Result<()> {
         let config = load(config)?;
-        let now = Clock::system().now();
         match self {
             Key::Create { name, scope } => {
                 let scopes = Scopes::of(&scope).context("a key needs a scope")?;
                 let db = open_or_make(&config.store).await?;
                 let what = (name.as_str(), &scopes);
-                let key = registry::create_key(&db, config.environment, what, &random::bytes(), now).await?;
-                println!("{}", key.reveal());
+                let created = as_operator("", async |Operator { actor, reason, now }| {
+                    let by = Author { actor, reason, now };
+                    registry::create_key(&db, config.environment, what, &random::bytes(), &by).await
+                });
+                println!("{}", created.await?.reveal());
             }
             Key::List { json } => list(&open_existing(&config.store).await?, json).await?,
-            Key::Revoke { id } => {
-                registry::revoke_key(&open_existing(&config.store).await?, &id, now).await?;
+            Key::Revoke { id, why } => {
+                let db = open_existing(&config.store).await?;
+                let revoked = as_operator(&why.reason, async |by| {
+                    anyhow::Ok(registry::revoke_key(&db, &id, &by.author()?).await?)
+                });
+                revoked.await?;
                 println!("API key {id} is revoked");
             }
-            Key::Pair { id, public_key, previous_for } => {
+            Key::Pair { id, public_key, previous_for, why } => {
                 let file = public_key.display().to_string();
                 let text = std::fs::read_to_string(&public_key).with_context(|| format!("cannot read {file}"))?;
                 let key = PublicKey::from_pem(&text).with_context(|| file.clone())?;
                 let db = open_existing(&config.store).await?;
-                registry::pair_key(&db, &id, &key, previous_for, now).await?;
+                let paired = as_operator(&why.reason, async |by| {
+                    anyhow::Ok(registry::pair_key(&db, &id, &key, previous_for, &by.author()?).await?)
+                });
+                paired.await?;
                 let (algorithm, fingerprint) = (key.algorithm().name(), key.fingerprint());
                 println!("API key {id} is paired with the {algorithm} key {fingerprint}");
                 println!("its requests need X-Request-Signature, with sub {id} and aud {}", host(&config));

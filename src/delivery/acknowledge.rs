@@ -8,9 +8,11 @@ use std::collections::BTreeMap;
 use tracing::{debug, info, warn};
 
 use crate::delivery::breaker::{self, Outcome, Word};
+use crate::delivery::client::closed_words;
 use crate::delivery::{Delivered, Delivery, schedule};
 use crate::store::deliveries::{self, AttemptLog, Claimed, Queue};
 use crate::store::endpoints::{self, Status};
+use crate::store::sinks::Kind;
 use crate::store::{StoreError, Tx};
 use crate::time::Timestamp;
 
@@ -113,6 +115,11 @@ fn tell(claimed: &Claimed, log: &AttemptLog) {
     if log.error.is_empty() {
         debug!(event = %event_id, webhook = %webhook_id, "{claimed:?} arrived");
     } else {
-        warn!(event = %event_id, webhook = %webhook_id, "{claimed:?} failed: {}", log.error);
+        let why = match claimed.kind {
+            Kind::Webhook => closed_words(&log.error),
+            // The operator's own server.
+            Kind::Nats => &log.error,
+        };
+        warn!(event = %event_id, webhook = %webhook_id, "{claimed:?} failed: {why}");
     }
 }

@@ -3,8 +3,11 @@
 //! A name is looked up by us at each new connection, every address is vetted, and one of those is connected to, with the
 //! name as SNI and Host. Addresses in the URL never reach a resolver and are vetted here. No redirects, no proxies.
 //! Webhooks that may reach different networks never share a connection: each set of networks has a client of its own.
+//! What went wrong is told in closed words first, which may be logged; what follows them may name the receiver.
 
 use std::collections::BTreeMap;
+use std::error::Error;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,8 +16,8 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::redirect::Policy;
 use url::Url;
 
-use crate::resolver::Resolver;
-use crate::webhook::{AllowedNetworks, Scheme, Target, target, vet_address};
+use crate::resolver::{ResolveError, Resolver};
+use crate::webhook::{AllowedNetworks, Scheme, Target, WebhookUrlError, target, vet_address};
 
 /// How many sets of networks keep their connections; beyond it all begin anew.
 const CLIENTS_MAX: usize = 64;
@@ -50,10 +53,11 @@ impl Clients {
     /// # Errors
     /// In words for operators.
     pub(super) fn for_url(&self, url: &Url, allowed: &AllowedNetworks) -> Result<reqwest::Client, String> {
-        if let Target::Address(address) = target(url).map_err(|error| error.to_string())? {
-            vet_address(url, address, allowed).map_err(|error| error.to_string())?;
+        let refused = |error: WebhookUrlError| format!("its URL may not be sent to: {error}");
+        if let Target::Address(address) = target(url).map_err(refused)? {
+            vet_address(url, address, allowed).map_err(refused)?;
         }
-        let scheme = Scheme::of(url).map_err(|error| error.to_string())?;
+        let scheme = Scheme::of(url).map_err(refused)?;
         self.client(scheme, allowed).map_err(describe)
     }
 
@@ -100,7 +104,56 @@ fn build(guard: Guard) -> reqwest::Result<reqwest::Client> {
     if is_encrypted { builder.build() } else { builder.tls_certs_only([]).build() }
 }
 
-/// An error and its causes in one line; reqwest's own text says little.
+/// An error in one line: its kind in closed words, and behind a colon its causes.
 pub(super) fn describe(error: reqwest::Error) -> String {
-    with_causes(&error.without_url())
+    let error = error.without_url();
+    let causes = error.source().map_or_else(String::new, |cause| format!(": {}", with_causes(cause)));
+    format!("{error} ({}){causes}", kind(&error))
+}
+
+/// What may be logged of an attempt's error: a certificate names hosts, a refused URL has one, and both are a client's.
+pub(super) fn closed_words(error: &str) -> &str {
+    error.split_once(": ").map_or(error, |(words, _)| words)
+}
+
+/// What was in the way; no name, no address, nothing that the other side chose.
+fn kind(error: &reqwest::Error) -> String {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<ResolveError>() {
+            return error.to_string();
+        }
+        if let Some(error) = error.downcast_ref::<rustls::Error>() {
+            let is_of_certificate = matches!(error, rustls::Error::InvalidCertificate(_));
+            return if is_of_certificate { "certificate not accepted" } else { "no TLS" }.to_owned();
+        }
+        cause = match error.downcast_ref::<io::Error>().map(|error| (error.get_ref(), error.kind())) {
+            // What it holds is not its source.
+            Some((Some(inner), _)) => Some(inner),
+            Some((None, kind)) => return kind.to_string(),
+            None => error.source(),
+        };
+    }
+    let word = if error.is_connect() { "not connected" } else { "no whole answer" };
+    word.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_follows_the_closed_words_is_not_logged() {
+        let cases = [
+            (
+                "error sending request (certificate not accepted): a: b",
+                "error sending request (certificate not accepted)",
+            ),
+            ("its URL may not be sent to: 10.0.0.1 is inside", "its URL may not be sent to"),
+            ("the receiver answered 404 Not Found", "the receiver answered 404 Not Found"),
+        ];
+        for (error, logged) in cases {
+            assert_eq!(closed_words(error), logged);
+        }
+    }
 }

@@ -20,7 +20,8 @@ pub const SKEW_SECS: u64 = 30;
 const NONCE_CHARS_MIN: usize = 16;
 const NONCE_CHARS_MAX: usize = 128;
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
-/// How much longer than a token could be used its nonce is kept, for instances whose clocks differ.
+/// How much longer than a token could be used its nonce is kept, for a clock that is set back meanwhile. For instances whose clocks
+/// differ it is kept longer in the store.
 const NONCE_MARGIN_SECS: u64 = 60;
 
 /// A request as it was received.

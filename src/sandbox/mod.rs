@@ -148,7 +148,7 @@ async fn with_nodes(
     receiver.set_key(&added.signing_key);
     let api = Api {
         url: format!("http://{}/v2/crypto/deposits", app.api_address()),
-        key: registry::create_key(&db, config.environment, ("sandbox", &Scope::Admin.into()), &random::bytes(), now)
+        key: registry::create_key(&db, config.environment, ("sandbox", &Scope::Admin.into()), &random::bytes(), &by)
             .await?,
         client: node::client()?,
     };

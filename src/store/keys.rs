@@ -8,7 +8,7 @@ use crate::store::{Connection, ORGANIZATION, StoreError, Tx, int, parsed};
 use crate::time::Timestamp;
 
 /// A key as it is stored: enough to check one, too little to make one.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct KeyRow {
     pub id: String,
     pub name: String,
@@ -17,7 +17,7 @@ pub struct KeyRow {
 }
 
 /// What is known of a key when a request names it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct KnownKey {
     pub key: KeyRow,
     pub is_revoked: bool,

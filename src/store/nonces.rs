@@ -14,7 +14,7 @@ pub async fn take(tx: &mut Tx, hash: &[u8; 32], expires: Timestamp) -> Result<bo
     Ok(execute!(tx, TAKE, hash.as_slice(), expires.0)? == 1)
 }
 
-/// Forgets those that nobody can use any more; how many.
-pub async fn forget(tx: &mut Tx, now: Timestamp) -> Result<u64, StoreError> {
-    execute!(tx, FORGET, now.0)
+/// Forgets those that expired before this time; how many.
+pub async fn forget(tx: &mut Tx, before: Timestamp) -> Result<u64, StoreError> {
+    execute!(tx, FORGET, before.0)
 }

@@ -25,6 +25,7 @@ use tower::ServiceExt as _;
 
 use crate::postgres::{ENGINES, Engine, TestStore};
 use crate::world;
+use crate::world::tester;
 
 const ADDRESS: &str = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed";
 const OTHER: &str = "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359";
@@ -56,7 +57,8 @@ impl Api {
         let store = TestStore::fresh(engine).await;
         let random = [1; ApiKey::RANDOM_BYTES];
         let scopes = Scopes::of(&[Scope::Read, Scope::Write]).unwrap();
-        let key = registry::create_key(&store.db, Environment::Test, ("test", &scopes), &random, NOW).await.unwrap();
+        let key =
+            registry::create_key(&store.db, Environment::Test, ("test", &scopes), &random, &tester(NOW)).await.unwrap();
         let networks = [landfall_evm::network(Chain::BaseMainnet), landfall_solana::network(Chain::SolanaMainnet)];
         let networks = networks.into_iter().flatten().chain([world::network()]).collect();
         // The clock stands still, and so a rate would never let more in.

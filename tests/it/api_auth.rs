@@ -24,6 +24,7 @@ use tower::ServiceExt as _;
 
 use crate::postgres::{ENGINES, Engine, TestStore};
 use crate::signers::{self, Signer, public_key};
+use crate::world::tester;
 
 const LIST: &str = "/v2/crypto/deposits?account_id=a";
 const HOST: &str = "api.example.com";
@@ -60,7 +61,7 @@ impl Door {
         self.made += 1;
         let random = [self.made; ApiKey::RANDOM_BYTES];
         let what = ("test", &scopes.into());
-        registry::create_key(&self.store.db, Environment::Test, what, &random, Timestamp(1)).await.unwrap()
+        registry::create_key(&self.store.db, Environment::Test, what, &random, &tester(Timestamp(1))).await.unwrap()
     }
 
     async fn get(&self, key: &ApiKey, path: &str) -> Answer {
@@ -153,8 +154,8 @@ async fn a_revoked_key_is_refused_by_the_next_request_at_every_instance() {
             assert_eq!(door.get(&key, LIST).await.status, 200);
             assert_eq!(send(&beside, request(&Method::GET, LIST, &key)).await.status, 200);
         }
-        registry::revoke_key(&door.store.db, key.id(), Timestamp(7)).await.unwrap();
-        registry::revoke_key(&door.store.db, key.id(), Timestamp(8)).await.unwrap();
+        registry::revoke_key(&door.store.db, key.id(), &tester(Timestamp(7))).await.unwrap();
+        registry::revoke_key(&door.store.db, key.id(), &tester(Timestamp(8))).await.unwrap();
         let refused = door.get(&key, LIST).await;
         refused.assert(401, "UNAUTHORIZED");
         assert_eq!(refused.detail(), "the API key is revoked");
@@ -168,7 +169,7 @@ async fn a_revoked_key_is_refused_by_the_next_request_at_every_instance() {
         random[39] = 2;
         let guess = ApiKey::generate(Environment::Test, &random);
         assert_eq!((guess.id(), door.get(&guess, LIST).await.detail()), (key.id(), "the API key is not known"));
-        let unknown = registry::revoke_key(&door.store.db, "nosuch00", Timestamp(7)).await;
+        let unknown = registry::revoke_key(&door.store.db, "nosuch00", &tester(Timestamp(7))).await;
         assert!(matches!(unknown, Err(ChangeKeyError::Unknown(_))));
     }
 }
@@ -183,10 +184,10 @@ async fn a_revoked_key_makes_room_for_another() {
     }
     let more = async |number| {
         let (what, random) = (("more", &Scope::Read.into()), [number; ApiKey::RANDOM_BYTES]);
-        registry::create_key(&door.store.db, Environment::Test, what, &random, Timestamp(1)).await
+        registry::create_key(&door.store.db, Environment::Test, what, &random, &tester(Timestamp(1))).await
     };
     assert!(matches!(more(200).await, Err(CreateKeyError::TooMany)));
-    registry::revoke_key(&door.store.db, first.id(), Timestamp(7)).await.unwrap();
+    registry::revoke_key(&door.store.db, first.id(), &tester(Timestamp(7))).await.unwrap();
     more(201).await.unwrap();
     assert!(matches!(more(202).await, Err(CreateKeyError::TooMany)));
 }
@@ -273,7 +274,7 @@ async fn a_paired_key_must_sign_every_request_and_no_signature_counts_twice() {
             "not compulsory yet"
         );
         let (public, day) = (public_key(Algorithm::Es256), Duration::from_secs(86_400));
-        registry::pair_key(&door.store.db, key.id(), &public, day, Timestamp(1)).await.unwrap();
+        registry::pair_key(&door.store.db, key.id(), &public, day, &tester(Timestamp(1))).await.unwrap();
 
         let unsigned = door.get(&key, LIST).await;
         unsigned.assert(401, "UNAUTHORIZED");
@@ -306,9 +307,26 @@ async fn a_paired_key_must_sign_every_request_and_no_signature_counts_twice() {
         door.api.tick().await.unwrap();
         door.send(door.signed(&signer, &key, post, "0123456789abcdef4")).await.assert(401, "UNAUTHORIZED");
         // When no token with it could be good any more, it is forgotten: this one is another, of that later time.
-        door.advance(151);
+        door.advance(3_600 + 151);
         door.api.tick().await.unwrap();
         door.send(door.signed(&signer, &key, post, "0123456789abcdef4")).await.assert(405, "METHOD_NOT_ALLOWED");
+    }
+}
+
+#[tokio::test]
+async fn an_instance_whose_clock_is_ahead_forgets_no_nonce_that_others_would_take() {
+    for engine in ENGINES {
+        let mut door = Door::on(engine, Limits::default()).await;
+        let key = door.key(Scope::Read).await;
+        let (public, signer) = (public_key(Algorithm::EdDsa), Signer::of(Algorithm::EdDsa));
+        registry::pair_key(&door.store.db, key.id(), &public, Duration::ZERO, &tester(Timestamp(1))).await.unwrap();
+        let post = || door.signed(&signer, &key, (&Method::POST, LIST), "0123456789abcdef0");
+        door.send(post()).await.assert(405, "METHOD_NOT_ALLOWED");
+        for minutes in [2, 60] {
+            let ahead = Arc::new(AtomicI64::new(Timestamp::from_secs(NOW + minutes * 60).0));
+            api(&door.store.db, Limits::default(), &ahead).tick().await.unwrap();
+            door.send(post()).await.assert(401, "UNAUTHORIZED");
+        }
     }
 }
 
@@ -317,7 +335,9 @@ async fn the_body_is_signed_too() {
     let mut door = Door::new(Limits::default()).await;
     let key = door.key(Scope::Read).await;
     let day = Duration::from_secs(86_400);
-    registry::pair_key(&door.store.db, key.id(), &public_key(Algorithm::EdDsa), day, Timestamp(1)).await.unwrap();
+    registry::pair_key(&door.store.db, key.id(), &public_key(Algorithm::EdDsa), day, &tester(Timestamp(1)))
+        .await
+        .unwrap();
     let signer = Signer::of(Algorithm::EdDsa);
     let post = |signed: &[u8], sent: &'static [u8], nonce| {
         let claims = signers::claims(key.id(), HOST, ("POST", LIST, signed), nonce, NOW);
@@ -338,7 +358,8 @@ async fn a_public_key_is_followed_by_another_and_never_by_none() {
         let key = door.key(Scope::Read).await;
         let pair = async |algorithm, hours: u64, secs: u64| {
             let (public, previous_for) = (public_key(algorithm), Duration::from_secs(hours * 3_600));
-            registry::pair_key(&door.store.db, key.id(), &public, previous_for, Timestamp::from_secs(secs)).await
+            registry::pair_key(&door.store.db, key.id(), &public, previous_for, &tester(Timestamp::from_secs(secs)))
+                .await
         };
         let mut nonce = 0;
         let mut works = async |algorithm| {
@@ -363,7 +384,7 @@ async fn a_public_key_is_followed_by_another_and_never_by_none() {
         expire_public_keys(&door.store.db).await;
         assert!(!works(Algorithm::Es256).await);
         door.get(&key, LIST).await.assert(401, "UNAUTHORIZED");
-        registry::revoke_key(&door.store.db, key.id(), Timestamp(7)).await.unwrap();
+        registry::revoke_key(&door.store.db, key.id(), &tester(Timestamp(7))).await.unwrap();
         let revoked = pair(Algorithm::EdDsa, 0, NOW).await;
         assert!(matches!(revoked, Err(ChangeKeyError::Revoked(_))));
     }
@@ -439,12 +460,13 @@ async fn what_is_too_large_is_refused_at_its_limit() {
     door.send(declared).await.assert(413, "PAYLOAD_TOO_LARGE");
     let with_header = |bytes: usize| {
         let mut get = request(&Method::GET, LIST, &key);
-        let rest = bytes - ("authorization".len() + 4 + "Bearer ".len() + 65) - ("x".len() + 4);
+        let rest = bytes - LIST.len() - ("authorization".len() + 4 + "Bearer ".len() + 65) - ("x".len() + 4);
         get.headers_mut().insert("x", "a".repeat(rest).parse().unwrap());
         get
     };
     assert_eq!(door.send(with_header(2_000)).await.status, 200);
     door.send(with_header(2_001)).await.assert(431, "HEADERS_TOO_LARGE");
+    door.get(&key, &format!("{LIST}{}", "a".repeat(1_900))).await.assert(431, "HEADERS_TOO_LARGE");
 }
 
 #[tokio::test]
@@ -503,6 +525,24 @@ async fn a_store_that_does_not_answer_in_time_is_a_timeout() {
 }
 
 #[tokio::test]
+async fn a_handler_that_does_not_answer_in_time_is_cut_off() {
+    let limits = Limits { request_timeout: Duration::from_secs(1), ..Limits::default() };
+    let mut door = Door::new(limits).await;
+    let key = door.key(Scope::Write).await;
+    let post = || {
+        let mut post = request(&Method::POST, "/v2/identities", &key);
+        post.headers_mut().insert("content-type", "application/json".parse().unwrap());
+        *post.body_mut() = Body::from(r#"{"request_id":"r","type":"BUSINESS"}"#);
+        post
+    };
+    // Its key can be read meanwhile; what it asks for cannot be written.
+    let writer = door.store.db.begin().await.unwrap();
+    door.send(post()).await.assert(503, "TIMEOUT");
+    drop(writer);
+    assert_eq!(door.send(post()).await.status, 201);
+}
+
+#[tokio::test]
 async fn every_code_is_in_the_table_of_the_document_with_the_status_it_has() {
     let document: Value = serde_json::from_str(&openapi_json()).unwrap();
     let code = &document["components"]["schemas"]["Problem"]["properties"]["code"];
@@ -513,24 +553,10 @@ async fn every_code_is_in_the_table_of_the_document_with_the_status_it_has() {
         .collect();
     let names: BTreeSet<&str> = listed.iter().copied().collect();
     assert_eq!(names, table.keys().copied().collect(), "each code has its row, and no other");
-    // Reached in this file, in `api`, in `api_accounts` or in `api_balances`; a code that is added is reached by a test and put here.
-    let reached = [
-        ("INVALID_ARGUMENT", 400),
-        ("UNAUTHORIZED", 401),
-        ("FORBIDDEN", 403),
-        ("NOT_FOUND", 404),
-        ("METHOD_NOT_ALLOWED", 405),
-        ("REQUEST_TIMEOUT", 408),
-        ("IDEMPOTENCY_MISMATCH", 409),
-        ("PAYLOAD_TOO_LARGE", 413),
-        ("RATE_LIMITED", 429),
-        ("HEADERS_TOO_LARGE", 431),
-        ("INTERNAL", 500),
-        ("OVERLOADED", 503),
-        ("TIMEOUT", 503),
-        ("BALANCE_UNKNOWN", 503),
-    ];
-    assert_eq!(table, reached.into());
+    // The examples are what was answered (`api_examples`).
+    let mut answered = BTreeMap::new();
+    problems(&document, &mut answered);
+    assert_eq!(answered, table.into_iter().map(|(name, status)| (name.to_owned(), status)).collect());
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
             for status in ["401", "403", "405", "408", "413", "429", "431", "500", "503"] {
@@ -539,6 +565,16 @@ async fn every_code_is_in_the_table_of_the_document_with_the_status_it_has() {
             }
         }
     }
+}
+
+/// The codes of all problems in the document, each with its status.
+fn problems(value: &Value, found: &mut BTreeMap<String, u16>) {
+    if let (Some(code), Some(status)) = (value["code"].as_str(), value["status"].as_u64()) {
+        let status = u16::try_from(status).unwrap();
+        assert_eq!(*found.entry(code.to_owned()).or_insert(status), status, "{code}");
+    }
+    let members = value.as_object().into_iter().flat_map(|object| object.values());
+    members.chain(value.as_array().into_iter().flatten()).for_each(|member| problems(member, found));
 }
 
 #[tokio::test]

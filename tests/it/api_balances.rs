@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use crate::postgres::{ENGINES, Engine};
-use crate::world::{CHAIN, FINALITY_DEPTH, TOKEN, World, address, report, report_as};
+use crate::world::{CHAIN, FINALITY_DEPTH, TOKEN, World, address, report, report_as, tester};
 
 const ALICE: u8 = 0xa1;
 const BOB: u8 = 0xb0;
@@ -63,8 +63,9 @@ impl Bench {
     async fn of(world: World) -> Self {
         let scopes = Scopes::of(&[Scope::Read]).unwrap();
         let random = [1; ApiKey::RANDOM_BYTES];
-        let key = registry::create_key(world.db(), Environment::Test, ("test", &scopes), &random, world.now());
-        let key = key.await.unwrap().reveal();
+        let key =
+            registry::create_key(world.db(), Environment::Test, ("test", &scopes), &random, &tester(world.now())).await;
+        let key = key.unwrap().reveal();
         let mut bench = Bench::again(world, key);
         // The assets are followed from the first block on.
         assert_eq!(bench.read().await, BalancesRead::default());

@@ -19,14 +19,15 @@ use landfall::time::{Clock, Timestamp};
 use landfall::webhook::AllowedNetworks;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
-use tokio::io::AsyncWriteExt as _;
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use crate::long_lists::run;
 use crate::postgres::{ENGINES, Engine, TestStore};
+use crate::world::tester;
 
 const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
 /// No part of an answer is larger: 1,000 ids of 128 characters that JSON writes as two each.
@@ -46,7 +47,8 @@ impl Api {
         let store = TestStore::fresh(engine).await;
         let scopes = Scopes::of(&[Scope::Read, Scope::Write]).unwrap();
         let random = [1; ApiKey::RANDOM_BYTES];
-        let key = registry::create_key(&store.db, Environment::Test, ("test", &scopes), &random, NOW).await.unwrap();
+        let key =
+            registry::create_key(&store.db, Environment::Test, ("test", &scopes), &random, &tester(NOW)).await.unwrap();
         let no_rates = Limits { ip_requests_per_sec: 0, key_requests_per_sec: 0, ..Limits::default() };
         let limits = Limits { concurrent_requests, ..no_rates };
         let settings = Settings { limits, ..Settings::of(Environment::Test) };
@@ -203,6 +205,39 @@ async fn a_client_that_takes_nothing_of_its_answers_keeps_its_place_and_no_more(
     panic!("the place of a client that is gone is lost");
 }
 
+#[tokio::test]
+async fn a_head_that_is_too_large_is_a_problem_and_what_http_cannot_take_a_bare_refusal() {
+    let api = Api::with_places(Engine::Sqlite, 8).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, stop, mut serving) = (listener.local_addr().unwrap(), CancellationToken::new(), JoinSet::new());
+    let (router, stopped) = (api.router.clone(), stop.clone());
+    serving.spawn(async move { Serving::of(8).serve(listener, router, &stopped).await });
+    let answer = async |request: String| {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        client.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    let get = |uri: usize, headers: &str| {
+        let path = format!("/{}", "x".repeat(uri - 1));
+        format!("GET {path} HTTP/1.1\r\nhost: here\r\nconnection: close\r\n{headers}\r\n")
+    };
+    let of_headers = "host: here\r\nconnection: close\r\n".len();
+    for (uri, status) in [(16_384 - of_headers, 401), (16_385 - of_headers, 431), (65_534, 431)] {
+        let answer = answer(get(uri, "")).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "a URI of {uri} bytes: {answer}");
+        assert!(answer.contains("\r\nx-request-id: req_") && answer.contains("\"request_id\":\"req_"), "{answer}");
+        assert_eq!(answer.contains("\"code\":\"HEADERS_TOO_LARGE\""), status == 431, "{answer}");
+    }
+    let many = "x: y\r\n".repeat(101);
+    for (request, status) in [(get(65_535, ""), 414), (get(1, &many), 431), ("no request\r\n\r\n".to_owned(), 400)] {
+        let answer = answer(request).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        assert!(answer.ends_with("\r\n\r\n") && !answer.contains("x-request-id"), "nothing of ours: {answer}");
+    }
+}
+
 /// As many as wait for a lock in this database.
 async fn waiting(db: &Db) -> i64 {
     let Db::Postgres(pool) = db else { panic!("PostgreSQL") };
@@ -242,7 +277,7 @@ async fn two_who_add_keys_at_once_do_not_exceed_what_is_allowed() {
     let db = store.db.clone();
     let adding = async move {
         let read = Scopes::of(&[Scope::Read]).unwrap();
-        registry::create_key(&db, Environment::Test, ("late", &read), &[7; ApiKey::RANDOM_BYTES], NOW).await
+        registry::create_key(&db, Environment::Test, ("late", &read), &[7; ApiKey::RANDOM_BYTES], &tester(NOW)).await
     };
     let refused = beside_another(&store.db, format!("{key} 'k50', 'default', 'n', '', 'read', 0"), adding).await;
     assert!(matches!(refused, Err(CreateKeyError::TooMany)), "there were 50 when it counted");

@@ -30,6 +30,7 @@ use tower::ServiceExt as _;
 use crate::api::{deposit, ensure_account};
 use crate::json_schema::{assert_valid, faults};
 use crate::postgres::{ENGINES, Engine, TestStore};
+use crate::world::tester;
 
 const NOON: i64 = 1_750_000_000_000_000;
 const NOW: Timestamp = Timestamp(NOON);
@@ -72,7 +73,7 @@ impl Feed {
         let store = TestStore::fresh(engine).await;
         let (random, stop) = ([1; ApiKey::RANDOM_BYTES], CancellationToken::new());
         let what = ("test", &Scope::Read.into());
-        let key = registry::create_key(&store.db, Environment::Test, what, &random, NOW).await.unwrap();
+        let key = registry::create_key(&store.db, Environment::Test, what, &random, &tester(NOW)).await.unwrap();
         let settings = Settings { limits, ..Settings::of(Environment::Test) };
         let api = Api::new(store.db.clone(), settings, Clock::system()).stopped_by(stop.clone());
         let mut running = JoinSet::new();
@@ -87,7 +88,7 @@ impl Feed {
         let mut random = [0; ApiKey::RANDOM_BYTES];
         random[..4].copy_from_slice(&self.made.to_be_bytes());
         let what = ("another", &Scope::Read.into());
-        registry::create_key(&self.store.db, Environment::Test, what, &random, NOW).await.unwrap()
+        registry::create_key(&self.store.db, Environment::Test, what, &random, &tester(NOW)).await.unwrap()
     }
 
     /// A new deposit of this account, announced and numbered; its event's bytes.
@@ -496,7 +497,7 @@ async fn a_key_that_is_revoked_while_it_waits_is_told_nothing() {
         feed.key = revoked.clone();
         feed.ask(&mut asking, "?after=1&wait=25");
         until_waiting(&feed, 2).await;
-        landfall::registry::revoke_key(&feed.store.db, revoked.id(), NOW).await.unwrap();
+        landfall::registry::revoke_key(&feed.store.db, revoked.id(), &tester(NOW)).await.unwrap();
         feed.announce("a").await;
         feed.key = kept;
         let answers = tokio::time::timeout(Duration::from_secs(20), asking.join_all()).await.expect("they were told");

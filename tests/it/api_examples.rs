@@ -29,7 +29,7 @@ use tower::ServiceExt as _;
 
 use crate::json_schema::{assert_valid, faults};
 use crate::postgres::Engine;
-use crate::world::{FINALITY_DEPTH, TOKEN, World, address, network, report};
+use crate::world::{FINALITY_DEPTH, TOKEN, World, address, network, report, tester};
 
 const COMMITTED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/api/examples.json");
 const RENEW: &str =
@@ -76,7 +76,9 @@ impl Scene {
         let world = World::on(Engine::Sqlite, 1).await;
         for (n, scope) in [Scope::Admin, Scope::Read, Scope::Webhooks].into_iter().enumerate() {
             let (scopes, random) = (Scopes::of(&[scope]).unwrap(), random(n));
-            registry::create_key(world.db(), Environment::Test, ("test", &scopes), &random, world.now()).await.unwrap();
+            registry::create_key(world.db(), Environment::Test, ("test", &scopes), &random, &tester(world.now()))
+                .await
+                .unwrap();
         }
         // Everybody owns a sum beyond all belief at first.
         let everything =
@@ -391,6 +393,12 @@ async fn refusals(scene: &mut Scene) -> BTreeMap<&'static str, Value> {
     let (status, answer) = send(&slow, dripping).await;
     assert_eq!(status, 408);
     found.insert("REQUEST_TIMEOUT", answer);
+    let writer = db.begin().await.unwrap();
+    let form = json!({ "request_id": "late", "type": "BUSINESS" });
+    let (status, answer) = send(&slow, scene.request("create_identity", &sent(form), Scope::Admin)).await;
+    assert_eq!(status, 503, "{answer}");
+    drop(writer);
+    found.insert("TIMEOUT", answer);
     found
 }
 

@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use crate::postgres::{ENGINES, Engine, TestStore};
+use crate::world::tester;
 
 /// 2025-06-15T15:06:40Z.
 const NOON: Timestamp = Timestamp(1_750_000_000_000_000);
@@ -44,7 +45,8 @@ impl Api {
         let store = TestStore::fresh(engine).await;
         let what = ("test", &Scope::Webhooks.into());
         let random = [1; ApiKey::RANDOM_BYTES];
-        let key = registry::create_key(&store.db, Environment::Test, what, &random, Timestamp(0)).await.unwrap();
+        let key =
+            registry::create_key(&store.db, Environment::Test, what, &random, &tester(Timestamp(0))).await.unwrap();
         let resolver = Resolver::new(|name| {
             let address = if name.starts_with("inside") { "10.0.0.1" } else { "93.184.216.34" };
             Ok(vec![address.parse::<IpAddr>().unwrap()])
@@ -143,7 +145,7 @@ async fn what_a_client_does_about_webhooks_stands_in_the_audit_under_its_key() {
         for status in [200, 404] {
             assert_eq!(api.send(Method::DELETE, &path, None).await.0, status);
         }
-        let found = audit::newest(&mut api.store.db.read().await.unwrap(), 9).await.unwrap();
+        let found = audit::newest(&mut api.store.db.read().await.unwrap(), 3).await.unwrap();
         let entry = |after: i64, action: &str, what: String| AuditEntry {
             at: Timestamp(NOON.0 + after),
             actor: format!("API key {}", api.key.id()),

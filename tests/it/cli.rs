@@ -209,26 +209,56 @@ fn a_key_is_listed_paired_and_revoked_for_good() {
     assert_eq!((&fresh["last_used_at"], &fresh["revoked_at"]), (&Value::Null, &Value::Null));
 
     let pem = format!("{KEYS}/ed25519.pub.pem");
-    let paired = desk.ok(&["key", "pair", id, "--public-key", &pem]);
+    let pair_refused = |file: &str| desk.refused(&["key", "pair", id, "--public-key", file, "--reason", "their key"]);
+    let paired = desk.ok(&["key", "pair", id, "--public-key", &pem, "--reason", "their key"]);
     assert!(paired.starts_with(&format!("API key {id} is paired with the EdDSA key ")), "{paired}");
     assert!(paired.contains(&format!("with sub {id} and aud 127.0.0.1:8080")), "{paired}");
     assert_eq!(listed()["signed"], true);
-    let again = desk.refused(&["key", "pair", id, "--public-key", &pem]);
+    let again = desk.refused(&["key", "pair", id, "--public-key", &pem, "--reason", "their key"]);
     assert!(again.starts_with("landfall: ") && again.contains(id), "{again}");
-    let small = desk.refused(&["key", "pair", id, "--public-key", &format!("{KEYS}/rsa1024.pub.pem")]);
+    let small = pair_refused(&format!("{KEYS}/rsa1024.pub.pem"));
     assert!(small.contains("rsa1024.pub.pem") && small.contains("2048"), "{small}");
-    let missing = desk.refused(&["key", "pair", id, "--public-key", "no-such.pem"]);
+    let missing = pair_refused("no-such.pem");
     assert_eq!(missing, "landfall: cannot read no-such.pem: No such file or directory (os error 2)");
 
-    assert_eq!(desk.ok(&["key", "revoke", id]), format!("API key {id} is revoked\n"));
+    assert_eq!(desk.ok(&["key", "revoke", id, "--reason", "it leaked"]), format!("API key {id} is revoked\n"));
     let revoked = listed();
     assert!(revoked["revoked_at"].is_string(), "{revoked}");
     let line = desk.ok(&["key", "list"]);
     assert!(line.starts_with(&format!("{id}  backend  read,webhooks, signed, created ")), "{line}");
     assert!(line.contains(", never used, revoked ") && !line.contains(secret), "{line}");
-    let gone = desk.refused(&["key", "pair", id, "--public-key", &format!("{KEYS}/p256.pub.pem")]);
+    let gone = pair_refused(&format!("{KEYS}/p256.pub.pem"));
     assert!(gone.contains("revoked"), "{gone}");
-    assert!(desk.refused(&["key", "revoke", "nosuch00"]).contains("nosuch00"));
+    assert!(desk.refused(&["key", "revoke", "nosuch00", "--reason", "it leaked"]).contains("nosuch00"));
+}
+
+#[test]
+fn what_is_done_about_keys_stands_in_the_audit_and_needs_a_reason_once_there_is_one() {
+    const PEM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/keys/ed25519.pub.pem");
+    let desk = Desk::new(CONFIG);
+    let audit = || -> Vec<Value> {
+        let entries = desk.ok(&["chain", "audit", "--json"]);
+        entries.lines().rev().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let key = desk.ok(&["key", "create", "--name", "backend"]);
+    let id = &key[8..16];
+    for refused in [&["key", "pair", id, "--public-key", PEM][..], &["key", "revoke", id]] {
+        assert!(desk.refused(refused).contains("--reason"), "{refused:?}");
+        assert!(desk.refused(&[refused, &["--reason", " "]].concat()).contains("needs a reason"), "{refused:?}");
+    }
+    assert_eq!(audit().len(), 1, "nothing was done but the first");
+    let paired = desk.ok(&["key", "pair", id, "--public-key", PEM, "--reason", "their key"]);
+    desk.refused(&["key", "pair", id, "--public-key", PEM, "--reason", "once more"]);
+    desk.ok(&["key", "revoke", id, "--reason", "it leaked"]);
+    let fingerprint = paired.lines().next().unwrap().rsplit(' ').next().unwrap();
+    let told = audit().into_iter().map(|entry| [&entry["action"], &entry["what"], &entry["reason"]].map(Value::clone));
+    let expected = [
+        ["create_key", id, ""],
+        ["pair_key", &format!("{id} with {fingerprint}"), "their key"],
+        ["revoke_key", id, "it leaked"],
+    ];
+    assert_eq!(told.collect::<Vec<_>>(), expected.map(|entry| entry.map(Value::from)));
+    assert!(audit().iter().all(|entry| entry["actor"].is_string() && entry["chain"].is_null()));
 }
 
 #[test]

@@ -13,6 +13,7 @@ use sqlx::AssertSqlSafe;
 
 use crate::cli::{CONFIG, Desk};
 use crate::postgres::{Engine, TestStore};
+use crate::world::tester;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -136,7 +137,8 @@ async fn a_process_that_is_stopped_answers_who_waits_and_ends() {
     let store = TestStore::fresh(Engine::Postgres).await;
     let instance = Instance::start(&store);
     let what = ("test", &Scope::Read.into());
-    let key = registry::create_key(&store.db, Environment::Test, what, &[3; ApiKey::RANDOM_BYTES], Timestamp(1)).await;
+    let (random, by) = ([3; ApiKey::RANDOM_BYTES], tester(Timestamp(1)));
+    let key = registry::create_key(&store.db, Environment::Test, what, &random, &by).await;
     write_events(&store.db, 1, 1).await;
     until_numbered(&store.db, 1).await;
     let get = format!(

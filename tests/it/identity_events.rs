@@ -5,6 +5,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use landfall::account::{AccountType, NewAccount};
+use landfall::api::openapi_json;
 use landfall::delivery::Delivered;
 use landfall::feed::{Numberer, Ticked};
 use landfall::identity::{Change, Identity, IdentityStatus, IdentityType, NewIdentity, SubStatus};
@@ -36,6 +37,13 @@ const IDS: [&str; 3] = [
 ];
 /// As many accounts as one event names.
 const AFFECTED_MAX: usize = 500;
+
+#[test]
+fn the_document_says_how_many_accounts_an_event_names() {
+    let document: Value = serde_json::from_str(&openapi_json()).unwrap();
+    let told = &document["components"]["schemas"]["IdentityStatusUpdate"]["properties"]["affected_account_ids"];
+    assert_eq!(told["maxItems"], AFFECTED_MAX);
+}
 
 /// An event as it stands in its table.
 type Row = (String, String, String, String, String, String, i64, i64, String);

@@ -9,6 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use landfall::account::{AccountType, NewAccount};
+use landfall::decision::Author;
 use landfall::deposit::{Deposit, DepositStatus};
 use landfall::health::{ChainReport, Status};
 use landfall::incident::Incident;
@@ -364,6 +365,11 @@ pub(crate) async fn watch(db: &Db, account: &str, address: Address, now: Timesta
     let addresses = [(CHAIN, address)].into();
     let account = NewAccount { id: account.to_owned(), identity_id: None, kind: AccountType::Segregated, addresses };
     registry::add_accounts(db, &[account], now).await.unwrap();
+}
+
+/// Who registers what a test needs.
+pub(crate) fn tester(now: Timestamp) -> Author<'static> {
+    Author { actor: "test", reason: "", now }
 }
 
 /// An address of the test's cast.

@@ -37,7 +37,8 @@ async fn the_api_answers_as_its_document_says_whatever_is_asked() {
         key.trim().to_owned()
     };
     let (plain, signing) = (key("plain"), key("signing"));
-    stage.ok(&["key", "pair", key_id(&signing), "--public-key", &format!("{KEYS}/ed25519.pub.pem")]);
+    let pem = format!("{KEYS}/ed25519.pub.pem");
+    stage.ok(&["key", "pair", key_id(&signing), "--public-key", &pem, "--reason", "a test"]);
     stage.pay_native(address(0xb7), 7).await;
     stage.node.mine(3).await.unwrap();
     let mut service = stage.start();
@@ -75,6 +76,12 @@ async fn the_api_answers_as_its_document_says_whatever_is_asked() {
         assert_eq!(said.contains(&refused), !run.is_admitted, "{what}: {said}");
         assert_eq!(said.contains("Authentication failed"), !run.is_admitted, "{what}: {said}");
         let of_run = number(&said, " generated");
+        if run.is_admitted {
+            // What one operation tells is asked of the next.
+            let followed = number(&said, " covered / ");
+            assert!(said.contains("\u{2705} Stateful\n") && followed > 0, "{what}: {said}");
+            println!("{what}: {followed} links were followed");
+        }
         println!("{what}: {of_run} cases, 0 findings");
         cases += of_run;
         assert!(service.is_running(), "{what}: {}", service.log());

@@ -25,21 +25,26 @@ const PAYMENTS: u64 = 4;
 const SECRET: &str = "kanary";
 
 /// A server before anvil; it ends with its owner.
-struct Terminator {
+pub(crate) struct Terminator {
     /// Host and port.
-    address: String,
-    _task: JoinSet<()>,
+    pub(crate) address: String,
+    pub(crate) _task: JoinSet<()>,
 }
 
 impl Terminator {
     async fn start(node: &str) -> Self {
+        Terminator::at("127.0.0.1:0", node).await
+    }
+
+    /// At another address than its certificate's.
+    pub(crate) async fn at(listen: &str, node: &str) -> Self {
         let certificate = CertificateDer::from_pem_file(file("server.pem")).unwrap();
         let key = PrivateKeyDer::from_pem_file(file("server.key")).unwrap();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
         let config = config.with_no_client_auth().with_single_cert(vec![certificate], key).unwrap();
         let acceptor = TlsAcceptor::from(Arc::new(config));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = TcpListener::bind(listen).await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let node = node.trim_start_matches("http://").trim_end_matches('/').to_owned();
         let mut task = JoinSet::new();
@@ -61,7 +66,7 @@ async fn hand_on(acceptor: TlsAcceptor, stream: TcpStream, node: String) {
     let _ = tokio::io::copy_bidirectional(&mut client, &mut server).await;
 }
 
-fn file(name: &str) -> String {
+pub(crate) fn file(name: &str) -> String {
     format!("{}/tests/live/tls/{name}", env!("CARGO_MANIFEST_DIR"))
 }
 
