@@ -73,7 +73,7 @@ pub(super) struct RescanArgs {
     /// End with one JSON object.
     #[arg(long)]
     json: bool,
-    /// Record deposits that are missing.
+    /// Record deposits, debits and fees that are missing.
     #[arg(long)]
     repair: bool,
 }

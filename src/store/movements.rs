@@ -31,7 +31,7 @@ statements! {
                AND debits.block_number >= $4 AND debits.block_number <= $5 AND blocks.canonical";
     LEFT_INSIDE = "SELECT 1 FROM debits WHERE chain = $1 AND sender = $2 AND block_number = $3 AND block_hash = $4 \
                    AND asset = $5 AND lane = 'traces' ORDER BY leg_hash LIMIT 1";
-    DEBITS_IN = "SELECT leg_hash, tx_id, asset, sender FROM debits WHERE chain = $1 AND block_hash = $2 AND lane = $3 ORDER BY leg_hash";
+    DEBITS_IN = "SELECT lane, leg_hash, tx_id, asset, sender FROM debits WHERE chain = $1 AND block_hash = $2 ORDER BY leg_hash";
     FEES_IN = "SELECT tx_id, payer, amount FROM fees WHERE chain = $1 AND block_hash = $2 ORDER BY tx_id";
     PAID = "SELECT fees.amount FROM fees JOIN blocks ON blocks.chain = fees.chain AND blocks.hash = fees.block_hash \
             WHERE fees.chain = $1 AND fees.payer = $2 AND fees.block_number >= $3 AND fees.block_number <= $4 AND blocks.canonical";
@@ -77,25 +77,26 @@ pub async fn fee(tx: &mut Tx, chain: Chain, block: &BlockRef, fee: &Fee) -> Resu
 /// A debit on record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Debited {
+    pub lane: Lane,
     pub leg: LegHash,
     pub tx: TxId,
     pub asset: AssetId,
     pub sender: Address,
 }
 
-/// The debits that a block showed in this lane.
+/// The debits of a block, of both lanes.
 pub async fn debits_in(
     connection: &mut impl Connection,
     chain: Chain,
     block: &BlockHash,
-    lane: Lane,
 ) -> Result<Vec<Debited>, StoreError> {
-    type Row = (Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>);
-    let rows = fetch_all!(connection, Row, DEBITS_IN, chain.name(), &block.0[..], lane.name())?;
-    let debited = |(leg, tx, asset, sender): Row| {
+    type Row = (String, Vec<u8>, Vec<u8>, Vec<u8>, Vec<u8>);
+    let rows = fetch_all!(connection, Row, DEBITS_IN, chain.name(), &block.0[..])?;
+    let debited = |(lane, leg, tx, asset, sender): Row| {
+        let lane = if lane == Lane::Traces.name() { Lane::Traces } else { Lane::Roots };
         let (leg, tx, sender) = (LegHash(hash("leg hash", &leg)?), tx_id(&tx)?, address("sender", &sender)?);
         let asset = AssetId::from_bytes(&asset).map_err(|error| StoreError::inconsistent("asset", error))?;
-        Ok(Debited { leg, tx, asset, sender })
+        Ok(Debited { lane, leg, tx, asset, sender })
     };
     rows.into_iter().map(debited).collect()
 }

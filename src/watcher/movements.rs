@@ -4,11 +4,11 @@
 //! Debits and fees are of listed assets only, as deposits are. Nothing is recorded twice; which blocks count is told by the
 //! blocks.
 
+use std::collections::HashSet;
 use std::fmt;
 
-use landfall_chain::{Address, AssetId, Block, Lane, Network, TxId, U256};
+use landfall_chain::{Address, AssetId, Block, Fee, Lane, Network, Proof, TxId, U256};
 
-use crate::deposit::LegHash;
 use crate::store::{Connection, Tx, accounts, movements, unattributed};
 use crate::watcher::TickError;
 use crate::watcher::leg::{leg_of, prove_signer};
@@ -73,52 +73,81 @@ impl fmt::Display for Movement {
     }
 }
 
-/// One movement, as the block shows it or the record has it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Booked {
+/// A movement that the block or the record has, and the other has not.
+#[derive(Debug)]
+pub(super) struct Unmatched {
     pub(super) movement: Movement,
     pub(super) of: Address,
     pub(super) tx: TxId,
-    /// The leg, or the amount.
-    what: [u8; 32],
+    pub(super) proof: Proof,
+    pub(super) is_on_record: bool,
 }
 
-/// Where the record of debits and fees differs from what `block` shows of those who were watched at it: what it lacks, and
-/// what is not in the block.
+/// Where the record of debits and fees differs from what `block` shows of those who were watched at it. A part of a fee that no
+/// root proves may be told as another amount by everybody who is asked: there it counts that a fee is on record.
+///
+/// What a trace showed once and shows no longer is no difference: both readings of a dispute are on record.
 pub(super) async fn compare(
     connection: &mut impl Connection,
     network: &Network,
     watch_list: &WatchList,
     block: &Block,
     lane: Lane,
-) -> Result<(Vec<Booked>, Vec<Booked>), TickError> {
+) -> Result<Vec<Unmatched>, TickError> {
     let (chain, at) = (network.chain, &block.header.block);
     let counts = |asset: &AssetId, of: &Address| network.asset(asset).is_some() && watch_list.contains(of);
-    let debit = |of, tx, leg: LegHash| Booked { movement: Movement::Debit, of, tx, what: leg.0 };
-    let fee = |of, tx, amount: U256| Booked { movement: Movement::Fee, of, tx, what: amount.to_be_bytes() };
-
-    let debits = block.debits().iter().filter(|debit| counts(&debit.asset, &debit.sender));
-    let mut shown: Vec<Booked> =
-        debits.map(|it| debit(it.sender, it.tx.id, leg_of(&network.chain_ref, it).hash())).collect();
-    let debits = movements::debits_in(connection, chain, &at.hash, lane).await?;
-    let debits = debits.into_iter().filter(|debit| counts(&debit.asset, &debit.sender));
-    let mut recorded: Vec<Booked> = debits.map(|it| debit(it.sender, it.tx, it.leg)).collect();
-    if lane == Lane::Roots {
-        let fees = block.fees.iter().filter(|fee| watch_list.contains(&fee.payer));
-        shown.extend(fees.map(|it| fee(it.payer, it.tx.id, it.amount)));
-        let fees = movements::fees_in(connection, chain, &at.hash).await?;
-        let fees = fees.into_iter().filter(|(_, payer, _)| watch_list.contains(payer));
-        recorded.extend(fees.map(|(tx, payer, amount)| fee(payer, tx, amount)));
-    }
-    let mut missing = Vec::new();
-    for booked in shown.iter().filter(|booked| !recorded.contains(booked)) {
-        let from = accounts::watched_from(connection, chain, &booked.of).await?;
-        if from.is_some_and(|from| from <= at.number) {
-            missing.push(booked.clone());
+    let on_record = movements::debits_in(connection, chain, &at.hash).await?;
+    let (mut missing, mut unmatched) = (Vec::new(), Vec::new());
+    let mut shown = HashSet::new();
+    for debit in block.debits().iter().filter(|debit| counts(&debit.asset, &debit.sender)) {
+        let leg = leg_of(&network.chain_ref, debit).hash();
+        shown.insert(leg);
+        // In whatever lane: by another setting a trace showed it.
+        if !on_record.iter().any(|debited| debited.leg == leg) {
+            missing.push((Movement::Debit, debit.sender, &debit.tx, block.proof));
         }
     }
-    recorded.retain(|booked| !shown.contains(booked));
-    Ok((missing, recorded))
+    if lane == Lane::Roots {
+        let of_roots =
+            on_record.iter().filter(|debited| debited.lane == lane && counts(&debited.asset, &debited.sender));
+        for debited in of_roots.filter(|debited| !shown.contains(&debited.leg)) {
+            let (of, tx, proof) = (debited.sender, debited.tx, block.proof);
+            unmatched.push(Unmatched { movement: Movement::Debit, of, tx, proof, is_on_record: true });
+        }
+        let fees = movements::fees_in(connection, chain, &at.hash).await?;
+        let is_same = |fee: &Fee, (tx, payer, amount): &(TxId, Address, U256)| {
+            fee.tx.id == *tx && fee.payer == *payer && (fee.amount == *amount || !fee.proved)
+        };
+        for fee in block.fees.iter().filter(|fee| watch_list.contains(&fee.payer)) {
+            if !fees.iter().any(|recorded| is_same(fee, recorded)) {
+                let proof = if fee.proved { block.proof } else { Proof::OneEndpoint };
+                missing.push((Movement::Fee, fee.payer, &fee.tx, proof));
+            }
+        }
+        // Where fees have a part in no root, one that is not wholly told is left out.
+        let proof = if block.fees.iter().any(|fee| fee.proved) { block.proof } else { Proof::OneEndpoint };
+        let gone = fees.into_iter().filter(|fee| !block.fees.iter().any(|shown| is_same(shown, fee)));
+        unmatched.extend(gone.filter(|(_, payer, _)| watch_list.contains(payer)).map(|(tx, of, _)| Unmatched {
+            movement: Movement::Fee,
+            of,
+            tx,
+            proof,
+            is_on_record: true,
+        }));
+    }
+    // Whoever names another signer would make a difference of it.
+    let gone: HashSet<TxId> = unmatched.iter().map(|unmatched| unmatched.tx).collect();
+    let of_gone = block.debits().iter().map(|debit| &debit.tx).chain(block.fees.iter().map(|fee| &fee.tx));
+    for tx in of_gone.filter(|tx| gone.contains(&tx.id)).chain(missing.iter().map(|(_, _, tx, _)| *tx)) {
+        prove_signer(&block.signers, tx)?;
+    }
+    for (movement, of, tx, proof) in missing {
+        let from = accounts::watched_from(connection, chain, &of).await?;
+        if from.is_some_and(|from| from <= at.number) {
+            unmatched.push(Unmatched { movement, of, tx: tx.id, proof, is_on_record: false });
+        }
+    }
+    Ok(unmatched)
 }
 
 /// Whether there is anything of this in `block` for an address that `is_ours`.

@@ -15,7 +15,7 @@ use crate::store::cursors;
 use crate::store::{accounts, deposits};
 use crate::time::Timestamp;
 use crate::watcher::final_blocks::Past;
-use crate::watcher::movements::{self, Booked, Movement};
+use crate::watcher::movements::{self, Movement, Unmatched};
 use crate::watcher::past::{Progress, Span, first_read};
 use crate::watcher::stride::Stride;
 use crate::watcher::{BackfillError, TickError, TraceLane, Watcher};
@@ -33,7 +33,7 @@ pub enum Difference {
     Failed { block: BlockRef, deposit: DepositId, recipient: Address, proof: Proof },
     /// A deposit was seen in the block, and its leg is not there.
     NotThere { block: BlockRef, deposit: DepositId, status: DepositStatus, proof: Proof },
-    /// What left a watched address, or a fee that it paid, is not on record, or with another amount.
+    /// What left a watched address, or a fee that it paid, is not on record, or a fee with another amount.
     Unbooked { block: BlockRef, movement: Movement, of: Address, tx: TxId, proof: Proof },
     /// Such a movement is on record, and not in the block.
     Unmoved { block: BlockRef, movement: Movement, of: Address, tx: TxId, proof: Proof },
@@ -210,22 +210,13 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
             }
         }
         let Watcher { network, watch_list, .. } = &self.watcher;
-        let (unbooked, unmoved) = movements::compare(&mut reader, network, watch_list, block, lane).await?;
-        let unbooked = unbooked.into_iter().map(|Booked { movement, of, tx, .. }| Difference::Unbooked {
-            block: at,
-            movement,
-            of,
-            tx,
-            proof,
-        });
-        let unmoved = unmoved.into_iter().map(|Booked { movement, of, tx, .. }| Difference::Unmoved {
-            block: at,
-            movement,
-            of,
-            tx,
-            proof,
-        });
-        differences.extend(unbooked.chain(unmoved));
+        for unmatched in movements::compare(&mut reader, network, watch_list, block, lane).await? {
+            let Unmatched { movement, of, tx, proof, is_on_record } = unmatched;
+            differences.push(match is_on_record {
+                true => Difference::Unmoved { block: at, movement, of, tx, proof },
+                false => Difference::Unbooked { block: at, movement, of, tx, proof },
+            });
+        }
         Ok(differences)
     }
 }

@@ -419,7 +419,7 @@ async fn statuses_that_an_organization_does_not_want_are_not_sent_and_keep_their
 /// The events that `GET /v2/events` answers, without their numbers.
 async fn fed(world: &crate::world::World) -> Value {
     let (what, random) = (("test", &Scope::Read.into()), [1; ApiKey::RANDOM_BYTES]);
-    let key = registry::create_key(world.db(), Environment::Test, what, &random, world.now()).await.unwrap();
+    let key = registry::create_key(world.db(), Environment::Test, what, &random, &tester(world.now())).await.unwrap();
     let api = landfall::api::Api::new(world.db().clone(), Settings::of(Environment::Test), world.clock());
     let request = Request::builder().uri("/v2/events?after=0");
     let request = request.header(header::AUTHORIZATION, format!("Bearer {}", key.reveal()));

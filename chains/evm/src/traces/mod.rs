@@ -167,7 +167,10 @@ impl Tracer {
                 }
                 // One method may tell a block well that the other does not: each has faults of its own.
                 Err(error @ EvmError::Rpc(RpcError::Answer { .. })) => unusable = unusable.or(Some((method, error))),
-                Err(error) => return one_by_one::read(endpoint, asked, error).await.map(Some),
+                Err(error) => {
+                    let first = unusable.map(|(_, error)| error).filter(one_by_one::is_too_heavy);
+                    return one_by_one::read(endpoint, asked, first.unwrap_or(error)).await.map(Some);
+                }
             }
         }
         self.methods.remember(&endpoint.id, unusable.as_ref().map(|(method, _)| *method), now);

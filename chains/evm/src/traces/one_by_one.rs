@@ -83,7 +83,7 @@ async fn moved(endpoint: &Endpoint, block: &Asked) -> Result<Moved, EvmError> {
 }
 
 /// Whether the block was refused for its size or for the time that it takes.
-fn is_too_heavy(refused: &EvmError) -> bool {
+pub(crate) fn is_too_heavy(refused: &EvmError) -> bool {
     const WORDS: [&str; 10] = [
         "timeout",
         "timed out",

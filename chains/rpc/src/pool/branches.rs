@@ -1,8 +1,9 @@
 //! Whether the endpoints follow one branch: what they show at one number that two of them have reached.
 //!
 //! Promises: where most show one block, who shows another does not lead; where no most is, who leads goes on to lead until
-//! another is well ahead, so that the newest block does not swing from branch to branch. Nobody is convicted: either branch
-//! may yet win. Pure: the hash is asked for with the next poll, where that costs no request of its own.
+//! another is well ahead, so that the newest block does not swing from branch to branch. What was found stands until all who
+//! have reached the next number have told, and no longer leads anybody once those that most follow stand still. Nobody is
+//! convicted: either branch may yet win. Pure: the hash is asked for with the next poll, where that costs no request of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,16 +11,27 @@ use landfall_chain::BlockHash;
 
 use crate::pool::agree::Voice;
 
-/// How often an endpoint that has reached a number may be heard without its hash there, before another number is compared.
+/// How often an endpoint that has reached a number may be heard without its hash there, before the others decide.
 const HEARD_MAX: u32 = 10;
+/// How often they may be heard while those that most follow stand still and a stray goes on, or while nobody is left to
+/// compare, before what was found is forgotten.
+const STILL_MAX: u32 = 100;
 
 #[derive(Debug, Default)]
 pub(crate) struct Branches {
     compared: Option<u64>,
+    /// How often they were heard since that was to be told.
     heard: u32,
+    /// What was compared last.
+    judged: Option<u64>,
     /// The places of those that do not show what most show.
     strays: BTreeSet<usize>,
     differ: Option<String>,
+    /// The newest number of those that are no strays, and how often they were heard since.
+    newest: u64,
+    still: u32,
+    /// How often only one was heard.
+    alone: u32,
 }
 
 impl Branches {
@@ -28,22 +40,26 @@ impl Branches {
         let mut reached: Vec<u64> = voices.iter().map(|voice| voice.latest.number).collect();
         reached.sort_unstable_by(|a, b| b.cmp(a));
         let Some(second) = reached.get(1).copied() else {
-            *self = Branches::default();
+            self.compared = None;
+            self.alone += 1;
+            if self.alone > STILL_MAX {
+                *self = Branches::default();
+            }
             return;
         };
+        self.alone = 0;
+        self.watch(voices);
         if let Some(number) = self.compared {
-            let told = |voice: &Voice| voice.hashes.get(&number).map(|hash| (voice.index, voice.id.clone(), *hash));
-            let told: Vec<(usize, String, BlockHash)> = voices.iter().filter_map(told).collect();
-            if told.len() > 1 {
-                self.judge(number, &told);
-            }
+            let there: Vec<&Voice> = voices.iter().filter(|voice| voice.latest.number >= number).collect();
             self.heard += 1;
-            let there = reached.iter().filter(|latest| **latest >= number).count();
-            if told.len() < there.max(2) && self.heard < HEARD_MAX {
+            let have_told = there.iter().all(|voice| voice.hashes.contains_key(&number));
+            if there.len() > 1 && !have_told && self.heard < HEARD_MAX {
                 return;
             }
+            self.judge(number, &there);
         }
-        (self.compared, self.heard) = (Some(second), 0);
+        let is_new = self.judged != Some(second) || self.differ.is_some();
+        (self.compared, self.heard) = (is_new.then_some(second), 0);
     }
 
     /// The number whose hash would help.
@@ -51,9 +67,9 @@ impl Branches {
         self.compared
     }
 
-    /// Whether the endpoint at `index` shows another block than most.
+    /// Whether the endpoint at `index` shows another block than most, whose own go on.
     pub(crate) fn is_stray(&self, index: usize) -> bool {
-        self.strays.contains(&index)
+        self.still <= STILL_MAX && self.strays.contains(&index)
     }
 
     /// Whether they differ, and no most says who follows the better branch.
@@ -66,16 +82,47 @@ impl Branches {
         self.differ.clone()
     }
 
-    fn judge(&mut self, number: u64, told: &[(usize, String, BlockHash)]) {
+    /// Whether those that most follow go on.
+    fn watch(&mut self, voices: &[Voice]) {
+        let newest = |strays: bool| {
+            let of = voices.iter().filter(|voice| self.strays.contains(&voice.index) == strays);
+            of.map(|voice| voice.latest.number).max()
+        };
+        let (followed, stray) = (newest(false).unwrap_or_default(), newest(true).unwrap_or_default());
+        if followed > self.newest || followed >= stray {
+            (self.newest, self.still) = (followed, 0);
+        } else {
+            self.still += 1;
+        }
+    }
+
+    /// Decides by what those say that are `there`. Who says nothing at all follows no branch that another could bear out.
+    fn judge(&mut self, number: u64, there: &[&Voice]) {
+        let told = || there.iter().filter_map(|voice| voice.hashes.get(&number).map(|hash| (*voice, *hash)));
+        if told().count() < 2 {
+            return;
+        }
+        self.judged = Some(number);
         let mut counts: BTreeMap<BlockHash, usize> = BTreeMap::new();
-        told.iter().for_each(|(.., hash)| *counts.entry(*hash).or_default() += 1);
+        told().for_each(|(_, hash)| *counts.entry(hash).or_default() += 1);
         let most = counts.values().copied().max().unwrap_or_default();
         let mut of_most = counts.iter().filter(|(_, count)| **count == most).map(|(hash, _)| *hash);
         let followed = of_most.next().filter(|_| of_most.next().is_none());
-        let is_stray = |hash: &BlockHash| followed.is_some_and(|followed| followed != *hash);
-        self.strays = told.iter().filter(|(.., hash)| is_stray(hash)).map(|(index, ..)| *index).collect();
+        let shows_another = |voice: &Voice, followed: BlockHash| voice.hashes.get(&number) != Some(&followed);
+        let of_others = told().find(|(voice, _)| !self.strays.contains(&voice.index)).map(|(_, hash)| hash);
+        self.strays = match (followed, of_others) {
+            (Some(followed), _) => {
+                there.iter().filter(|voice| shows_another(voice, followed)).map(|voice| voice.index).collect()
+            }
+            // What most showed before stands where as many say this as that.
+            (None, Some(others)) => {
+                let strayed = there.iter().filter(|voice| self.strays.contains(&voice.index));
+                strayed.filter(|voice| shows_another(voice, others)).map(|voice| voice.index).collect()
+            }
+            (None, None) => BTreeSet::new(),
+        };
         self.differ = (counts.len() > 1).then(|| {
-            let said: Vec<String> = told.iter().map(|(_, id, hash)| format!("{id} shows {hash}")).collect();
+            let said: Vec<String> = told().map(|(voice, hash)| format!("{} shows {hash}", voice.id)).collect();
             format!("endpoints follow different branches: of block {number}, {}", said.join(", "))
         });
     }
@@ -115,9 +162,24 @@ mod tests {
         assert!(branches.is_stray(1) && !branches.is_stray(0) && !branches.is_stray(2) && !branches.is_split());
         let text = branches.differ().unwrap();
         assert!(text.starts_with("endpoints follow different branches: of block 10, n0 shows 0x01"), "{text}");
-        poll(&mut branches, &[(12, 1), (12, 1), (12, 1)]);
-        poll(&mut branches, &[(12, 1), (12, 1), (12, 1)]);
+        for _ in 0..2 {
+            poll(&mut branches, &[(12, 1), (12, 1), (12, 1)]);
+        }
         assert!(!branches.is_stray(1) && branches.differ().is_none());
+        assert_eq!(branches.wanted(), None, "nothing is new");
+    }
+
+    #[test]
+    fn what_most_showed_stands_while_one_of_them_is_a_poll_behind() {
+        let mut branches = Branches::default();
+        let mut stray = |heads: &[(u64, u8)]| {
+            (0..2).for_each(|_| poll(&mut branches, heads));
+            branches.is_stray(1) && branches.differ().is_some()
+        };
+        assert!(stray(&[(10, 1), (20, 2), (10, 1)]));
+        assert!(stray(&[(11, 1), (20, 2), (10, 1)]), "one against one at block 11");
+        assert!(stray(&[(11, 1), (20, 2)]), "the third is not heard");
+        assert!(!stray(&[(12, 2), (20, 2), (10, 1)]));
     }
 
     #[test]
@@ -127,22 +189,34 @@ mod tests {
             poll(&mut branches, &[(number, 1), (number + 5, 2)]);
         }
         assert!(branches.is_split() && !branches.is_stray(0) && !branches.is_stray(1));
-        // What was said of one that is no longer heard counts no longer.
+        // Where one is not heard for a while, nothing says that they agree.
         poll(&mut branches, &[(12, 1)]);
-        assert!(!branches.is_split() && branches.wanted().is_none());
+        assert!(branches.is_split() && branches.wanted().is_none());
+        (0..STILL_MAX).for_each(|_| poll(&mut branches, &[(12, 1)]));
+        assert!(!branches.is_split());
     }
 
     #[test]
-    fn one_that_never_tells_holds_up_no_comparison() {
+    fn who_has_reached_a_number_and_never_tells_its_hash_strays_once_others_agree() {
         let mut branches = Branches::default();
-        poll(&mut branches, &[(10, 1), (10, 2), (10, 1)]);
-        let silent = |branches: &mut Branches, latest: u64| {
+        poll(&mut branches, &[(10, 1), (30, 2), (10, 1)]);
+        for _ in 0..HEARD_MAX {
             let wanted = branches.wanted();
-            let told = [voice(0, latest, 1, wanted), voice(1, latest, 2, wanted), voice(2, latest, 1, None)];
-            branches.hear(&told);
+            assert!(!branches.is_stray(1));
+            branches.hear(&[voice(0, 20, 1, wanted), voice(1, 30, 2, None), voice(2, 20, 1, wanted)]);
+        }
+        assert!(branches.is_stray(1) && !branches.is_split());
+    }
+
+    #[test]
+    fn most_that_stand_still_lead_nobody_who_goes_on() {
+        let mut branches = Branches::default();
+        let mut is_stray_after = |polls: u32, latest: u64| {
+            (0..polls).for_each(|_| poll(&mut branches, &[(100, 1), (latest, 2), (100, 1)]));
+            branches.is_stray(1)
         };
-        (0..HEARD_MAX).for_each(|_| silent(&mut branches, 20));
-        assert_eq!(branches.wanted(), Some(20), "another number is compared");
-        assert!(branches.is_split(), "one against one, and nothing of the third");
+        assert!(is_stray_after(2, 101));
+        assert!(is_stray_after(STILL_MAX - 1, 150));
+        assert!(!is_stray_after(2, 200));
     }
 }

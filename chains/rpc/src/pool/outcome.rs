@@ -53,22 +53,33 @@ impl<'a, D: Dialect> Outcome<'a, D> {
         }
     }
 
-    /// Why the read came to nothing. That an upgrade is needed counts when no endpoint says otherwise, and two say so
-    /// where there are two.
+    /// Why the read came to nothing.
     pub(crate) fn error(mut self) -> D::Error {
-        let Some((_, block, _)) = self.too_new.first() else {
+        if self.too_new.is_empty() {
             return self.last.unwrap_or_else(|| self.pool.nobody());
-        };
-        let alike = self.too_new.iter().filter(|(_, other, _)| other == block).count();
-        let is_sure = self.last.is_none() && alike == self.too_new.len() && alike >= self.pool.of_this_chain().min(2);
-        let (endpoint, _, error) = self.too_new.remove(0);
-        if is_sure {
+        }
+        if let Some(error) = self.upgrade_needed() {
             return error;
         }
+        let (endpoint, _, error) = self.too_new.remove(0);
         let alone = endpoint.alone(&error);
         self.one_understands();
         endpoint.failed(&alone);
         alone
+    }
+
+    /// What was shown that only a newer version could judge, and that nobody who was asked has refuted.
+    pub(crate) fn newer(self) -> Option<D::Error> {
+        let (endpoint, _, error) = self.too_new.first()?;
+        Some(self.upgrade_needed().unwrap_or_else(|| endpoint.alone(error)))
+    }
+
+    /// That an upgrade is needed, where no endpoint says otherwise, and two say so where there are two.
+    fn upgrade_needed(&self) -> Option<D::Error> {
+        let (_, block, error) = self.too_new.first()?;
+        let alike = self.too_new.iter().filter(|(_, other, _)| other == block).count();
+        let is_sure = self.last.is_none() && alike == self.too_new.len() && alike >= self.pool.of_this_chain().min(2);
+        is_sure.then(|| error.clone())
     }
 }
 

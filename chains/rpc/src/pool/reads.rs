@@ -103,7 +103,12 @@ impl<D: Dialect> Pool<D> {
                 Err(error) => outcome.failed(endpoint, error)?,
             }
         }
-        longest.ok_or_else(|| outcome.error())
+        match longest {
+            // Who has none of the blocks says nothing of what others show in them.
+            Some(items) if items.is_empty() => outcome.newer().map_or(Ok(items), Err),
+            Some(items) => Ok(items),
+            None => Err(outcome.error()),
+        }
     }
 
     /// Takes in why `endpoint` did not serve a read that goes on at others.
@@ -194,7 +199,7 @@ impl<D: Dialect> Pool<D> {
             let head = endpoint.head().unwrap_or_default();
             let missing = need.last.saturating_sub(head);
             let (wait, leads) = (endpoint.pace.wait(now), leader == Some(endpoint.index));
-            let strays = branches.is_stray(*place);
+            let strays = !leads && branches.is_stray(*place);
             (!serves, endpoint.standing(now), strays, missing, wait, !leads, endpoint.latency_ms(), endpoint.index)
         });
         endpoints.into_iter().map(|(_, endpoint)| &**endpoint).collect()
