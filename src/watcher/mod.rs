@@ -118,8 +118,6 @@ pub struct Watcher<S> {
     payers: Payers,
     agree: AgreeDoor,
     told: ToldBlocks,
-    /// Through which number connected blocks were looked at once more.
-    looked: u64,
     /// The block from which the next tick settles: those below had their turn.
     settle_from: u64,
     /// What a former watcher warned of is taken up.
@@ -168,7 +166,6 @@ impl<S: BlockSource> Watcher<S> {
             payers: Payers::default(),
             agree,
             told: ToldBlocks::default(),
-            looked: 0,
             settle_from: 0,
             has_taken_up: false,
             resumed: None,
@@ -238,14 +235,12 @@ impl<S: BlockSource> Watcher<S> {
             Some(at) => at,
             None => self.take_up(&tip).await?,
         };
-        self.looked = self.looked.min(at.number);
         if self.is_off_chain(&at, &tip).await? {
             at = match self.disconnect(&at, &tip, &orders, now, &mut ticked).await? {
                 Some(fork_point) => fork_point,
                 // The block that it was taken up at is gone, and nothing stood on it.
                 None => return Ok(ticked),
             };
-            self.looked = self.looked.min(at.number);
         } else if let Some(finalized) = cursor.finalized {
             self.refuse_set_back(&finalized, &tip)?;
         }
@@ -277,7 +272,6 @@ impl<S: BlockSource> Watcher<S> {
             }
             Err(error) => disputed = Err(error),
         }
-        self.looked = self.looked.min(at.number);
         if ticked.disconnected > 0 {
             self.alarms.taken_back(&tip, now);
             ticked.still_since = None;
