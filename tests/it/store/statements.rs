@@ -126,7 +126,7 @@ const HOT: [(&str, &str); 37] = [
     ("cursors::CANONICAL_AT", "INDEX blocks_canonical"),
     ("cursors::CANONICAL_FROM", "INDEX blocks_canonical"),
     ("cursors::CANONICAL_THROUGH", "INDEX blocks_number (chain=? AND number<?)"),
-    ("cursors::PASSED_OVER", "INDEX blocks_canonical (chain=? AND number>?)"),
+    ("cursors::PASSED_OVER", "INDEX blocks_number (chain=? AND number>?)"),
     ("cursors::PASSED_OVER", "INDEX sqlite_autoindex_blocks_1 (chain=? AND hash=?)"),
     ("traces::OLDEST", "INDEX blocks_untraced"),
     ("traces::NEWEST", "INDEX blocks_untraced"),
