@@ -243,3 +243,24 @@ async fn honest_endpoints_are_asked_for_lists_only_where_slots_are_empty() {
     assert_eq!(ticks(&mut follower, 4).await, None);
     assert_eq!(follower.nodes.iter().map(|node| node.calls("getBlocks", None)).min(), Some(1));
 }
+
+#[tokio::test]
+async fn a_second_endpoint_that_is_silent_is_waited_for_once_and_holds_up_no_pending() {
+    let mut follower = scene(2, NONE).await;
+    assert_eq!(ticks(&mut follower, 3).await, None);
+    follower.nodes[1].confine("getBlock");
+    follower.nodes[1].set_silent(true);
+    let slots = LATEST + 1..=LATEST + 4;
+    for slot in slots.clone() {
+        follower.ledger.produce(slot, vec![Tx::sol(slot, PAYER, WATCHED[0], slot)]);
+        assert_eq!(ticks(&mut follower, 1).await, None);
+        follower.nodes[1].lag(0);
+    }
+    assert_eq!((follower.cursor().await, follower.audit().await.undecided), (Some(LATEST + 4), 6));
+    let asked: u64 = slots.map(|slot| follower.nodes[1].calls("getBlock", Some(slot))).sum();
+    assert_eq!(asked, 1, "who let one wait is not waited for again");
+    follower.nodes[1].set_silent(false);
+    follower.restart();
+    follower.settle().await.unwrap();
+    assert_eq!(missing(&mut follower).await, (6, 0));
+}
