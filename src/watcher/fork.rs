@@ -122,8 +122,9 @@ impl<S: BlockSource> Watcher<S> {
             (Some(Guard { replaced, confirmed }), None) => {
                 warn!(
                     chain = %chain,
-                    "{what}, and it counted as final: `landfall rescan --chain {chain} --from {number} --to {number} --repair` \
-                     credits what it pays",
+                    "{what}, and it counted as final. Where a person accepts it, it is read again; where it is not accepted, \
+                     `landfall chain resume {chain}` first, then `landfall rescan --chain {chain} --from {number} --to {number} \
+                     --repair` credits what it pays",
                 );
                 return Err(TickError::PostFinalityReorg { chain, replaced, fork_point, confirmed });
             }

@@ -8,6 +8,7 @@
 
 use landfall_chain::{BlockRef, BlockSource, Tip};
 
+use crate::decision::Orders;
 use crate::store::StoreError;
 use crate::store::cursors::{self, Cursor};
 use crate::watcher::{TickError, Watcher};
@@ -17,7 +18,7 @@ const LOOK_BLOCKS_MAX: u32 = 1_024;
 
 impl<S: BlockSource> Watcher<S> {
     /// The lowest number up to the final block of which our record holds something else than endpoints agree on.
-    pub(super) async fn look_again(&self, at: &BlockRef, tip: &Tip) -> Result<Option<u64>, TickError> {
+    pub(super) async fn look_again(&self, at: &BlockRef, tip: &Tip, orders: &Orders) -> Result<Option<u64>, TickError> {
         let chain = self.chain();
         let Some(finalized) = tip.finalized.filter(|_| !chain.family().has_roots()) else { return Ok(None) };
         let through = at.number.min(finalized.number);
@@ -27,8 +28,11 @@ impl<S: BlockSource> Watcher<S> {
             drop(reader);
             return self.note_looked(at, looked, through).await.map(|()| None);
         }
-        // What is final now was passed over by what was looked at.
-        let doubted = cursors::passed_over(&mut reader, chain, through).await?.map(|below| below.number);
+        // What was looked at is doubted where a person accepts that it was replaced, and where it passes over what is final now.
+        let doubted = match &orders.accepted {
+            Some((down_to, _)) => Some(*down_to),
+            None => cursors::passed_over(&mut reader, chain, through).await?.map(|below| below.number),
+        };
         drop(reader);
         if let Some(from) = doubted.filter(|from| *from < looked)
             && let (_, Some(otherwise)) = self.look_from(from, through, 2).await?

@@ -263,7 +263,7 @@ impl<S: BlockSource> Watcher<S> {
         }
         // Who differs is told when all else is done.
         let mut disputed = Ok(());
-        match self.look_again(&at, &tip).await {
+        match self.look_again(&at, &tip, &orders).await {
             Ok(None) => self.alarms.looked(None, now),
             Ok(Some(number)) => at = self.take_back(&at, number, &orders, now, &mut ticked).await?,
             // Who cannot be heard holds up what would become final by it, and nothing else.

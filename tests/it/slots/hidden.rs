@@ -244,6 +244,55 @@ async fn honest_endpoints_are_asked_for_lists_only_where_slots_are_empty() {
     assert_eq!(follower.nodes.iter().map(|node| node.calls("getBlocks", None)).min(), Some(1));
 }
 
+/// What jumped over a final block counted as final by a person's word; now they agree on that block, and the chain is halted.
+async fn replaced() -> (Follower, Ledger) {
+    let mut follower = scene(2, NONE).await;
+    let liar = hiding_one(&follower);
+    follower.override_agree(Some(1));
+    follower.ledger.finalize(FINAL);
+    liar.finalize(FINAL);
+    assert_eq!(ticks(&mut follower, 3).await, None);
+    assert_eq!(missing(&mut follower).await, (2, 1), "one endpoint's word was enough");
+    follower.override_agree(None);
+    follower.restart();
+    follower.nodes.iter().for_each(|node| node.call_final(HIDDEN));
+    let error = follower.tick().await.unwrap_err();
+    assert!(matches!(error, TickError::PostFinalityReorg { confirmed: 1, .. }), "{error}");
+    assert_eq!(follower.reorgs().await, 1);
+    (follower, liar)
+}
+
+#[tokio::test]
+async fn what_a_person_accepts_is_taken_back_although_more_is_final_by_then() {
+    let (mut follower, _) = replaced().await;
+    // The one that was wrong was mended, and the chain went on.
+    follower.nodes.iter().for_each(|node| node.call_final(None));
+    follower.behave();
+    assert_eq!(follower.accept_reorg().await, HIDDEN - 1);
+    assert_eq!(ticks(&mut follower, 8).await, None);
+    assert_eq!(missing(&mut follower).await, (2, 0));
+    assert_eq!(follower.reorgs().await, 0, "nothing is left to be decided, and no word to be used for something else");
+    assert!(follower.words().await.is_empty());
+}
+
+#[tokio::test]
+async fn what_a_person_accepts_is_not_built_anew_over_the_block_that_was_left_out() {
+    let (mut follower, _liar) = replaced().await;
+    follower.accept_reorg().await;
+    for _ in 0..20 {
+        ticks(&mut follower, 1).await;
+    }
+    assert_eq!(follower.reorgs().await, 0);
+    follower.nodes.iter().for_each(|node| node.call_final(None));
+    for _ in 0..10 {
+        ticks(&mut follower, 1).await;
+    }
+    assert_eq!((follower.cursor().await, follower.reorgs().await), (Some(LATEST), 0));
+    assert_eq!(missing(&mut follower).await, (2, 1), "what was hidden is told by one alone");
+    follower.settle().await.unwrap();
+    assert_eq!(missing(&mut follower).await, (2, 0));
+}
+
 #[tokio::test]
 async fn a_second_endpoint_that_is_silent_is_waited_for_once_and_holds_up_no_pending() {
     let mut follower = scene(2, NONE).await;
