@@ -104,8 +104,7 @@ impl<S: BlockSource> Watcher<S> {
     ) -> Result<BlockRef, TickError> {
         let (chain, noun) = (self.chain(), self.chain().family().number());
         let mut reader = self.db.read().await?;
-        let (lowest, below) = (number.saturating_sub(FINAL_BLOCKS_KEPT), number.saturating_sub(1));
-        let fork_point = cursors::canonical_in(&mut reader, chain, lowest, below).await?.first().copied();
+        let fork_point = cursors::canonical_through(&mut reader, chain, number.saturating_sub(1)).await?;
         drop(reader);
         let what = format!("endpoints agree on another content of {noun} {number} than our record has");
         let Some(fork_point) = fork_point else {

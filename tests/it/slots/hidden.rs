@@ -294,6 +294,35 @@ async fn what_a_person_accepts_is_not_built_anew_over_the_block_that_was_left_ou
 }
 
 #[tokio::test]
+async fn a_block_that_was_left_out_behind_a_long_silence_of_the_cluster_takes_the_chain_back() {
+    let mut follower = scene(2, NONE).await;
+    let (first, latest) = (LATEST + 1_090, LATEST + 1_105);
+    for slot in first..=latest {
+        follower.ledger.produce(slot, vec![Tx::sol(slot, PAYER, WATCHED[0], slot)]);
+    }
+    let liar = follower.ledger.branch_at(latest);
+    let below = liar.block(LATEST).unwrap().reference();
+    liar.amend(first + 1, |block| block.parent = below);
+    follower.nodes[0].show(&liar);
+    follower.nodes[0].lose([first]);
+    follower.nodes[1].lag(latest - LATEST);
+    let mut why = Vec::new();
+    for _ in 0..40 {
+        why.extend(ticks(&mut follower, 1).await);
+    }
+    assert_eq!(follower.cursor().await, Some(latest), "connecting waits for nobody: {why:?}");
+    follower.nodes[1].lag(0);
+    follower.ledger.finalize(first);
+    liar.finalize(first);
+    for _ in 0..30 {
+        ticks(&mut follower, 1).await;
+    }
+    assert_eq!(follower.cursor().await, Some(latest));
+    assert_eq!(missing(&mut follower).await.0, 3);
+    assert_eq!(follower.pays_in(first).await, 1, "what was left out is on record");
+}
+
+#[tokio::test]
 async fn a_second_endpoint_that_is_silent_is_waited_for_once_and_holds_up_no_pending() {
     let mut follower = scene(2, NONE).await;
     assert_eq!(ticks(&mut follower, 3).await, None);
