@@ -244,6 +244,30 @@ async fn honest_endpoints_are_asked_for_lists_only_where_slots_are_empty() {
     assert_eq!(follower.nodes.iter().map(|node| node.calls("getBlocks", None)).min(), Some(1));
 }
 
+#[tokio::test]
+async fn what_one_endpoint_was_enough_for_ends_with_the_persons_word() {
+    for restarts in [false, true] {
+        let mut follower = scene(2, NONE).await;
+        let liar = hiding_one(&follower);
+        follower.override_agree(Some(1));
+        follower.ledger.finalize(HIDDEN - 2);
+        liar.finalize(HIDDEN - 2);
+        assert_eq!(ticks(&mut follower, 3).await, None);
+        assert_eq!(follower.cursor().await, Some(LATEST), "it was connected on one endpoint's word");
+        follower.override_agree(None);
+        if restarts {
+            follower.restart();
+        }
+        follower.ledger.finalize(FINAL);
+        liar.finalize(FINAL);
+        let why = ticks(&mut follower, 4).await.expect("it is told");
+        assert!(why.contains(&format!("slot {HIDDEN} holds a final block by the lists of")), "{why}");
+        assert_eq!(missing(&mut follower).await, (2, 2), "nothing above it is CONFIRMED");
+        follower.settle().await.unwrap();
+        assert_eq!(missing(&mut follower).await, (2, 0));
+    }
+}
+
 /// What jumped over a final block counted as final by a person's word; now they agree on that block, and the chain is halted.
 async fn replaced() -> (Follower, Ledger) {
     let mut follower = scene(2, NONE).await;
