@@ -347,6 +347,34 @@ async fn a_block_that_was_left_out_behind_a_long_silence_of_the_cluster_takes_th
 }
 
 #[tokio::test]
+async fn a_block_that_was_to_be_compared_is_owed_until_the_other_endpoint_can_be_heard() {
+    let mut follower = scene(2, EVERY).await;
+    let liar = follower.ledger.branch_at(LATEST);
+    liar.amend(HIDDEN, |block| block.txs.clear());
+    follower.nodes[0].show(&liar);
+    follower.nodes[1].lag(LATEST - HIDDEN + 1);
+    assert_eq!(ticks(&mut follower, 3).await, None);
+    assert_eq!(follower.cursor().await, Some(LATEST));
+    follower.nodes.iter().for_each(|node| node.lag(0));
+    follower.nodes[1].confine("getBlock");
+    follower.nodes[1].misbehave(Fault::ServerError, When::Always);
+    follower.ledger.finalize(FINAL);
+    liar.finalize(FINAL);
+    for _ in 0..5 {
+        ticks(&mut follower, 1).await;
+    }
+    assert_eq!(missing(&mut follower).await, (2, 2), "who cannot be heard does not lack it");
+    follower.nodes[1].behave();
+    let mut why = None;
+    for _ in 0..20 {
+        why = ticks(&mut follower, 1).await;
+    }
+    let why = why.expect("it is told");
+    assert!(why.contains(&format!("tell block {HIDDEN} ")), "{why}");
+    assert_eq!(missing(&mut follower).await, (2, 2));
+}
+
+#[tokio::test]
 async fn a_second_endpoint_that_is_silent_is_waited_for_once_and_holds_up_no_pending() {
     let mut follower = scene(2, NONE).await;
     assert_eq!(ticks(&mut follower, 3).await, None);
