@@ -17,21 +17,27 @@ pub struct Cursor {
     pub at: Option<BlockRef>,
     /// The newest connected block that was final when it was looked at.
     pub finalized: Option<BlockRef>,
+    /// Through which number its blocks may count as final by what lies below them: never below `finalized`. Told of chains
+    /// whose blocks are looked at once more.
+    pub looked: u64,
     /// The number of the newest watched address.
     pub watch_seq: u64,
 }
 
 statements! {
     ENSURE = "INSERT INTO cursors (chain, watch_seq) VALUES ($1, 0) ON CONFLICT (chain) DO NOTHING";
-    LOAD = "SELECT number, hash, final_number, final_hash, watch_seq FROM cursors WHERE chain = $1";
-    LOCK = "SELECT number, hash, final_number, final_hash, watch_seq FROM cursors WHERE chain = $1" [" FOR UPDATE"] "";
+    LOAD = "SELECT number, hash, final_number, final_hash, looked_number, watch_seq FROM cursors WHERE chain = $1";
+    LOCK = "SELECT number, hash, final_number, final_hash, looked_number, watch_seq FROM cursors WHERE chain = $1" [" FOR UPDATE"] "";
     SET_WATCH_SEQ = "UPDATE cursors SET watch_seq = $1 WHERE chain = $2";
-    PLACE = "UPDATE cursors SET number = $1, hash = $2 WHERE chain = $3 AND number IS NULL";
-    MOVE = "UPDATE cursors SET number = $1, hash = $2 WHERE chain = $3 AND hash = $4";
+    PLACE = "UPDATE cursors SET number = $1, hash = $2, looked_number = $1 WHERE chain = $3 AND number IS NULL";
+    // What is connected in the place of blocks that were taken back has not been looked at.
+    MOVE = "UPDATE cursors SET number = $1, hash = $2, \
+            looked_number = CASE WHEN looked_number > $1 THEN $1 ELSE looked_number END WHERE chain = $3 AND hash = $4";
+    LOOK = "UPDATE cursors SET looked_number = $1 WHERE chain = $2";
     FINALIZE = "UPDATE cursors SET final_number = $1, final_hash = $2 \
                 WHERE chain = $3 AND (final_number IS NULL OR final_number < $1)";
     REFINALIZE = "UPDATE cursors SET final_number = $1, final_hash = $2 WHERE chain = $3 AND final_number > $1";
-    UNPLACE = "UPDATE cursors SET number = NULL, hash = NULL WHERE chain = $1 AND hash = $2 AND final_number IS NULL \
+    UNPLACE = "UPDATE cursors SET number = NULL, hash = NULL, looked_number = NULL WHERE chain = $1 AND hash = $2 AND final_number IS NULL \
                AND NOT EXISTS (SELECT 1 FROM blocks WHERE blocks.chain = $1 AND blocks.hash <> $2) \
                AND NOT EXISTS (SELECT 1 FROM inclusions WHERE inclusions.chain = $1)";
     FORGET_ANCHOR = "DELETE FROM blocks WHERE chain = $1 AND hash = $2";
@@ -48,8 +54,11 @@ statements! {
                     WHERE chain = $1 AND canonical AND number >= $2 AND number <= $3 ORDER BY number DESC";
     CANONICAL_FROM = "SELECT number, hash FROM blocks \
                       WHERE chain = $1 AND canonical AND number >= $2 AND number <= $3 ORDER BY number LIMIT $4";
-    UNBROKEN_FROM = "SELECT MAX(number) FROM blocks WHERE chain = $1 AND canonical AND number <= $2 AND NOT EXISTS \
-                     (SELECT 1 FROM blocks AS below WHERE below.chain = blocks.chain AND below.hash = blocks.parent_hash AND below.canonical)";
+    CANONICAL_THROUGH = "SELECT number, hash FROM blocks \
+                         WHERE chain = $1 AND canonical AND number <= $2 ORDER BY number DESC LIMIT 1";
+    PASSED_OVER = "SELECT below.number, below.hash FROM blocks AS below WHERE below.chain = $1 AND below.canonical AND below.number < $2 \
+                   AND below.hash = (SELECT above.parent_hash FROM blocks AS above \
+                   WHERE above.chain = $1 AND above.canonical AND above.number > $2 ORDER BY above.number LIMIT 1)";
     OLDEST_FROM = "SELECT MIN(number) FROM blocks WHERE chain = $1 AND canonical AND number >= $2";
     // What a deposit was seen in is kept as evidence, what moved money out as a part of the books, and what has still to
     // be traced is not forgotten.
@@ -60,7 +69,7 @@ statements! {
              (SELECT 1 FROM unattributed WHERE unattributed.chain = blocks.chain AND unattributed.block_hash = blocks.hash)";
 }
 
-type CursorRow = (Option<i64>, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>, i64);
+type CursorRow = (Option<i64>, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>, Option<i64>, i64);
 
 impl Cursor {
     /// The chain's cursor; without a block when the chain was never watched.
@@ -84,6 +93,12 @@ impl Cursor {
     pub async fn shift(tx: &mut Tx, chain: Chain, from: &BlockRef, to: &BlockRef) -> Result<(), StoreError> {
         let moved = execute!(tx, MOVE, int(to.number), &to.hash.0[..], chain.name(), &from.hash.0[..])?;
         moved_unless(moved == 1, chain)
+    }
+
+    /// Records through which number connected blocks were looked at once more.
+    pub async fn look(tx: &mut Tx, chain: Chain, through: u64) -> Result<(), StoreError> {
+        let looked = execute!(tx, LOOK, int(through), chain.name())?;
+        expect_one("look at connected blocks once more", looked)
     }
 
     /// Publishes that the chain's newest watched address is number `watch_seq`.
@@ -114,10 +129,14 @@ impl Cursor {
     }
 
     fn of(row: Option<CursorRow>) -> Result<Self, StoreError> {
-        let (number, at_hash, final_number, final_hash, watch_seq) = row.unwrap_or_default();
+        let (number, at_hash, final_number, final_hash, looked, watch_seq) = row.unwrap_or_default();
+        let finalized = block_ref(final_number, final_hash)?;
+        let looked = looked.map(|looked| uint("looked_number", looked)).transpose()?;
         Ok(Cursor {
             at: block_ref(number, at_hash)?,
-            finalized: block_ref(final_number, final_hash)?,
+            finalized,
+            // A version that knows no such number may have gone on with the store.
+            looked: looked.max(finalized.map(|finalized| finalized.number)).unwrap_or_default(),
             watch_seq: uint("watch_seq", watch_seq)?,
         })
     }
@@ -187,14 +206,27 @@ fn refs(rows: Vec<(i64, Vec<u8>)>) -> Result<Vec<BlockRef>, StoreError> {
     refs.collect()
 }
 
-/// The number of the block from which on all are on record up to `through`, each on the one before.
-pub async fn unbroken_from(
+/// Our newest canonical block on record, of those numbered `through` or below.
+pub async fn canonical_through(
     connection: &mut impl Connection,
     chain: Chain,
     through: u64,
-) -> Result<Option<u64>, StoreError> {
-    let row = fetch_optional!(connection, (Option<i64>,), UNBROKEN_FROM, chain.name(), int(through))?;
-    row.and_then(|(number,)| number).map(|number| uint("block number", number)).transpose()
+) -> Result<Option<BlockRef>, StoreError> {
+    one(fetch_optional!(connection, (i64, Vec<u8>), CANONICAL_THROUGH, chain.name(), int(through))?)
+}
+
+/// The block below `number` on which the next one above it stands: by that link our chain has none at `number`. `None` where it
+/// has, and where one of the two is not on record.
+pub async fn passed_over(
+    connection: &mut impl Connection,
+    chain: Chain,
+    number: u64,
+) -> Result<Option<BlockRef>, StoreError> {
+    one(fetch_optional!(connection, (i64, Vec<u8>), PASSED_OVER, chain.name(), int(number))?)
+}
+
+fn one(row: Option<(i64, Vec<u8>)>) -> Result<Option<BlockRef>, StoreError> {
+    Ok(refs(row.into_iter().collect())?.pop())
 }
 
 /// The number of the oldest canonical block on record, of those numbered `from` or above.

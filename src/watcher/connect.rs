@@ -46,10 +46,9 @@ impl<S: BlockSource> Watcher<S> {
         now: Timestamp,
         ticked: &mut Ticked,
     ) -> Result<Connected, TickError> {
-        let forgettable = self.forgettable();
         let Watcher { source, endpoints, db, network, watch_list, payers, told, read_width, settings, absent, .. } =
             self;
-        let mut books = Books { source, endpoints, db, network, watch_list, payers, told, forgettable };
+        let mut books = Books { source, endpoints, db, network, watch_list, payers, told };
         let read = Read { proof: settings.proof, ..Read::FULL };
         // Where nothing was shown above `at`, the next block there is tells by its parent whether all was skipped.
         let looked = absent.take().filter(|absent| absent.above == at).map_or(at.number, |absent| absent.through);
@@ -109,8 +108,6 @@ struct Books<'w, S> {
     watch_list: &'w WatchList,
     payers: &'w mut Payers,
     told: &'w mut ToldBlocks,
-    /// Nothing from here on is forgotten, final or not.
-    forgettable: u64,
 }
 
 impl<S: BlockSource> Books<'_, S> {
@@ -146,7 +143,7 @@ impl<S: BlockSource> Books<'_, S> {
         now: Timestamp,
         ticked: &mut Ticked,
     ) -> Result<Option<BlockRef>, TickError> {
-        let Books { endpoints, db, network, watch_list, told, forgettable, .. } = self;
+        let Books { endpoints, db, network, watch_list, told, .. } = self;
         let chain = network.chain;
         let mut tx = db.begin().await?;
         let cursor = Cursor::lock(&mut tx, chain).await?;
@@ -176,7 +173,9 @@ impl<S: BlockSource> Books<'_, S> {
         }
         Cursor::shift(&mut tx, chain, at, &last).await?;
         if let Some(finalized) = finalized {
-            let below = last.number.min(finalized.number).min(*forgettable).saturating_sub(FINAL_BLOCKS_KEPT);
+            // What is to be looked at once more is needed for it.
+            let needless = if chain.family().has_roots() { u64::MAX } else { cursor.looked };
+            let below = last.number.min(finalized.number).min(needless).saturating_sub(FINAL_BLOCKS_KEPT);
             cursors::prune(&mut tx, chain, below.saturating_sub(PRUNE_WINDOW), below).await?;
         }
         tx.commit().await?;

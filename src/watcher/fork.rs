@@ -104,8 +104,7 @@ impl<S: BlockSource> Watcher<S> {
     ) -> Result<BlockRef, TickError> {
         let (chain, noun) = (self.chain(), self.chain().family().number());
         let mut reader = self.db.read().await?;
-        let (lowest, below) = (number.saturating_sub(FINAL_BLOCKS_KEPT), number.saturating_sub(1));
-        let fork_point = cursors::canonical_in(&mut reader, chain, lowest, below).await?.first().copied();
+        let fork_point = cursors::canonical_through(&mut reader, chain, number.saturating_sub(1)).await?;
         drop(reader);
         let what = format!("endpoints agree on another content of {noun} {number} than our record has");
         let Some(fork_point) = fork_point else {
@@ -122,8 +121,9 @@ impl<S: BlockSource> Watcher<S> {
             (Some(Guard { replaced, confirmed }), None) => {
                 warn!(
                     chain = %chain,
-                    "{what}, and it counted as final: `landfall rescan --chain {chain} --from {number} --to {number} --repair` \
-                     credits what it pays",
+                    "{what}, and it counted as final. Where a person accepts it, it is read again; where it is not accepted, \
+                     `landfall chain resume {chain}` first, then `landfall rescan --chain {chain} --from {number} --to {number} \
+                     --repair` credits what it pays",
                 );
                 return Err(TickError::PostFinalityReorg { chain, replaced, fork_point, confirmed });
             }

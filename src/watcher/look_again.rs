@@ -2,14 +2,15 @@
 //! what is in it: there the final block proves nothing of those below.
 //!
 //! Promises: nothing counts as final that was not looked at, however far behind it lies, but what an operator left to one
-//! endpoint; what endpoints agree on against our record is told to be taken back. Deliberately not here: what is asked of
-//! endpoints, and when they agree (the source's). What was looked at is remembered by the process only: a new one begins at
-//! what counts as final.
+//! endpoint; what endpoints agree on against our record is told to be taken back. Through which number all was looked at stands
+//! on record: nothing behind it is forgotten before, whichever process looks. Deliberately not here: what is asked of
+//! endpoints, and when they agree (the source's).
 
 use landfall_chain::{BlockRef, BlockSource, Tip};
 
+use crate::decision::Orders;
+use crate::store::StoreError;
 use crate::store::cursors::{self, Cursor};
-use crate::watcher::connect::FINAL_BLOCKS_KEPT;
 use crate::watcher::{TickError, Watcher};
 
 /// How many blocks one look is at, at most; a tick connects fewer.
@@ -17,50 +18,68 @@ const LOOK_BLOCKS_MAX: u32 = 1_024;
 
 impl<S: BlockSource> Watcher<S> {
     /// The lowest number up to the final block of which our record holds something else than endpoints agree on.
-    pub(super) async fn look_again(&mut self, at: &BlockRef, tip: &Tip) -> Result<Option<u64>, TickError> {
+    pub(super) async fn look_again(&self, at: &BlockRef, tip: &Tip, orders: &Orders) -> Result<Option<u64>, TickError> {
         let chain = self.chain();
         let Some(finalized) = tip.finalized.filter(|_| !chain.family().has_roots()) else { return Ok(None) };
-        let mut reader = self.db.read().await?;
-        let known = Cursor::load(&mut reader, chain).await?.finalized.map_or(0, |known| known.number);
         let through = at.number.min(finalized.number);
+        let mut reader = self.db.read().await?;
+        let looked = Cursor::load(&mut reader, chain).await?.looked;
         if self.endpoints.agree() <= 1 {
-            self.looked = through;
-            return Ok(None);
+            drop(reader);
+            return self.note_looked(at, looked, through).await.map(|()| None);
         }
-        let from = match self.looked {
-            // What is forgotten was looked at, and below where it was taken up there is what backfills found.
-            0 => known.max(cursors::unbroken_from(&mut reader, chain, at.number).await?.unwrap_or_default()),
-            looked => looked.max(known),
+        // What was looked at is doubted where a person accepts that it was replaced, and where it passes over what is final now.
+        let doubted = match &orders.accepted {
+            Some((down_to, _)) => Some(*down_to),
+            None => cursors::passed_over(&mut reader, chain, through).await?.map(|below| below.number),
         };
-        if through < known {
-            let lowest = at.number.saturating_sub(FINAL_BLOCKS_KEPT);
-            let ours = cursors::canonical_in(&mut reader, chain, lowest, through).await?;
-            let unbroken = cursors::unbroken_from(&mut reader, chain, at.number).await?.unwrap_or_default();
-            // What is below all that is on record was never read, or is forgotten.
-            return Ok(ours.first().filter(|ours| (unbroken..through).contains(&ours.number)).map(|_| through));
-        }
-        if from >= through {
-            return Ok(None);
-        }
-        let ours = cursors::canonical_from(&mut reader, chain, (from, through), LOOK_BLOCKS_MAX).await?;
         drop(reader);
-        let is_cut = u32::try_from(ours.len()) == Ok(LOOK_BLOCKS_MAX);
-        let Some((lowest, ours)) = ours.split_first() else { return Ok(None) };
-        let through = ours.last().filter(|_| is_cut).map_or(through, |last| last.number);
-        let otherwise = self.source.look_again(lowest, lowest.number + 1..=through, ours).await?;
+        if let Some(from) = doubted.filter(|from| *from < looked)
+            && let (_, Some(otherwise)) = self.look_from(from, through, 2).await?
+        {
+            return Ok(Some(otherwise));
+        }
+        let (through, otherwise) = self.look_from(looked, through, LOOK_BLOCKS_MAX).await?;
         if otherwise.is_none() {
-            self.looked = through;
+            self.note_looked(at, looked, through).await?;
         }
         Ok(otherwise)
     }
 
-    /// Whether what stands at `number`, and all below it, may count as final.
-    pub(super) fn is_looked_at(&self, number: u64) -> bool {
-        self.chain().family().has_roots() || self.looked >= number
+    /// Looks at our blocks behind the one at `from`, or below where there is none, and through which number; so many at most, with
+    /// that one.
+    async fn look_from(&self, from: u64, through: u64, blocks_max: u32) -> Result<(u64, Option<u64>), TickError> {
+        let chain = self.chain();
+        let mut reader = self.db.read().await?;
+        let from = cursors::canonical_through(&mut reader, chain, from).await?.map_or(from, |below| below.number);
+        if from >= through {
+            return Ok((through, None));
+        }
+        let ours = cursors::canonical_from(&mut reader, chain, (from, through), blocks_max).await?;
+        drop(reader);
+        let is_cut = u32::try_from(ours.len()) == Ok(blocks_max);
+        let Some((lowest, ours)) = ours.split_first() else { return Ok((from, None)) };
+        let through = ours.last().filter(|_| is_cut).map_or(through, |last| last.number);
+        Ok((through, self.source.look_again(lowest, lowest.number + 1..=through, ours).await?))
     }
 
-    /// Up to where blocks may be forgotten that are older than what is final: what is not looked at yet is needed.
-    pub(super) fn forgettable(&self) -> u64 {
-        if self.chain().family().has_roots() { u64::MAX } else { self.looked }
+    /// Records through which number blocks up to `at` were looked at, from `looked` on.
+    async fn note_looked(&self, at: &BlockRef, looked: u64, through: u64) -> Result<(), TickError> {
+        if through <= looked {
+            return Ok(());
+        }
+        let mut tx = self.db.begin().await?;
+        let cursor = Cursor::lock(&mut tx, self.chain()).await?;
+        // What was looked at was taken back meanwhile, perhaps.
+        if cursor.at != Some(*at) || cursor.looked != looked {
+            return Err(StoreError::Moved { chain: self.chain() }.into());
+        }
+        Cursor::look(&mut tx, self.chain(), through).await?;
+        Ok(tx.commit().await?)
+    }
+
+    /// Whether what stands at `number`, and all below it, may count as final.
+    pub(super) fn is_looked_at(&self, cursor: &Cursor, number: u64) -> bool {
+        self.chain().family().has_roots() || cursor.looked >= number
     }
 }

@@ -119,8 +119,6 @@ pub struct Watcher<S> {
     payers: Payers,
     agree: AgreeDoor,
     told: ToldBlocks,
-    /// Through which number connected blocks were looked at once more.
-    looked: u64,
     /// The block from which the next tick settles: those below had their turn.
     settle_from: u64,
     /// What a former watcher warned of is taken up.
@@ -169,7 +167,6 @@ impl<S: BlockSource> Watcher<S> {
             payers: Payers::default(),
             agree,
             told: ToldBlocks::default(),
-            looked: 0,
             settle_from: 0,
             has_taken_up: false,
             resumed: None,
@@ -239,14 +236,12 @@ impl<S: BlockSource> Watcher<S> {
             Some(at) => at,
             None => self.take_up(&tip).await?,
         };
-        self.looked = self.looked.min(at.number);
         if self.is_off_chain(&at, &tip).await? {
             at = match self.disconnect(&at, &tip, &orders, now, &mut ticked).await? {
                 Some(fork_point) => fork_point,
                 // The block that it was taken up at is gone, and nothing stood on it.
                 None => return Ok(ticked),
             };
-            self.looked = self.looked.min(at.number);
         } else if let Some(finalized) = cursor.finalized {
             self.refuse_set_back(&finalized, &tip)?;
         }
@@ -269,7 +264,7 @@ impl<S: BlockSource> Watcher<S> {
         }
         // Who differs is told when all else is done.
         let mut disputed = Ok(());
-        match self.look_again(&at, &tip).await {
+        match self.look_again(&at, &tip, &orders).await {
             Ok(None) => self.alarms.looked(None, now),
             Ok(Some(number)) => at = self.take_back(&at, number, &orders, now, &mut ticked).await?,
             // Who cannot be heard holds up what would become final by it, and nothing else.
@@ -278,7 +273,6 @@ impl<S: BlockSource> Watcher<S> {
             }
             Err(error) => disputed = Err(error),
         }
-        self.looked = self.looked.min(at.number);
         if ticked.disconnected > 0 {
             self.alarms.taken_back(&tip, now);
             ticked.still_since = None;

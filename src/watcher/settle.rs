@@ -119,17 +119,17 @@ impl<S: BlockSource> Watcher<S> {
 
     /// Records the source's final block as ours, when it is and is newer than the one on record.
     async fn note_final(&self, at: &BlockRef, tip: &Tip) -> Result<(), TickError> {
-        let is_ready = |finalized: &BlockRef| finalized.number <= at.number && self.is_looked_at(finalized.number);
-        let Some(finalized) = tip.finalized.filter(is_ready) else { return Ok(()) };
-        let mut reader = self.db.read().await?;
-        let known = Cursor::load(&mut reader, self.chain()).await?.finalized;
-        drop(reader);
-        if known.is_some_and(|known| known.number >= finalized.number) {
+        let Some(finalized) = tip.finalized.filter(|finalized| finalized.number <= at.number) else { return Ok(()) };
+        let cursor = Cursor::load(&mut self.db.read().await?, self.chain()).await?;
+        let is_known = cursor.finalized.is_some_and(|known| known.number >= finalized.number);
+        if is_known || !self.is_looked_at(&cursor, finalized.number) {
             return Ok(());
         }
         let mut tx = self.db.begin().await?;
-        Cursor::lock(&mut tx, self.chain()).await?;
+        let cursor = Cursor::lock(&mut tx, self.chain()).await?;
         match cursors::canonical_at(&mut tx, self.chain(), finalized.number).await? {
+            // Somebody took blocks back meanwhile.
+            Some(_) if !self.is_looked_at(&cursor, finalized.number) => return Ok(()),
             Some(ours) if ours == finalized.hash => Cursor::finalize(&mut tx, self.chain(), &finalized).await?,
             Some(ours) => {
                 let what = format!("block {finalized} is called final, but below {at} stands {ours} at its number");

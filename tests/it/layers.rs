@@ -91,7 +91,7 @@ const SERVERS: [(&str, &str); 1] = [("solana", "landfall-cluster")];
 /// The crate of chains/ that alone may name an SDK, by how the SDK's crates begin.
 const SDKS: [(&str, &str); 4] = [("alloy", "evm"), ("solana", "solana"), ("spl", "solana"), ("five8", "solana")];
 /// No migration is edited once it is released: its hash stands here. A change to the schema is a new file.
-const MIGRATIONS: [(&str, &str); 22] = [
+const MIGRATIONS: [(&str, &str); 23] = [
     ("0001_init.sql", "bcb5b2df17fa669ceee913746a551dffe9716f435ad62ae9b0599eb6d1650ce6"),
     ("0002_movements.sql", "43eb6127b5e66168a334d5c079cf6ce8dfd81978793b5214ed503fd1cc353cc0"),
     ("0003_incidents.sql", "9f31b48118ddbba99ba10fa5eced51ce9537a8d11c1815a38db66363cde16112"),
@@ -114,6 +114,7 @@ const MIGRATIONS: [(&str, &str); 22] = [
     ("0020_nats.sql", "1637bc66359beb79f221d475412fd2ef71f9a6f337ee849c247ee7a5114c489f"),
     ("0021_deposits_of_a_kind.sql", "b26e4331cb565b20622ad3e0d174b1103242a5db671555edfc9c57ee07f8cd23"),
     ("0022_identity_events.sql", "e427ec2b7e1868c4a72f8e40cca1da085c89427074f687940a0b90182b8056bb"),
+    ("0023_looked.sql", "be38ef14511cb55207a2256bac8b27b73a284bca1c3c8028f2067d0101f8d4d1"),
 ];
 /// What a finished house does not have. Written in two parts, because this file is searched too.
 const LEFTOVERS: [(&str, &str); 4] = [

@@ -6,6 +6,7 @@
 //! - `live`: five blocks a second of mainnet's size
 //! - `mistakes`: the rows P3, P5 and P6 of our catalogue, and what other programs get wrong
 //! - `soak`: many slots with everything that goes wrong, at once
+//! - `stream`: a subscription to slots that is cut
 //!
 //! What is served is real JSON-RPC over the loopback device, with small blocks but in `live`: the transport, the pool, the reading and the
 //! watcher are those of the product. Only time is a test's word, and that of the pool is the real one.
@@ -16,3 +17,4 @@ mod hidden;
 mod live;
 mod mistakes;
 mod soak;
+mod stream;

@@ -438,6 +438,44 @@ async fn a_block_that_is_linked_over_where_a_backfill_begins_is_missed_by_none()
 }
 
 #[tokio::test]
+async fn what_a_backfill_records_within_a_dispute_ends_it_for_no_process() {
+    let ledger = Ledger::of(10..=32);
+    ledger.put(14, Tx::sol(1, PAYER, OURS, 5));
+    ledger.put(15, Tx::sol(2, PAYER, OTHER, 6));
+    ledger.finalize(13);
+    let liar = ledger.branch_at(32);
+    let below = liar.block(13).unwrap().reference();
+    liar.amend(16, |block| block.parent = below);
+    liar.finalize(13);
+    let nodes = [Node::start(&ledger).await, Node::start(&ledger).await];
+    let both = [&nodes[0], &nodes[1]];
+    nodes[1].lag(1);
+    nodes[0].show(&liar);
+    nodes[0].lose([14]);
+    nodes[0].unlist([15]);
+    let store = store(Engine::Sqlite).await;
+    watch(&store, "other", OTHER).await;
+    let cursor = async || Cursor::load(&mut store.db.read().await.unwrap(), CHAIN).await.unwrap();
+    let mut following = watcher(&both, &store, 11);
+    following.tick(NOW).await.unwrap();
+    assert_eq!(cursor().await.finalized.map(|block| block.number), Some(13));
+    [&ledger, &liar].into_iter().for_each(|ledger| ledger.finalize(30));
+    let disputed = async |following: &mut Watcher<_>| {
+        let mut why = String::new();
+        for _ in 0..3 {
+            why = following.tick(NOW).await.map_or_else(|error| error.to_string(), |_| String::new());
+        }
+        assert!(why.contains("slot 14 holds a final block"), "{why}");
+        assert_eq!(cursor().await.finalized.map(|block| block.number), Some(13));
+    };
+    disputed(&mut following).await;
+    run(&both, &store, &Job { scope: Scope::Addresses([OTHER].into()), ..by_address() }).await;
+    assert_eq!(deposits_of(&store).await.len(), 1, "slot 15 is on record, and what it stands on is not");
+    disputed(&mut following).await;
+    disputed(&mut watcher(&both, &store, 11)).await;
+}
+
+#[tokio::test]
 async fn tokens_are_found_by_the_associated_account_although_their_owner_is_not_named() {
     let ledger = Ledger::of(10..=30);
     let token = Tx::token(1, usdc(), PAYER, OURS, 7_000_000);

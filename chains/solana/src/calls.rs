@@ -12,6 +12,7 @@ use landfall_chain::{AssetId, AssetTransfer, Block, BlockHash, BlockRef, Header,
 use landfall_rpc::{Answer, Call, Dialect, Fault, NodeError, Raw};
 use serde::Deserialize;
 use serde_json::json;
+use tracing::warn;
 
 use crate::ata::TokenProgram;
 use crate::client::Light;
@@ -89,7 +90,7 @@ impl Reader {
     pub(crate) async fn block(&self, endpoint: &Endpoint, wanted: Wanted, legs: Legs) -> Result<Reading, SolanaError> {
         let (slot, version) = (wanted.slot, self.version.load(Relaxed));
         let mut answer = self.whole(endpoint, slot, version).await?;
-        if let Some(version) = self.raised(&answer, version) {
+        if let Some(version) = self.raised(endpoint, &answer, version) {
             answer = self.whole(endpoint, slot, version).await?;
         }
         let answer = self.settled(endpoint, slot, answer).await?;
@@ -110,7 +111,7 @@ impl Reader {
     ) -> Result<Option<Payer>, SolanaError> {
         let (tx, version) = (&transfer.tx.id, self.version.load(Relaxed));
         let mut answer = transaction(endpoint, tx, version).await?;
-        if let Some(version) = self.raised(&answer, version) {
+        if let Some(version) = self.raised(endpoint, &answer, version) {
             answer = transaction(endpoint, tx, version).await?;
         }
         let answer = match answer {
@@ -136,9 +137,16 @@ impl Reader {
     }
 
     /// The version to ask with once more, where the node names one that is needed.
-    fn raised(&self, answer: &Answer, version: u8) -> Option<u8> {
+    fn raised(&self, endpoint: &Endpoint, answer: &Answer, version: u8) -> Option<u8> {
         let Reaction::RaiseVersion { to: Some(to) } = reaction(answer.as_ref().err()?) else { return None };
-        (to > version).then(|| self.version.fetch_max(to, Relaxed).max(to))
+        if to <= version {
+            return None;
+        }
+        let before = self.version.fetch_max(to, Relaxed);
+        if before < to {
+            warn!(chain = %endpoint.chain, "endpoint {} asks for version {to} of transactions: it is asked for from now on", endpoint.id);
+        }
+        Some(before.max(to))
     }
 
     async fn whole(&self, endpoint: &Endpoint, slot: u64, version: u8) -> Result<Answer, SolanaError> {

@@ -150,8 +150,8 @@ pub(super) const OF_SOLANA: &[Entry] = &[
     ),
     (
         "yellowstone: a stream that was cut begins at the newest slot, and those between are counted at best",
-        "chains/evm/tests/it/wake.rs",
-        &["garbage_wakes_nobody_and_a_connection_that_ends_is_taken_up_again"],
+        "tests/it/slots/stream.rs",
+        &["yellowstone_what_was_paid_while_a_slot_subscription_was_cut_is_credited"],
     ),
     (
         "yellowstone: what comes by a stream is taken for all there is",

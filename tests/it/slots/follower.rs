@@ -8,11 +8,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use landfall::account::{AccountType, NewAccount};
+use landfall::decision::Word;
 use landfall::deposit::{DepositStatus, Leg, LegHash};
+use landfall::incident::IncidentKind;
+use landfall::operator::Operator;
 use landfall::registry;
 use landfall::store::cursors::Cursor;
 use landfall::store::deposits::{self, DepositFilter};
-use landfall::store::{Connection, Engine as Connected};
+use landfall::store::{Connection, Engine as Connected, incidents, overrides};
 use landfall::time::{Clock, Pulse, Timestamp};
 use landfall::watcher::{Settings, Start, TickError, Ticked, Watcher};
 use landfall_chain::{Address, AssetId, Chain, EndpointState, Endpoints, Network, ReadProof, TxId, U256};
@@ -175,6 +178,31 @@ impl Follower {
     /// So many endpoints must agree; `None` is the usual number.
     pub(super) fn override_agree(&self, agree: Option<usize>) {
         self.endpoints.override_agree(agree);
+    }
+
+    /// Accepts, as a person does, that what counted as final was replaced; the fork point.
+    pub(super) async fn accept_reorg(&self) -> u64 {
+        let operator = Operator { actor: "a person", reason: "a test", now: self.now };
+        operator.accept_reorg(&self.store.db, CHAIN).await.unwrap()
+    }
+
+    /// How many reorgs below what counted as final a person must decide on.
+    pub(super) async fn reorgs(&self) -> usize {
+        let open = incidents::open(&mut self.store.db.read().await.unwrap()).await.unwrap();
+        open.iter().filter(|incident| incident.kind == IncidentKind::PostFinalityReorg).count()
+    }
+
+    /// The words in force that stand in place of a rule.
+    pub(super) async fn words(&self) -> Vec<Word> {
+        let decisions = overrides::of_chain(&mut self.store.db.read().await.unwrap(), CHAIN).await.unwrap();
+        decisions.into_iter().map(|decision| decision.word).filter(Word::replaces_a_rule).collect()
+    }
+
+    /// How many deposits were seen in the block of this slot that is canonical.
+    pub(super) async fn pays_in(&self, slot: u64) -> usize {
+        let text = "SELECT blocks.number, inclusions.block_hash FROM inclusions JOIN blocks ON blocks.hash = inclusions.block_hash \
+                    WHERE blocks.canonical AND blocks.number = $1";
+        self.rows::<(i64, Vec<u8>)>(text, i64::try_from(slot).unwrap()).await.len()
     }
 
     /// The slots whose blocks two endpoints told.

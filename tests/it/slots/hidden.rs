@@ -243,3 +243,154 @@ async fn honest_endpoints_are_asked_for_lists_only_where_slots_are_empty() {
     assert_eq!(ticks(&mut follower, 4).await, None);
     assert_eq!(follower.nodes.iter().map(|node| node.calls("getBlocks", None)).min(), Some(1));
 }
+
+#[tokio::test]
+async fn what_one_endpoint_was_enough_for_ends_with_the_persons_word() {
+    for restarts in [false, true] {
+        let mut follower = scene(2, NONE).await;
+        let liar = hiding_one(&follower);
+        follower.override_agree(Some(1));
+        follower.ledger.finalize(HIDDEN - 2);
+        liar.finalize(HIDDEN - 2);
+        assert_eq!(ticks(&mut follower, 3).await, None);
+        assert_eq!(follower.cursor().await, Some(LATEST), "it was connected on one endpoint's word");
+        follower.override_agree(None);
+        if restarts {
+            follower.restart();
+        }
+        follower.ledger.finalize(FINAL);
+        liar.finalize(FINAL);
+        let why = ticks(&mut follower, 4).await.expect("it is told");
+        assert!(why.contains(&format!("slot {HIDDEN} holds a final block by the lists of")), "{why}");
+        assert_eq!(missing(&mut follower).await, (2, 2), "nothing above it is CONFIRMED");
+        follower.settle().await.unwrap();
+        assert_eq!(missing(&mut follower).await, (2, 0));
+    }
+}
+
+/// What jumped over a final block counted as final by a person's word; now they agree on that block, and the chain is halted.
+async fn replaced() -> (Follower, Ledger) {
+    let mut follower = scene(2, NONE).await;
+    let liar = hiding_one(&follower);
+    follower.override_agree(Some(1));
+    follower.ledger.finalize(FINAL);
+    liar.finalize(FINAL);
+    assert_eq!(ticks(&mut follower, 3).await, None);
+    assert_eq!(missing(&mut follower).await, (2, 1), "one endpoint's word was enough");
+    follower.override_agree(None);
+    follower.restart();
+    follower.nodes.iter().for_each(|node| node.call_final(HIDDEN));
+    let error = follower.tick().await.unwrap_err();
+    assert!(matches!(error, TickError::PostFinalityReorg { confirmed: 1, .. }), "{error}");
+    assert_eq!(follower.reorgs().await, 1);
+    (follower, liar)
+}
+
+#[tokio::test]
+async fn what_a_person_accepts_is_taken_back_although_more_is_final_by_then() {
+    let (mut follower, _) = replaced().await;
+    // The one that was wrong was mended, and the chain went on.
+    follower.nodes.iter().for_each(|node| node.call_final(None));
+    follower.behave();
+    assert_eq!(follower.accept_reorg().await, HIDDEN - 1);
+    assert_eq!(ticks(&mut follower, 8).await, None);
+    assert_eq!(missing(&mut follower).await, (2, 0));
+    assert_eq!(follower.reorgs().await, 0, "nothing is left to be decided, and no word to be used for something else");
+    assert!(follower.words().await.is_empty());
+}
+
+#[tokio::test]
+async fn what_a_person_accepts_is_not_built_anew_over_the_block_that_was_left_out() {
+    let (mut follower, _liar) = replaced().await;
+    follower.accept_reorg().await;
+    for _ in 0..20 {
+        ticks(&mut follower, 1).await;
+    }
+    assert_eq!(follower.reorgs().await, 0);
+    follower.nodes.iter().for_each(|node| node.call_final(None));
+    for _ in 0..10 {
+        ticks(&mut follower, 1).await;
+    }
+    assert_eq!((follower.cursor().await, follower.reorgs().await), (Some(LATEST), 0));
+    assert_eq!(missing(&mut follower).await, (2, 1), "what was hidden is told by one alone");
+    follower.settle().await.unwrap();
+    assert_eq!(missing(&mut follower).await, (2, 0));
+}
+
+#[tokio::test]
+async fn a_block_that_was_left_out_behind_a_long_silence_of_the_cluster_takes_the_chain_back() {
+    let mut follower = scene(2, NONE).await;
+    let (first, latest) = (LATEST + 1_090, LATEST + 1_105);
+    for slot in first..=latest {
+        follower.ledger.produce(slot, vec![Tx::sol(slot, PAYER, WATCHED[0], slot)]);
+    }
+    let liar = follower.ledger.branch_at(latest);
+    let below = liar.block(LATEST).unwrap().reference();
+    liar.amend(first + 1, |block| block.parent = below);
+    follower.nodes[0].show(&liar);
+    follower.nodes[0].lose([first]);
+    follower.nodes[1].lag(latest - LATEST);
+    let mut why = Vec::new();
+    for _ in 0..40 {
+        why.extend(ticks(&mut follower, 1).await);
+    }
+    assert_eq!(follower.cursor().await, Some(latest), "connecting waits for nobody: {why:?}");
+    follower.nodes[1].lag(0);
+    follower.ledger.finalize(first);
+    liar.finalize(first);
+    for _ in 0..30 {
+        ticks(&mut follower, 1).await;
+    }
+    assert_eq!(follower.cursor().await, Some(latest));
+    assert_eq!(missing(&mut follower).await.0, 3);
+    assert_eq!(follower.pays_in(first).await, 1, "what was left out is on record");
+}
+
+#[tokio::test]
+async fn a_block_that_was_to_be_compared_is_owed_until_the_other_endpoint_can_be_heard() {
+    let mut follower = scene(2, EVERY).await;
+    let liar = follower.ledger.branch_at(LATEST);
+    liar.amend(HIDDEN, |block| block.txs.clear());
+    follower.nodes[0].show(&liar);
+    follower.nodes[1].lag(LATEST - HIDDEN + 1);
+    assert_eq!(ticks(&mut follower, 3).await, None);
+    assert_eq!(follower.cursor().await, Some(LATEST));
+    follower.nodes.iter().for_each(|node| node.lag(0));
+    follower.nodes[1].confine("getBlock");
+    follower.nodes[1].misbehave(Fault::ServerError, When::Always);
+    follower.ledger.finalize(FINAL);
+    liar.finalize(FINAL);
+    for _ in 0..5 {
+        ticks(&mut follower, 1).await;
+    }
+    assert_eq!(missing(&mut follower).await, (2, 2), "who cannot be heard does not lack it");
+    follower.nodes[1].behave();
+    let mut why = None;
+    for _ in 0..20 {
+        why = ticks(&mut follower, 1).await;
+    }
+    let why = why.expect("it is told");
+    assert!(why.contains(&format!("tell block {HIDDEN} ")), "{why}");
+    assert_eq!(missing(&mut follower).await, (2, 2));
+}
+
+#[tokio::test]
+async fn a_second_endpoint_that_is_silent_is_waited_for_once_and_holds_up_no_pending() {
+    let mut follower = scene(2, NONE).await;
+    assert_eq!(ticks(&mut follower, 3).await, None);
+    follower.nodes[1].confine("getBlock");
+    follower.nodes[1].set_silent(true);
+    let slots = LATEST + 1..=LATEST + 4;
+    for slot in slots.clone() {
+        follower.ledger.produce(slot, vec![Tx::sol(slot, PAYER, WATCHED[0], slot)]);
+        assert_eq!(ticks(&mut follower, 1).await, None);
+        follower.nodes[1].lag(0);
+    }
+    assert_eq!((follower.cursor().await, follower.audit().await.undecided), (Some(LATEST + 4), 6));
+    let asked: u64 = slots.map(|slot| follower.nodes[1].calls("getBlock", Some(slot))).sum();
+    assert_eq!(asked, 1, "who let one wait is not waited for again");
+    follower.nodes[1].set_silent(false);
+    follower.restart();
+    follower.settle().await.unwrap();
+    assert_eq!(missing(&mut follower).await, (6, 0));
+}

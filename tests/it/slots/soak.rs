@@ -28,7 +28,7 @@ pub(super) const WATCHED: [Address; 3] =
     [Address::Solana([0xa1; 32]), Address::Solana([0xa2; 32]), Address::Solana([0xa3; 32])];
 const STRANGER: Address = Address::Solana([0xee; 32]);
 /// What strikes in storms: all that costs no named pauses in real time, which `faults` tries one by one.
-const STORMS: [Fault; 24] = [
+const STORMS: [Fault; 30] = [
     Fault::Null,
     Fault::NullMeta,
     Fault::NoErr,
@@ -53,6 +53,12 @@ const STORMS: [Fault; 24] = [
     Fault::Refuse(Refusal::SlotSkipped),
     Fault::Refuse(Refusal::LongTermStorageSlotSkipped),
     Fault::Refuse(Refusal::NodeUnhealthy),
+    Fault::Refuse(Refusal::BlockStatusNotAvailableYet),
+    Fault::Refuse(Refusal::TransactionVersion(1)),
+    Fault::Refuse(Refusal::MinContextSlotNotReached),
+    Fault::Refuse(Refusal::LongTermStorageUnreachable),
+    Fault::TooManyRequests { retry_after_secs: None },
+    Fault::LinkedOver,
 ];
 
 /// What was done, and what came of it.

@@ -2,6 +2,7 @@
 
 use landfall::store::StoreError;
 use landfall::store::cursors::{self, Cursor};
+use landfall_chain::Block;
 
 use super::cast::{CHAIN, OTHER_CHAIN, block, canonical, connect, cursor, deposit, include, insert, rows, write};
 use crate::postgres::TestStore;
@@ -10,13 +11,15 @@ on_both_engines!(
     a_cursor_is_placed_once,
     a_cursor_moves_only_from_where_it_stands,
     an_older_final_block_changes_nothing,
+    what_was_looked_at_goes_back_with_the_cursor_and_never_below_what_is_final,
+    a_number_is_passed_over_by_the_link_above_it,
     disconnecting_a_block_deletes_nothing_and_it_can_be_connected_again,
     two_canonical_blocks_at_one_number_are_refused,
     pruning_keeps_blocks_in_which_a_deposit_was_seen,
 );
 
 async fn a_cursor_is_placed_once(store: TestStore) {
-    assert_eq!(cursor(&store).await, Cursor { at: None, finalized: None, watch_seq: 0 });
+    assert_eq!(cursor(&store).await, Cursor { at: None, finalized: None, looked: 0, watch_seq: 0 });
     let (first, second) = (block(5, 1).header.block, block(6, 1).header.block);
     write(&store, async |tx| {
         Cursor::lock(tx, CHAIN).await.unwrap();
@@ -63,6 +66,49 @@ async fn an_older_final_block_changes_nothing(store: TestStore) {
     let newest = block(11, 2).header.block;
     write(&store, async |tx| Cursor::finalize(tx, CHAIN, &newest).await.unwrap()).await;
     assert_eq!(cursor(&store).await.finalized, Some(newest));
+}
+
+async fn what_was_looked_at_goes_back_with_the_cursor_and_never_below_what_is_final(store: TestStore) {
+    let [first, newest, fork_point, beside] =
+        [(5, 1), (20, 1), (12, 1), (14, 2)].map(|(number, tag)| block(number, tag).header.block);
+    write(&store, async |tx| {
+        Cursor::lock(tx, CHAIN).await.unwrap();
+        Cursor::place(tx, CHAIN, &first).await.unwrap();
+        assert_eq!(Cursor::load(tx, CHAIN).await.unwrap().looked, 5, "what it begins on");
+        Cursor::shift(tx, CHAIN, &first, &newest).await.unwrap();
+        Cursor::look(tx, CHAIN, 18).await.unwrap();
+    })
+    .await;
+    assert_eq!(cursor(&store).await.looked, 18);
+    write(&store, async |tx| Cursor::shift(tx, CHAIN, &newest, &fork_point).await.unwrap()).await;
+    assert_eq!(cursor(&store).await.looked, 12);
+    write(&store, async |tx| Cursor::shift(tx, CHAIN, &fork_point, &beside).await.unwrap()).await;
+    assert_eq!(cursor(&store).await.looked, 12);
+    write(&store, async |tx| Cursor::finalize(tx, CHAIN, &beside).await.unwrap()).await;
+    assert_eq!(cursor(&store).await.looked, 14, "who knows no such number has gone on");
+}
+
+async fn a_number_is_passed_over_by_the_link_above_it(store: TestStore) {
+    let on = |number, parent: &Block| {
+        let mut on = block(number, 1);
+        on.header.parent = parent.header.block;
+        on
+    };
+    let [two, unknown] = [2, 5].map(|number| block(number, 1));
+    let (four, eight) = (on(4, &two), on(8, &unknown));
+    connect(&store, &[two.clone(), four, eight]).await;
+    let mut reader = store.db.read().await.unwrap();
+    let mut below = Vec::new();
+    for number in 1..=8 {
+        below.extend(cursors::passed_over(&mut reader, CHAIN, number).await.unwrap().map(|below| (number, below)));
+    }
+    assert_eq!(below, [(3, two.header.block)], "what 8 stands on is not on record");
+    let mut through = Vec::new();
+    for number in [1, 2, 3, 9] {
+        let ours = cursors::canonical_through(&mut reader, CHAIN, number).await.unwrap();
+        through.push(ours.map(|ours| ours.number));
+    }
+    assert_eq!(through, [None, Some(2), Some(2), Some(8)]);
 }
 
 async fn disconnecting_a_block_deletes_nothing_and_it_can_be_connected_again(store: TestStore) {

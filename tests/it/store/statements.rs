@@ -103,7 +103,7 @@ fn statements_keep_to_the_portable_subset() {
 }
 
 /// What runs at every tick, poll or request, and the index that keeps it from walking over all that ever was.
-const HOT: [(&str, &str); 33] = [
+const HOT: [(&str, &str); 37] = [
     ("deposits::SETTLEABLE", "INDEX deposits_pending"),
     ("deposits::MISSING", "INDEX deposits_pending"),
     // To the place where a page begins, not down to it from the newest.
@@ -124,6 +124,10 @@ const HOT: [(&str, &str); 33] = [
     ("deposits::CONFIRMED_OF", "INDEX deposits_tx"),
     ("cursors::PRUNE", "INDEX blocks_number"),
     ("cursors::CANONICAL_AT", "INDEX blocks_canonical"),
+    ("cursors::CANONICAL_FROM", "INDEX blocks_canonical"),
+    ("cursors::CANONICAL_THROUGH", "INDEX blocks_number (chain=? AND number<?)"),
+    ("cursors::PASSED_OVER", "INDEX blocks_number (chain=? AND number>?)"),
+    ("cursors::PASSED_OVER", "INDEX sqlite_autoindex_blocks_1 (chain=? AND hash=?)"),
     ("traces::OLDEST", "INDEX blocks_untraced"),
     ("traces::NEWEST", "INDEX blocks_untraced"),
     ("traces::TOLD_BY", "INDEX blocks_traced_by"),

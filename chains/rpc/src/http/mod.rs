@@ -24,7 +24,7 @@ use crate::http::answer::{Answer, Broken};
 use crate::limits::{Codes, Limit};
 
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(15);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// After decompression. A thousand full blocks of a busy chain are more, but nobody asks for as many at once.
 const ANSWER_BYTES_MAX: usize = 128 << 20;
 /// What is read of the body behind an HTTP status that is no success.

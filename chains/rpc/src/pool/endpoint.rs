@@ -2,7 +2,7 @@
 //!
 //! Promises: it is asked for blocks only after it told the network's chain id; what is false and a wrong chain put it
 //! into quarantine, which only a sound poll on the agreed chain ends; a failure makes it rest for a growing while,
-//! and for less where it is lacked. Who is asked when is `pool`'s, what it is asked `calls`'s.
+//! and for less where it is lacked; a silence makes it one that nobody waits for who has others. Who is asked when is `pool`'s, what it is asked `calls`'s.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,6 +24,10 @@ const REST_MAX: Duration = Duration::from_secs(10);
 /// How long a quarantine lasts before it is looked at again, at first and at most.
 const QUARANTINE_FIRST: Duration = Duration::from_secs(1);
 const QUARANTINE_MAX: Duration = Duration::from_secs(60);
+/// How long nobody waits who has others for one that was silent, at first and at most: longer than it takes until its next poll
+/// has been in vain too.
+const SILENCE_FIRST: Duration = Duration::from_secs(45);
+const SILENCE_MAX: Duration = Duration::from_secs(300);
 /// What is left of a quarantine while fewer endpoints can be heard than must agree: 1 s becomes 200 ms, 60 s become 12 s.
 const LACKED_DIVISOR: u32 = 5;
 /// The longest rest of a quarantine while nobody can be read from: what it says is proved all the same, and who asks for
@@ -63,6 +67,8 @@ struct Standing<D: Dialect> {
     trouble: Option<Trouble>,
     rests: Retry,
     quarantines: Retry,
+    silences: Retry,
+    silence: Option<Silence>,
     failed_at: Option<Instant>,
     /// A poll is under way.
     polled: bool,
@@ -99,6 +105,15 @@ struct Trouble {
     rest: Duration,
 }
 
+/// It let a request wait in vain.
+#[derive(Clone, Debug)]
+struct Silence {
+    why: String,
+    /// Until when it is not waited for, and for how long that was to be.
+    until: Instant,
+    rest: Duration,
+}
+
 /// What is lacked while an endpoint rests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lack {
@@ -131,6 +146,8 @@ impl<D: Dialect> Endpoint<D> {
             trouble: None,
             rests: Retry::new(REST_FIRST, REST_MAX),
             quarantines: Retry::new(QUARANTINE_FIRST, QUARANTINE_MAX),
+            silences: Retry::new(SILENCE_FIRST, SILENCE_MAX),
+            silence: None,
             failed_at: None,
             polled: false,
             newer: None,
@@ -278,6 +295,7 @@ impl<D: Dialect> Endpoint<D> {
         }
         if standing.failed_at.is_none_or(|failed_at| begun.duration_since(failed_at) > CALM_AFTER_QUARANTINE) {
             standing.quarantines.reset();
+            standing.silences.reset();
         }
         let known: Vec<&str> = [&*standing.note, &*standing.lacked, standing.unchecked]
             .into_iter()
@@ -307,6 +325,21 @@ impl<D: Dialect> Endpoint<D> {
         drop(standing);
         let state = if quarantined { EndpointState::Quarantined } else { EndpointState::Failing };
         self.statuses.failed(self.index, state, &error.to_string());
+    }
+
+    /// It let a request wait in vain, whatever else it answers. Each such time that comes behind a rest makes the rest longer.
+    pub(crate) fn was_silent(&self, why: &D::Error, now: Instant) {
+        let random = self.spread(now);
+        let mut standing = self.lock();
+        let lasting = standing.silence.as_ref().filter(|silence| silence.until > now).map(|silence| silence.rest);
+        let rest = lasting.unwrap_or_else(|| standing.silences.next_delay(random));
+        standing.silence = Some(Silence { why: why.to_string(), until: now + rest, rest });
+    }
+
+    /// Why nobody waits for it now who has others.
+    pub(crate) fn silence(&self, now: Instant) -> Option<String> {
+        let standing = self.lock();
+        standing.silence.as_ref().filter(|silence| silence.until > now).map(|silence| silence.why.clone())
     }
 
     /// It has not what it was asked for: no failure, and told with its status while it is healthy.
@@ -485,6 +518,27 @@ mod tests {
         endpoint.told(&Silent, word(), Instant::now(), true);
         assert!(!endpoint.is_quarantined());
         assert_eq!(endpoint.head(), Some(7));
+    }
+
+    #[test]
+    fn who_is_silent_again_and_again_is_waited_for_ever_less_often() {
+        let (endpoint, mut now) = (endpoint(), Instant::now());
+        let (chain, id) = (Chain::EthereumMainnet, endpoint.id.clone());
+        let why = RpcError::Call { chain, endpoint: id, method: "m", reason: "no answer".to_owned() }.into();
+        let mut rests = Vec::new();
+        for _ in 0..6 {
+            assert_eq!(endpoint.silence(now), None);
+            endpoint.was_silent(&why, now);
+            // What was asked at the same time says the same.
+            endpoint.was_silent(&why, now);
+            assert!(endpoint.silence(now).is_some_and(|text| text.contains("no answer")));
+            let rest = endpoint.lock().silence.as_ref().expect("it was silent").rest;
+            rests.push(rest);
+            now += rest;
+            endpoint.answered(now, None);
+        }
+        assert!(rests[..3].is_sorted() && rests[2] > rests[0] * 2, "{rests:?}");
+        assert!(rests.iter().all(|rest| (SILENCE_FIRST / 5 * 4..=SILENCE_MAX / 5 * 6).contains(rest)), "{rests:?}");
     }
 
     #[test]

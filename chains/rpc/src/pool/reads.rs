@@ -2,7 +2,8 @@
 //!
 //! Promises: a read that fails is tried again at once on each other endpoint that is of use, once. What one endpoint alone
 //! does not understand is its own failure (`outcome`). Who rests is asked only when there is nobody else, or for a second
-//! word; who would have to be waited for (`pace`) behind others that serve the same. Decides nothing about what was read: a
+//! word, and who was silent not even then while others answer; who would have to be waited for (`pace`) behind others that serve
+//! the same. Decides nothing about what was read: a
 //! short list is only ever a reason to ask another.
 
 use std::collections::BTreeSet;
@@ -122,7 +123,7 @@ impl<D: Dialect> Pool<D> {
     }
 
     /// Reads from one endpoint after the other until `enough` is told, for what several must tell alike; `told` is what
-    /// some of them told before. Asks those too that failed a moment ago.
+    /// some of them told before. Asks those too that failed a moment ago, but who let a request wait in vain only when all have.
     ///
     /// # Errors
     /// What no endpoint can answer; and why nobody told anything.
@@ -136,13 +137,20 @@ impl<D: Dialect> Pool<D> {
         let mut outcome = Outcome::new(self);
         let mut heard = Heard { told, missing: Vec::new(), is_lacking: false };
         let mut unasked: BTreeSet<usize> = self.endpoints.iter().map(|endpoint| endpoint.index).collect();
-        for endpoint in self.of_use(need).await {
+        let of_use = self.of_use(need).await;
+        let begun = Instant::now();
+        let is_answered = of_use.iter().any(|endpoint| endpoint.silence(begun).is_none());
+        for endpoint in of_use {
             unasked.remove(&endpoint.index);
             if heard.told.iter().any(|(other, _)| std::ptr::eq(*other, endpoint)) {
                 continue;
             }
             if enough(&heard.told) {
                 break;
+            }
+            if let Some(why) = endpoint.silence(begun).filter(|_| is_answered) {
+                heard.missing.push(why);
+                continue;
             }
             let begun = Instant::now();
             match read(endpoint).await {
