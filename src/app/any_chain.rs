@@ -29,8 +29,8 @@ const SOLANA_POLL_MS: u64 = 900;
 /// A chain that can be read, of whatever family.
 #[derive(Debug)]
 pub enum AnyChain {
-    Evm(EvmSource),
-    Solana(SolanaSource),
+    Evm(Box<EvmSource>),
+    Solana(Box<SolanaSource>),
 }
 
 /// What is done with the source of whatever family.
@@ -72,10 +72,10 @@ impl AnyChain {
     /// The source of `network` over `urls`; `options` are Solana's. Touches no network.
     pub(super) fn over(network: &Network, urls: Vec<EndpointUrl>, options: &Options) -> Result<Self, SourceError> {
         Ok(match network.chain.family() {
-            Family::Evm => AnyChain::Evm(EvmSource::at(network.clone(), urls)?),
+            Family::Evm => AnyChain::Evm(Box::new(EvmSource::at(network.clone(), urls)?)),
             Family::Solana => {
                 let sample = Sample { key: random::number(), ..Sample::default() };
-                AnyChain::Solana(SolanaSource::at(network, urls, options)?.with_sample(sample))
+                AnyChain::Solana(Box::new(SolanaSource::at(network, urls, options)?.with_sample(sample)))
             }
         })
     }

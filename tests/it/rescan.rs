@@ -173,7 +173,7 @@ async fn what_left_an_address_and_what_it_paid_are_compared_and_what_is_missing_
             let mut told = rescan(repair).await;
             told.retain(|difference| *difference != (41, Movement::Debit, alice, true));
             let unmoved = (41, Movement::Debit, alice, false);
-            assert_eq!(told, [unmoved, (42, Movement::Fee, bob, true), (42, Movement::Fee, bob, false)]);
+            assert_eq!(told, [unmoved, (42, Movement::Fee, bob, false), (42, Movement::Fee, bob, true)]);
         }
         world.abandon();
     }

@@ -22,8 +22,6 @@ pub(crate) struct Branches {
     compared: Option<u64>,
     /// How often they were heard since that was to be told.
     heard: u32,
-    /// What was compared last.
-    judged: Option<u64>,
     /// The places of those that do not show what most show.
     strays: BTreeSet<usize>,
     differ: Option<String>,
@@ -58,8 +56,8 @@ impl Branches {
             }
             self.judge(number, &there);
         }
-        let is_new = self.judged != Some(second) || self.differ.is_some();
-        (self.compared, self.heard) = (is_new.then_some(second), 0);
+        // Also where all told it just now: a branch that is told with the next poll shows there, before it leads.
+        (self.compared, self.heard) = (Some(second), 0);
     }
 
     /// The number whose hash would help.
@@ -102,7 +100,6 @@ impl Branches {
         if told().count() < 2 {
             return;
         }
-        self.judged = Some(number);
         let mut counts: BTreeMap<BlockHash, usize> = BTreeMap::new();
         told().for_each(|(_, hash)| *counts.entry(hash).or_default() += 1);
         let most = counts.values().copied().max().unwrap_or_default();
@@ -166,7 +163,6 @@ mod tests {
             poll(&mut branches, &[(12, 1), (12, 1), (12, 1)]);
         }
         assert!(!branches.is_stray(1) && branches.differ().is_none());
-        assert_eq!(branches.wanted(), None, "nothing is new");
     }
 
     #[test]
