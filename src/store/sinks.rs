@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sqlx::FromRow;
 
-use crate::store::sql::{execute, fetch_all, statements};
+use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, ORGANIZATION, StoreError, Tx, identities, parsed, uint};
 use crate::time::Timestamp;
 
@@ -60,6 +60,7 @@ pub struct SinkStatus {
 }
 
 statements! {
+    IS_KEPT = "SELECT 1 FROM webhooks WHERE id = $1 AND kind = $2 AND url = $3 AND status <> 'DELETED'";
     ENSURE = "INSERT INTO webhooks (id, kind, organization_id, url, label, status, allow_private, allowed_networks, signing_key_id, \
               signing_key, signing_key_created_us, created_us) VALUES ($1, $2, $3, $4, '', 'ACTIVE', FALSE, '', '', '', $5, $5) \
               ON CONFLICT (id) DO UPDATE SET url = excluded.url, \
@@ -100,6 +101,10 @@ struct Row {
 /// From now on events are kept for the sink, unless they are already. One that was given up begins anew, one that is
 /// paused stays so.
 pub async fn ensure(tx: &mut Tx, id: &str, kind: Kind, url: &str, now: Timestamp) -> Result<(), StoreError> {
+    // A process that starts waits for no event that is being written where nothing is new.
+    if fetch_optional!(tx, (i32,), IS_KEPT, id, kind.name(), url)?.is_some() {
+        return Ok(());
+    }
     identities::lock_organization(tx).await?;
     execute!(tx, ENSURE, id, kind.name(), ORGANIZATION, url, now.0).map(drop)
 }

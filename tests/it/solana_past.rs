@@ -27,6 +27,8 @@ const OTHER: Address = Address::Solana([0x23; 32]);
 pub(crate) const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
 const SIGNATURES: &str = "getSignaturesForAddress";
 const RENT: u64 = 2_039_280;
+/// Of an endpoint that is asked last.
+const SLOWER: Duration = Duration::from_millis(50);
 
 fn usdc() -> Address {
     let AssetId::Token(mint) = network(CHAIN).unwrap().assets[1].id else { panic!("USDC is a token") };
@@ -384,8 +386,8 @@ async fn a_block_that_one_endpoint_links_over_is_missed_by_no_backfill() {
     ledger.put(21, Tx::sol(1, PAYER, OURS, 5));
     ledger.finalize(32);
     let nodes = [Node::start(&ledger).await, Node::start(&ledger).await, Node::start(&ledger).await];
-    // It is ahead, and asked first.
-    nodes[1..].iter().for_each(|node| node.lag(1));
+    // It is the quickest, and asked first.
+    nodes[1..].iter().for_each(|node| node.set_latency(SLOWER));
     nodes[0].misbehave(Fault::LinkedOver, When::Always);
     let job = by_slots(10, 29);
 
@@ -421,7 +423,7 @@ async fn a_block_that_is_linked_over_where_a_backfill_begins_is_missed_by_none()
     let below = liar.block(11).unwrap().reference();
     liar.amend(16, |block| block.parent = below);
     let nodes = [Node::start(&ledger).await, Node::start(&ledger).await];
-    nodes[1].lag(1);
+    nodes[1].set_latency(SLOWER);
     nodes[0].show(&liar);
     nodes[0].lose(12..16);
     let store = store(Engine::Sqlite).await;

@@ -13,7 +13,7 @@ use sqlx::Connection as _;
 
 use crate::hook::Hook;
 use crate::postgres::Server;
-use crate::stage::{Engine, Stage, address, full};
+use crate::stage::{Engine, Service, Stage, address, full};
 
 const ALICE: u8 = 0xa1;
 const BLOCK_DEPOSITS: usize = 8;
@@ -98,6 +98,8 @@ async fn two_instances_send_each_event_once_and_one_that_was_stopped_writes_noth
     set_up(&stage, &hook).await;
     let old = stage.start();
     let new = stage.start();
+    let is_up = |service: &Service| service.log().contains("listening on http://");
+    hook.until("both", PATIENCE, |_| is_up(&old) && is_up(&new)).await;
     for _ in 0..10 {
         pay(&mut stage).await;
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -177,7 +179,8 @@ async fn kills(engine: Engine) {
     let behind = hook.assert_all_in_order(deposits);
     assert_eq!(behind, [], "a later event is not sent while the outcome of an earlier one is unknown");
     assert!(in_the_middle > 0, "no kill interrupted an attempt");
-    assert!(interrupted.is_subset(&hook.repeated()), "nobody knows whether they arrived");
+    // Nobody knows whether they arrived.
+    hook.until("those that were cut off, again", LEASES_PATIENCE, |_| interrupted.is_subset(&hook.repeated())).await;
     settled.assert_none_came_again(&hook);
     let repeats = hook.told().len() - hook.times().len();
     println!(

@@ -107,7 +107,7 @@ impl Branches {
         let followed = of_most.next().filter(|_| of_most.next().is_none());
         let shows_another = |voice: &Voice, followed: BlockHash| voice.hashes.get(&number) != Some(&followed);
         let of_others = told().find(|(voice, _)| !self.strays.contains(&voice.index)).map(|(_, hash)| hash);
-        self.strays = match (followed, of_others) {
+        let strays: BTreeSet<usize> = match (followed, of_others) {
             (Some(followed), _) => {
                 there.iter().filter(|voice| shows_another(voice, followed)).map(|voice| voice.index).collect()
             }
@@ -118,6 +118,9 @@ impl Branches {
             }
             (None, None) => BTreeSet::new(),
         };
+        if strays != self.strays {
+            (self.strays, self.newest, self.still) = (strays, 0, 0);
+        }
         self.differ = (counts.len() > 1).then(|| {
             let said: Vec<String> = told().map(|(voice, hash)| format!("{} shows {hash}", voice.id)).collect();
             format!("endpoints follow different branches: of block {number}, {}", said.join(", "))
@@ -213,6 +216,17 @@ mod tests {
         };
         assert!(is_stray_after(2, 101));
         assert!(is_stray_after(STILL_MAX - 1, 150));
-        assert!(!is_stray_after(2, 200));
+        assert!(!is_stray_after(4, 200));
+    }
+
+    #[test]
+    fn most_that_go_on_lead_however_far_ahead_a_stray_once_was() {
+        let mut branches = Branches::default();
+        poll(&mut branches, &[(100, 1), (100, 1), (100, 1)]);
+        poll(&mut branches, &[(100, 1), (5_000, 1), (100, 1)]);
+        for number in 101..101 + u64::from(STILL_MAX) * 2 {
+            poll(&mut branches, &[(number, 1), (5_000, 2), (number, 1)]);
+        }
+        assert!(branches.is_stray(1));
     }
 }

@@ -295,6 +295,10 @@ impl<D: Dialect> Endpoint<D> {
         }
         if standing.failed_at.is_none_or(|failed_at| begun.duration_since(failed_at) > CALM_AFTER_QUARANTINE) {
             standing.quarantines.reset();
+        }
+        let calm = |silence: &Silence| begun.saturating_duration_since(silence.until) > CALM_AFTER_QUARANTINE;
+        if standing.silence.as_ref().is_some_and(calm) {
+            standing.silence = None;
             standing.silences.reset();
         }
         let known: Vec<&str> = [&*standing.note, &*standing.lacked, standing.unchecked]
