@@ -1,7 +1,7 @@
 //! A private anvil: a real Ethereum node that mines and reorganises when it is told to.
 //!
 //! Promises: it listens on 127.0.0.1 on a port that was free; it is ended with its owner unless it is to be kept; every
-//! call ends within 10 seconds. Blocks come only when they are asked for, and a block is final when two others
+//! call ends within a minute. Blocks come only when they are asked for, and a block is final when two others
 //! stand on it.
 //!
 //! It knows no token: `token` writes the calls. Retries nothing.

@@ -1,6 +1,6 @@
 //! A private Solana cluster: surfpool, as `nodes/surfpool.mjs` starts it, which says what it mends of its chain.
 //!
-//! Promises: it listens on 127.0.0.1; it is ended with its owner unless it is to be kept; every call ends within 10 seconds. Ten
+//! Promises: it listens on 127.0.0.1; it is ended with its owner unless it is to be kept; every call ends within a minute. Ten
 //! slots come each second, and a block is final when 31 slots stand on it.
 //! It has no reorgs. What is paid is a transaction that the script signs: no SDK is named here.
 
