@@ -6,6 +6,9 @@ contract OddToken {
     mapping(address => uint256) public balanceOf;
 
     event Transfer(address indexed from, address indexed to, uint256 value);
+    /// As USDT announces what its owner makes, and WETH what is paid in.
+    event Issue(uint256 amount);
+    event Deposit(address indexed to, uint256 amount);
 
     /// Returns false and moves nothing; no revert, no log.
     function transfer(address, uint256) external pure returns (bool) {
@@ -31,6 +34,18 @@ contract OddToken {
         assembly {
             log3(0, 31, topic, from, to)
         }
+    }
+
+    /// Makes money, and no Transfer tells of it.
+    function issue(address to, uint256 amount) external {
+        balanceOf[to] += amount;
+        emit Issue(amount);
+    }
+
+    /// As `issue`, with another's log, which names who is paid.
+    function depositFor(address to, uint256 amount) external {
+        balanceOf[to] += amount;
+        emit Deposit(to, amount);
     }
 
     /// Keeps a hundredth of what it announces.

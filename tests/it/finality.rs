@@ -21,6 +21,7 @@ use landfall_sim::{Fault, Lie, SimChain, SimLeg, SimPool, SimTx};
 use tokio_util::sync::CancellationToken;
 
 use crate::books::events;
+use crate::nodes::is_rollup;
 use crate::world::{CHAIN, FINALITY_DEPTH, TOKEN, World, address, until_called};
 
 const ALICE: u8 = 0xa1;
@@ -782,9 +783,8 @@ async fn a_tick_of_slow_calls_beats_and_one_that_hangs_for_ever_does_not() {
 #[tokio::test]
 async fn r8_on_a_rollup_depth_is_no_finality_and_the_networks_say_so() {
     for network in landfall_evm::networks() {
-        let is_rollup = ["BASE", "OPTIMISM"].iter().any(|name| network.chain.name().starts_with(name));
         let rules = [network.finality.rule].into_iter().chain(network.finality.tiers.iter().map(|tier| tier.rule));
-        for rule in rules.filter(|_| is_rollup) {
+        for rule in rules.filter(|_| is_rollup(network.chain)) {
             assert!(rule.tag.is_some(), "{}: sequencer blocks on top prove nothing about L1: {rule:?}", network.chain);
         }
         assert_ne!(network.finality.rule, FinalityRule::confirmations(0), "{}", network.chain);

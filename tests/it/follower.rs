@@ -192,6 +192,11 @@ impl Follower {
         latest - connected.iter().find(|block| self.chain.has(block)).map_or(0, |block| block.number)
     }
 
+    /// By how many numbers the cursor is behind the chain's newest block, on whatever branch it stands.
+    pub(crate) async fn behind_in_height(&self) -> u64 {
+        self.chain.latest().number.saturating_sub(self.cursor().await.number)
+    }
+
     /// How many connected blocks have not been traced. Those of a branch that a liar shows do not count: nobody else can
     /// trace them.
     pub(crate) async fn untraced(&self) -> u64 {

@@ -1,5 +1,6 @@
 //! Rows of the catalogue of failures that are about nodes, with the real EVM source before real sockets: a final block that
-//! stands still (R7), ranges that fail in the middle (R12), empty answers (P1), nodes of another network or fork (P2).
+//! stands still (R7), a rollup's depth (R8), ranges that fail in the middle (R12), empty answers (P1), nodes of another network
+//! or fork (P2).
 //!
 //! `faults.rs` throws every fault by dice; here each row is told step by step, with what must be seen on the way.
 
@@ -12,7 +13,7 @@ use landfall::store::cursors::Cursor;
 use landfall::store::deposits::{self, DepositFilter};
 use landfall::time::Timestamp;
 use landfall::watcher::{Settings, Start, TickError, Ticked, Watcher};
-use landfall_chain::{Address, EndpointState, EndpointStatus, Endpoints, ReadProof};
+use landfall_chain::{Address, EndpointState, EndpointStatus, Endpoints, Network, ReadProof};
 use landfall_evm::EvmSource;
 use landfall_node::{Chain, Fault, Server, Tx, When};
 
@@ -33,6 +34,7 @@ struct Line {
     store: TestStore,
     endpoints: Endpoints,
     watcher: Watcher<EvmSource>,
+    network: Network,
     proof: ReadProof,
     now: Timestamp,
 }
@@ -40,6 +42,10 @@ struct Line {
 impl Line {
     /// Before one server for each chain.
     async fn of(chains: &[&Chain], proof: ReadProof) -> Line {
+        Line::on(network(Mode::Receipts), chains, proof).await
+    }
+
+    async fn on(network: Network, chains: &[&Chain], proof: ReadProof) -> Line {
         let mut servers = Vec::new();
         for (chain, seed) in chains.iter().zip(1..) {
             servers.push(Server::start((*chain).clone(), seed).await.unwrap());
@@ -53,13 +59,13 @@ impl Line {
             addresses: [(CHAIN, Address::Evm(ALICE))].into(),
         };
         registry::add_accounts(&store.db, &[alice], now).await.unwrap();
-        let (watcher, endpoints) = watcher(&servers, &store, proof);
-        Line { servers, store, endpoints, watcher, proof, now }
+        let (watcher, endpoints) = watcher(&network, &servers, &store, proof);
+        Line { servers, store, endpoints, watcher, network, proof, now }
     }
 
     /// A new process: all it knows is what is on record.
     fn restart(&mut self) {
-        (self.watcher, self.endpoints) = watcher(&self.servers, &self.store, self.proof);
+        (self.watcher, self.endpoints) = watcher(&self.network, &self.servers, &self.store, self.proof);
     }
 
     async fn tick(&mut self) -> Result<Ticked, TickError> {
@@ -106,14 +112,19 @@ impl Line {
     }
 }
 
-fn watcher(servers: &[Server], store: &TestStore, proof: ReadProof) -> (Watcher<EvmSource>, Endpoints) {
+fn watcher(
+    network: &Network,
+    servers: &[Server],
+    store: &TestStore,
+    proof: ReadProof,
+) -> (Watcher<EvmSource>, Endpoints) {
     let urls: Vec<_> = servers.iter().map(|server| server.url().parse().unwrap()).collect();
-    let source = EvmSource::new(network(Mode::Receipts), &urls).unwrap();
+    let source = EvmSource::new(network.clone(), &urls).unwrap();
     let endpoints = source.endpoints();
     let (poll, start) = (Duration::from_millis(10), Start::Number(1));
     let settings =
         Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: Some(STALL), block_stall: None };
-    (Watcher::new(source, endpoints.clone(), store.db.clone(), network(Mode::Receipts), settings), endpoints)
+    (Watcher::new(source, endpoints.clone(), store.db.clone(), network.clone(), settings), endpoints)
 }
 
 fn chain(seed: u64) -> Chain {
@@ -127,6 +138,11 @@ fn branch(trunk: &Chain, seed: u64) -> Chain {
     let branch = chain(seed);
     branch.restore(trunk.blocks());
     branch
+}
+
+/// Whether a sequencer makes its blocks and L1 makes them final.
+pub(crate) fn is_rollup(chain: landfall_chain::Chain) -> bool {
+    ["BASE", "OPTIMISM"].iter().any(|name| chain.name().starts_with(name))
 }
 
 fn pays(nonce: u64, amount: u64) -> Tx {
@@ -154,6 +170,35 @@ async fn r7_while_a_nodes_final_block_stands_still_deposits_wait_with_an_alarm()
     chain.set_finality_depth(Some(FINALITY_DEPTH));
     line.catch_up(&chain).await;
     assert_eq!((line.deposits().await, line.watcher.alarms(line.now)), (vec![(5, Confirmed)], vec![]));
+}
+
+#[tokio::test]
+async fn r8_whatever_stands_on_a_deposit_of_a_rollup_it_waits_for_the_tag() {
+    // The blocks are as Ethereum makes them; the rule is the one that a rollup is delivered with.
+    for rollup in landfall_evm::networks().into_iter().filter(|network| is_rollup(network.chain)) {
+        let chain = chain(8);
+        let on = Network { finality: rollup.finality, ..network(Mode::Receipts) };
+        let mut line = Line::on(on, &[&chain], ReadProof::Full).await;
+        chain.mine_empty(FINALITY_DEPTH + 2);
+        line.catch_up(&chain).await;
+        chain.set_finality_depth(None);
+        chain.mine(vec![pays(0, 5)]);
+        // More than exchanges wait for there: they are the sequencer's word still.
+        chain.mine_empty(600);
+        line.catch_up(&chain).await;
+        assert_eq!(line.deposits().await, [(5, Pending)], "{}", rollup.chain);
+        // What the sequencer takes back as long as nothing of it stands on L1.
+        let latest = chain.latest().number;
+        chain.fork_at(FINALITY_DEPTH + 2);
+        chain.mine(vec![pays(0, 7)]);
+        chain.mine_empty(latest);
+        chain.set_finality_depth(Some(FINALITY_DEPTH));
+        line.catch_up(&chain).await;
+        line.now = line.now.plus(FAILED_GRACE);
+        chain.mine_empty(1);
+        line.catch_up(&chain).await;
+        assert_eq!(line.deposits().await, [(5, DepositStatus::Failed), (7, Confirmed)], "{}", rollup.chain);
+    }
 }
 
 #[tokio::test]

@@ -14,14 +14,14 @@
 //! | E9 | `e9_a_balance_without_a_transaction_is_no_deposit`; withdrawals: chains/evm/tests/it/withdrawals.rs `e9_synthetic_withdrawals_are_credited_in_wei_one_leg_each` |
 //! | E10 | `e10_two_equal_payments_in_one_transaction_are_two_deposits` |
 //! | E11 | `e11_a_transfer_to_oneself_is_no_credit` |
-//! | E12 | `e12_a_mint_is_a_credit_from_the_zero_address` |
+//! | E12 | `e12_a_mint_is_a_credit_from_the_zero_address`, `e12_a_balance_that_grows_without_a_transfer_is_no_credit` |
 //! | E13 | `e13_a_payment_through_a_router_is_a_credit_of_the_token` |
 //! | E14 | `e14_an_erc721_transfer_is_no_credit_though_its_contract_is_listed` |
 //! | E15 | `e15_the_source_is_the_tokens_sender_and_not_the_transactions` |
 //! | E16 | `e16_one_base_unit_and_the_greatest_amount_are_exact` |
 //! | E17 | chains/evm/tests/it/native.rs `e17_a_transfer_log_of_polygon_is_a_leg_once_and_replaces_the_transactions_own_value`; POL's own contract: tests/live/polygon.rs `e17_what_pols_own_contract_logs_is_no_credit_beside_the_chains_log` |
 //! | E18 | chains/evm/tests/it/polygon.rs `e18_a_recorded_pseudo_transaction_is_set_aside_wherever_a_node_shows_it`, `e18_a_synthetic_state_sync_is_proved_by_its_encoding_and_pays_by_its_logs` |
-//! | E19 | chains/evm/tests/it/op.rs `e19_a_synthetic_deposit_that_fails_keeps_its_mint_and_moves_nothing` |
+//! | E19 | chains/evm/tests/it/op.rs `e19_a_synthetic_deposit_that_fails_keeps_its_mint_and_moves_nothing`; on a node: tests/live/op_stack.rs `e19_what_the_op_stack_mints_is_credited_also_when_the_transaction_fails` |
 //! | E20 | chains/evm/tests/it/native.rs `e20_eip7708_is_the_one_source_from_its_block_on_and_nothing_before` |
 //! | E21 | chains/evm/tests/it/explain.rs `e21_a_listed_contract_is_no_token_below_its_block`; chains/evm/src/networks.rs `e21_the_tokens_are_those_of_their_issuers` |
 //! | E22 | `e22_dust_is_recorded_and_credited` |
@@ -200,6 +200,15 @@ fn e12_a_mint_is_a_credit_from_the_zero_address() {
 }
 
 #[test]
+fn e12_a_balance_that_grows_without_a_transfer_is_no_credit() {
+    // The contract is listed and what it gave to Alice is hers; only a Transfer counts, so WETH is listed nowhere.
+    for name in ["E12 issued", "E12 paid in"] {
+        assert_eq!((told(name).credits(), told(name).verdicts(&ALICE)), (vec![], vec![]), "{name}");
+    }
+    assert!(landfall_evm::networks().iter().all(|network| network.assets.iter().all(|asset| asset.symbol != "WETH")));
+}
+
+#[test]
 fn e13_a_payment_through_a_router_is_a_credit_of_the_token() {
     // The transaction is sent to the router; only the log names the token.
     let told = told("E13");
@@ -248,9 +257,13 @@ fn e22_dust_is_recorded_and_credited() {
 
 #[test]
 fn e23_a_transfer_between_two_of_our_accounts_has_source_type_account() {
-    for (name, credit) in
-        [("E23 native", format!("alice {}", wei(231))), ("E23 tokens", "alice 0.000232 USDC".to_owned())]
-    {
+    // Also where another sends the transaction and pays for it.
+    let cases = [
+        ("E23 native", format!("alice {}", wei(231))),
+        ("E23 tokens", "alice 0.000232 USDC".to_owned()),
+        ("E23 sponsored", "alice 0.000234 USDC".to_owned()),
+    ];
+    for (name, credit) in cases {
         let told = told(name);
         assert_eq!(told.credits(), [credit], "{name}");
         assert_eq!(

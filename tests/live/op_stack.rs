@@ -15,7 +15,7 @@ const REFUSES: u8 = 0xde;
 const ETHER: u128 = 1_000_000_000_000_000_000;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_op_stack_mints_is_credited_also_when_the_transaction_fails() {
+async fn e19_what_the_op_stack_mints_is_credited_also_when_the_transaction_fails() {
     let stage = Stage::new(Engine::Sqlite).await;
     let base = op_stack_node(stage.folder.path(), BASE_CHAIN_ID).await;
     let config = format!(

@@ -210,7 +210,7 @@ impl Sender<'_> {
         self.send("E24 tokens", payer, usdc, 0, transfer(&SHOP, 243)).await;
     }
 
-    /// Rows E6, E13, E15: somebody moves another's tokens, with an allowance; for an amount of nothing nobody needs one.
+    /// Rows E6, E13, E15, E23: somebody moves another's tokens, with an allowance; for an amount of nothing nobody needs one.
     async fn pay_for_others(&mut self) {
         const TRANSFER_FROM: &str = "transferFrom(address,address,uint256)";
         let (payer, outsider, usdc) = (self.payer, self.outsider, self.stage.token);
@@ -222,10 +222,12 @@ impl Sender<'_> {
         self.send("the outsider's tokens", payer, usdc, 0, token::mint(&outsider, U256::from(100))).await;
         self.send("the payer may", outsider, usdc, 0, approve(&payer)).await;
         self.send("E15", payer, usdc, 0, call(TRANSFER_FROM, &[from, to, number(15)])).await;
+        self.send("the payer may of Bob", self.bob, usdc, 0, approve(&payer)).await;
+        self.send("E23 sponsored", payer, usdc, 0, call(TRANSFER_FROM, &[word(&self.bob), to, number(234)])).await;
         self.send("E6 poisoning", outsider, usdc, 0, call(TRANSFER_FROM, &[word(&self.bob), to, U256::ZERO])).await;
     }
 
-    /// Rows E3, E4, E5, E14: contracts that lie.
+    /// Rows E3, E4, E5, E12, E14: contracts that lie, or do not tell.
     async fn seem_to_pay(&mut self) {
         let (payer, from, to) = (self.payer, word(&self.payer), word(&ALICE));
         self.send("E3", payer, ODD_TOKEN, 0, token::transfer(&ALICE, U256::from(3))).await;
@@ -234,6 +236,9 @@ impl Sender<'_> {
         let with_fee = call("transferWithFee(address,uint256)", &[to, number(1_000)]);
         self.send("E5", payer, FEE_TOKEN, 0, with_fee).await;
         assert_eq!(self.stage.node.balance_of(&FEE_TOKEN, &ALICE).await.unwrap(), U256::from(990));
+        self.send("E12 issued", payer, ODD_TOKEN, 0, call("issue(address,uint256)", &[to, number(120)])).await;
+        self.send("E12 paid in", payer, ODD_TOKEN, 0, call("depositFor(address,uint256)", &[to, number(121)])).await;
+        assert_eq!(self.stage.node.balance_of(&ODD_TOKEN, &ALICE).await.unwrap(), U256::from(241));
         self.send("E14", payer, ODD_TOKEN, 0, call("announceNft(address,address,uint256)", &[from, to, number(14)]))
             .await;
         self.send("E14 short", payer, ODD_TOKEN, 0, call("announceShort(address,address)", &[from, to])).await;

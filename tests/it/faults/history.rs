@@ -2,8 +2,8 @@
 //!
 //! With a second endpoint, the faults are first at one server and later at another, and never at one while the source
 //! still does without another: one is always healthy, and taken to be. Where two that contradict each other cannot be told
-//! apart, a third is honest too. Deposits come in every way that a follower can
-//! see: tokens, native value, withdrawals, and value that moves inside of transactions, also such that is taken back.
+//! apart, it is run with a third, honest one too. Deposits come in every way that a follower can see: tokens, native value,
+//! withdrawals, and value that moves inside of transactions, also such that is taken back.
 
 use landfall::watcher::TickError;
 use landfall_chain::Address;
@@ -32,7 +32,8 @@ const TICKS_MAX: u32 = 10;
 pub(super) struct Case {
     pub(super) faults: Vec<Fault>,
     pub(super) mode: Mode,
-    pub(super) with_healthy: bool,
+    /// How many endpoints are honest beside the one that is not.
+    pub(super) healthy: u64,
     pub(super) seed: u64,
 }
 
@@ -62,9 +63,9 @@ pub(super) struct Outcome {
 impl Case {
     pub(super) fn name(&self) -> String {
         let names: Vec<&str> = self.faults.iter().map(Fault::name).collect();
-        let healthy = match self.endpoints() {
-            1 => "",
-            2 => ", a second endpoint",
+        let healthy = match self.healthy {
+            0 => "",
+            1 => ", a second endpoint",
             _ => ", two more endpoints",
         };
         format!("{} ({}{healthy})", names.join(" + "), self.mode.name())
@@ -72,9 +73,8 @@ impl Case {
 
     /// Two that tell different traces of a block are both wrong until a third, or one of them, says otherwise; and which of
     /// two branches will win, neither of two endpoints can tell.
-    fn endpoints(&self) -> u64 {
-        let differ = self.faults.iter().any(|fault| matches!(fault, Fault::UnmarkedRevert | Fault::AnotherFork));
-        1 + u64::from(self.with_healthy) + u64::from(self.with_healthy && differ)
+    pub(super) fn is_undecided(&self) -> bool {
+        self.healthy == 1 && self.faults.iter().any(differ)
     }
 
     /// Runs it.
@@ -82,7 +82,7 @@ impl Case {
         let chain = Chain::of(&network(self.mode), self.seed);
         chain.set_finality_depth(Some(FINALITY_DEPTH));
         chain.bait(WATCHED[0].into(), usdc());
-        let seeds: Vec<u64> = (self.seed..self.seed + self.endpoints()).collect();
+        let seeds: Vec<u64> = (self.seed..=self.seed + self.healthy).collect();
         let mut follower = Follower::new(chain, self.mode, &seeds, WATCHED.map(Address::Evm).to_vec()).await;
         let mut history = History::new(self);
         for step in 1..=STEPS {
@@ -208,7 +208,7 @@ impl<'c> History<'c> {
             // A watched address hands on what it was paid. One endpoint's trace of that has no witness, where it is paid inside
             // of the same block too.
             _ => {
-                let hand = if self.case.with_healthy { to } else { relay };
+                let hand = if self.case.healthy > 0 { to } else { relay };
                 let hands_on = Frame::call(hand, self.somebody(), wei);
                 return Tx { frames: vec![hands_on], ..Tx::pay(payer, nonce, hand, amount) };
             }
@@ -241,7 +241,7 @@ impl<'c> History<'c> {
 
     /// Ticks until the newest block is connected, or until a retry did not help either.
     async fn follow(&mut self, follower: &mut Follower) {
-        let mut retries = u32::from(self.case.with_healthy);
+        let mut retries = u32::from(self.case.healthy > 0);
         for _ in 0..TICKS_MAX {
             let before = self.case.struck(follower);
             let ticked = follower.tick().await;
@@ -268,12 +268,14 @@ impl<'c> History<'c> {
             }
             retries -= u32::from(!goes_on);
         }
-        self.outcome.behind = self.outcome.behind.max(follower.behind().await);
+        // Of two branches either may be connected.
+        let behind = if self.case.is_undecided() { follower.behind_in_height().await } else { follower.behind().await };
+        self.outcome.behind = self.outcome.behind.max(behind);
     }
 
     /// Ticks the lane of the traces until every connected block is traced, or until a retry did not help either.
     async fn trace(&mut self, follower: &Follower) {
-        let mut retries = u32::from(self.case.with_healthy);
+        let mut retries = u32::from(self.case.healthy > 0);
         for _ in 0..TICKS_MAX {
             let before = follower.untraced().await;
             let traced = follower.trace().await;
@@ -299,6 +301,11 @@ impl<'c> History<'c> {
 
 fn struck(follower: &Follower, fault: &Fault) -> u64 {
     follower.servers.iter().map(|server| server.struck(*fault)).sum()
+}
+
+/// Whether two endpoints contradict each other by it and neither can be told to lie.
+pub(super) fn differ(fault: &Fault) -> bool {
+    matches!(fault, Fault::UnmarkedRevert | Fault::AnotherFork)
 }
 
 /// A node that is merely behind, or on a branch, is right in itself: nothing shows that there is more. A torn batch can
