@@ -25,7 +25,7 @@ mod solana;
 mod store;
 
 use anyhow::Context;
-use landfall_chain::{AssetId, Chain, Native, NativeSource, Network};
+use landfall_chain::{AssetId, Chain, FinalityRule, Native, NativeSource, Network};
 
 /// How much is measured.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,7 +116,7 @@ fn main() -> anyhow::Result<()> {
 pub(crate) fn network(native: Native) -> anyhow::Result<Network> {
     let mut network = landfall_evm::network(Chain::EthereumTestnet).context("Sepolia is embedded")?;
     network.assets.truncate(2);
-    Ok(Network { native, ..network })
+    Ok(Network { native, finality: FinalityRule::FINALIZED.into(), ..network })
 }
 
 /// A network whose transactions' own values all are in its logs. Each made block has one, as nearly every real one has.

@@ -150,19 +150,16 @@ mod tests {
             "it waits for no less than every deposit does, so it would never count; ask for less, or leave it out";
         let one_source = "the native currency is read from the chain's log_transfer logs already; set native = \"trace\" or \
                           \"top_level\", or leave this out";
-        let both = FinalityRule { confirmations: 5, ..FinalityRule::FINALIZED };
+        let as_all = FinalityRule { confirmations: 32, ..FinalityRule::FINALIZED };
+        let more = FinalityRule { confirmations: 50, ..FinalityRule::FINALIZED };
         let cases = [
             (
                 Chain::EthereumTestnet,
                 tiered(tier("DAI", FinalityRule::SAFE)),
                 "tiers[0].asset: \"DAI\" is not listed; expected one of ETH, USDC, EURC".to_owned(),
             ),
-            (
-                Chain::EthereumTestnet,
-                tiered(tier("USDC", FinalityRule::FINALIZED)),
-                format!("tiers[0].finality: {no_less}"),
-            ),
-            (Chain::EthereumTestnet, tiered(tier("USDC", both)), format!("tiers[0].finality: {no_less}")),
+            (Chain::EthereumTestnet, tiered(tier("USDC", as_all)), format!("tiers[0].finality: {no_less}")),
+            (Chain::EthereumTestnet, tiered(tier("USDC", more)), format!("tiers[0].finality: {no_less}")),
             (Chain::PolygonMainnet, logs(None), format!("eip7708_from: {one_source}")),
             (Chain::EthereumTestnet, logs(Some(NativeSource::LogTransfer)), format!("eip7708_from: {one_source}")),
         ];

@@ -67,7 +67,7 @@ impl Folder {
             let genesis = genesis.as_ref().map_or(String::new(), |genesis| format!("genesis = \"{genesis}\"\n"));
             text += &format!(
                 "\n[chains.{chain}]\nrpc = [\"{rpc}\"]\n{genesis}start = \"finalized\"\npoll_ms = {POLL_MS}\n\
-                 failed_grace_secs = {FAILED_GRACE_SECS}\n"
+                 failed_grace_secs = {FAILED_GRACE_SECS}\nfinality = \"finalized\"\n"
             );
         }
         let path = self.config_path();

@@ -27,7 +27,8 @@ impl Running {
         let urls: Vec<String> = servers.iter().map(|server| format!("\"{}\"", server.url())).collect();
         let config = format!(
             "[api]\nenvironment = \"test\"\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
-             [chains.ETHEREUM_TESTNET]\nrpc = [{}]\nstart = 1\nnative = \"top_level\"\npoll_ms = 50\n",
+             [chains.ETHEREUM_TESTNET]\nrpc = [{}]\nstart = 1\nnative = \"top_level\"\npoll_ms = 50\n\
+             finality = \"finalized\"\n",
             urls.join(", ")
         );
         std::fs::write(folder.path().join("landfall.toml"), config).unwrap();
@@ -134,7 +135,7 @@ async fn a_single_endpoint_says_in_status_what_no_other_checks() {
 #[tokio::test]
 async fn an_endpoint_that_is_set_back_below_what_was_final_is_no_reorg() {
     let chain = Chain::of(&network(Mode::Receipts), 7);
-    chain.set_finality_depth(Some(FINALITY_DEPTH));
+    chain.set_finality_depth(Some(2 * FINALITY_DEPTH));
     let mut follower = Follower::new(chain, Mode::Receipts, &[1], vec![Address::Evm(WATCHED)]).await;
     follower.chain.mine(vec![Tx::pay(0, 0, WATCHED.into(), 5)]);
     follower.chain.mine_empty(20);

@@ -30,6 +30,9 @@ pub(crate) use audit::{Audit, Kinds};
 use crate::postgres::{Engine, TestStore};
 use crate::world::{CHAIN, FAILED_GRACE};
 
+/// As many as networks want on top beside the tag, for chains this short: as many as a reorg takes away at most, and fewer than a
+/// tag that is honest leaves.
+const CONFIRMATIONS: u64 = 3;
 /// How long nothing may be got on with once every server behaves: longer than the longest quarantine.
 const REST_MAX: Duration = Duration::from_secs(120);
 /// How long a harness that waits for an endpoint leaves it alone.
@@ -300,7 +303,8 @@ fn traces_something(traced: &Traced) -> bool {
 /// Sepolia, by its `finalized` tag.
 pub(crate) fn network(mode: Mode) -> Network {
     let network = landfall_evm::network(CHAIN).expect("an EVM chain");
-    Network { native: mode.native(), finality: FinalityRule::FINALIZED.into(), ..network }
+    let rule = FinalityRule { confirmations: CONFIRMATIONS, ..FinalityRule::FINALIZED };
+    Network { native: mode.native(), finality: rule.into(), ..network }
 }
 
 /// The listed token.

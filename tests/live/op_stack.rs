@@ -19,7 +19,8 @@ async fn e19_what_the_op_stack_mints_is_credited_also_when_the_transaction_fails
     let stage = Stage::new(Engine::Sqlite).await;
     let base = op_stack_node(stage.folder.path(), BASE_CHAIN_ID).await;
     let config = format!(
-        "[api]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[chains.BASE_MAINNET]\nrpc = [\"{}\"]\nstart = 0\npoll_ms = 50\n",
+        "[api]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[chains.BASE_MAINNET]\nrpc = [\"{}\"]\nstart = 0\npoll_ms = 50\n\
+         finality = \"finalized\"\n",
         base.url()
     );
     std::fs::write(stage.folder.path().join("landfall.toml"), config).unwrap();

@@ -74,7 +74,8 @@ impl Stage {
     pub(crate) fn configure(&self, store: &str, more: &str) {
         let config = format!(
             "[store]\nurl = \"{store}\"\n[api]\nlisten = \"127.0.0.1:0\"\nenvironment = \"test\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
-             [chains.ETHEREUM_TESTNET]\nrpc = [\"{}\"]\nstart = 0\npoll_ms = 50\nfailed_grace_secs = 2\n{more}",
+             [chains.ETHEREUM_TESTNET]\nrpc = [\"{}\"]\nstart = 0\npoll_ms = 50\nfailed_grace_secs = 2\n\
+             finality = \"finalized\"\n{more}",
             self.node.url()
         );
         std::fs::write(self.folder.path().join("landfall.toml"), config).unwrap();

@@ -56,7 +56,8 @@ impl Service {
     fn start(folder: &Path, url: &str) -> Self {
         let config = format!(
             "[api]\nlisten = \"127.0.0.1:0\"\nenvironment = \"test\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
-             [chains.ETHEREUM_TESTNET]\nrpc = [\"{url}\"]\nstart = 1\npoll_ms = 50\n"
+             [chains.ETHEREUM_TESTNET]\nrpc = [\"{url}\"]\nstart = 1\npoll_ms = 50\n\
+             finality = \"finalized\"\n"
         );
         std::fs::write(folder.join("landfall.toml"), config).unwrap();
         let address = format!("ETHEREUM_TESTNET=0x{}", hex::encode(ALICE));

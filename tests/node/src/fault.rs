@@ -41,7 +41,7 @@ pub enum Fault {
     FinalOnFork,
     /// A block above the newest one is called final.
     FinalAhead,
-    /// The newest block is called final. One node alone cannot be convicted of this.
+    /// The newest block is called final. One node alone cannot be convicted of this; blocks on top are wanted too.
     FinalEarly,
     /// Receipts, logs, traces and bodies of blocks more than so many behind are gone.
     Pruned(u64),

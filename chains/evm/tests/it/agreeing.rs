@@ -132,6 +132,11 @@ async fn while_two_endpoints_differ_about_a_block_who_leads_goes_on_until_the_ot
     let forked = tip.forked.unwrap();
     assert!(forked.starts_with("endpoints follow different branches: of block 30, "), "{forked}");
     assert!(forked.contains(first.node.id()) && forked.contains(second.node.id()), "{forked}");
+    let held = first.hold().await;
+    assert_eq!(source.tip().await.unwrap().latest, fork(25).reference(31), "who leads is silent, and said that before");
+    drop(held);
+    assert_eq!(settled(&source).await.latest, fork(25).reference(31), "who leads now goes on to lead");
+    *first.ledger.lock().unwrap() = ledger(31, 10);
     *second.ledger.lock().unwrap() = fork(25).up_to(32, Some(10));
     assert_eq!(settled(&source).await.latest, fork(25).reference(32));
     *first.ledger.lock().unwrap() = fork(25).up_to(33, Some(10));

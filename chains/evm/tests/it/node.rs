@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use landfall_chain::{BlockHash, BlockRef, BlockSource, Chain, Network};
+use landfall_chain::{BlockHash, BlockRef, BlockSource, Chain, FinalityRule, Network};
 use landfall_evm::{EvmSource, network};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedRwLockWriteGuard, RwLock};
@@ -313,6 +313,7 @@ pub(crate) fn chain_id(chain: Chain) -> u64 {
     network(chain).unwrap().chain_ref["eip155:".len()..].parse().unwrap()
 }
 
+/// Ethereum, where the tag alone decides: the chains of these tests are short.
 pub(crate) fn mainnet() -> Network {
-    network(Chain::EthereumMainnet).unwrap()
+    Network { finality: FinalityRule::FINALIZED.into(), ..network(Chain::EthereumMainnet).unwrap() }
 }

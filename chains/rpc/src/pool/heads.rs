@@ -35,7 +35,9 @@ impl<D: Dialect> Pool<D> {
             let endpoint = &self.endpoints[*index];
             let leads = *leader == Some(endpoint.index);
             let slowness = endpoint.latency_ms().unwrap_or(u64::MAX);
-            let reach = latest.number + if is_split && leads { AHEAD_MAX } else { 0 };
+            // Who has not answered this time speaks of what was.
+            let holds = is_split && leads && !endpoint.is_polled();
+            let reach = latest.number + if holds { AHEAD_MAX } else { 0 };
             (!is_stray, reach, leads, std::cmp::Reverse((slowness, *index)))
         });
         let best = best.map(|(head, _)| head);
