@@ -375,6 +375,29 @@ async fn a_block_that_was_to_be_compared_is_owed_until_the_other_endpoint_can_be
 }
 
 #[tokio::test]
+async fn a_block_that_one_lacks_is_owed_while_a_third_endpoint_cannot_be_heard() {
+    let mut follower = scene(3, EVERY).await;
+    let liar = follower.ledger.branch_at(LATEST);
+    liar.amend(HIDDEN, |block| block.txs.clear());
+    follower.nodes[0].show(&liar);
+    follower.nodes[1..].iter().for_each(|node| node.lag(LATEST - HIDDEN + 1));
+    assert_eq!(ticks(&mut follower, 3).await, None);
+    assert_eq!(follower.cursor().await, Some(LATEST));
+    follower.nodes.iter().for_each(|node| node.lag(0));
+    follower.nodes[1].confine("getBlock");
+    follower.nodes[1].misbehave(Fault::ServerError, When::Always);
+    follower.nodes[2].prune(HIDDEN + 1);
+    follower.ledger.finalize(FINAL);
+    liar.finalize(FINAL);
+    for _ in 0..5 {
+        ticks(&mut follower, 1).await;
+    }
+    assert_eq!(missing(&mut follower).await, (2, 2), "who cannot be heard does not lack it");
+    follower.settle().await.unwrap();
+    assert_eq!(missing(&mut follower).await, (2, 0));
+}
+
+#[tokio::test]
 async fn a_second_endpoint_that_is_silent_is_waited_for_once_and_holds_up_no_pending() {
     let mut follower = scene(2, NONE).await;
     assert_eq!(ticks(&mut follower, 3).await, None);
