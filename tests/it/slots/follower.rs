@@ -17,7 +17,7 @@ use landfall::store::cursors::Cursor;
 use landfall::store::deposits::{self, DepositFilter};
 use landfall::store::{Connection, Engine as Connected, incidents, overrides};
 use landfall::time::{Clock, Pulse, Timestamp};
-use landfall::watcher::{Settings, Start, TickError, Ticked, Watcher};
+use landfall::watcher::{Backfill, Job, Scope, Settings, Start, TickError, Ticked, Watcher};
 use landfall_chain::{Address, AssetId, Chain, EndpointState, Endpoints, Network, ReadProof, TxId, U256};
 use landfall_cluster::{Finality, Ledger, Node};
 use landfall_solana::{Sample, SolanaSource, network};
@@ -144,6 +144,18 @@ impl Follower {
             outcome.inspect_err(|error| assert!(error.may_pass(), "{error}")).ok();
         }
         self.check_confirmed().await;
+    }
+
+    /// Searches all that is final for what named the address, as another process.
+    pub(super) async fn backfill(&self, address: Address) -> Result<(), TickError> {
+        let scope = Scope::Addresses([address].into());
+        let job = Job { from: 0, to: None, proof: ReadProof::Listed, scope, dry_run: false };
+        let (other, _) = watcher(&self.nodes, &self.store, self.sample);
+        let mut backfill = Backfill::begin(other, job).await.unwrap();
+        while !backfill.is_done() {
+            backfill.step(self.now).await?;
+        }
+        Ok(())
     }
 
     /// Follows as the product does, for so long.

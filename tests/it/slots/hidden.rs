@@ -318,6 +318,31 @@ async fn what_a_person_accepts_is_not_built_anew_over_the_block_that_was_left_ou
 }
 
 #[tokio::test]
+async fn a_backfill_ends_no_dispute_about_a_slot() {
+    let mut follower = scene(2, NONE).await;
+    follower.ledger.put(HIDDEN, Tx::sol(1, PAYER, WATCHED[1], 1));
+    let liar = hiding_one(&follower);
+    assert_eq!(ticks(&mut follower, 3).await, None);
+    follower.ledger.finalize(FINAL);
+    liar.finalize(FINAL);
+    let disputed = format!("slot {HIDDEN} holds a final block by the lists of");
+    let why = ticks(&mut follower, 4).await.expect("it is told");
+    assert!(why.contains(&disputed), "{why}");
+    follower.nodes[0].show(&follower.ledger);
+    follower.nodes[0].find_all();
+    let why = follower.backfill(WATCHED[0]).await.expect_err("our chain passes over that slot");
+    assert!(why.may_pass(), "{why}");
+    follower.nodes[0].show(&liar);
+    follower.nodes[0].lose([HIDDEN]);
+    let why = ticks(&mut follower, 4).await.expect("it is told still");
+    assert!(why.contains(&disputed), "{why}");
+    assert_eq!(missing(&mut follower).await, (3, 3), "nothing is CONFIRMED above what may be missing");
+    follower.settle().await.unwrap();
+    assert_eq!(missing(&mut follower).await, (3, 0), "whoever it pays");
+    follower.backfill(WATCHED[0]).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_block_that_was_left_out_behind_a_long_silence_of_the_cluster_takes_the_chain_back() {
     let mut follower = scene(2, NONE).await;
     let (first, latest) = (LATEST + 1_090, LATEST + 1_105);
