@@ -35,29 +35,38 @@ impl<S: BlockSource> Watcher<S> {
         };
         drop(reader);
         if let Some(from) = doubted.filter(|from| *from < looked)
-            && let (_, Some(otherwise)) = self.look_from(from, through, 2).await?
+            && let Some(otherwise) = self.look_behind(from, through).await?
         {
             return Ok(Some(otherwise));
         }
-        let (through, otherwise) = self.look_from(looked, through, LOOK_BLOCKS_MAX).await?;
+        let (through, otherwise) = self.look_from(looked, through).await?;
         if otherwise.is_none() {
             self.note_looked(at, looked, through).await?;
         }
         Ok(otherwise)
     }
 
+    /// Looks at what stands on our block at `from`, or below where there is none. Where that was forgotten, what is between two
+    /// blocks on record tells nothing.
+    async fn look_behind(&self, from: u64, through: u64) -> Result<Option<u64>, TickError> {
+        let linked = cursors::stands_on(&mut self.db.read().await?, self.chain(), from).await?;
+        let Some((below, above)) = linked.filter(|(below, _)| below.number < through) else { return Ok(None) };
+        let ours = if above.number <= through { std::slice::from_ref(&above) } else { &[] };
+        Ok(self.source.look_again(&below, below.number + 1..=through.min(above.number), ours).await?)
+    }
+
     /// Looks at our blocks behind the one at `from`, or below where there is none, and through which number; so many at most, with
     /// that one.
-    async fn look_from(&self, from: u64, through: u64, blocks_max: u32) -> Result<(u64, Option<u64>), TickError> {
+    async fn look_from(&self, from: u64, through: u64) -> Result<(u64, Option<u64>), TickError> {
         let chain = self.chain();
         let mut reader = self.db.read().await?;
         let from = cursors::canonical_through(&mut reader, chain, from).await?.map_or(from, |below| below.number);
         if from >= through {
             return Ok((through, None));
         }
-        let ours = cursors::canonical_from(&mut reader, chain, (from, through), blocks_max).await?;
+        let ours = cursors::canonical_from(&mut reader, chain, (from, through), LOOK_BLOCKS_MAX).await?;
         drop(reader);
-        let is_cut = u32::try_from(ours.len()) == Ok(blocks_max);
+        let is_cut = u32::try_from(ours.len()) == Ok(LOOK_BLOCKS_MAX);
         let Some((lowest, ours)) = ours.split_first() else { return Ok((from, None)) };
         let through = ours.last().filter(|_| is_cut).map_or(through, |last| last.number);
         Ok((through, self.source.look_again(lowest, lowest.number + 1..=through, ours).await?))

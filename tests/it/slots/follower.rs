@@ -217,6 +217,12 @@ impl Follower {
         self.rows::<(i64, Vec<u8>)>(text, i64::try_from(slot).unwrap()).await.len()
     }
 
+    /// Whether a block of this slot is on record.
+    pub(super) async fn has(&self, slot: u64) -> bool {
+        let text = "SELECT number FROM blocks WHERE number = $1";
+        !self.rows::<(i64,)>(text, i64::try_from(slot).unwrap()).await.is_empty()
+    }
+
     /// The slots whose blocks two endpoints told.
     pub(super) async fn told_by_two(&self) -> Vec<u64> {
         let text = "SELECT number FROM blocks WHERE proof = 'two_endpoints' AND number > $1 ORDER BY number";

@@ -16,6 +16,8 @@ const SHOWN: u64 = FIRST_SLOT + 7;
 /// What is final is in a slot that nobody hides.
 const FINAL: u64 = FIRST_SLOT + 18;
 const LATEST: u64 = FIRST_SLOT + 21;
+/// How many blocks later nothing is left of what concerns nobody.
+const FORGOTTEN_AFTER: u64 = 1_300;
 const NONE: Sample = Sample { one_in: 0, key: 0 };
 const EVERY: Sample = Sample { one_in: 1, key: 0 };
 
@@ -271,19 +273,24 @@ async fn what_one_endpoint_was_enough_for_ends_with_the_persons_word() {
 /// What jumped over a final block counted as final by a person's word; now they agree on that block, and the chain is halted.
 async fn replaced() -> (Follower, Ledger) {
     let mut follower = scene(2, NONE).await;
-    let liar = hiding_one(&follower);
+    let liar = replaced_in(&mut follower).await;
+    assert_eq!(missing(&mut follower).await, (2, 1), "one endpoint's word was enough");
+    (follower, liar)
+}
+
+async fn replaced_in(follower: &mut Follower) -> Ledger {
+    let liar = hiding_one(follower);
     follower.override_agree(Some(1));
     follower.ledger.finalize(FINAL);
     liar.finalize(FINAL);
-    assert_eq!(ticks(&mut follower, 3).await, None);
-    assert_eq!(missing(&mut follower).await, (2, 1), "one endpoint's word was enough");
+    assert_eq!(ticks(follower, 3).await, None);
     follower.override_agree(None);
     follower.restart();
     follower.nodes.iter().for_each(|node| node.call_final(HIDDEN));
     let error = follower.tick().await.unwrap_err();
     assert!(matches!(error, TickError::PostFinalityReorg { confirmed: 1, .. }), "{error}");
     assert_eq!(follower.reorgs().await, 1);
-    (follower, liar)
+    liar
 }
 
 #[tokio::test]
@@ -315,6 +322,37 @@ async fn what_a_person_accepts_is_not_built_anew_over_the_block_that_was_left_ou
     assert_eq!(missing(&mut follower).await, (2, 1), "what was hidden is told by one alone");
     follower.settle().await.unwrap();
     assert_eq!(missing(&mut follower).await, (2, 0));
+}
+
+#[tokio::test]
+async fn an_accepted_reorg_that_finds_nothing_is_not_found_in_what_was_forgotten() {
+    for evidence_below in [true, false] {
+        let mut follower = scene(2, NONE).await;
+        if evidence_below {
+            follower.ledger.put(HIDDEN - 3, Tx::sol(1, PAYER, WATCHED[0], 1));
+        }
+        let truth = replaced_in(&mut follower).await;
+        // They were wrong: that slot holds no block.
+        for node in &follower.nodes {
+            node.show(&truth);
+            node.lose([HIDDEN]);
+            node.call_final(None);
+        }
+        follower.accept_reorg().await;
+        for _ in 0..FORGOTTEN_AFTER {
+            truth.grow(Vec::new());
+        }
+        let latest = truth.latest().number;
+        truth.finalize(latest);
+        follower.nodes.iter().for_each(|node| node.lag(0));
+        let mut disconnected = 0;
+        for _ in 0..30 {
+            disconnected += follower.tick().await.unwrap().disconnected;
+        }
+        assert_eq!((follower.cursor().await, disconnected), (Some(latest), 0));
+        assert!(!follower.words().await.is_empty(), "it is in force still");
+        assert!(!follower.has(HIDDEN + 1).await, "what stood on its fork point is forgotten");
+    }
 }
 
 #[tokio::test]
