@@ -4,6 +4,7 @@
 //! Each is counted by its identity, so nothing can hide behind an equal amount.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -144,6 +145,36 @@ impl Follower {
             outcome.inspect_err(|error| assert!(error.may_pass(), "{error}")).ok();
         }
         self.check_confirmed().await;
+    }
+
+    /// A tick which, while it waits for its first answer to `method`, another process on the store overtakes: that one connects
+    /// what there is `more`, and knows of nothing final that would have to be looked at.
+    pub(super) async fn tick_around_another<T>(
+        &mut self,
+        method: &str,
+        more: impl FnOnce() -> T,
+    ) -> Result<Ticked, TickError> {
+        self.now = self.now.plus(TICK);
+        let (mut rival, _) = watcher(&self.nodes, &self.store, self.sample);
+        let asked = |nodes: &[Node]| nodes.iter().map(|node| node.calls(method, None)).sum::<u64>();
+        let before = asked(&self.nodes);
+        let ticked = {
+            let mut tick = pin!(self.watcher.tick(self.now));
+            while asked(&self.nodes) == before {
+                tokio::select! {
+                    biased;
+                    _ = &mut tick => panic!("it asks for no {method}"),
+                    () = tokio::task::yield_now() => {}
+                }
+            }
+            more();
+            self.nodes.iter().for_each(|node| node.call_final(FIRST_SLOT));
+            rival.tick(self.now).await.unwrap();
+            self.nodes.iter().for_each(|node| node.call_final(None));
+            tick.await
+        };
+        self.check_confirmed().await;
+        ticked
     }
 
     /// Searches all that is final for what named the address, as another process.

@@ -381,6 +381,21 @@ async fn a_backfill_ends_no_dispute_about_a_slot() {
 }
 
 #[tokio::test]
+async fn a_look_counts_although_another_process_connects_meanwhile() {
+    let mut follower = scene(2, NONE).await;
+    let slot = LATEST + 4;
+    follower.ledger.produce(slot, vec![Tx::sol(slot, PAYER, WATCHED[0], slot)]);
+    follower.nodes[1].lag(0);
+    assert_eq!(ticks(&mut follower, 3).await, None);
+    assert_eq!(follower.cursor().await, Some(slot));
+    follower.ledger.finalize(slot);
+    let ledger = follower.ledger.clone();
+    let ticked = follower.tick_around_another("getBlocks", || ledger.grow(Vec::new())).await.unwrap();
+    assert_eq!(follower.cursor().await, Some(slot + 1));
+    assert_eq!((ticked.connected, ticked.confirmed), (0, 3));
+}
+
+#[tokio::test]
 async fn a_block_that_was_left_out_behind_a_long_silence_of_the_cluster_takes_the_chain_back() {
     let mut follower = scene(2, NONE).await;
     let (first, latest) = (LATEST + 1_090, LATEST + 1_105);
