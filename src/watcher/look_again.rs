@@ -11,6 +11,7 @@ use landfall_chain::{BlockRef, BlockSource, Tip};
 use crate::decision::Orders;
 use crate::store::StoreError;
 use crate::store::cursors::{self, Cursor};
+use crate::watcher::connect::FINAL_BLOCKS_KEPT;
 use crate::watcher::{TickError, Watcher};
 
 /// How many blocks one look is at, at most; a tick connects fewer.
@@ -67,7 +68,7 @@ impl<S: BlockSource> Watcher<S> {
         Ok(otherwise)
     }
 
-    /// Records that all of ours above `looked` and through that number was `seen`.
+    /// Records that all of ours above `looked` and through that number was `seen`, and forgets what is not needed any more by that.
     async fn note_looked(&self, looked: u64, seen: &[BlockRef], through: u64) -> Result<(), TickError> {
         let (chain, Some(lowest)) = (self.chain(), seen.first()) else { return Ok(()) };
         let mut tx = self.db.begin().await?;
@@ -82,6 +83,8 @@ impl<S: BlockSource> Watcher<S> {
             return Err(StoreError::Moved { chain }.into());
         }
         Cursor::look(&mut tx, chain, through).await?;
+        let [from, below] = [cursor.looked, through].map(|number| number.saturating_sub(FINAL_BLOCKS_KEPT));
+        cursors::prune(&mut tx, chain, from, below).await?;
         Ok(tx.commit().await?)
     }
 

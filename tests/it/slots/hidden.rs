@@ -356,6 +356,26 @@ async fn an_accepted_reorg_that_finds_nothing_is_not_found_in_what_was_forgotten
 }
 
 #[tokio::test]
+async fn what_was_looked_at_in_one_long_stride_is_forgotten_to_its_beginning() {
+    let mut follower = scene(2, NONE).await;
+    for slot in (LATEST + 1..LATEST + 6_500).step_by(10) {
+        follower.ledger.produce(slot, Vec::new());
+    }
+    follower.nodes[1].lag(0);
+    assert_eq!(ticks(&mut follower, 70).await, None);
+    let latest = follower.ledger.latest().number;
+    assert_eq!(follower.cursor().await, Some(latest));
+    follower.ledger.finalize(latest);
+    for _ in 0..3 {
+        follower.ledger.grow(Vec::new());
+        assert_eq!(ticks(&mut follower, 1).await, None);
+    }
+    assert_eq!(missing(&mut follower).await, (2, 0));
+    assert!(follower.has(SHOWN).await && !follower.has(SHOWN + 1).await, "evidence alone is kept");
+    assert!(!follower.has(LATEST + 1).await);
+}
+
+#[tokio::test]
 async fn a_backfill_ends_no_dispute_about_a_slot() {
     let mut follower = scene(2, NONE).await;
     follower.ledger.put(HIDDEN, Tx::sol(1, PAYER, WATCHED[1], 1));
