@@ -59,6 +59,11 @@ statements! {
     PASSED_OVER = "SELECT below.number, below.hash FROM blocks AS below WHERE below.chain = $1 AND below.canonical AND below.number < $2 \
                    AND below.hash = (SELECT above.parent_hash FROM blocks AS above \
                    WHERE above.chain = $1 AND above.canonical AND above.number > $2 ORDER BY above.number LIMIT 1)";
+    STANDS_ON = "SELECT below.number, below.hash, above.number, above.hash FROM blocks AS below \
+                 JOIN blocks AS above ON above.chain = below.chain AND above.parent_hash = below.hash \
+                 WHERE below.chain = $1 AND below.canonical AND above.canonical \
+                 AND below.number = (SELECT MAX(number) FROM blocks WHERE chain = $1 AND canonical AND number <= $2) \
+                 AND above.number = (SELECT MIN(number) FROM blocks WHERE chain = $1 AND canonical AND number > $2)";
     OLDEST_FROM = "SELECT MIN(number) FROM blocks WHERE chain = $1 AND canonical AND number >= $2";
     // What a deposit was seen in is kept as evidence, what moved money out as a part of the books, and what has still to
     // be traced is not forgotten.
@@ -223,6 +228,22 @@ pub async fn passed_over(
     number: u64,
 ) -> Result<Option<BlockRef>, StoreError> {
     one(fetch_optional!(connection, (i64, Vec<u8>), PASSED_OVER, chain.name(), int(number))?)
+}
+
+/// Our newest block of those numbered `number` or below, and the next one above that number, which stands on it by its own
+/// parent. `None` where one of the two is not on record, or another was between them.
+pub async fn stands_on(
+    connection: &mut impl Connection,
+    chain: Chain,
+    number: u64,
+) -> Result<Option<(BlockRef, BlockRef)>, StoreError> {
+    type Row = (i64, Vec<u8>, i64, Vec<u8>);
+    let Some((below, below_hash, above, above_hash)) =
+        fetch_optional!(connection, Row, STANDS_ON, chain.name(), int(number))?
+    else {
+        return Ok(None);
+    };
+    Ok(one(Some((below, below_hash)))?.zip(one(Some((above, above_hash)))?))
 }
 
 fn one(row: Option<(i64, Vec<u8>)>) -> Result<Option<BlockRef>, StoreError> {

@@ -172,10 +172,9 @@ impl<S: BlockSource> Books<'_, S> {
             last = block.header.block;
         }
         Cursor::shift(&mut tx, chain, at, &last).await?;
-        if let Some(finalized) = finalized {
-            // What is to be looked at once more is needed for it.
-            let needless = if chain.family().has_roots() { u64::MAX } else { cursor.looked };
-            let below = last.number.min(finalized.number).min(needless).saturating_sub(FINAL_BLOCKS_KEPT);
+        // What is to be looked at once more is needed until then.
+        if let Some(finalized) = finalized.filter(|_| chain.family().has_roots()) {
+            let below = last.number.min(finalized.number).saturating_sub(FINAL_BLOCKS_KEPT);
             cursors::prune(&mut tx, chain, below.saturating_sub(PRUNE_WINDOW), below).await?;
         }
         tx.commit().await?;

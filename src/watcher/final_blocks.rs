@@ -392,7 +392,7 @@ impl<S: BlockSource> Watcher<S> {
         }
         let (mut count, mut credited) = (0, Vec::new());
         for block in blocks {
-            let is_on_record = self.check_record(&mut tx, &block.header.block).await?;
+            let is_on_record = self.check_record(&mut tx, &cursor, &block.header.block).await?;
             let legs = self.wanted_legs(block, wanted);
             let moves = self.moves(block, wanted);
             if (moves || !legs.is_empty()) && !is_on_record {
@@ -427,12 +427,17 @@ impl<S: BlockSource> Watcher<S> {
         Ok(Some((count, credited)))
     }
 
-    /// Whether our chain has this final block; an error when it has another in its place.
-    pub(super) async fn check_record(&self, tx: &mut Tx, block: &BlockRef) -> Result<bool, TickError> {
-        match cursors::canonical_at(tx, self.chain(), block.number).await? {
-            Some(ours) if ours != block.hash => {
-                Err(TickError::OtherOnRecord { chain: self.chain(), finalized: *block, ours })
-            }
+    /// Whether our chain has this final block; an error when it has another in its place, or passes over it and that is still
+    /// to be looked at: who looks takes what is on record for what was connected.
+    async fn check_record(&self, tx: &mut Tx, cursor: &Cursor, block: &BlockRef) -> Result<bool, TickError> {
+        let (chain, noun) = (self.chain(), self.chain().family().number());
+        match cursors::canonical_at(tx, chain, block.number).await? {
+            Some(ours) if ours != block.hash => Err(TickError::OtherOnRecord { chain, finalized: *block, ours }),
+            // Above what was looked at, all that was connected is on record.
+            None if cursor.at.is_some() && !self.is_looked_at(cursor, block.number) => Err(self.contradiction(format!(
+                "block {block} is final, but the chain was connected without a block in that {noun}, and endpoints have not \
+                 agreed yet on which is right"
+            ))),
             ours => Ok(ours.is_some()),
         }
     }

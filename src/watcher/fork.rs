@@ -119,11 +119,17 @@ impl<S: BlockSource> Watcher<S> {
             (None, _) => {}
             (Some(_), Some((_, reason))) => self.accept(&mut tx, &fork_point, reason, now).await?,
             (Some(Guard { replaced, confirmed }), None) => {
+                // What was not looked at yet is read again, or not at all.
+                let otherwise = match replaced {
+                    Replaced::Final(_) => format!(
+                        "; where it is not accepted, `landfall chain resume {chain}` first, then `landfall rescan --chain {chain} \
+                         --from {number} --to {number} --repair` credits what it pays"
+                    ),
+                    Replaced::Confirmed(_) => String::new(),
+                };
                 warn!(
                     chain = %chain,
-                    "{what}, and it counted as final. Where a person accepts it, it is read again; where it is not accepted, \
-                     `landfall chain resume {chain}` first, then `landfall rescan --chain {chain} --from {number} --to {number} \
-                     --repair` credits what it pays",
+                    "{what}, and it counted as final. Where a person accepts it, it is read again{otherwise}",
                 );
                 return Err(TickError::PostFinalityReorg { chain, replaced, fork_point, confirmed });
             }

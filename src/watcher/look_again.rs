@@ -3,14 +3,15 @@
 //!
 //! Promises: nothing counts as final that was not looked at, however far behind it lies, but what an operator left to one
 //! endpoint; what endpoints agree on against our record is told to be taken back. Through which number all was looked at stands
-//! on record: nothing behind it is forgotten before, whichever process looks. Deliberately not here: what is asked of
-//! endpoints, and when they agree (the source's).
+//! on record: nothing behind it is forgotten before, whichever process looks, and all above it that we connected is on record.
+//! Deliberately not here: what is asked of endpoints, and when they agree (the source's).
 
 use landfall_chain::{BlockRef, BlockSource, Tip};
 
 use crate::decision::Orders;
 use crate::store::StoreError;
 use crate::store::cursors::{self, Cursor};
+use crate::watcher::connect::FINAL_BLOCKS_KEPT;
 use crate::watcher::{TickError, Watcher};
 
 /// How many blocks one look is at, at most; a tick connects fewer.
@@ -24,10 +25,6 @@ impl<S: BlockSource> Watcher<S> {
         let through = at.number.min(finalized.number);
         let mut reader = self.db.read().await?;
         let looked = Cursor::load(&mut reader, chain).await?.looked;
-        if self.endpoints.agree() <= 1 {
-            drop(reader);
-            return self.note_looked(at, looked, through).await.map(|()| None);
-        }
         // What was looked at is doubted where a person accepts that it was replaced, and where it passes over what is final now.
         let doubted = match &orders.accepted {
             Some((down_to, _)) => Some(*down_to),
@@ -35,46 +32,59 @@ impl<S: BlockSource> Watcher<S> {
         };
         drop(reader);
         if let Some(from) = doubted.filter(|from| *from < looked)
-            && let (_, Some(otherwise)) = self.look_from(from, through, 2).await?
+            && let Some(otherwise) = self.look_behind(from, through).await?
         {
             return Ok(Some(otherwise));
         }
-        let (through, otherwise) = self.look_from(looked, through, LOOK_BLOCKS_MAX).await?;
+        self.look_above(looked, through).await
+    }
+
+    /// Looks at what stands on our block at `from`, or below where there is none. Where that was forgotten, what is between two
+    /// blocks on record tells nothing.
+    async fn look_behind(&self, from: u64, through: u64) -> Result<Option<u64>, TickError> {
+        let linked = cursors::stands_on(&mut self.db.read().await?, self.chain(), from).await?;
+        let Some((below, above)) = linked.filter(|(below, _)| below.number < through) else { return Ok(None) };
+        let ours = if above.number <= through { std::slice::from_ref(&above) } else { &[] };
+        Ok(self.source.look_again(&below, below.number + 1..=through.min(above.number), ours).await?)
+    }
+
+    /// Looks at our blocks above `looked`, so many at most, and records through which number nothing was found.
+    async fn look_above(&self, looked: u64, through: u64) -> Result<Option<u64>, TickError> {
+        if through <= looked {
+            return Ok(None);
+        }
+        let mut reader = self.db.read().await?;
+        let from = cursors::canonical_through(&mut reader, self.chain(), looked).await?;
+        let from = from.map_or(looked, |below| below.number);
+        let seen = cursors::canonical_from(&mut reader, self.chain(), (from, through), LOOK_BLOCKS_MAX).await?;
+        drop(reader);
+        let is_cut = u32::try_from(seen.len()) == Ok(LOOK_BLOCKS_MAX);
+        let Some((lowest, ours)) = seen.split_first() else { return Ok(None) };
+        let through = ours.last().filter(|_| is_cut).map_or(through, |last| last.number);
+        let otherwise = self.source.look_again(lowest, lowest.number + 1..=through, ours).await?;
         if otherwise.is_none() {
-            self.note_looked(at, looked, through).await?;
+            self.note_looked(looked, &seen, through).await?;
         }
         Ok(otherwise)
     }
 
-    /// Looks at our blocks behind the one at `from`, or below where there is none, and through which number; so many at most, with
-    /// that one.
-    async fn look_from(&self, from: u64, through: u64, blocks_max: u32) -> Result<(u64, Option<u64>), TickError> {
-        let chain = self.chain();
-        let mut reader = self.db.read().await?;
-        let from = cursors::canonical_through(&mut reader, chain, from).await?.map_or(from, |below| below.number);
-        if from >= through {
-            return Ok((through, None));
-        }
-        let ours = cursors::canonical_from(&mut reader, chain, (from, through), blocks_max).await?;
-        drop(reader);
-        let is_cut = u32::try_from(ours.len()) == Ok(blocks_max);
-        let Some((lowest, ours)) = ours.split_first() else { return Ok((from, None)) };
-        let through = ours.last().filter(|_| is_cut).map_or(through, |last| last.number);
-        Ok((through, self.source.look_again(lowest, lowest.number + 1..=through, ours).await?))
-    }
-
-    /// Records through which number blocks up to `at` were looked at, from `looked` on.
-    async fn note_looked(&self, at: &BlockRef, looked: u64, through: u64) -> Result<(), TickError> {
-        if through <= looked {
+    /// Records that all of ours above `looked` and through that number was `seen`, and forgets what is not needed any more by that.
+    async fn note_looked(&self, looked: u64, seen: &[BlockRef], through: u64) -> Result<(), TickError> {
+        let (chain, Some(lowest)) = (self.chain(), seen.first()) else { return Ok(()) };
+        let mut tx = self.db.begin().await?;
+        let cursor = Cursor::lock(&mut tx, chain).await?;
+        // Another process did.
+        if cursor.looked >= through {
             return Ok(());
         }
-        let mut tx = self.db.begin().await?;
-        let cursor = Cursor::lock(&mut tx, self.chain()).await?;
-        // What was looked at was taken back meanwhile, perhaps.
-        if cursor.at != Some(*at) || cursor.looked != looked {
-            return Err(StoreError::Moved { chain: self.chain() }.into());
+        let ours = cursors::canonical_from(&mut tx, chain, (lowest.number, through), LOOK_BLOCKS_MAX).await?;
+        // It was taken back meanwhile. What was connected above it is no reason to look anew.
+        if cursor.looked < looked || ours != seen {
+            return Err(StoreError::Moved { chain }.into());
         }
-        Cursor::look(&mut tx, self.chain(), through).await?;
+        Cursor::look(&mut tx, chain, through).await?;
+        let [from, below] = [cursor.looked, through].map(|number| number.saturating_sub(FINAL_BLOCKS_KEPT));
+        cursors::prune(&mut tx, chain, from, below).await?;
         Ok(tx.commit().await?)
     }
 

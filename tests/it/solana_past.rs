@@ -440,7 +440,7 @@ async fn a_block_that_is_linked_over_where_a_backfill_begins_is_missed_by_none()
 }
 
 #[tokio::test]
-async fn what_a_backfill_records_within_a_dispute_ends_it_for_no_process() {
+async fn a_backfill_records_nothing_within_a_dispute_and_ends_it_for_no_process() {
     let ledger = Ledger::of(10..=32);
     ledger.put(14, Tx::sol(1, PAYER, OURS, 5));
     ledger.put(15, Tx::sol(2, PAYER, OTHER, 6));
@@ -471,8 +471,10 @@ async fn what_a_backfill_records_within_a_dispute_ends_it_for_no_process() {
         assert_eq!(cursor().await.finalized.map(|block| block.number), Some(13));
     };
     disputed(&mut following).await;
-    run(&both, &store, &Job { scope: Scope::Addresses([OTHER].into()), ..by_address() }).await;
-    assert_eq!(deposits_of(&store).await.len(), 1, "slot 15 is on record, and what it stands on is not");
+    let job = Job { scope: Scope::Addresses([OTHER].into()), ..by_address() };
+    let error = Backfill::begin(watcher(&both, &store, 11), job).await.unwrap().step(NOW).await.unwrap_err();
+    assert!(error.may_pass() && error.to_string().contains("connected without a block in that slot"), "{error}");
+    assert!(deposits_of(&store).await.is_empty(), "what slot 15 stands on is not on record");
     disputed(&mut following).await;
     disputed(&mut watcher(&both, &store, 11)).await;
 }

@@ -34,9 +34,9 @@ pub enum SolanaError {
     Decimals { chain: Chain, block: BlockRef, mint: String, told: u8, listed: u8 },
     #[error("{chain}: no endpoint tells when block {block} was made, nor any of the blocks before it")]
     NoTime { chain: Chain, block: BlockRef },
-    /// `told` says by whom; whether somebody else `is_lacking` it, or nobody else could be heard.
+    /// `told` says by whom; whether `all_lack` it whose word would count, or somebody could not be heard.
     #[error("{chain}: {told}, and two endpoints must tell a block alike before it counts; {missing}")]
-    Unwitnessed { chain: Chain, told: String, missing: String, is_lacking: bool },
+    Unwitnessed { chain: Chain, told: String, missing: String, all_lack: bool },
     #[error(
         "{chain}: endpoints {endpoints} tell block {block} differently ({what}), and nothing says who is right; name a \
          third endpoint in chains.{chain}.rpc, or leave out the one that is wrong"

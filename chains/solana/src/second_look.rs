@@ -138,7 +138,7 @@ impl SolanaSource {
                 Ok(agreed) if agreed.digest == *digest => owed.forget(slot),
                 // It stays until it is read anew.
                 Ok(_) => return Ok(Some(slot)),
-                Err(SolanaError::Unwitnessed { is_lacking: true, .. }) => owed.forget(slot),
+                Err(SolanaError::Unwitnessed { all_lack: true, .. }) => owed.forget(slot),
                 Err(error) if Solana::fault(&error) == Fault::Lacking => owed.forget(slot),
                 Err(error) => return Err(error),
             }

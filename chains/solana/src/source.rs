@@ -388,9 +388,9 @@ impl SolanaSource {
             Box::pin(async move { Ok(self.read(endpoint, wanted, legs).await?.into()) })
         };
         let begun = Instant::now();
-        let (missing, lacks) = loop {
+        let (missing, all_lack) = loop {
             let heard = self.pool.call_each(need(wanted.slot), told, read, witness::agree).await?;
-            let Heard { told: all, missing, is_lacking } = heard;
+            let Heard { told: all, missing, is_lacking, is_unheard } = heard;
             told = all;
             if !witness::agree(&told) && told.len() > 1 && told.iter().any(|(_, one)| one.block.is_none()) {
                 // What was told before may be out of date: it is told anew before anybody is said to contradict it.
@@ -399,14 +399,14 @@ impl SolanaSource {
                 continue;
             }
             if witness::agree(&told) || !is_lacking || begun.elapsed() >= patience {
-                break (missing, is_lacking);
+                break (missing, is_lacking && !is_unheard);
             }
             tokio::time::sleep(SECOND_LOOK).await;
         };
         let believed = witness::believed(self.pool.chain(), told, &missing);
         let mut agreed = believed.map_err(|error| match error {
             SolanaError::Unwitnessed { chain, told, missing, .. } => {
-                SolanaError::Unwitnessed { chain, told, missing, is_lacking: lacks }
+                SolanaError::Unwitnessed { chain, told, missing, all_lack }
             }
             error => error,
         })?;

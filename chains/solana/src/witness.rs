@@ -98,7 +98,7 @@ fn alone(endpoint: &Endpoint, block: &BlockRef) -> String {
 
 fn unwitnessed(chain: Chain, told: String, missing: &[String]) -> SolanaError {
     let missing = if missing.is_empty() { "no other is configured".to_owned() } else { missing.join("; ") };
-    SolanaError::Unwitnessed { chain, told, missing, is_lacking: false }
+    SolanaError::Unwitnessed { chain, told, missing, all_lack: false }
 }
 
 /// Who was asked first says nothing of who lies.

@@ -4,6 +4,7 @@
 //! Each is counted by its identity, so nothing can hide behind an equal amount.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ use landfall::store::cursors::Cursor;
 use landfall::store::deposits::{self, DepositFilter};
 use landfall::store::{Connection, Engine as Connected, incidents, overrides};
 use landfall::time::{Clock, Pulse, Timestamp};
-use landfall::watcher::{Settings, Start, TickError, Ticked, Watcher};
+use landfall::watcher::{Backfill, Job, Scope, Settings, Start, TickError, Ticked, Watcher};
 use landfall_chain::{Address, AssetId, Chain, EndpointState, Endpoints, Network, ReadProof, TxId, U256};
 use landfall_cluster::{Finality, Ledger, Node};
 use landfall_solana::{Sample, SolanaSource, network};
@@ -146,6 +147,48 @@ impl Follower {
         self.check_confirmed().await;
     }
 
+    /// A tick which, while it waits for its first answer to `method`, another process on the store overtakes: that one connects
+    /// what there is `more`, and knows of nothing final that would have to be looked at.
+    pub(super) async fn tick_around_another<T>(
+        &mut self,
+        method: &str,
+        more: impl FnOnce() -> T,
+    ) -> Result<Ticked, TickError> {
+        self.now = self.now.plus(TICK);
+        let (mut rival, _) = watcher(&self.nodes, &self.store, self.sample);
+        let asked = |nodes: &[Node]| nodes.iter().map(|node| node.calls(method, None)).sum::<u64>();
+        let before = asked(&self.nodes);
+        let ticked = {
+            let mut tick = pin!(self.watcher.tick(self.now));
+            while asked(&self.nodes) == before {
+                tokio::select! {
+                    biased;
+                    _ = &mut tick => panic!("it asks for no {method}"),
+                    () = tokio::task::yield_now() => {}
+                }
+            }
+            more();
+            self.nodes.iter().for_each(|node| node.call_final(FIRST_SLOT));
+            rival.tick(self.now).await.unwrap();
+            self.nodes.iter().for_each(|node| node.call_final(None));
+            tick.await
+        };
+        self.check_confirmed().await;
+        ticked
+    }
+
+    /// Searches all that is final for what named the address, as another process.
+    pub(super) async fn backfill(&self, address: Address) -> Result<(), TickError> {
+        let scope = Scope::Addresses([address].into());
+        let job = Job { from: 0, to: None, proof: ReadProof::Listed, scope, dry_run: false };
+        let (other, _) = watcher(&self.nodes, &self.store, self.sample);
+        let mut backfill = Backfill::begin(other, job).await.unwrap();
+        while !backfill.is_done() {
+            backfill.step(self.now).await?;
+        }
+        Ok(())
+    }
+
     /// Follows as the product does, for so long.
     pub(super) async fn run_for(&mut self, time: Duration) {
         let (stop, clock) = (CancellationToken::new(), Clock::system());
@@ -203,6 +246,12 @@ impl Follower {
         let text = "SELECT blocks.number, inclusions.block_hash FROM inclusions JOIN blocks ON blocks.hash = inclusions.block_hash \
                     WHERE blocks.canonical AND blocks.number = $1";
         self.rows::<(i64, Vec<u8>)>(text, i64::try_from(slot).unwrap()).await.len()
+    }
+
+    /// Whether a block of this slot is on record.
+    pub(super) async fn has(&self, slot: u64) -> bool {
+        let text = "SELECT number FROM blocks WHERE number = $1";
+        !self.rows::<(i64,)>(text, i64::try_from(slot).unwrap()).await.is_empty()
     }
 
     /// The slots whose blocks two endpoints told.

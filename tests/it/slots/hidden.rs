@@ -16,6 +16,8 @@ const SHOWN: u64 = FIRST_SLOT + 7;
 /// What is final is in a slot that nobody hides.
 const FINAL: u64 = FIRST_SLOT + 18;
 const LATEST: u64 = FIRST_SLOT + 21;
+/// How many blocks later nothing is left of what concerns nobody.
+const FORGOTTEN_AFTER: u64 = 1_300;
 const NONE: Sample = Sample { one_in: 0, key: 0 };
 const EVERY: Sample = Sample { one_in: 1, key: 0 };
 
@@ -271,19 +273,24 @@ async fn what_one_endpoint_was_enough_for_ends_with_the_persons_word() {
 /// What jumped over a final block counted as final by a person's word; now they agree on that block, and the chain is halted.
 async fn replaced() -> (Follower, Ledger) {
     let mut follower = scene(2, NONE).await;
-    let liar = hiding_one(&follower);
+    let liar = replaced_in(&mut follower).await;
+    assert_eq!(missing(&mut follower).await, (2, 1), "one endpoint's word was enough");
+    (follower, liar)
+}
+
+async fn replaced_in(follower: &mut Follower) -> Ledger {
+    let liar = hiding_one(follower);
     follower.override_agree(Some(1));
     follower.ledger.finalize(FINAL);
     liar.finalize(FINAL);
-    assert_eq!(ticks(&mut follower, 3).await, None);
-    assert_eq!(missing(&mut follower).await, (2, 1), "one endpoint's word was enough");
+    assert_eq!(ticks(follower, 3).await, None);
     follower.override_agree(None);
     follower.restart();
     follower.nodes.iter().for_each(|node| node.call_final(HIDDEN));
     let error = follower.tick().await.unwrap_err();
     assert!(matches!(error, TickError::PostFinalityReorg { confirmed: 1, .. }), "{error}");
     assert_eq!(follower.reorgs().await, 1);
-    (follower, liar)
+    liar
 }
 
 #[tokio::test]
@@ -315,6 +322,97 @@ async fn what_a_person_accepts_is_not_built_anew_over_the_block_that_was_left_ou
     assert_eq!(missing(&mut follower).await, (2, 1), "what was hidden is told by one alone");
     follower.settle().await.unwrap();
     assert_eq!(missing(&mut follower).await, (2, 0));
+}
+
+#[tokio::test]
+async fn an_accepted_reorg_that_finds_nothing_is_not_found_in_what_was_forgotten() {
+    for evidence_below in [true, false] {
+        let mut follower = scene(2, NONE).await;
+        if evidence_below {
+            follower.ledger.put(HIDDEN - 3, Tx::sol(1, PAYER, WATCHED[0], 1));
+        }
+        let truth = replaced_in(&mut follower).await;
+        // They were wrong: that slot holds no block.
+        for node in &follower.nodes {
+            node.show(&truth);
+            node.lose([HIDDEN]);
+            node.call_final(None);
+        }
+        follower.accept_reorg().await;
+        for _ in 0..FORGOTTEN_AFTER {
+            truth.grow(Vec::new());
+        }
+        let latest = truth.latest().number;
+        truth.finalize(latest);
+        follower.nodes.iter().for_each(|node| node.lag(0));
+        let mut disconnected = 0;
+        for _ in 0..30 {
+            disconnected += follower.tick().await.unwrap().disconnected;
+        }
+        assert_eq!((follower.cursor().await, disconnected), (Some(latest), 0));
+        assert!(!follower.words().await.is_empty(), "it is in force still");
+        assert!(!follower.has(HIDDEN + 1).await, "what stood on its fork point is forgotten");
+    }
+}
+
+#[tokio::test]
+async fn what_was_looked_at_in_one_long_stride_is_forgotten_to_its_beginning() {
+    let mut follower = scene(2, NONE).await;
+    for slot in (LATEST + 1..LATEST + 6_500).step_by(10) {
+        follower.ledger.produce(slot, Vec::new());
+    }
+    follower.nodes[1].lag(0);
+    assert_eq!(ticks(&mut follower, 70).await, None);
+    let latest = follower.ledger.latest().number;
+    assert_eq!(follower.cursor().await, Some(latest));
+    follower.ledger.finalize(latest);
+    for _ in 0..3 {
+        follower.ledger.grow(Vec::new());
+        assert_eq!(ticks(&mut follower, 1).await, None);
+    }
+    assert_eq!(missing(&mut follower).await, (2, 0));
+    assert!(follower.has(SHOWN).await && !follower.has(SHOWN + 1).await, "evidence alone is kept");
+    assert!(!follower.has(LATEST + 1).await);
+}
+
+#[tokio::test]
+async fn a_backfill_ends_no_dispute_about_a_slot() {
+    let mut follower = scene(2, NONE).await;
+    follower.ledger.put(HIDDEN, Tx::sol(1, PAYER, WATCHED[1], 1));
+    let liar = hiding_one(&follower);
+    assert_eq!(ticks(&mut follower, 3).await, None);
+    follower.ledger.finalize(FINAL);
+    liar.finalize(FINAL);
+    let disputed = format!("slot {HIDDEN} holds a final block by the lists of");
+    let why = ticks(&mut follower, 4).await.expect("it is told");
+    assert!(why.contains(&disputed), "{why}");
+    follower.nodes[0].show(&follower.ledger);
+    follower.nodes[0].find_all();
+    let why = follower.backfill(WATCHED[0]).await.expect_err("our chain passes over that slot");
+    assert!(why.may_pass(), "{why}");
+    follower.nodes[0].show(&liar);
+    follower.nodes[0].lose([HIDDEN]);
+    let why = ticks(&mut follower, 4).await.expect("it is told still");
+    assert!(why.contains(&disputed), "{why}");
+    assert_eq!(missing(&mut follower).await, (3, 3), "nothing is CONFIRMED above what may be missing");
+    follower.settle().await.unwrap();
+    assert_eq!(missing(&mut follower).await, (3, 0), "whoever it pays");
+    follower.backfill(WATCHED[0]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_look_counts_although_another_process_connects_meanwhile() {
+    let mut follower = scene(2, NONE).await;
+    let slot = LATEST + 4;
+    follower.ledger.produce(slot, vec![Tx::sol(slot, PAYER, WATCHED[0], slot)]);
+    follower.nodes[1].lag(0);
+    assert_eq!(ticks(&mut follower, 3).await, None);
+    assert_eq!(follower.cursor().await, Some(slot));
+    follower.ledger.finalize(slot);
+    let ledger = follower.ledger.clone();
+    let ticked = follower.tick_around_another("getBlocks", || ledger.grow(Vec::new())).await.unwrap();
+    assert_eq!(follower.cursor().await, Some(slot + 1));
+    assert_eq!((ticked.connected, ticked.confirmed), (0, 3));
 }
 
 #[tokio::test]
@@ -372,6 +470,29 @@ async fn a_block_that_was_to_be_compared_is_owed_until_the_other_endpoint_can_be
     let why = why.expect("it is told");
     assert!(why.contains(&format!("tell block {HIDDEN} ")), "{why}");
     assert_eq!(missing(&mut follower).await, (2, 2));
+}
+
+#[tokio::test]
+async fn a_block_that_one_lacks_is_owed_while_a_third_endpoint_cannot_be_heard() {
+    let mut follower = scene(3, EVERY).await;
+    let liar = follower.ledger.branch_at(LATEST);
+    liar.amend(HIDDEN, |block| block.txs.clear());
+    follower.nodes[0].show(&liar);
+    follower.nodes[1..].iter().for_each(|node| node.lag(LATEST - HIDDEN + 1));
+    assert_eq!(ticks(&mut follower, 3).await, None);
+    assert_eq!(follower.cursor().await, Some(LATEST));
+    follower.nodes.iter().for_each(|node| node.lag(0));
+    follower.nodes[1].confine("getBlock");
+    follower.nodes[1].misbehave(Fault::ServerError, When::Always);
+    follower.nodes[2].prune(HIDDEN + 1);
+    follower.ledger.finalize(FINAL);
+    liar.finalize(FINAL);
+    for _ in 0..5 {
+        ticks(&mut follower, 1).await;
+    }
+    assert_eq!(missing(&mut follower).await, (2, 2), "who cannot be heard does not lack it");
+    follower.settle().await.unwrap();
+    assert_eq!(missing(&mut follower).await, (2, 0));
 }
 
 #[tokio::test]

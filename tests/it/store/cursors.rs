@@ -103,6 +103,12 @@ async fn a_number_is_passed_over_by_the_link_above_it(store: TestStore) {
         below.extend(cursors::passed_over(&mut reader, CHAIN, number).await.unwrap().map(|below| (number, below)));
     }
     assert_eq!(below, [(3, two.header.block)], "what 8 stands on is not on record");
+    let mut linked = Vec::new();
+    for number in 1..=8 {
+        let link = cursors::stands_on(&mut reader, CHAIN, number).await.unwrap();
+        linked.extend(link.map(|(below, above)| (number, below.number, above.number)));
+    }
+    assert_eq!(linked, [(2, 2, 4), (3, 2, 4)], "what 8 stands on is not on record");
     let mut through = Vec::new();
     for number in [1, 2, 3, 9] {
         let ours = cursors::canonical_through(&mut reader, CHAIN, number).await.unwrap();

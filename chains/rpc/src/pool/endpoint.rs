@@ -205,6 +205,11 @@ impl<D: Dialect> Endpoint<D> {
         self.lock().trouble.is_some_and(|trouble| trouble.wrong_chain)
     }
 
+    /// Whether it cannot be asked now, and would be believed.
+    pub(crate) fn word_would_count(&self, now: Instant) -> bool {
+        self.standing(now) == Use::None && !self.is_quarantined()
+    }
+
     /// What it said in its last poll, while it is healthy.
     pub(crate) fn voice<T>(&self, now: Instant, read: impl FnOnce(&Said) -> T) -> Option<T> {
         (self.standing(now) == Use::Good).then_some(())?;

@@ -36,6 +36,8 @@ pub struct Heard<'a, D: Dialect, T> {
     pub missing: Vec<String>,
     /// One of those has it not, or not yet, and serves all else.
     pub is_lacking: bool,
+    /// One of those could not be heard, and its word would count.
+    pub is_unheard: bool,
 }
 
 impl<D: Dialect> Pool<D> {
@@ -135,7 +137,7 @@ impl<D: Dialect> Pool<D> {
         enough: impl Fn(&[(&'a Endpoint<D>, T)]) -> bool + Send,
     ) -> Result<Heard<'a, D, T>, D::Error> {
         let mut outcome = Outcome::new(self);
-        let mut heard = Heard { told, missing: Vec::new(), is_lacking: false };
+        let mut heard = Heard { told, missing: Vec::new(), is_lacking: false, is_unheard: false };
         let mut unasked: BTreeSet<usize> = self.endpoints.iter().map(|endpoint| endpoint.index).collect();
         let of_use = self.of_use(need).await;
         let begun = Instant::now();
@@ -150,6 +152,7 @@ impl<D: Dialect> Pool<D> {
             }
             if let Some(why) = endpoint.silence(begun).filter(|_| is_answered) {
                 heard.missing.push(why);
+                heard.is_unheard = true;
                 continue;
             }
             let begun = Instant::now();
@@ -160,7 +163,9 @@ impl<D: Dialect> Pool<D> {
                 }
                 Err(error) => {
                     heard.missing.push(error.to_string());
-                    heard.is_lacking |= D::fault(&error) == Fault::Lacking;
+                    let is_lacking = D::fault(&error) == Fault::Lacking;
+                    heard.is_lacking |= is_lacking;
+                    heard.is_unheard |= !is_lacking;
                     outcome.failed(endpoint, error)?;
                 }
             }
@@ -170,8 +175,10 @@ impl<D: Dialect> Pool<D> {
         }
         outcome.one_understands();
         let now = Instant::now();
-        let others = self.endpoints.iter().filter(|endpoint| unasked.contains(&endpoint.index));
-        heard.missing.extend(others.filter_map(|endpoint| endpoint.why_of_no_use(now)));
+        for endpoint in self.endpoints.iter().filter(|endpoint| unasked.contains(&endpoint.index)) {
+            heard.missing.extend(endpoint.why_of_no_use(now));
+            heard.is_unheard |= endpoint.word_would_count(now);
+        }
         Ok(heard)
     }
 
@@ -179,7 +186,7 @@ impl<D: Dialect> Pool<D> {
     /// serves. Who is in quarantine would not be believed.
     pub fn misses_somebody(&self) -> bool {
         let now = Instant::now();
-        self.endpoints.iter().any(|endpoint| endpoint.standing(now) == Use::None && !endpoint.is_quarantined())
+        self.endpoints.iter().any(|endpoint| endpoint.word_would_count(now))
     }
 
     /// The endpoints for a read, the best first.
