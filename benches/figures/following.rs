@@ -102,11 +102,11 @@ pub(crate) async fn follow(words: &[String]) -> anyhow::Result<()> {
     let (blocks, used) = backfill(url.parse()?, &db, &clock).await?;
     println!("{blocks} {used}");
     told()?;
-    let (watcher, stop) = (watcher(url.parse()?, &db, POLL)?, CancellationToken::new());
+    let (mut watcher, stop) = (watcher(url.parse()?, &db, POLL)?, CancellationToken::new());
+    // It has the list, which takes long for many, and has found its place.
+    while !watcher.tick(clock.now()).await?.caught_up {}
     let running = watcher.run(clock.clone(), || 7, Pulse::new("solana", clock.now()), stop.clone());
     let until_reached = async {
-        // It has the list, and has found its place.
-        tokio::time::sleep(POLL).await;
         let begun = process::cpu()?;
         println!("running");
         let last = tokio::task::spawn_blocking(told).await??.parse()?;

@@ -283,7 +283,10 @@ impl<S: BlockSource> Watcher<S> {
             }
         };
         let mut ticked = Ticked { pending, ..Ticked::default() };
-        for (block, pending) in credited {
+        let cursor = Cursor::load(&mut self.db.read().await?, self.chain()).await?;
+        // Above what was looked at nothing counts as final: what lies below may be taken back, and the watcher confirms it in turn.
+        let is_settled = |block: &Block| cursor.at.is_none() || self.is_looked_at(&cursor, block.header.block.number);
+        for (block, pending) in credited.into_iter().filter(|(block, _)| is_settled(block)) {
             self.judge(block, OfBlock::final_for_all(block.header.block, pending), now, &mut ticked).await?;
         }
         Ok(ticked)

@@ -4,11 +4,11 @@
 //! 10,000,000 of them fit. Whose they are is not in it: a hit is rare, and the transaction that records it asks the store.
 //! Clones share one list: two workers of a chain do not hold it twice, and whoever follows it does so for both.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
+use hashbrown::{DefaultHashBuilder, HashTable};
 use landfall_chain::{Address, Chain};
 
 use crate::store::{Connection, StoreError, accounts};
@@ -39,7 +39,8 @@ struct Members {
 struct Set<const BYTES: usize> {
     chunks: Vec<Vec<[u8; BYTES]>>,
     places: HashTable<u32>,
-    hasher: RandomState,
+    /// Fast, and seeded anew in each process; who looks up what is hostile adds nothing to the table.
+    hasher: DefaultHashBuilder,
 }
 
 impl<const BYTES: usize> Set<BYTES> {

@@ -299,7 +299,8 @@ async fn a_block_at_a_number_is_final_when_both_say_so() {
 
 #[tokio::test]
 async fn finality_costs_no_request_beyond_the_poll() {
-    for rule in [FinalityRule::FINALIZED, FinalityRule::confirmations(12)] {
+    let both = FinalityRule { confirmations: 12, ..FinalityRule::FINALIZED };
+    for rule in [FinalityRule::FINALIZED, FinalityRule::confirmations(12), both] {
         let (first, _b, source) = pair(with(rule), ledger(30, 10), ledger(30, 8)).await;
         settled(&source).await;
         first.node.take_requests();

@@ -33,11 +33,10 @@ impl<D: Dialect> Pool<D> {
         };
         let best = above.into_iter().zip(strays).max_by_key(|((latest, index), is_stray)| {
             let endpoint = &self.endpoints[*index];
-            let leads = *leader == Some(endpoint.index);
+            // Of two branches, who has not answered this time speaks of what was.
+            let leads = *leader == Some(endpoint.index) && !(is_split && endpoint.is_polled());
             let slowness = endpoint.latency_ms().unwrap_or(u64::MAX);
-            // Who has not answered this time speaks of what was.
-            let holds = is_split && leads && !endpoint.is_polled();
-            let reach = latest.number + if holds { AHEAD_MAX } else { 0 };
+            let reach = latest.number + if is_split && leads { AHEAD_MAX } else { 0 };
             (!is_stray, reach, leads, std::cmp::Reverse((slowness, *index)))
         });
         let best = best.map(|(head, _)| head);
