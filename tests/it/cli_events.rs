@@ -240,6 +240,28 @@ async fn a_webhook_that_is_paused_again_stays_paused_since_the_first_time_and_th
     }
 }
 
+#[tokio::test]
+async fn a_replay_says_how_many_it_leaves_out_because_their_status_is_not_sent() {
+    const HINT: &str = "left out, for their status is not sent: see `landfall webhook statuses`";
+    for engine in ENGINES {
+        let receiver = Receiver::scripted([]).await;
+        let mut world = world(engine).await;
+        let desk = Desk::of(&world);
+        told(&mut world, &receiver).await;
+        let pending = desk.json(&["event", "list"])[0]["id"].as_str().unwrap().to_owned();
+        let replay = |more: &[&str]| desk.run(&[&["event", "replay", "--reason", "a test"], more].concat()).1;
+        assert_eq!(replay(&[&pending]), "1 events are sent again, in 1 deliveries\n");
+        assert_eq!(desk.run(&["webhook", "statuses", "CONFIRMED", "FAILED", "--reason", "a test"]).0, Some(0));
+        let one = format!("0 events are sent again, in 0 deliveries; 1 {HINT}\n");
+        assert_eq!(replay(&[&pending]), one, "{engine:?}");
+        let all = format!("2 events would be sent again, in 2 deliveries; 2 {HINT}\n");
+        assert_eq!(replay(&["--account", "alice", "--dry-run"]), all, "{engine:?}");
+        let said = desk.json(&["event", "replay", "--account", "alice", "--dry-run"]).remove(0);
+        assert_eq!((&said["events"], &said["left_out"]), (&2.into(), &2.into()), "{engine:?}");
+        world.close().await;
+    }
+}
+
 /// The audit, oldest first: what was done to what, and why.
 fn audit(desk: &Desk) -> Vec<[String; 3]> {
     let entries = desk.json(&["chain", "audit"]);
