@@ -15,7 +15,7 @@ use futures_util::stream;
 use landfall::api::{Api, Limits, Settings, openapi_json};
 use landfall::key::{Algorithm, ApiKey, Environment, KEYS_MAX, Scope, Scopes};
 use landfall::registry::{self, ChangeKeyError, CreateKeyError};
-use landfall::store::{Db, keys};
+use landfall::store::{Connection, Db, Engine as Connected, identities, keys};
 use landfall::time::{Clock, Timestamp};
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -540,6 +540,52 @@ async fn a_handler_that_does_not_answer_in_time_is_cut_off() {
     door.send(post()).await.assert(503, "TIMEOUT");
     drop(writer);
     assert_eq!(door.send(post()).await.status, 201);
+}
+
+/// A request for a webhook, an identity or an account.
+fn post(key: &ApiKey, path: &str, body: &'static str) -> Request<Body> {
+    let mut post = request(&Method::POST, path, key);
+    post.headers_mut().insert("content-type", "application/json".parse().unwrap());
+    *post.body_mut() = Body::from(body);
+    post
+}
+
+#[tokio::test]
+async fn what_others_keep_from_being_done_is_to_be_sent_again() {
+    for engine in ENGINES {
+        // On SQLite they may wait one after another.
+        let mut door = Door::on(engine, Limits { request_timeout: PATIENCE, ..Limits::default() }).await;
+        let (key, signed) = (door.key(Scope::Admin).await, door.key(Scope::Webhooks).await);
+        let public = public_key(Algorithm::EdDsa);
+        registry::pair_key(&door.store.db, signed.id(), &public, Duration::ZERO, &tester(Timestamp(1))).await.unwrap();
+        let signer = Signer::of(Algorithm::EdDsa);
+        let all = async || {
+            let webhook = post(&key, "/v2/webhooks", r#"{"url":"https://93.184.216.34/"}"#);
+            let identity = post(&key, "/v2/identities", r#"{"request_id":"i","type":"BUSINESS"}"#);
+            let account = post(&key, "/v2/accounts", r#"{"request_id":"a","type":"OMNIBUS"}"#);
+            let removal = door.signed(&signer, &signed, (&Method::DELETE, "/v2/webhooks/x"), "0123456789abcdef");
+            let (webhook, identity, account, removal) =
+                tokio::join!(door.send(webhook), door.send(identity), door.send(account), door.send(removal));
+            [webhook, identity, account, removal]
+        };
+        // Another process, which takes its time.
+        let other = Db::open(&door.store.url.parse().unwrap()).await.unwrap();
+        let mut tx = other.begin().await.unwrap();
+        identities::lock_organization(&mut tx).await.unwrap();
+        if let Connected::Postgres(connection) = tx.engine() {
+            // However long it takes.
+            let text = "SET LOCAL idle_in_transaction_session_timeout = 0; LOCK TABLE requests, request_nonces IN EXCLUSIVE MODE";
+            sqlx::raw_sql(text).execute(connection).await.unwrap();
+        }
+        for refused in all().await {
+            refused.assert(503, "OVERLOADED");
+            assert_eq!(refused.retry_after(), 1, "{engine:?}");
+        }
+        tx.commit().await.unwrap();
+        let done = all().await.map(|answer| answer.status.as_u16());
+        assert_eq!(done, [201, 201, 201, 404], "{engine:?}: nothing was done, nor was a nonce taken");
+        other.close().await;
+    }
 }
 
 #[tokio::test]
