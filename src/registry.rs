@@ -140,19 +140,21 @@ pub async fn create_key(
     if !keys::insert(&mut tx, &row, KEYS_MAX, by.now).await? {
         return Err(CreateKeyError::TooMany);
     }
-    record(&mut tx, by, "create_key", key.id()).await?;
+    record(&mut tx, by, "create_key", &format!("{} with {scopes}", key.id())).await?;
     tx.commit().await?;
     Ok(key)
 }
 
-/// Revokes a key for good: the next request with it is refused. One that is revoked already stays as it is.
+/// Revokes a key for good: the next request with it is refused. One that is revoked already stays as it is, and the audit hears
+/// of it once.
 ///
 /// # Errors
 /// An id that no key has.
 pub async fn revoke_key(db: &Db, id: &str, by: &Author<'_>) -> Result<(), ChangeKeyError> {
     let mut tx = db.begin().await?;
     if !keys::revoke(&mut tx, id, by.now).await? {
-        return Err(ChangeKeyError::Unknown(id.to_owned()));
+        let known = keys::known(&mut tx, id).await?;
+        return known.map(drop).ok_or_else(|| ChangeKeyError::Unknown(id.to_owned()));
     }
     record(&mut tx, by, "revoke_key", id).await?;
     Ok(tx.commit().await?)

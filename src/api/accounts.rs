@@ -214,7 +214,7 @@ pub(super) fn created(made: Made) -> StatusCode {
 pub(super) fn replay(error: ReplayError) -> Problem {
     match error {
         ReplayError::Mismatch => Problem::idempotency_mismatch(),
-        ReplayError::Store(error) => Problem::internal(error),
+        ReplayError::Store(error) => Problem::unchanged(error),
     }
 }
 
@@ -231,7 +231,7 @@ fn refusal(error: OpenAccountError) -> Problem {
         OpenAccountError::Refused(error) => error,
     };
     let field = match refused {
-        AddAccountError::Store(error) => return Problem::internal(error),
+        AddAccountError::Store(error) => return Problem::unchanged(error),
         AddAccountError::NoIdentity(_) | AddAccountError::Closed { .. } | AddAccountError::OtherIdentity { .. } => {
             "identity_id"
         }

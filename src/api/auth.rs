@@ -158,9 +158,9 @@ async fn take(state: &AppState, method: &Method, nonce: Nonce) -> Result<(), Pro
             Taken::Full => Err(Problem::overloaded()),
         };
     }
-    let mut tx = state.db.begin().await.map_err(Problem::internal)?;
-    let first = nonces::take(&mut tx, &nonce.hash, nonce.expires).await.map_err(Problem::internal)?;
-    tx.commit().await.map_err(Problem::internal)?;
+    let mut tx = state.db.begin().await.map_err(Problem::unchanged)?;
+    let first = nonces::take(&mut tx, &nonce.hash, nonce.expires).await.map_err(Problem::unchanged)?;
+    tx.commit().await.map_err(Problem::unchanged)?;
     if first { Ok(()) } else { Err(replayed()) }
 }
 

@@ -98,8 +98,8 @@ pub(super) struct BalanceList {
             content_type = "application/problem+json"),
         (status = 404, description = "No account has this id.", body = Problem,
             content_type = "application/problem+json"),
-        (status = 503, description = "What the account has is not known of some chain, or of some asset on it; `detail` names them \
-            (`BALANCE_UNKNOWN`), or too much is asked for at once. Send it again after `Retry-After` seconds.", body = Problem,
+        (status = 503, description = "What the account has is not known of some chain, or of some asset on it; `detail` names them. Send \
+            it again after `Retry-After` seconds (`BALANCE_UNKNOWN`).", body = Problem,
             content_type = "application/problem+json", headers(("Retry-After" = u64))),
     ),
 )]

@@ -86,10 +86,14 @@ impl OfOperation {
     }
 }
 
-/// Names the refusals of a status that has no example of its own.
+/// Names the refusals that all operations have, beside one of the operation's own with the same status.
 fn refuse(operation: &mut Operation, refusals: &BTreeMap<String, Value>) {
     for code in Code::EVERYWHERE.into_iter().filter(|code| refusals.contains_key(code.name())) {
-        for content in contents(operation, code.status().as_str()).filter(|content| content.example.is_none()) {
+        for content in contents(operation, code.status().as_str()) {
+            if let Some(own) = content.example.take() {
+                let code = own["code"].as_str().unwrap_or_default().to_owned();
+                content.examples.insert(code, example(&own).into());
+            }
             let refusal = Ref::new(format!("#/components/examples/{}", code.name()));
             content.examples.insert(code.name().to_owned(), RefOr::Ref(refusal));
         }

@@ -115,12 +115,8 @@ impl Modify for Everywhere {
             let keys = operation.security.iter_mut().flatten();
             let signed: Vec<_> = keys.map(|key| key.clone().add::<_, [&str; 0], &str>("signature", [])).collect();
             operation.security.get_or_insert_default().extend(signed);
-            let documented: Vec<String> = operation.responses.responses.keys().cloned().collect();
             for code in Code::EVERYWHERE {
                 let status = code.status().as_str().to_owned();
-                if documented.contains(&status) {
-                    continue;
-                }
                 match operation.responses.responses.get_mut(&status) {
                     Some(RefOr::T(other)) => other.description = format!("{} {}", other.description, code.meaning()),
                     _ => drop(operation.responses.responses.insert(status, refusal(code).into())),

@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use tracing::error;
+use tracing::{error, warn};
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
@@ -222,6 +222,19 @@ impl Problem {
 
     pub(super) fn overloaded() -> Self {
         let detail = "too many requests are being answered; nothing was done, send it again later".to_owned();
+        Problem { retry_after_secs: Some(OVERLOADED_RETRY_SECS), ..Problem::new(Code::Overloaded, detail) }
+    }
+
+    /// For a change that the store has not made. That others kept it from being made is told as such: nothing was done.
+    pub(super) fn unchanged(cause: StoreError) -> Self {
+        if !cause.is_locked_out() {
+            return Problem::internal(cause);
+        }
+        warn!(
+            error = &cause as &dyn std::error::Error,
+            "a request was answered with 503, others being in its way: {cause}"
+        );
+        let detail = "others are changing what this needs; nothing was done, send it again later".to_owned();
         Problem { retry_after_secs: Some(OVERLOADED_RETRY_SECS), ..Problem::new(Code::Overloaded, detail) }
     }
 

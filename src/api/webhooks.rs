@@ -335,6 +335,6 @@ fn refused(error: WebhookError) -> Problem {
         WebhookError::Label(error) => json::refusal("label", format!("is refused: {error}")),
         error @ WebhookError::TooMany => json::refusal("url", format!("is not taken: {error}")),
         WebhookError::Unknown => unknown(),
-        WebhookError::Store(error) => Problem::internal(error),
+        WebhookError::Store(error) => Problem::unchanged(error),
     }
 }

@@ -1,5 +1,6 @@
 //! `landfall event list|show|replay`: what clients were told, where it stands, and telling it again.
 
+use std::fmt;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use crate::random;
 use crate::store::Db;
 use crate::store::deliveries::AttemptLog;
 use crate::store::replay::{self, After, DeliveryRow, EventFilter, EventRow};
+use crate::store::webhooks;
 use crate::time::{Clock, Timestamp};
 
 /// How often a page is tried that fails for a reason that may pass.
@@ -123,6 +125,8 @@ struct Attempt {
 struct Replayed {
     events: usize,
     deliveries: usize,
+    /// Events whose status is not sent.
+    left_out: usize,
     dry_run: bool,
 }
 
@@ -147,10 +151,7 @@ impl Event {
                     }
                 });
                 let done = done.await?;
-                let Replayed { events, deliveries, dry_run } = done;
-                let words = if dry_run { "would be sent again" } else { "are sent again" };
-                let said = format!("{events} events {words}, in {deliveries} deliveries");
-                println!("{}", if json { json_line(&done)? } else { said });
+                println!("{}", if json { json_line(&done)? } else { done.to_string() });
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -195,10 +196,11 @@ impl Replay<'_> {
         let mut after: Option<After> = None;
         loop {
             let page = self.patiently(async || self.page_behind(filter, after.as_ref()).await);
-            let (Replayed { events, deliveries, .. }, next) =
+            let (Replayed { events, deliveries, left_out, .. }, next) =
                 page.await.with_context(|| stopped(&done, after.as_ref()))?;
             done.events += events;
             done.deliveries += deliveries;
+            done.left_out += left_out;
             if next.is_none() {
                 return Ok(done);
             }
@@ -232,6 +234,8 @@ impl Replay<'_> {
         let now = Clock::system().now();
         let mut done = Replayed { dry_run: self.dry_run, ..Replayed::default() };
         let mut tx = self.db.begin().await?;
+        let muted = webhooks::muted(&mut tx).await?;
+        done.left_out = events.iter().filter(|event| muted.iter().any(|status| status.name() == event.status)).count();
         for event in events {
             let deliveries = replay::replay(&mut tx, &event.id, self.webhook, now).await?;
             done.deliveries += deliveries;
@@ -243,6 +247,18 @@ impl Replay<'_> {
             tx.commit().await?;
         }
         Ok(done)
+    }
+}
+
+impl fmt::Display for Replayed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Replayed { events, deliveries, left_out, dry_run } = self;
+        let words = if *dry_run { "would be sent again" } else { "are sent again" };
+        write!(f, "{events} events {words}, in {deliveries} deliveries")?;
+        if *left_out > 0 {
+            write!(f, "; {left_out} left out, for their status is not sent: see `landfall webhook statuses`")?;
+        }
+        Ok(())
     }
 }
 

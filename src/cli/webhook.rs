@@ -18,7 +18,7 @@ use crate::random;
 use crate::registry::{self, NewWebhook, WebhookError};
 use crate::resolver::Resolver;
 use crate::store::endpoints::Status;
-use crate::store::{Db, deliveries, endpoints, sinks, webhooks};
+use crate::store::{Db, deliveries, endpoints, replay, sinks, webhooks};
 use crate::time::Clock;
 use crate::webhook::{AllowedNetworks, Cidr, PREVIOUS_KEY_TIME_MAX, symmetric_key, verification_key};
 
@@ -222,9 +222,11 @@ async fn rotate(db: &Db, id: &str, previous_for: Duration, by: Operator<'_>, jso
 
 async fn pause(db: &Db, id: &str, by: Operator<'_>) -> anyhow::Result<()> {
     let mut tx = db.begin().await?;
-    ensure!(endpoints::pause(&mut tx, id, by.now).await?, "there is no webhook {id}");
-    by.record(&mut tx, "pause_webhook", id).await?;
-    tx.commit().await?;
+    ensure!(replay::is_endpoint(&mut tx, id).await?, "there is no webhook {id}");
+    if endpoints::pause(&mut tx, id, by.now).await? {
+        by.record(&mut tx, "pause_webhook", id).await?;
+        tx.commit().await?;
+    }
     println!("webhook {id} is paused until `landfall webhook resume {id} --reason TEXT`; its events are kept");
     Ok(())
 }

@@ -25,6 +25,7 @@ const STATEMENTS_KEPT: usize = 512;
 /// How long a connection is waited for, and SQLite's write lock.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
+/// Without another's work getting on meanwhile.
 const MIGRATE_TRIES_MAX: u32 = 5;
 const MIGRATE_PAUSE: Duration = Duration::from_millis(200);
 
@@ -162,23 +163,25 @@ impl Db {
     }
 
     /// Brings the schema to this program's version; does nothing when it is there. Whoever loses against another who
-    /// migrates at the same time finds the work done at the next try.
+    /// migrates at the same time finds the work done at the next try, and tries for as long as the other gets on.
     ///
     /// # Errors
     /// When a migration fails, or the schema is newer than this program.
     pub async fn migrate(&self) -> Result<(), OpenError> {
-        let mut tries = 0;
+        let (mut tries, mut reached) = (0, None);
         loop {
             let migrated = match self {
                 Db::Postgres(pool) => migrate_postgres(pool).await,
                 Db::Sqlite { write, .. } => migrator("BLOB").run(write).await,
             };
-            tries += 1;
-            match migrated {
-                Ok(()) => return Ok(()),
-                Err(error) if tries >= MIGRATE_TRIES_MAX => return Err(OpenError::Migrate(Box::new(error))),
-                Err(_) => tokio::time::sleep(MIGRATE_PAUSE).await,
+            let Err(error) = migrated else { return Ok(()) };
+            let version = self.schema_version().await.ok().flatten();
+            tries = if version > reached { 1 } else { tries + 1 };
+            reached = version.max(reached);
+            if tries >= MIGRATE_TRIES_MAX {
+                return Err(OpenError::Migrate(Box::new(error)));
             }
+            tokio::time::sleep(MIGRATE_PAUSE).await;
         }
     }
 

@@ -97,7 +97,7 @@ statements! {
     RELEASE_AGAIN = "WITH later AS MATERIALIZED (SELECT event_id FROM deliveries WHERE webhook_id = $1 AND state = 'PENDING' AND queue = 'AGAIN' \
                        AND next_us > $4 ORDER BY next_us DESC, event_id LIMIT $3" [" FOR UPDATE SKIP LOCKED"] ") \
                      UPDATE deliveries SET failures = 0, next_us = $2 WHERE webhook_id = $1 AND event_id IN (SELECT event_id FROM later)";
-    PAUSE = "UPDATE webhooks SET status = 'PAUSED', status_since_us = $2 WHERE id = $1 AND status <> 'DELETED'";
+    PAUSE = "UPDATE webhooks SET status = 'PAUSED', status_since_us = $2 WHERE id = $1 AND status NOT IN ('PAUSED', 'DELETED')";
     RESUME = "UPDATE webhooks SET status = 'ACTIVE', status_since_us = $2, failures = 0, strain = 0, in_flight_max = 1, releasing = TRUE \
               WHERE id = $1 AND status IN ('PAUSED', 'GONE', 'OPEN')";
 }
@@ -186,7 +186,7 @@ pub async fn release_again(tx: &mut Tx, id: &str, now: Timestamp, limit: u32) ->
     execute!(tx, RELEASE_AGAIN, id, now.0, i64::from(limit), now.plus(SOON).0)
 }
 
-/// No attempt is begun until a person resumes it. False when there is no such endpoint.
+/// No attempt is begun until a person resumes it. False when there is no such endpoint, or it is paused already.
 pub async fn pause(tx: &mut Tx, id: &str, now: Timestamp) -> Result<bool, StoreError> {
     Ok(execute!(tx, PAUSE, id, now.0)? == 1)
 }

@@ -73,6 +73,18 @@ impl StoreError {
         error.code().is_some_and(|code| code == "42P01") || error.message().starts_with("no such table")
     }
 
+    /// Whether others had for too long what its transaction needed, which therefore has done nothing: a row, SQLite's write
+    /// lock, or a connection.
+    pub fn is_locked_out(&self) -> bool {
+        match self {
+            StoreError::Unavailable { error: sqlx::Error::PoolTimedOut, .. } => true,
+            StoreError::Unavailable { error: sqlx::Error::Database(error), .. } => {
+                error.code().is_some_and(|code| code_is_of_locks(&code))
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the same call may succeed later without a person doing anything.
     pub fn may_pass(&self) -> bool {
         match self {
@@ -125,9 +137,17 @@ fn code_may_pass(code: &str) -> bool {
     if code.len() == 5 {
         // Connection exception, insufficient resources, operator intervention (shutdown, restart), system error.
         let class = ["08", "53", "57", "58"].iter().any(|class| code.starts_with(class));
-        // Serialization failure, deadlock, lock not available, session ended while idle in its transaction.
-        return class || ["40001", "40P01", "55P03", "25P03"].contains(&code);
+        // Session ended while idle in its transaction.
+        return class || code == "25P03" || code_is_of_locks(code);
     }
-    // BUSY, LOCKED, IOERR, FULL, CANTOPEN, with whatever extension: a full disk can be emptied.
-    code.parse::<u32>().is_ok_and(|code| [5, 6, 10, 13, 14].contains(&(code & 0xff)))
+    // IOERR, FULL, CANTOPEN, with whatever extension: a full disk can be emptied.
+    code_is_of_locks(code) || code.parse::<u32>().is_ok_and(|code| [10, 13, 14].contains(&(code & 0xff)))
+}
+
+/// Serialization failure, deadlock, lock not available; BUSY, LOCKED.
+fn code_is_of_locks(code: &str) -> bool {
+    if code.len() == 5 {
+        return ["40001", "40P01", "55P03"].contains(&code);
+    }
+    code.parse::<u32>().is_ok_and(|code| [5, 6].contains(&(code & 0xff)))
 }

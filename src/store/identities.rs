@@ -118,8 +118,8 @@ pub async fn decisions(connection: &mut impl Connection, id: &str) -> Result<Vec
 /// there is before adding to it counts all, and no event is written for those alone who were there before. Waits for the events
 /// that are being written. Called first in a transaction. Who opens accounts waits for nobody.
 pub async fn lock_organization(tx: &mut Tx) -> Result<(), StoreError> {
-    // A row that is always there.
-    fetch_optional!(tx, (String,), LOCK_ORGANIZATION, DEFAULT_IDENTITY).map(drop)
+    let locked = fetch_optional!(tx, (String,), LOCK_ORGANIZATION, DEFAULT_IDENTITY)?;
+    locked.map(drop).ok_or_else(|| StoreError::inconsistent("identity", format!("{DEFAULT_IDENTITY} is not there")))
 }
 
 /// Where a part of an identity's accounts ends: when its last one was opened, and its id.

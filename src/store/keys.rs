@@ -69,7 +69,7 @@ statements! {
             (SELECT COUNT(*) FROM public_keys p WHERE p.key_id = k.id) AS public_keys \
             FROM api_keys k WHERE organization_id = $1 ORDER BY created_us, id";
     /// A key is revoked once: the first time stays.
-    REVOKE = "UPDATE api_keys SET revoked_us = COALESCE(revoked_us, $2) WHERE id = $1";
+    REVOKE = "UPDATE api_keys SET revoked_us = $2 WHERE id = $1 AND revoked_us IS NULL";
     USED = "UPDATE api_keys SET last_used_us = $2 WHERE id = $1 AND (last_used_us IS NULL OR last_used_us < $2)";
     /// Locks the row, so that pairings come one after another.
     LOCK = "UPDATE api_keys SET revoked_us = NULL WHERE id = $1 AND revoked_us IS NULL";
@@ -127,7 +127,7 @@ pub async fn list(connection: &mut impl Connection) -> Result<Vec<ListedKey>, St
     listed.collect()
 }
 
-/// Revokes a key for good; whether there is one.
+/// Revokes a key for good; whether there is one that was not revoked.
 pub async fn revoke(tx: &mut Tx, id: &str, now: Timestamp) -> Result<bool, StoreError> {
     Ok(execute!(tx, REVOKE, id, now.0)? == 1)
 }

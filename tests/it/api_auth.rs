@@ -15,7 +15,7 @@ use futures_util::stream;
 use landfall::api::{Api, Limits, Settings, openapi_json};
 use landfall::key::{Algorithm, ApiKey, Environment, KEYS_MAX, Scope, Scopes};
 use landfall::registry::{self, ChangeKeyError, CreateKeyError};
-use landfall::store::{Db, keys};
+use landfall::store::{Connection, Db, Engine as Connected, identities, keys};
 use landfall::time::{Clock, Timestamp};
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -55,6 +55,12 @@ impl Door {
         let clock = Arc::new(AtomicI64::new(Timestamp::from_secs(NOW).0));
         let api = api(&store.db, limits, &clock);
         Door { store, api, clock, made: 0 }
+    }
+
+    /// The same store behind an API that cuts nothing off.
+    fn patient(self) -> Self {
+        let api = api(&self.store.db, Limits { request_timeout: PATIENCE, ..Limits::default() }, &self.clock);
+        Door { api, ..self }
     }
 
     async fn key(&mut self, scopes: impl Into<Scopes>) -> ApiKey {
@@ -521,7 +527,7 @@ async fn a_store_that_does_not_answer_in_time_is_a_timeout() {
     }
     door.get(&key, LIST).await.assert(503, "TIMEOUT");
     held.clear();
-    assert_eq!(door.get(&key, LIST).await.status, 200);
+    assert_eq!(door.patient().get(&key, LIST).await.status, 200);
 }
 
 #[tokio::test]
@@ -529,17 +535,60 @@ async fn a_handler_that_does_not_answer_in_time_is_cut_off() {
     let limits = Limits { request_timeout: Duration::from_secs(1), ..Limits::default() };
     let mut door = Door::new(limits).await;
     let key = door.key(Scope::Write).await;
-    let post = || {
-        let mut post = request(&Method::POST, "/v2/identities", &key);
-        post.headers_mut().insert("content-type", "application/json".parse().unwrap());
-        *post.body_mut() = Body::from(r#"{"request_id":"r","type":"BUSINESS"}"#);
-        post
-    };
+    let post = || post(&key, "/v2/identities", r#"{"request_id":"r","type":"BUSINESS"}"#);
     // Its key can be read meanwhile; what it asks for cannot be written.
     let writer = door.store.db.begin().await.unwrap();
     door.send(post()).await.assert(503, "TIMEOUT");
     drop(writer);
-    assert_eq!(door.send(post()).await.status, 201);
+    assert_eq!(door.patient().send(post()).await.status, 201);
+}
+
+/// A request for a webhook, an identity or an account.
+fn post(key: &ApiKey, path: &str, body: &'static str) -> Request<Body> {
+    let mut post = request(&Method::POST, path, key);
+    post.headers_mut().insert("content-type", "application/json".parse().unwrap());
+    *post.body_mut() = Body::from(body);
+    post
+}
+
+#[tokio::test]
+async fn what_others_keep_from_being_done_is_to_be_sent_again() {
+    const ACCOUNT: &str = r#"{"request_id":"a","identity_id":"default","type":"OMNIBUS","addresses":
+        [{"chains":["ETHEREUM_TESTNET"],"address":"0xa1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1"}]}"#;
+    for engine in ENGINES {
+        // On SQLite they may wait one after another.
+        let mut door = Door::on(engine, Limits { request_timeout: PATIENCE, ..Limits::default() }).await;
+        let (key, signed) = (door.key(Scope::Admin).await, door.key(Scope::Webhooks).await);
+        let public = public_key(Algorithm::EdDsa);
+        registry::pair_key(&door.store.db, signed.id(), &public, Duration::ZERO, &tester(Timestamp(1))).await.unwrap();
+        let signer = Signer::of(Algorithm::EdDsa);
+        let all = async || {
+            let webhook = post(&key, "/v2/webhooks", r#"{"url":"https://93.184.216.34/"}"#);
+            let identity = post(&key, "/v2/identities", r#"{"request_id":"i","type":"BUSINESS"}"#);
+            let account = post(&key, "/v2/accounts", ACCOUNT);
+            let removal = door.signed(&signer, &signed, (&Method::DELETE, "/v2/webhooks/x"), "0123456789abcdef");
+            let (webhook, identity, account, removal) =
+                tokio::join!(door.send(webhook), door.send(identity), door.send(account), door.send(removal));
+            [webhook, identity, account, removal]
+        };
+        // Another process, which takes its time.
+        let other = Db::open(&door.store.url.parse().unwrap()).await.unwrap();
+        let mut tx = other.begin().await.unwrap();
+        identities::lock_organization(&mut tx).await.unwrap();
+        if let Connected::Postgres(connection) = tx.engine() {
+            // However long it takes.
+            let text = "SET LOCAL idle_in_transaction_session_timeout = 0; LOCK TABLE requests, request_nonces IN EXCLUSIVE MODE";
+            sqlx::raw_sql(text).execute(connection).await.unwrap();
+        }
+        for refused in all().await {
+            refused.assert(503, "OVERLOADED");
+            assert_eq!(refused.retry_after(), 1, "{engine:?}");
+        }
+        tx.commit().await.unwrap();
+        let done = all().await.map(|answer| answer.status.as_u16());
+        assert_eq!(done, [201, 201, 201, 404], "{engine:?}: nothing was done, nor was a nonce taken");
+        other.close().await;
+    }
 }
 
 #[tokio::test]
@@ -562,6 +611,16 @@ async fn every_code_is_in_the_table_of_the_document_with_the_status_it_has() {
             for status in ["401", "403", "405", "408", "413", "429", "431", "500", "503"] {
                 let body = &operation["responses"][status]["content"]["application/problem+json"]["schema"]["$ref"];
                 assert_eq!(body, "#/components/schemas/Problem", "{method} {path} {status}");
+            }
+            let told = &operation["responses"]["503"];
+            for (code, meaning) in [("OVERLOADED", "Too much at once"), ("TIMEOUT", "It took too long")] {
+                let example = &told["content"]["application/problem+json"]["examples"][code];
+                assert!(example.is_object(), "{method} {path}: 503 {code}");
+                assert!(
+                    told["description"].as_str().unwrap().contains(meaning),
+                    "{method} {path}: {}",
+                    told["description"]
+                );
             }
         }
     }

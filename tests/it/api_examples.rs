@@ -463,11 +463,13 @@ fn every_operation_and_status_has_an_example_that_its_schema_takes() {
     assert!(checked > 200, "{checked}");
 }
 
-/// The examples of a body, and what they refer to.
+/// The examples of a body, or what they refer to.
 fn examples<'a>(document: &'a Value, content: &'a Value) -> Vec<&'a Value> {
     let named = content["examples"].as_object().into_iter().flat_map(Map::values);
-    let named =
-        named.map(|named| &document.pointer(named["$ref"].as_str().unwrap().trim_start_matches('#')).unwrap()["value"]);
+    let named = named.map(|named| match named["$ref"].as_str() {
+        Some(place) => &document.pointer(place.trim_start_matches('#')).unwrap()["value"],
+        None => &named["value"],
+    });
     content.get("example").into_iter().chain(named).collect()
 }
 

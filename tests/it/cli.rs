@@ -240,7 +240,7 @@ fn what_is_done_about_keys_stands_in_the_audit_and_needs_a_reason_once_there_is_
         let entries = desk.ok(&["chain", "audit", "--json"]);
         entries.lines().rev().map(|line| serde_json::from_str(line).unwrap()).collect()
     };
-    let key = desk.ok(&["key", "create", "--name", "backend"]);
+    let key = desk.ok(&["key", "create", "--name", "backend", "--scope", "read,webhooks"]);
     let id = &key[8..16];
     for refused in [&["key", "pair", id, "--public-key", PEM][..], &["key", "revoke", id]] {
         assert!(desk.refused(refused).contains("--reason"), "{refused:?}");
@@ -249,11 +249,13 @@ fn what_is_done_about_keys_stands_in_the_audit_and_needs_a_reason_once_there_is_
     assert_eq!(audit().len(), 1, "nothing was done but the first");
     let paired = desk.ok(&["key", "pair", id, "--public-key", PEM, "--reason", "their key"]);
     desk.refused(&["key", "pair", id, "--public-key", PEM, "--reason", "once more"]);
-    desk.ok(&["key", "revoke", id, "--reason", "it leaked"]);
+    for reason in ["it leaked", "did I?"] {
+        assert_eq!(desk.ok(&["key", "revoke", id, "--reason", reason]), format!("API key {id} is revoked\n"));
+    }
     let fingerprint = paired.lines().next().unwrap().rsplit(' ').next().unwrap();
     let told = audit().into_iter().map(|entry| [&entry["action"], &entry["what"], &entry["reason"]].map(Value::clone));
     let expected = [
-        ["create_key", id, ""],
+        ["create_key", &format!("{id} with read,webhooks"), ""],
         ["pair_key", &format!("{id} with {fingerprint}"), "their key"],
         ["revoke_key", id, "it leaked"],
     ];

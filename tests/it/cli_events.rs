@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use landfall::delivery::Delivered;
 use landfall::store::sinks::{self, Kind, NATS};
+use landfall::store::status;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -217,6 +218,46 @@ async fn a_paused_webhook_gets_nothing_and_all_of_it_when_it_is_resumed() {
             assert_eq!(desk.run(&["webhook", verb, "nobody", "--reason", "a test"]).0, Some(2));
         }
         assert_eq!(desk.run(&["webhook", "resume", "hook", "--reason", "a test"]).0, Some(2), "it is not paused");
+        world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_webhook_that_is_paused_again_stays_paused_since_the_first_time_and_the_audit_hears_of_it_once() {
+    for engine in ENGINES {
+        let world = world(engine).await;
+        let desk = Desk::of(&world);
+        register(&world, "hook", "http://127.0.0.1:9/").await;
+        let since = async || status::webhooks(&mut world.db().read().await.unwrap()).await.unwrap()[0].since;
+        let pause = |reason| assert_eq!(desk.run(&["webhook", "pause", "hook", "--reason", reason]).0, Some(0));
+        pause("a night's work");
+        let first = since().await;
+        pause("did I?");
+        assert_eq!(since().await, first, "{engine:?}");
+        let expected = ["pause_webhook", "hook", "a night's work"].map(str::to_owned);
+        assert_eq!(audit(&desk), [expected], "{engine:?}");
+        world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_replay_says_how_many_it_leaves_out_because_their_status_is_not_sent() {
+    const HINT: &str = "left out, for their status is not sent: see `landfall webhook statuses`";
+    for engine in ENGINES {
+        let receiver = Receiver::scripted([]).await;
+        let mut world = world(engine).await;
+        let desk = Desk::of(&world);
+        told(&mut world, &receiver).await;
+        let pending = desk.json(&["event", "list"])[0]["id"].as_str().unwrap().to_owned();
+        let replay = |more: &[&str]| desk.run(&[&["event", "replay", "--reason", "a test"], more].concat()).1;
+        assert_eq!(replay(&[&pending]), "1 events are sent again, in 1 deliveries\n");
+        assert_eq!(desk.run(&["webhook", "statuses", "CONFIRMED", "FAILED", "--reason", "a test"]).0, Some(0));
+        let one = format!("0 events are sent again, in 0 deliveries; 1 {HINT}\n");
+        assert_eq!(replay(&[&pending]), one, "{engine:?}");
+        let all = format!("2 events would be sent again, in 2 deliveries; 2 {HINT}\n");
+        assert_eq!(replay(&["--account", "alice", "--dry-run"]), all, "{engine:?}");
+        let said = desk.json(&["event", "replay", "--account", "alice", "--dry-run"]).remove(0);
+        assert_eq!((&said["events"], &said["left_out"]), (&2.into(), &2.into()), "{engine:?}");
         world.close().await;
     }
 }

@@ -26,7 +26,7 @@ use sha2::{Digest, Sha256};
 use sqlx::FromRow;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -52,6 +52,8 @@ pub(crate) enum Answer {
     Fault(Vec<u8>),
     /// 200 after this time.
     Late(Duration),
+    /// 200 once there is a permit for it, or no more are needed.
+    Held(Arc<Semaphore>),
     /// 200 at once, then a byte every 100 ms for ever.
     Drip,
     /// 200 and a body that breaks off.
@@ -182,6 +184,12 @@ async fn respond(answer: Answer) -> Response<Body> {
         Answer::Fault(body) => Response::builder().status(500).body(Body::from(body)),
         Answer::Late(time) => {
             tokio::time::sleep(time).await;
+            ok().body(Body::empty())
+        }
+        Answer::Held(permits) => {
+            if let Ok(permit) = permits.acquire().await {
+                permit.forget();
+            }
             ok().body(Body::empty())
         }
         Answer::Drip => {

@@ -10,16 +10,20 @@ use std::time::Duration;
 use landfall::delivery::{Delivered, Delivery};
 use landfall::store::{Connection, Db, Engine as Connected};
 use landfall::time::{Clock, Pulse};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::books::events;
 use crate::delivery::{Answer, Receiver, amount_and_status, attempts, pay, register, tick, world};
+use crate::delivery_engine::until;
 use crate::postgres::{ENGINES, Engine};
 use crate::world::{FINALITY_DEPTH, World};
 
 const INSTANCES: usize = 3;
 const HOOKS: usize = 5;
+/// As many as one instance attempts at a time at one webhook.
+const IN_FLIGHT: u64 = 8;
 
 async fn pending(world: &World) -> i64 {
     let text = "SELECT COUNT(*) FROM deliveries WHERE state = 'PENDING'";
@@ -29,23 +33,27 @@ async fn pending(world: &World) -> i64 {
     }
 }
 
-/// The numbers of the claims by which everything was sent.
-async fn owners(world: &World) -> Vec<i64> {
-    let text = "SELECT DISTINCT owner FROM deliveries";
-    match world.db().read().await.unwrap().engine() {
+/// Those who have claimed something, by the first part of their claims' numbers.
+async fn owners(world: &World) -> BTreeSet<i64> {
+    let text = "SELECT DISTINCT owner FROM deliveries WHERE attempt > 0";
+    let claims: Vec<i64> = match world.db().read().await.unwrap().engine() {
         Connected::Postgres(connection) => sqlx::query_scalar(text).fetch_all(connection).await.unwrap(),
         Connected::Sqlite(connection) => sqlx::query_scalar(text).fetch_all(connection).await.unwrap(),
-    }
+    };
+    claims.into_iter().map(|claim| claim >> 40).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn instances_on_one_database_send_each_event_once_and_in_order() {
     for engine in ENGINES {
-        // Answers take their time, each a different one, so that claims and acknowledgements of all meet.
-        let turn = AtomicU32::new(0);
+        // Nothing is answered before all of them have claimed. Then answers take their time, each a different one, so that
+        // claims and acknowledgements of all meet.
+        let (turn, claiming) = (AtomicU32::new(0), Arc::new(Semaphore::new(0)));
+        let held = Arc::clone(&claiming);
         let receiver = Receiver::new(move |_| {
             let millis = turn.fetch_add(7, Ordering::Relaxed) % 25;
-            Answer::Late(Duration::from_millis(millis.into()))
+            let late = Answer::Late(Duration::from_millis(millis.into()));
+            if held.is_closed() { late } else { Answer::Held(Arc::clone(&held)) }
         })
         .await;
         let mut world = world(engine).await;
@@ -60,38 +68,40 @@ async fn instances_on_one_database_send_each_event_once_and_in_order() {
             let delivery = Delivery::new(db, world.clock(), random).unwrap();
             running.spawn(delivery.run(Pulse::new(instance, world.now()), stop.clone()));
         }
-        for round in 0..12_u64 {
+        // One more for each webhook than two of them take at a time.
+        pay(&mut world, &(1..=2 * IN_FLIGHT + 1).collect::<Vec<_>>()).await;
+        let all = async || owners(&world).await.len() == INSTANCES;
+        until("each of them sends some", all).await;
+        claiming.close();
+        for round in 3..12_u64 {
             pay(&mut world, &(1..=5).map(|amount| round * 10 + amount).collect::<Vec<_>>()).await;
             // What is due is due by the world's time.
             world.pass(Duration::from_millis(100));
         }
         world.chain.mine_empty(FINALITY_DEPTH);
         world.catch_up().await;
-        for _ in 0..600 {
-            if pending(&world).await == 0 {
-                break;
-            }
+        until("all of it is sent", async || {
             world.pass(Duration::from_millis(100));
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
+            pending(&world).await == 0
+        })
+        .await;
         stop.cancel();
         running.join_all().await;
 
         let stored = events(world.db()).await.len();
-        assert_eq!((stored, pending(&world).await), (120, 0));
+        assert_eq!((stored, pending(&world).await), (124, 0));
         let mut told: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
         for received in receiver.received() {
             let (amount, status) = amount_and_status(&received.body);
             told.entry((received.path, amount)).or_default().push(status);
         }
-        assert_eq!(told.len(), 60 * HOOKS);
+        assert_eq!(told.len(), 62 * HOOKS);
         for (deposit, statuses) in told {
             assert_eq!(statuses, ["PENDING", "CONFIRMED"], "{engine:?}: {deposit:?}, each once and in order");
         }
         let numbers: BTreeSet<i64> = attempts(world.db()).await.iter().map(|attempt| attempt.attempt).collect();
         assert_eq!(numbers, [1].into());
-        let instances: BTreeSet<i64> = owners(&world).await.into_iter().map(|owner| owner >> 40).collect();
-        assert_eq!(instances, [0, 1, 1 << 10].into(), "{engine:?}: each of them sent some");
+        assert_eq!(owners(&world).await, [0, 1, 1 << 10].into(), "{engine:?}: each of them sent some");
         world.close().await;
     }
 }

@@ -1,6 +1,7 @@
 //! Five blocks a second of mainnet's size: 1,228 transactions in 2.9 MB each, compressed as providers do it, followed as
-//! `landfall run` follows a chain. Nothing is missed, and how far the watcher falls behind is bounded; what share of a
-//! processor it takes is printed, without optimisation (`benches/figures` tells it of a release).
+//! `landfall run` follows a chain. Nothing is missed, and several blocks are taken with each look at the chain; how far it falls
+//! behind, and what share of a processor it takes, is the machine's, and printed, without optimisation (`benches/figures` tells it of
+//! a release).
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -24,8 +25,10 @@ const SLOT: Duration = Duration::from_millis(200);
 const BLOCKS: u64 = 40;
 /// As `landfall run` polls.
 const POLL: Duration = Duration::from_millis(900);
-/// Some five blocks come between two polls; the rest is for a machine with other work to do.
-const LAG_MAX: u64 = 30;
+/// Some five blocks come between two polls. A machine with other work to do looks less often, and takes more at a time.
+const POLLS_MAX: u64 = BLOCKS / 2;
+/// For one more block, on any machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 const OURS: Address = Address::Solana([0xa1; 32]);
 const PAYER: Address = Address::Solana([0x01; 32]);
 
@@ -52,23 +55,22 @@ async fn five_blocks_a_second_of_mainnets_size_are_followed_and_none_is_missed()
         most = most.max(slot - cursor(&store).await);
     }
     let last = FIRST_SLOT + BLOCKS;
-    let caught_up = async {
-        while cursor(&store).await < last {
-            tokio::time::sleep(SLOT).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), caught_up).await.unwrap();
+    let mut at = FIRST_SLOT;
+    while at < last {
+        at = tokio::time::timeout(PATIENCE, beyond(&store, at)).await.unwrap_or_else(|_| panic!("it stays at {at}"));
+    }
+    let polls = node.calls("getLatestBlockhash", None);
     let took = begun.elapsed();
     stop.cancel();
     let used = following.join().unwrap();
     let bytes = node.counts().bytes["getBlock"] / node.calls("getBlock", None);
     println!(
-        "{BLOCKS} blocks of {} KB packed in {} ms: at most {most} behind, {}% of a processor",
+        "{BLOCKS} blocks of {} KB packed in {} ms and {polls} polls: at most {most} behind, {}% of a processor",
         bytes / 1_000,
         took.as_millis(),
         used.as_millis() * 100 / took.as_millis()
     );
-    assert!(most <= LAG_MAX, "{most} blocks behind");
+    assert!(polls <= POLLS_MAX, "{polls} polls for {BLOCKS} blocks: they were taken one by one");
     assert!((100_000..1_000_000).contains(&bytes), "{bytes} bytes: whole blocks, compressed");
     let all = deposits::list(&mut store.db.read().await.unwrap(), &DepositFilter::default(), 1_000).await.unwrap();
     let amounts: BTreeSet<String> = all.iter().map(|deposit| deposit.amount.to_string()).collect();
@@ -97,6 +99,17 @@ fn follow(node: &Node, store: &TestStore, stop: CancellationToken) -> std::threa
 fn used() -> Duration {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(told.split(' ').next().unwrap().parse().unwrap())
+}
+
+/// Waits for the cursor to pass `at`; where it stands then.
+async fn beyond(store: &TestStore, at: u64) -> u64 {
+    loop {
+        let cursor = cursor(store).await;
+        if cursor > at {
+            return cursor;
+        }
+        tokio::time::sleep(SLOT).await;
+    }
 }
 
 async fn cursor(store: &TestStore) -> u64 {

@@ -18,6 +18,7 @@ on_both_engines!(
     events_of_a_deposit_are_numbered_in_order_and_their_entries_counted,
     an_event_is_for_each_webhook_of_its_moment_that_is_not_deleted,
     a_rolled_back_event_leaves_no_delivery,
+    who_cannot_keep_events_from_being_written_registers_nothing,
 );
 
 async fn an_event_is_refused_the_second_time(store: TestStore) {
@@ -85,6 +86,14 @@ async fn a_rolled_back_event_leaves_no_delivery(store: TestStore) {
     assert_eq!(claim(&store, NOW, 9).await, []);
     let text = "SELECT (SELECT COUNT(*) FROM events) + (SELECT COUNT(*) FROM deliveries)";
     assert_eq!(rows::<(i64,)>(&store.db, text).await, [(0,)]);
+}
+
+async fn who_cannot_keep_events_from_being_written_registers_nothing(store: TestStore) {
+    run(&store.db, "UPDATE identities SET id = 'another'").await;
+    let mut tx = store.db.begin().await.unwrap();
+    let error = identities::lock_organization(&mut tx).await.unwrap_err();
+    assert_eq!(error.to_string(), "stored identity cannot be read: default is not there");
+    assert!(!error.may_pass());
 }
 
 /// What makes a PENDING event one for somebody.
