@@ -401,6 +401,23 @@ async fn a_backfill_ends_no_dispute_about_a_slot() {
 }
 
 #[tokio::test]
+async fn a_backfill_confirms_nothing_above_a_slot_in_dispute() {
+    let mut follower = scene(2, NONE).await;
+    follower.ledger.put(SHOWN + 1, Tx::sol(1, PAYER, WATCHED[1], 1));
+    let liar = hiding_one(&follower);
+    assert_eq!(ticks(&mut follower, 3).await, None);
+    follower.ledger.finalize(FINAL);
+    liar.finalize(FINAL);
+    assert!(ticks(&mut follower, 4).await.is_some(), "it is in dispute");
+    follower.nodes[0].show(&follower.ledger);
+    follower.nodes[0].find_all();
+    follower.backfill(WATCHED[1]).await.unwrap();
+    assert_eq!(missing(&mut follower).await, (3, 3), "what lies below may be taken back");
+    follower.settle().await.unwrap();
+    assert_eq!(missing(&mut follower).await, (3, 0), "nothing was final that was taken back");
+}
+
+#[tokio::test]
 async fn a_look_counts_although_another_process_connects_meanwhile() {
     let mut follower = scene(2, NONE).await;
     let slot = LATEST + 4;
