@@ -11,8 +11,8 @@ async fn main() -> ExitCode {
     let asked = Cli::parse();
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the log filter")]
     let filter = std::env::var("LANDFALL_LOG").ok();
-    telemetry::log_to_stderr(filter.as_deref(), asked.log_filter());
-    match asked.run().await {
+    let bars = telemetry::log_to_stderr(filter.as_deref(), asked.log_filter());
+    match asked.run(&bars).await {
         Ok(code) => code,
         Err(error) => {
             eprintln!("landfall: {}", cli::printable(&format!("{error:#}")));

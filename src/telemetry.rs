@@ -1,16 +1,39 @@
 //! Logging: to stderr, so that stdout is a command's result and nothing else.
+//!
+//! On a terminal bars may stand below the log; they are taken away for each line, and drawn again.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 
+use indicatif::MultiProgress;
 use tracing_subscriber::EnvFilter;
 
 /// Whose own lines are never shown: it logs the URLs that it was given with their passwords. What matters of it we say.
 const SILENT: &str = "async_nats=off";
 
 /// Logs from here on: by `filter`, a directive such as `info` or `landfall=debug`, or by `usual` where it is unset or empty.
-pub fn log_to_stderr(filter: Option<&str>, usual: &str) {
+/// What is returned stands below the log.
+pub fn log_to_stderr(filter: Option<&str>, usual: &str) -> MultiProgress {
     let filter = filter.filter(|filter| !filter.trim().is_empty()).unwrap_or(usual);
     let filter = EnvFilter::new(format!("{filter},{SILENT}"));
     let colours = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(std::io::stderr).init();
+    let bars = MultiProgress::new();
+    let above = AboveBars(bars.clone());
+    let writer = move || above.clone();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(writer).init();
+    bars
+}
+
+/// Writes whole lines to stderr.
+#[derive(Clone)]
+struct AboveBars(MultiProgress);
+
+impl Write for AboveBars {
+    fn write(&mut self, lines: &[u8]) -> std::io::Result<usize> {
+        self.0.suspend(|| std::io::stderr().write_all(lines))?;
+        Ok(lines.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        std::io::stderr().flush()
+    }
 }

@@ -4,14 +4,14 @@
 use std::fmt::Write;
 use std::io::IsTerminal;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use tracing::{error, warn};
 
 use crate::cli::printable;
 use crate::time::Clock;
 use crate::watcher::Pace;
 
-const BAR: &str = "{bar:40} {pos}/{len} {prefix}, {rate} {numbers}/s, {eta} left, {msg}";
+const BAR: &str = "{wide_bar} {pos}/{len} {prefix}, {rate} {numbers}/s, {eta} left{msg}";
 
 /// What a bar shows.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,10 +38,7 @@ impl Screen {
         let is_terminal = std::io::stderr().is_terminal();
         let target = if is_terminal { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
-        if let Ok(style) = ProgressStyle::with_template(BAR) {
-            let numbers = move |_: &ProgressState, text: &mut dyn Write| _ = text.write_str(shown.numbers);
-            bar.set_style(style.with_key("rate", rate).with_key("numbers", numbers));
-        }
+        bar.set_style(style(shown.numbers));
         let screen = Screen { bar, from, pace: Pace::new(clock.now()), shown };
         screen.begin(shown);
         screen
@@ -64,7 +61,7 @@ impl Screen {
         }
         self.shown = shown;
         self.bar.set_position(shown.next.saturating_sub(self.from));
-        self.bar.set_message(format!("{found} found"));
+        self.bar.set_message(format!(", {found} found"));
         let left = (shown.until + 1).saturating_sub(shown.next);
         if left > 0
             && let Some(line) = self.pace.line(left, shown.numbers, clock.now())
@@ -97,6 +94,19 @@ impl Drop for Screen {
             eprintln!();
         }
     }
+}
+
+/// How a bar looks that counts `numbers`: blocks or slots.
+pub(super) fn style(numbers: &'static str) -> ProgressStyle {
+    let named = move |_: &ProgressState, text: &mut dyn Write| _ = text.write_str(numbers);
+    let style = ProgressStyle::with_template(BAR).unwrap_or_else(|_| ProgressStyle::default_bar());
+    style.with_key("rate", rate).with_key("numbers", named).with_key("eta", eta)
+}
+
+/// How long the rest takes, once that can be told.
+fn eta(state: &ProgressState, text: &mut dyn Write) {
+    let known = state.per_sec() > 0.0;
+    let _ = if known { write!(text, "{:#}", HumanDuration(state.eta())) } else { text.write_str("?") };
 }
 
 /// Blocks in a second: with a digit behind the point where it is slow.

@@ -5,6 +5,7 @@
 
 mod account;
 mod bar;
+mod catch_up;
 mod chain;
 mod deposit;
 mod duration;
@@ -23,6 +24,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
+use indicatif::MultiProgress;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
@@ -111,14 +113,14 @@ impl Cli {
         }
     }
 
-    /// Does what was asked for.
+    /// Does what was asked for. `bars` stand below the log, on a terminal.
     ///
     /// # Errors
     /// One clear error, for stderr and exit code 2.
-    pub async fn run(self) -> anyhow::Result<ExitCode> {
+    pub async fn run(self, bars: &MultiProgress) -> anyhow::Result<ExitCode> {
         let config = self.config;
         match self.verb {
-            Verb::Run(run) => return run.run(&load(&config)?).await,
+            Verb::Run(run) => return run.run(&load(&config)?, bars).await,
             Verb::Migrate => drop(app::open_once(&load(&config)?.store, Migrate::Always).await?),
             Verb::Health(health) => return health.run(&load(&config)?).await,
             Verb::Status(show) => show.run(&existing(&config).await?).await?,

@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use indicatif::MultiProgress;
 
 use crate::app::{App, Migrate};
-use crate::cli::asked_to_stop;
+use crate::cli::{asked_to_stop, catch_up};
 use crate::config::Config;
 use crate::time::Clock;
 
@@ -17,7 +18,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) async fn run(self, config: &Config) -> anyhow::Result<ExitCode> {
+    pub(super) async fn run(self, config: &Config, bars: &MultiProgress) -> anyhow::Result<ExitCode> {
         let migrate = if self.no_migrate { Migrate::Never } else { Migrate::Always };
         let asked = asked_to_stop()?;
         tokio::pin!(asked);
@@ -25,9 +26,10 @@ impl Run {
             app = App::start(config, migrate, Clock::system()) => app?,
             () = &mut asked => return Ok(ExitCode::SUCCESS),
         };
-        match app.run_until(asked).await {
-            Ok(()) => Ok(ExitCode::SUCCESS),
-            Err(_) => Ok(ExitCode::FAILURE),
+        let db = app.db().clone();
+        tokio::select! {
+            ended = app.run_until(asked) => Ok(if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }),
+            never = catch_up::show(config, &db, bars) => match never {},
         }
     }
 }

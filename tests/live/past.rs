@@ -1,5 +1,5 @@
 //! `landfall backfill` as a person sees it: a bar on a terminal and none in a pipe, Ctrl-C in the middle, and the same
-//! command again; and what it says where no node traces.
+//! command again; and what it says where no node traces. And `landfall run` on a terminal, while it catches up.
 //!
 //! The terminal is util-linux's `script`, the real program stands in it, and anvil answers through a proxy that can be slow.
 
@@ -55,7 +55,7 @@ struct Terminal {
 impl Terminal {
     fn start(stage: &Stage, arguments: &[&str]) -> Self {
         let shown = stage.folder.path().join("terminal");
-        let line = format!("stty cols 120; exec {} {}", binary(), arguments.join(" "));
+        let line = format!("stty rows 40 cols 120; exec {} {}", binary(), arguments.join(" "));
         let output = std::fs::File::create(&shown).unwrap();
         let child = Command::new("script")
             .args(["--quiet", "--flush", "--return", "--command", &line, "/dev/null"])
@@ -135,6 +135,56 @@ async fn a_terminal_shows_a_bar_with_rate_and_rest_and_a_pipe_shows_none() {
     let (code, shown) = Terminal::start(&stage, &["rescan", "--chain", CHAIN, "--from", "0", "--to", &to]).end();
     assert_eq!(code, Some(0), "{shown}");
     assert!(shown.contains('█') && shown.contains(": 0 differences; the next block is "), "{shown}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_terminal_shows_a_bar_for_each_chain_that_catches_up_below_whole_lines_of_the_log() {
+    let stage = Stage::new(Engine::Sqlite).await;
+    stage.node.mine(1_000).await.unwrap();
+    let proxy = Proxy::start(&stage.node).await;
+    stage.replace_in_config(stage.node.url(), &proxy.url);
+    proxy.set_latency(Duration::from_millis(300));
+    let mut terminal = Terminal::start(&stage, &["run"]);
+    terminal.until("a bar that moves", |shown| has_bar(shown) && moved(shown, &of_chain()));
+
+    stage.ok(&["chain", "halt", CHAIN, "--reason", "lunch"]);
+    terminal.until("the halt, and no bar", |shown| shown.contains("is halted") && !has_bar(shown));
+    stage.ok(&["chain", "resume", CHAIN, "--reason", "done"]);
+    terminal.until("the bar again", has_bar);
+    proxy.set_latency(Duration::ZERO);
+    let ended = |line: &&str| line.contains("is following");
+    terminal
+        .until("the end of the bar", |shown| on_screen(shown).iter().rfind(|line| !line.is_empty()).is_some_and(ended));
+
+    proxy.set_latency(Duration::from_millis(300));
+    stage.node.mine(1_000).await.unwrap();
+    terminal.until("the bar of a chain that fell behind", has_bar);
+    terminal.press_ctrl_c();
+    let (code, shown) = terminal.end();
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(shown.contains(" blocks/s, ") && shown.contains("s left"), "{shown}");
+    for line in on_screen(&shown) {
+        let begins = line.trim_start_matches("^C").starts_with("\u{1b}[2m20");
+        assert!(
+            line.is_empty() || begins && !line.contains(&of_chain()),
+            "a torn line, or a bar that stayed: {line:?}"
+        );
+    }
+}
+
+/// How a bar of `run` names what it counts.
+fn of_chain() -> String {
+    format!(" blocks of {CHAIN}, ")
+}
+
+/// What stays of each line: what was written behind the last sign that cleared it.
+fn on_screen(shown: &str) -> Vec<&str> {
+    shown.split('\n').map(|line| line.rsplit("\u{1b}[2K").next().unwrap_or(line).trim()).collect()
+}
+
+/// Whether a bar is the last that stands there.
+fn has_bar(shown: &str) -> bool {
+    on_screen(shown).last().is_some_and(|line| line.contains('█') && line.contains(&of_chain()))
 }
 
 #[tokio::test(flavor = "multi_thread")]
