@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use landfall_chain::{AssetTransfer, BlockSource, Chain as Name, Lane, Network, Read};
+use landfall_chain::{AssetTransfer, BlockSource, Chain as Name, FinalityRule, Lane, Network, Read};
 use landfall_evm::{EvmSource, network};
 use landfall_node::busy::Busy;
 use landfall_node::{
@@ -15,8 +15,9 @@ use serde_json::{Value, json};
 const ALICE: Address = Address::repeat_byte(0xa1);
 const CONTRACT: Address = Address::repeat_byte(0xc0);
 
+/// By its tag alone: the chains here are short.
 fn sepolia() -> Network {
-    network(Name::EthereumTestnet).unwrap()
+    Network { finality: FinalityRule::FINALIZED.into(), ..network(Name::EthereumTestnet).unwrap() }
 }
 
 fn usdc() -> Address {
