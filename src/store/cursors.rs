@@ -66,12 +66,16 @@ statements! {
                  AND above.number = (SELECT MIN(number) FROM blocks WHERE chain = $1 AND canonical AND number > $2)";
     OLDEST_FROM = "SELECT MIN(number) FROM blocks WHERE chain = $1 AND canonical AND number >= $2";
     // What a deposit was seen in is kept as evidence, what moved money out as a part of the books, and what has still to
-    // be traced is not forgotten.
+    // be traced is not forgotten; nor what shows where a reorg would be followed that waits for a person: its fork point, and
+    // what stands on that.
     PRUNE = "DELETE FROM blocks WHERE chain = $1 AND number >= $2 AND number < $3 AND (traced OR NOT canonical) AND NOT EXISTS \
              (SELECT 1 FROM inclusions WHERE inclusions.chain = blocks.chain AND inclusions.block_hash = blocks.hash) AND NOT EXISTS \
              (SELECT 1 FROM debits WHERE debits.chain = blocks.chain AND debits.block_hash = blocks.hash) AND NOT EXISTS \
              (SELECT 1 FROM fees WHERE fees.chain = blocks.chain AND fees.block_hash = blocks.hash) AND NOT EXISTS \
-             (SELECT 1 FROM unattributed WHERE unattributed.chain = blocks.chain AND unattributed.block_hash = blocks.hash)";
+             (SELECT 1 FROM unattributed WHERE unattributed.chain = blocks.chain AND unattributed.block_hash = blocks.hash) AND NOT EXISTS \
+             (SELECT 1 FROM incidents JOIN blocks AS fork ON fork.chain = incidents.chain AND fork.number = incidents.block_number \
+              WHERE incidents.chain = $1 AND incidents.kind = 'post_finality_reorg' AND incidents.resolved_us IS NULL \
+              AND fork.canonical AND fork.hash IN (blocks.hash, blocks.parent_hash))";
 }
 
 type CursorRow = (Option<i64>, Option<Vec<u8>>, Option<i64>, Option<Vec<u8>>, Option<i64>, i64);

@@ -307,6 +307,25 @@ async fn what_a_person_accepts_is_taken_back_although_more_is_final_by_then() {
 }
 
 #[tokio::test]
+async fn what_a_person_accepts_long_after_it_was_met_is_taken_back() {
+    let (mut follower, _) = replaced().await;
+    follower.nodes.iter().for_each(|node| node.call_final(None));
+    follower.behave();
+    for _ in 0..FORGOTTEN_AFTER {
+        follower.ledger.grow(Vec::new());
+    }
+    let latest = follower.ledger.latest().number;
+    follower.ledger.finalize(latest);
+    assert_eq!(ticks(&mut follower, 30).await, None);
+    assert_eq!((follower.cursor().await, missing(&mut follower).await), (Some(latest), (2, 1)));
+    assert!(!follower.has(HIDDEN - 2).await && !follower.has(HIDDEN + 3).await, "what is beside them is forgotten");
+    assert_eq!(follower.accept_reorg().await, HIDDEN - 1);
+    assert_eq!(ticks(&mut follower, 40).await, None);
+    assert_eq!((follower.cursor().await, missing(&mut follower).await), (Some(latest), (2, 0)));
+    assert_eq!(follower.reorgs().await, 0);
+}
+
+#[tokio::test]
 async fn what_a_person_accepts_is_not_built_anew_over_the_block_that_was_left_out() {
     let (mut follower, _liar) = replaced().await;
     follower.accept_reorg().await;
@@ -325,7 +344,7 @@ async fn what_a_person_accepts_is_not_built_anew_over_the_block_that_was_left_ou
 }
 
 #[tokio::test]
-async fn an_accepted_reorg_that_finds_nothing_is_not_found_in_what_was_forgotten() {
+async fn an_accepted_reorg_that_finds_nothing_takes_nothing_back() {
     for evidence_below in [true, false] {
         let mut follower = scene(2, NONE).await;
         if evidence_below {
@@ -351,7 +370,8 @@ async fn an_accepted_reorg_that_finds_nothing_is_not_found_in_what_was_forgotten
         }
         assert_eq!((follower.cursor().await, disconnected), (Some(latest), 0));
         assert!(!follower.words().await.is_empty(), "it is in force still");
-        assert!(!follower.has(HIDDEN + 1).await, "what stood on its fork point is forgotten");
+        assert!(!follower.has(HIDDEN + 3).await, "what is behind it is forgotten");
+        assert!(follower.has(HIDDEN + 1).await, "what stands on its fork point is not");
     }
 }
 
