@@ -1,6 +1,6 @@
 //! Logging: to stderr, so that stdout is a command's result and nothing else.
 //!
-//! On a terminal bars may stand below the log; they are taken away for each line, and drawn again.
+//! On a terminal bars may stand below the log: each line goes above them. A terminal that is gone ends nothing.
 
 use std::io::{IsTerminal, Write};
 
@@ -19,7 +19,9 @@ pub fn log_to_stderr(filter: Option<&str>, usual: &str) -> MultiProgress {
     let bars = MultiProgress::new();
     let above = AboveBars(bars.clone());
     let writer = move || above.clone();
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(writer).init();
+    // What cannot be written would be told on stderr, with a panic where that is gone.
+    let log = tracing_subscriber::fmt().with_env_filter(filter).log_internal_errors(false);
+    log.with_ansi(colours).with_writer(writer).init();
     bars
 }
 
@@ -29,7 +31,11 @@ struct AboveBars(MultiProgress);
 
 impl Write for AboveBars {
     fn write(&mut self, lines: &[u8]) -> std::io::Result<usize> {
-        self.0.suspend(|| std::io::stderr().write_all(lines))?;
+        if self.0.is_hidden() {
+            std::io::stderr().write_all(lines)?;
+        } else {
+            self.0.println(String::from_utf8_lossy(lines))?;
+        }
         Ok(lines.len())
     }
 

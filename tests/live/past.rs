@@ -54,8 +54,13 @@ struct Terminal {
 
 impl Terminal {
     fn start(stage: &Stage, arguments: &[&str]) -> Self {
+        Terminal::after(stage, ":", arguments)
+    }
+
+    /// The same, behind a command of the shell.
+    fn after(stage: &Stage, before: &str, arguments: &[&str]) -> Self {
         let shown = stage.folder.path().join("terminal");
-        let line = format!("stty rows 40 cols 120; exec {} {}", binary(), arguments.join(" "));
+        let line = format!("stty rows 40 cols 120; {before}; exec {} {}", binary(), arguments.join(" "));
         let output = std::fs::File::create(&shown).unwrap();
         let child = Command::new("script")
             .args(["--quiet", "--flush", "--return", "--command", &line, "/dev/null"])
@@ -169,6 +174,57 @@ async fn a_terminal_shows_a_bar_for_each_chain_that_catches_up_below_whole_lines
             line.is_empty() || begins && !line.contains(&of_chain()),
             "a torn line, or a bar that stayed: {line:?}"
         );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_terminal_that_goes_away_ends_nobody_who_was_told_to_stay() {
+    let stage = Stage::new(Engine::Sqlite).await;
+    stage.node.mine(1_000).await.unwrap();
+    let proxy = Proxy::start(&stage.node).await;
+    stage.replace_in_config(stage.node.url(), &proxy.url);
+    proxy.set_latency(Duration::from_millis(300));
+    let terminal = Terminal::after(&stage, "trap '' HUP; echo $$ > staying", &["run"]);
+    terminal.until("a bar that moves", |shown| has_bar(shown) && moved(shown, &of_chain()));
+    let staying = std::fs::read_to_string(stage.folder.path().join("staying")).unwrap();
+    let staying = Staying(staying.trim().to_owned());
+    drop(terminal);
+
+    // It has lines to write: of a halt, and of a chain that goes on.
+    stage.ok(&["chain", "halt", CHAIN, "--reason", "lunch"]);
+    let begun = Instant::now();
+    while stage.status()["state"] != "halted" {
+        assert!(staying.is_there() && begun.elapsed() < PATIENCE, "{}", stage.status());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    stage.ok(&["chain", "resume", CHAIN, "--reason", "done"]);
+    proxy.set_latency(Duration::ZERO);
+    stage.until_caught_up().await;
+    assert!(staying.is_there());
+    staying.signal("-TERM");
+    let begun = Instant::now();
+    while staying.is_there() {
+        assert!(begun.elapsed() < STOP_MAX, "it does not end when asked to");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A program that outlives its terminal, by its process id.
+struct Staying(String);
+
+impl Staying {
+    fn is_there(&self) -> bool {
+        std::path::Path::new("/proc").join(&self.0).exists()
+    }
+
+    fn signal(&self, signal: &str) {
+        Command::new("kill").args([signal, &self.0]).stderr(Stdio::null()).status().unwrap();
+    }
+}
+
+impl Drop for Staying {
+    fn drop(&mut self) {
+        self.signal("-KILL");
     }
 }
 
