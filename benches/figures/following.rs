@@ -57,10 +57,11 @@ pub(crate) async fn measure(size: Size, store: &Store, owners: u64) -> anyhow::R
     writeln!(input, "{}", cluster.grow(past)?)?;
     let caught_up: f64 = line(&mut output)?.parse()?;
     let (read_again, filled_in) = two(&line(&mut output)?)?;
+    writeln!(input, "run")?;
+    // It has its list by then.
+    line(&mut output)?;
     cluster.take_counts()?;
     let begun = Instant::now();
-    writeln!(input, "run")?;
-    line(&mut output)?;
     writeln!(input, "{}", cluster.live(live, SLOT)?)?;
     let used: f64 = line(&mut output)?.parse()?;
     let (wall, (blocks, light)) = (begun.elapsed().as_secs_f64(), cluster.take_counts()?);

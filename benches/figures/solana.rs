@@ -171,7 +171,7 @@ fn block() -> anyhow::Result<Block> {
     let network = landfall_solana::network(CHAIN).context("it is embedded")?;
     let answer = recorded::answer(SLOT, recorded::mainnet_like(1));
     let asked = Asked { slot: SLOT, time_secs: 1, legs: Legs::Creditable };
-    Ok(landfall_solana::block(&Rules::of(&network), answer.as_bytes(), &asked)?.block)
+    Ok(landfall_solana::block(&Rules::of(&network), &answer, &asked)?.block)
 }
 
 fn reference(number: u64) -> BlockRef {

@@ -30,9 +30,9 @@ const LIVE_PER_SEC: u128 = 5;
 const LIVE_PERCENT: u128 = 6;
 
 fn main() {
-    let answer = recorded::answer(SLOT, recorded::mainnet_like(1)).into_bytes();
+    let answer = recorded::answer(SLOT, recorded::mainnet_like(1));
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-    encoder.write_all(&answer).expect("memory");
+    encoder.write_all(answer.as_bytes()).expect("memory");
     let packed = encoder.finish().expect("memory");
     let rules = Rules::of(&network(Chain::SolanaMainnet).expect("embedded"));
     let asked = Asked { slot: SLOT, time_secs: 1, legs: Legs::Creditable };
@@ -44,7 +44,7 @@ fn main() {
         assert!(text.len() == answer.len());
     };
     let unpacked = best(&mut unpack);
-    let plain = unpacked + best(|| drop(black_box(plain_block(black_box(&answer)))));
+    let plain = unpacked + best(|| drop(black_box(plain_block(black_box(answer.as_bytes())))));
     let whole = unpacked + best(|| drop(black_box(block(&rules, black_box(&answer), &asked))));
     let per_sec = Duration::from_secs(1).as_nanos() / whole.as_nanos();
     let (bytes, packed_bytes) = (answer.len() / 1_000, packed.len() / 1_000);

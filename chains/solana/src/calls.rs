@@ -95,7 +95,7 @@ impl Reader {
         }
         let answer = self.settled(endpoint, slot, answer).await?;
         let asked = Asked { slot, time_secs: 0, legs };
-        let candidate = read::block(&self.rules, answer.get().as_bytes(), &asked);
+        let candidate = read::block(&self.rules, answer.get(), &asked);
         let Candidate { block, digest } = candidate.map_err(|error| refuted(endpoint, slot, &answer, error))?;
         wanted.check(endpoint, &block.header)?;
         Ok(Reading { digest, block })
@@ -129,7 +129,7 @@ impl Reader {
                 };
             }
         };
-        match payer_in(answer.get().as_bytes(), slot, transfer) {
+        match payer_in(answer.get(), slot, transfer) {
             Ok(payer) => Ok(payer),
             Err(Unusable::Null | Unusable::NoMeta { .. }) => Ok(None),
             Err(error) => Err(endpoint.unusable(TRANSACTION, &format!("transaction {tx}: {error}"))),
@@ -195,7 +195,7 @@ pub(crate) async fn read_header(endpoint: &Endpoint, slot: u64) -> Result<Header
     let how = json!({ "commitment": "confirmed", "transactionDetails": "none", "rewards": false });
     let answer = one(endpoint, Call { method: BLOCK, params: json!([slot, how]) }).await?;
     let answer = answer.map_err(|error| refused(endpoint, slot, &error))?;
-    read::header(answer.get().as_bytes(), slot).map_err(|error| unusable(endpoint, slot, &error))
+    read::header(answer.get(), slot).map_err(|error| unusable(endpoint, slot, &error))
 }
 
 /// When the block was made. An endpoint that does not tell it is as good as before for all else.
@@ -234,7 +234,7 @@ struct Place {
 }
 
 /// Who paid, by `answer`; `None` when it is of another slot: what it did there is not what the block showed.
-fn payer_in(answer: &[u8], slot: u64, transfer: &AssetTransfer) -> Result<Option<Payer>, Unusable> {
+fn payer_in(answer: &str, slot: u64, transfer: &AssetTransfer) -> Result<Option<Payer>, Unusable> {
     let place: Place = read::parse("a transaction", answer)?;
     if place.slot != slot { Ok(None) } else { sender::by_instructions(answer, transfer).map(Some) }
 }
@@ -275,7 +275,7 @@ fn refused(endpoint: &Endpoint, slot: u64, error: &NodeError) -> SolanaError {
 
 /// As [`unusable`]; where only what is listed stands against it, it is the configuration that may be wrong.
 fn refuted(endpoint: &Endpoint, slot: u64, answer: &Raw, error: Unusable) -> SolanaError {
-    match (error, read::header(answer.get().as_bytes(), slot)) {
+    match (error, read::header(answer.get(), slot)) {
         (Unusable::Decimals { mint, told, listed, .. }, Ok(Header { block, .. })) => {
             SolanaError::Decimals { chain: endpoint.chain, block, mint, told, listed }
         }

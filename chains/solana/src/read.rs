@@ -47,8 +47,8 @@ pub struct Candidate {
 ///
 /// # Errors
 /// An answer that is not whole; see [`Unusable`]. None of them says that the slot is empty.
-pub fn block(rules: &Rules, answer: &[u8], asked: &Asked) -> Result<Candidate, Unusable> {
-    let text = text("a block", answer)?;
+pub fn block(rules: &Rules, answer: &str, asked: &Asked) -> Result<Candidate, Unusable> {
+    let text = told(answer)?;
     let (wire, taken) = match scanned(rules, text, asked) {
         Some(read) => read,
         None => parsed(rules, text, asked)?,
@@ -131,15 +131,12 @@ impl<'r> Taken<'r> {
 }
 
 /// A text of JSON as what it should be.
-pub(crate) fn parse<'a, T: serde::Deserialize<'a>>(what: &'static str, answer: &'a [u8]) -> Result<T, Unusable> {
-    serde_json::from_str(text(what, answer)?).map_err(|error| Unusable::json(what, &error))
+pub(crate) fn parse<'a, T: serde::Deserialize<'a>>(what: &'static str, answer: &'a str) -> Result<T, Unusable> {
+    serde_json::from_str(told(answer)?).map_err(|error| Unusable::json(what, &error))
 }
 
-fn text<'a>(what: &'static str, answer: &'a [u8]) -> Result<&'a str, Unusable> {
-    if answer.trim_ascii() == b"null" {
-        return Err(Unusable::Null);
-    }
-    std::str::from_utf8(answer).map_err(|_| Unusable::Json { what, line: 0, column: 0 })
+fn told(answer: &str) -> Result<&str, Unusable> {
+    if answer.trim_ascii() == "null" { Err(Unusable::Null) } else { Ok(answer) }
 }
 
 pub(crate) fn signature(tx: &Tx<'_>) -> Result<[u8; 64], Unusable> {
@@ -154,7 +151,7 @@ fn reference(signature: [u8; 64]) -> TxRef {
 
 /// The header of the block in `slot` by `answer`, the result of `getBlock` in mode `none`; its time is 0 where the node
 /// does not tell one that can be.
-pub(crate) fn header(answer: &[u8], slot: u64) -> Result<Header, Unusable> {
+pub(crate) fn header(answer: &str, slot: u64) -> Result<Header, Unusable> {
     header_of(parse("a header", answer)?, slot, 0)
 }
 
@@ -192,15 +189,15 @@ mod tests {
             parent: BlockRef { number: 99_999_999, hash: hash("7KpgQJdgXdPhzj69gCnyvyBiw9s6DZ5gmfNrhQr3XW1t") },
             time_secs: 1_633_504_705,
         };
-        assert_eq!(header(recorded("client_block_header").as_bytes(), 100_000_000), Ok(told));
+        assert_eq!(header(&recorded("client_block_header"), 100_000_000), Ok(told));
         // Its parent's hash was taken out, and stands there as zeros; its time is not told.
         let orphan = Header {
             block: BlockRef { number: 1_021_085, hash: hash("2TLDT6Z3WJ5h5958BjdzMwmNGnVo3e4qcHyGBVgBPDm9") },
             parent: BlockRef { number: 1_021_084, hash: BlockHash([0; 32]) },
             time_secs: 0,
         };
-        assert_eq!(header(recorded("client_block_without_parent_hash").as_bytes(), 1_021_085), Ok(orphan));
-        let below = header(recorded("client_block_header").as_bytes(), 99_999_999);
+        assert_eq!(header(&recorded("client_block_without_parent_hash"), 1_021_085), Ok(orphan));
+        let below = header(&recorded("client_block_header"), 99_999_999);
         assert_eq!(below, Err(Unusable::Parent { slot: 99_999_999, parent: 99_999_999 }));
     }
 
@@ -220,7 +217,7 @@ mod tests {
         ];
         for (time, expected) in cases {
             let text = told.replace("1633504705", &time.to_string());
-            assert_eq!(header(text.as_bytes(), 100_000_000).map(|header| header.time_secs), Ok(expected), "{time}");
+            assert_eq!(header(&text, 100_000_000).map(|header| header.time_secs), Ok(expected), "{time}");
         }
     }
 }

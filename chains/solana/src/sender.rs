@@ -24,7 +24,7 @@ use crate::wire::{WireProgram, WireTx};
 ///
 /// # Errors
 /// An answer that is not whole, or tells another transaction.
-pub fn by_instructions(answer: &[u8], transfer: &AssetTransfer) -> Result<Payer, Unusable> {
+pub fn by_instructions(answer: &str, transfer: &AssetTransfer) -> Result<Payer, Unusable> {
     let wire: WireTx<'_> = parse("a transaction", answer)?;
     let tx = Tx::of(0, &wire)?;
     if TxId::Solana(signature(&tx)?) != transfer.tx.id {

@@ -3,8 +3,9 @@
 //!
 //! The scan follows strings and brackets only. It takes no string with a backslash, no field twice and nothing that is
 //! not an envelope or a list of envelopes; all else is given to the parser, whose word on what is wrong counts.
-//! Promises: where the body is JSON, scan and parser find the same. What stands inside of an answer may still be no JSON:
-//! who reads it parses it.
+//! Of an object alone in its envelope, as agave writes it, the ends of the body tell where it stands: it is not looked into.
+//! Promises: where the body is JSON, scan and parser find the same, or what stands there as the result is no JSON; never
+//! another JSON. What stands inside of an answer may still be no JSON: who reads it parses it.
 
 use std::fmt;
 
@@ -12,8 +13,11 @@ use memchr::memchr2;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+const LONE_BEGIN: &str = r#"{"jsonrpc":"2.0","result":"#;
+const LONE_END: &str = r#","id":"#;
+
 /// One answer as text; `null` is a text too.
-#[derive(Default, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Envelope<'a> {
     pub(crate) id: Option<&'a str>,
     pub(crate) result: Option<&'a str>,
@@ -39,6 +43,9 @@ pub(crate) fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
 /// The first `most` answers of a body, and whether they are a batch. What is behind them is not kept: in memory, small
 /// answers are many times as large as in the body, whose size alone is bounded.
 pub(crate) fn read(body: &str, most: usize) -> Result<(Vec<Envelope<'_>>, bool), serde_json::Error> {
+    if let Some(envelope) = lone(body) {
+        return Ok((vec![envelope], false));
+    }
     let is_batch = body.trim_start().starts_with('[');
     match scan(body, is_batch, most) {
         Some(envelopes) => Ok((envelopes, is_batch)),
@@ -90,6 +97,15 @@ impl<'de> Visitor<'de> for Batch {
 
 fn text(raw: Option<&RawValue>) -> Option<&str> {
     raw.map(RawValue::get)
+}
+
+/// An answer whose envelope holds an object between the version and a number, and nothing else. What looks so and has more
+/// fields between them has a result that is no JSON.
+fn lone(body: &str) -> Option<Envelope<'_>> {
+    let (result, id) = body.trim_end().strip_prefix(LONE_BEGIN)?.strip_suffix('}')?.rsplit_once(LONE_END)?;
+    let is_number = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit());
+    let is_object = result.starts_with('{') && result.ends_with('}');
+    (is_number && is_object).then_some(Envelope { id: Some(id), result: Some(result), error: None })
 }
 
 /// `None` when the body is not plain.
@@ -213,6 +229,10 @@ mod tests {
     /// That the scan finds what the parser finds, or leaves it to the parser.
     fn agree(body: &str) -> bool {
         let is_batch = body.trim_start().starts_with('[');
+        if let (Some(lone), Ok(parsed)) = (lone(body), parse(body, false, 1)) {
+            let is_json = serde_json::from_str::<IgnoredAny>(lone.result.unwrap()).is_ok();
+            assert!(!is_json || parsed == [lone], "{body}");
+        }
         let (scanned, parsed) = (scan(body, is_batch, usize::MAX), parse(body, is_batch, usize::MAX));
         if let (Some(scanned), Ok(parsed)) = (&scanned, &parsed) {
             assert_eq!(scanned, parsed, "{body}");
@@ -259,6 +279,34 @@ mod tests {
     }
 
     #[test]
+    fn of_an_object_alone_the_ends_tell_where_it_stands() {
+        for end in ["", "\n"] {
+            let body = format!("{}{end}", r#"{"jsonrpc":"2.0","result":{"a":[{"id":1},"}"],"id":2},"id":37}"#);
+            let told = Envelope { id: Some("37"), result: Some(r#"{"a":[{"id":1},"}"],"id":2}"#), error: None };
+            assert!(agree(&body));
+            assert_eq!((lone(&body), read(&body, 1).unwrap()), (Some(told.clone()), (vec![told], false)));
+        }
+        let others = [
+            r#"{"jsonrpc":"2.0","result":[{}],"id":37}"#,
+            r#"{"jsonrpc":"2.0","result":null,"id":37}"#,
+            r#"{"jsonrpc":"2.0","error":{},"id":37}"#,
+            r#"{"jsonrpc":"2.0","result":{},"id":"37"}"#,
+            r#"{"jsonrpc":"2.0","result":{},"id":}"#,
+            r#"{"jsonrpc":"2.0","result":{},"id":37,"more":1}"#,
+            r#"{"jsonrpc":"2.0","id":37,"result":{}}"#,
+            r#"{"jsonrpc":"2.0","result":{"a":1"#,
+            r#" {"jsonrpc":"2.0","result":{},"id":37}"#,
+        ];
+        assert!(others.iter().all(|body| lone(body).is_none()));
+        for more in [r#""error":{"code":1}"#, r#""x":{}"#, r#""id":36,"y":{}"#] {
+            let body = format!(r#"{{"jsonrpc":"2.0","result":{{}},{more},"id":37}}"#);
+            let odd = lone(&body).unwrap().result.unwrap();
+            assert!(serde_json::from_str::<IgnoredAny>(odd).is_err(), "{odd}");
+            assert!(agree(&body) || more.contains("36"));
+        }
+    }
+
+    #[test]
     fn of_more_answers_than_are_wanted_the_first_are_kept() {
         let plain = format!("[{}{{\"id\":1}}]", "{\"id\":1},".repeat(100_000));
         let odd = format!("[{}{{}}]", "{},".repeat(100_000));
@@ -273,7 +321,7 @@ mod tests {
     }
 
     /// Pieces of which answers and broken answers are made.
-    const PIECES: [&str; 26] = [
+    const PIECES: [&str; 29] = [
         "{",
         "}",
         "[",
@@ -300,6 +348,9 @@ mod tests {
         "\"é\"",
         "-0.5",
         "\u{1}",
+        "{\"jsonrpc\":\"2.0\",\"result\":{",
+        "},\"id\":7}",
+        ",\"id\":8",
     ];
 
     proptest! {

@@ -6,13 +6,14 @@
 //! not even where a node repeats it in its own message. Retries nothing, chooses nothing: that is `pool`'s.
 
 pub(crate) mod answer;
+mod body;
 pub(crate) mod envelope;
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::header::{ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Response, StatusCode};
 use serde::Serialize;
 use serde_json::Value;
@@ -21,6 +22,7 @@ use tracing::instrument::WithSubscriber;
 use url::Url;
 
 use crate::http::answer::{Answer, Broken};
+use crate::http::body::Unread;
 use crate::limits::{Codes, Limit};
 
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(15);
@@ -71,8 +73,7 @@ pub(crate) struct Failure {
 #[derive(Clone)]
 pub(crate) struct Secrets(pub(crate) Vec<String>);
 
-/// The HTTP client that all endpoints of a pool share. It takes compressed answers, by reqwest's feature `gzip`. Where no
-/// URL `is_encrypted`, it trusts nobody: reading the system's certificates takes longer than a hundred calls.
+/// The HTTP client that all endpoints of a pool share. Where no URL `is_encrypted`, it trusts nobody: reading the system's certificates takes longer than a hundred calls.
 pub(crate) fn http_client(is_encrypted: bool) -> Result<reqwest::Client, reqwest::Error> {
     // An error says that the process has a provider already, which serves as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -80,6 +81,7 @@ pub(crate) fn http_client(is_encrypted: bool) -> Result<reqwest::Client, reqwest
         .timeout(CALL_TIMEOUT)
         .connect_timeout(CONNECT_TIMEOUT)
         .redirect(reqwest::redirect::Policy::none())
+        .no_gzip()
         .no_proxy();
     if is_encrypted { builder.build() } else { builder.tls_certs_only([]).build() }
 }
@@ -132,16 +134,17 @@ impl Rpc {
     /// The body of a good answer.
     async fn exchange(&self, request: String) -> Result<Vec<u8>, Failure> {
         let post = self.http.post(self.url.clone()).headers(self.headers.clone());
-        let sent = post.header(CONTENT_TYPE, "application/json").body(request).send().await;
+        let post = post.header(CONTENT_TYPE, "application/json").header(ACCEPT_ENCODING, body::ENCODING);
+        let sent = post.body(request).send().await;
         let response = sent.map_err(|error| self.failure(&http_failure(&error), None))?;
         if response.status().is_success() {
-            return match read(response, ANSWER_BYTES_MAX).await {
+            return match body::read(response, ANSWER_BYTES_MAX).await {
                 Ok(Some(body)) => Ok(body),
                 Ok(None) => {
                     let reason = format!("the answer is larger than {} MiB", ANSWER_BYTES_MAX >> 20);
                     Err(self.failure(&reason, Some(Limit::TooManyResults { range: None })))
                 }
-                Err(error) => Err(self.failure(&http_failure(&error), None)),
+                Err(error) => Err(self.failure(&unread(&error), None)),
             };
         }
         Err(self.refused(response).await)
@@ -152,7 +155,7 @@ impl Rpc {
         let status = response.status();
         let wait = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         let pause = wait.map(Duration::from_secs);
-        let body = read(response, REFUSAL_BYTES_MAX).await.ok().flatten();
+        let body = body::read(response, REFUSAL_BYTES_MAX).await.ok().flatten();
         let said = body.and_then(|body| answer::refusal(&body, &self.secrets, self.codes));
         let limit = match (status, said.as_ref().and_then(|said| said.limit)) {
             (StatusCode::TOO_MANY_REQUESTS, said) => {
@@ -211,20 +214,12 @@ impl fmt::Display for NodeError {
     }
 }
 
-/// The body, or `None` as soon as it is larger than `most`.
-async fn read(mut response: Response, most: usize) -> Result<Option<Vec<u8>>, reqwest::Error> {
-    let told = response.content_length().and_then(|told| usize::try_from(told).ok());
-    if told.is_some_and(|told| told > most) {
-        return Ok(None);
+fn unread(error: &Unread) -> String {
+    match error {
+        Unread::Http(error) => http_failure(error),
+        Unread::Packed(error) => format!("the answer does not unpack: {error}"),
+        Unread::Encoded => format!("the answer is packed by another encoding than {}", body::ENCODING),
     }
-    let mut body = Vec::with_capacity(told.unwrap_or_default());
-    while let Some(chunk) = response.chunk().await? {
-        if body.len() + chunk.len() > most {
-            return Ok(None);
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(Some(body))
 }
 
 /// Never by `Display`: that of reqwest holds the URL.

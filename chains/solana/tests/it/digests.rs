@@ -32,7 +32,7 @@ fn rules(corpus: &[Value]) -> [Rules; 2] {
 }
 
 fn read(rules: &Rules, told: &Value) -> Option<Candidate> {
-    block(rules, &serde_json::to_vec(told).unwrap(), &asked(Legs::Creditable)).ok()
+    block(rules, &serde_json::to_string(told).unwrap(), &asked(Legs::Creditable)).ok()
 }
 
 /// What of a block is recorded: the order of legs within a transaction is no part of it.

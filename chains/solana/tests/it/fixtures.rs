@@ -144,7 +144,7 @@ pub(crate) fn asked(legs: Legs) -> Asked {
 }
 
 pub(crate) fn read(rules: &Rules, transactions: &[Value]) -> Result<Candidate, Unusable> {
-    let answer = serde_json::to_vec(&block_of(transactions)).unwrap();
+    let answer = serde_json::to_string(&block_of(transactions)).unwrap();
     block(rules, &answer, &asked(Legs::Explained))
 }
 

@@ -109,7 +109,7 @@ fn every_sender_is_the_one_that_it_was_made_with() {
         for paid in file["expected"].as_array().unwrap() {
             let wanted = (paid["owner"].as_str().unwrap(), asset(paid["asset"].as_str().unwrap()));
             let leg = legs.iter().find(|leg| (leg.recipient.to_string().as_str(), leg.asset) == wanted).unwrap();
-            let asked = serde_json::to_vec(json).unwrap();
+            let asked = serde_json::to_string(json).unwrap();
             let Payer { sender, rule } = match leg.sender_rule {
                 SenderRule::OnlyPayer => leg.payer(),
                 _ => sender::by_instructions(&asked, leg).unwrap(),
@@ -162,7 +162,7 @@ fn what_is_no_credit_says_why() {
 fn what_came_is_told_to_all_and_what_did_not_come_to_who_asks() {
     let told = |name: &str, legs: Legs| {
         let tx = [load_one(name)["json"].clone()];
-        let answer = serde_json::to_vec(&crate::fixtures::block_of(&tx)).unwrap();
+        let answer = serde_json::to_string(&crate::fixtures::block_of(&tx)).unwrap();
         let asked = crate::fixtures::asked(legs);
         let candidate = landfall_solana::block(&Rules::of(&listing(&tx)), &answer, &asked).unwrap();
         assert_eq!(credits(&candidate), Vec::<String>::new());

@@ -77,11 +77,11 @@ fn a_whole_block_reads_the_same_in_every_encoding() {
     for (shape, file) in ["json", "json_parsed", "base64"].into_iter().zip(&shapes) {
         let mut result = file["result"].clone();
         if shape != "base64" {
-            candidates.push(block(&rules, &serde_json::to_vec(&result).unwrap(), &asked).unwrap());
+            candidates.push(block(&rules, &serde_json::to_string(&result).unwrap(), &asked).unwrap());
         }
         let converted: Vec<Value> = transactions(file).iter().map(accounts_shape).collect();
         result["transactions"] = converted.into();
-        candidates.push(block(&rules, &serde_json::to_vec(&result).unwrap(), &asked).unwrap());
+        candidates.push(block(&rules, &serde_json::to_string(&result).unwrap(), &asked).unwrap());
     }
     let first = &candidates[0];
     assert_eq!((first.block.txs.len(), first.block.fees.len()), (25, 25));

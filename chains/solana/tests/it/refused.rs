@@ -114,7 +114,7 @@ fn what_a_newer_chain_knows_is_read_over() {
 #[test]
 fn a_block_that_is_not_whole_is_none() {
     let whole = block_of(&[paid()]);
-    let read = |answer: &Value| block(&rules(), &serde_json::to_vec(answer).unwrap(), &asked(Legs::Creditable));
+    let read = |answer: &Value| block(&rules(), &serde_json::to_string(answer).unwrap(), &asked(Legs::Creditable));
     assert_eq!(read(&whole).unwrap().block.header.time_secs, 1_790_000_000);
     assert_eq!(read(&Value::Null), Err(Unusable::Null));
     for left_out in ["transactions", "blockhash", "previousBlockhash", "parentSlot"] {

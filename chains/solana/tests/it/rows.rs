@@ -243,7 +243,7 @@ fn s14_rewards_of_a_block_are_no_deposits() {
     let txs = [load_one("sol_transfer_legacy")["json"].clone()];
     let mut answer = block_of(&txs);
     let read = |answer: &serde_json::Value| {
-        let answer = serde_json::to_vec(answer).unwrap();
+        let answer = serde_json::to_string(answer).unwrap();
         landfall_solana::block(&usdc(), &answer, &crate::fixtures::asked(landfall_chain::Legs::Explained)).unwrap()
     };
     let without = read(&answer);

@@ -20,7 +20,7 @@ fn leg(rules: &Rules, tx: &Value, owner: &str) -> (AssetTransfer, SenderRule) {
 }
 
 fn by_instructions(tx: &Value, leg: &AssetTransfer) -> (String, SenderRule) {
-    let payer = sender::by_instructions(&serde_json::to_vec(tx).unwrap(), leg).unwrap();
+    let payer = sender::by_instructions(&serde_json::to_string(tx).unwrap(), leg).unwrap();
     (payer.sender.to_string(), payer.rule)
 }
 
@@ -171,7 +171,7 @@ fn the_owner_is_named_and_not_the_delegate_who_signed() {
 fn an_answer_that_is_not_whole_names_nobody() {
     let tx = load_one("sol_two_senders")["json"].clone();
     let (mut leg, _) = leg(&Rules::of(&listing(&[])), &tx, W);
-    let ask = |tx: &Value, leg: &AssetTransfer| sender::by_instructions(&serde_json::to_vec(tx).unwrap(), leg);
+    let ask = |tx: &Value, leg: &AssetTransfer| sender::by_instructions(&serde_json::to_string(tx).unwrap(), leg);
     assert_eq!(ask(&Value::Null, &leg), Err(Unusable::Null));
     let mut broken = tx.clone();
     broken["transaction"]["message"]["instructions"][0]["accounts"][0] = 200.into();
