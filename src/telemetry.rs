@@ -1,6 +1,7 @@
 //! Logging: to stderr, so that stdout is a command's result and nothing else.
 //!
-//! On a terminal bars may stand below the log: each line goes above them. A terminal that is gone ends nothing.
+//! On a terminal bars may stand below the log; they are taken away for each line, and drawn again. A terminal that is gone ends
+//! nothing.
 
 use std::io::{IsTerminal, Write};
 
@@ -31,11 +32,9 @@ struct AboveBars(MultiProgress);
 
 impl Write for AboveBars {
     fn write(&mut self, lines: &[u8]) -> std::io::Result<usize> {
-        if self.0.is_hidden() {
-            std::io::stderr().write_all(lines)?;
-        } else {
-            self.0.println(String::from_utf8_lossy(lines))?;
-        }
+        // Where bars stand on a terminal that is gone, what follows would panic.
+        self.0.clear()?;
+        self.0.suspend(|| std::io::stderr().write_all(lines))?;
         Ok(lines.len())
     }
 

@@ -161,7 +161,8 @@ async fn a_terminal_shows_a_bar_for_each_chain_that_catches_up_below_whole_lines
     terminal
         .until("the end of the bar", |shown| on_screen(shown).iter().rfind(|line| !line.is_empty()).is_some_and(ended));
 
-    proxy.set_latency(Duration::from_millis(300));
+    // Slower than a busy machine mines.
+    proxy.set_latency(Duration::from_secs(2));
     stage.node.mine(1_000).await.unwrap();
     terminal.until("the bar of a chain that fell behind", has_bar);
     terminal.press_ctrl_c();
