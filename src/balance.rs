@@ -1,9 +1,12 @@
-//! What an account has of an asset: of what its addresses held at final blocks, what is its own to spend.
+//! What an account has of an asset: of what its addresses held at final blocks, what is its own to spend. And whether what an
+//! address holds is explained by what it held and what moved.
 //!
 //! Promises: an account whose addresses are not all known has no balance at all, nor has one of which something may have left
 //! without being seen; what is not sure to be there is in `total` and not in `available`. Pure.
 
-use landfall_chain::{AssetId, BlockHash, U256};
+use std::cmp::Ordering;
+
+use landfall_chain::{Address, AssetId, BlockHash, Chain, U256};
 
 use crate::account::AccountStatus;
 use crate::time::Timestamp;
@@ -39,6 +42,42 @@ pub struct Balance {
     pub read_at: Timestamp,
 }
 
+/// What an address held of an asset after two final blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Readings {
+    pub chain: Chain,
+    pub address: Address,
+    pub asset: AssetId,
+    /// After the older block.
+    pub had: HeldAfter,
+    /// After the newer one.
+    pub has: HeldAfter,
+}
+
+/// An amount and the block after which it was held.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HeldAfter {
+    pub number: u64,
+    /// In base units.
+    pub amount: U256,
+}
+
+/// What is on record to have moved between two readings, in base units.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Moved {
+    pub came: U256,
+    pub left: U256,
+}
+
+/// By how many base units an address holds something else than what it held and what moved make.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unexplained {
+    /// So much came, or did not leave, unseen.
+    More(U256),
+    /// So much left, or did not come.
+    Less(U256),
+}
+
 /// More than 2^256 - 1 base units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the balances of its addresses make more than 2^256 - 1 base units")]
@@ -53,6 +92,19 @@ impl Held {
             && self.unsearched.is_none_or(|number| number <= self.number);
         let is_known = is_seen || self.amount.is_zero();
         is_known.then(|| self.amount.saturating_sub(self.pending).saturating_sub(self.spent))
+    }
+}
+
+impl Readings {
+    /// What `moved` leaves unexplained, if anything. A token whose contract tells absurd amounts saturates.
+    pub fn unexplained(&self, moved: &Moved) -> Option<Unexplained> {
+        let explained = self.had.amount.saturating_add(moved.came);
+        let told = self.has.amount.saturating_add(moved.left);
+        match told.cmp(&explained) {
+            Ordering::Equal => None,
+            Ordering::Greater => Some(Unexplained::More(told - explained)),
+            Ordering::Less => Some(Unexplained::Less(explained - told)),
+        }
     }
 }
 

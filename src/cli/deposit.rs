@@ -3,6 +3,7 @@
 mod explain;
 mod show;
 mod unattributed;
+mod unexplained;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -33,7 +34,8 @@ pub(super) enum Deposit {
         #[arg(long)]
         json: bool,
     },
-    /// Show what arrived for accounts and is no deposit, with its reason, newest first: nothing credits it but a person.
+    /// Show what arrived for accounts and is no deposit, with its reason, newest first: nothing credits it but a person. Behind
+    /// it what balances hold and nothing on record explains.
     Unattributed {
         /// Of this chain only, for example SOLANA_MAINNET.
         #[arg(long)]
@@ -41,7 +43,7 @@ pub(super) enum Deposit {
         /// Own rent and own wrapped SOL that came back, too.
         #[arg(long)]
         all: bool,
-        /// A JSON object for each arrival, one a line.
+        /// A JSON object for each, one a line.
         #[arg(long)]
         json: bool,
     },

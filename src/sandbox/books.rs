@@ -33,6 +33,8 @@ pub(super) struct Evidence {
     pub(super) holdings: Vec<Holding>,
     /// Events that the store has and that were not delivered.
     pub(super) undelivered: u64,
+    /// Readings of what an address holds that what is on record did not explain.
+    pub(super) unexplained: usize,
     pub(super) shown_by_api: Shown,
 }
 
@@ -83,10 +85,13 @@ impl Books {
     }
 
     fn find_unfinished(&mut self, told: &Told<'_>, evidence: &Evidence) {
-        let Evidence { refused, undelivered, shown_by_api, .. } = evidence;
+        let Evidence { refused, undelivered, unexplained, shown_by_api, .. } = evidence;
         if *undelivered > 0 {
             self.lost += undelivered;
             self.faults.push(format!("{undelivered} events are not delivered"));
+        }
+        if *unexplained > 0 {
+            self.faults.push(format!("{unexplained} balances are not explained"));
         }
         if *refused > 0 {
             self.faults.push(format!("{refused} requests to the receiver were not signed or no envelope"));
@@ -186,7 +191,8 @@ mod tests {
         let balance = U256::from(6_500_000);
         let holding = Holding { account_id: "alice", address: ALICE, symbol: "USDC".to_owned(), decimals: 6, balance };
         let shown_by_api = [("d1", "CONFIRMED"), ("d2", "CONFIRMED")].map(|(id, status)| (id.into(), status.into()));
-        Evidence { received, refused: 0, holdings: vec![holding], undelivered: 0, shown_by_api: shown_by_api.into() }
+        let (holdings, shown_by_api) = (vec![holding], shown_by_api.into());
+        Evidence { received, refused: 0, holdings, undelivered: 0, unexplained: 0, shown_by_api }
     }
 
     fn line(evidence: &Evidence) -> String {
@@ -226,11 +232,12 @@ mod tests {
         evidence.received.pop();
         evidence.undelivered = 1;
         evidence.refused = 3;
+        evidence.unexplained = 2;
         assert_eq!(
             line(&evidence),
             "sandbox: 1 deposits confirmed, 3 events delivered, 2 lost, 0 duplicated; \
              alice: 1.5 USDC is CONFIRMED, the chain says 6.5; 1 events are not delivered; \
-             3 requests to the receiver were not signed or no envelope; deposit d1 is still PENDING; \
+             2 balances are not explained; 3 requests to the receiver were not signed or no envelope; deposit d1 is still PENDING; \
              deposit d1 is CONFIRMED by the API only; deposit d1 is PENDING by events only"
         );
     }

@@ -23,7 +23,7 @@ use crate::sandbox::screen::Screen;
 use crate::sandbox::surfpool::Surfpool;
 use crate::sandbox::token;
 use crate::store::cursors::Cursor;
-use crate::store::{Db, status};
+use crate::store::{Db, status, unexplained};
 use crate::time::Clock;
 
 const PLAY_TIME_MAX: Duration = Duration::from_secs(90);
@@ -33,6 +33,8 @@ const BLOCK_TIME_ONCE: Duration = Duration::from_millis(200);
 const TURN_TIME: Duration = Duration::from_millis(25);
 /// What the payer has to give, in base units of the token.
 const TOKENS_MINTED: u64 = 1_000_000_000_000;
+/// So many are counted of each chain: one is a fault already.
+const UNEXPLAINED_MAX: u32 = 100;
 /// So that there is a final block before the first deposit.
 const FIRST_BLOCKS: u64 = 3;
 
@@ -313,8 +315,13 @@ impl<'h> Stage<'h> {
         if let Some(cluster) = &self.cluster {
             holdings.extend(cluster.holdings().await?);
         }
-        let undelivered = status::queue(&mut self.house.db.read().await?).await?.pending;
+        let mut reader = self.house.db.read().await?;
+        let undelivered = status::queue(&mut reader).await?.pending;
+        let mut unexplained = 0;
+        for chain in Chain::ALL {
+            unexplained += unexplained::list(&mut reader, chain, None, UNEXPLAINED_MAX).await?.len();
+        }
         let (received, refused) = (self.house.receiver.log(), self.house.receiver.refused());
-        Ok(Evidence { received, refused, holdings, undelivered, shown_by_api })
+        Ok(Evidence { received, refused, holdings, undelivered, unexplained, shown_by_api })
     }
 }

@@ -11,10 +11,10 @@ use std::time::Duration;
 use landfall_chain::{Address, AssetId, BlockHash, Chain, Proof, U256};
 use sqlx::FromRow;
 
-use crate::balance::Held;
+use crate::balance::{Held, HeldAfter};
 use crate::store::deposits::{amount_bytes, amount_of};
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
-use crate::store::{Connection, StoreError, Tx, hash, int, parsed, traces, uint};
+use crate::store::{Connection, StoreError, Tx, hash, int, parsed, traces, uint, unexplained};
 use crate::time::Timestamp;
 
 /// How long an address rests that was not told: as long as it has been untold, within these bounds.
@@ -107,10 +107,13 @@ statements! {
             WHERE chain = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3) AS page \
             LEFT JOIN balances AS b ON b.chain = page.chain AND b.address = page.address ORDER BY page.seq DESC";
     // A later block's amount stays, and of one block the word of two.
-    SET = "INSERT INTO balances (chain, address, asset, amount, amount_text, block_number, block_hash, proof, read_us) \
-           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (chain, address, asset) DO UPDATE SET \
+    SET = "INSERT INTO balances (chain, address, asset, amount, amount_text, block_number, block_hash, proof, read_us, \
+           base_number, base_amount) \
+           VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $6, $4) ON CONFLICT (chain, address, asset) DO UPDATE SET \
            amount = excluded.amount, amount_text = excluded.amount_text, block_number = excluded.block_number, \
-           block_hash = excluded.block_hash, proof = excluded.proof, read_us = excluded.read_us \
+           block_hash = excluded.block_hash, proof = excluded.proof, read_us = excluded.read_us, \
+           base_number = CASE WHEN $10 THEN excluded.base_number ELSE balances.base_number END, \
+           base_amount = CASE WHEN $10 THEN excluded.base_amount ELSE balances.base_amount END \
            WHERE balances.block_number < excluded.block_number OR balances.block_number = excluded.block_number \
            AND (balances.proof = excluded.proof OR balances.proof = 'one_endpoint')";
     DONE = "DELETE FROM balances_due WHERE chain = $1 AND address = $2 AND block_number <= $3";
@@ -124,7 +127,15 @@ statements! {
                    FROM balances WHERE chain = $1 AND block_number > $2 ON CONFLICT (chain, address, block_number) DO NOTHING";
     FORGET_ABOVE = "DELETE FROM balances WHERE chain = $1 AND block_number > $2";
     FOLLOWED = "SELECT asset, followed_from, untold_us FROM balance_assets WHERE chain = $1 ORDER BY asset";
-    FOLLOW = "INSERT INTO balance_assets (chain, asset, followed_from) VALUES ($1, $2, $3) ON CONFLICT (chain, asset) DO NOTHING";
+    // What was followed before stays as it is; what is not seen any more begins anew when it is seen again.
+    FOLLOW = "INSERT INTO balance_assets (chain, asset, followed_from, explained_from) VALUES ($1, $2, $3, $4) \
+              ON CONFLICT (chain, asset) DO UPDATE SET explained_from = CASE WHEN excluded.explained_from IS NOT NULL \
+              THEN COALESCE(balance_assets.explained_from, excluded.explained_from) END";
+    // From the block behind it on all that moves of the address and the asset is seen.
+    BASES = "SELECT b.asset, b.base_number, b.base_amount FROM watched_addresses AS w \
+             JOIN balances AS b ON b.chain = w.chain AND b.address = w.address \
+             JOIN balance_assets AS f ON f.chain = b.chain AND f.asset = b.asset WHERE w.chain = $1 AND w.address = $2 \
+             AND b.base_number + 1 >= w.from_number AND b.base_number + 1 >= f.explained_from ORDER BY b.asset";
     UNFOLLOW = "DELETE FROM balance_assets WHERE chain = $1 AND asset = $2";
     SILENT = "UPDATE balance_assets SET untold_us = COALESCE(untold_us, $3) WHERE chain = $1 AND asset = $2";
     TOLD = "UPDATE balance_assets SET untold_us = NULL WHERE chain = $1 AND asset = $2 AND untold_us IS NOT NULL";
@@ -260,10 +271,32 @@ pub async fn watched_below(
     Ok(found)
 }
 
-/// Records what was read. Where a later block was read already, that stays; and where of the same block more endpoints told it.
-pub async fn set(tx: &mut Tx, chain: Chain, reading: &Reading<'_>, now: Timestamp) -> Result<(), StoreError> {
+/// Of each asset of an address the reading that the next one is to be compared with; none where something may have moved since
+/// without being seen.
+pub async fn bases(
+    connection: &mut impl Connection,
+    chain: Chain,
+    address: &Address,
+) -> Result<BTreeMap<AssetId, HeldAfter>, StoreError> {
+    let rows = fetch_all!(connection, (Vec<u8>, i64, Vec<u8>), BASES, chain.name(), address.as_bytes())?;
+    let bases = rows.into_iter().map(|(asset, number, amount)| {
+        let base = HeldAfter { number: uint("base_number", number)?, amount: amount_of(&amount)? };
+        Ok((asset_of(&asset)?, base))
+    });
+    bases.collect()
+}
+
+/// Records what was read; whether it did. Where a later block was read already, that stays; and where of the same block more
+/// endpoints told it. The next reading is compared with this one, if it `is_base`, or with the one that this was to be compared with.
+pub async fn set(
+    tx: &mut Tx,
+    chain: Chain,
+    reading: &Reading<'_>,
+    is_base: bool,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
     let Reading { address, asset, amount, number, hash, proof } = reading;
-    execute!(
+    let set = execute!(
         tx,
         SET,
         chain.name(),
@@ -275,8 +308,9 @@ pub async fn set(tx: &mut Tx, chain: Chain, reading: &Reading<'_>, now: Timestam
         hash.as_ref().map(|hash| &hash.0[..]),
         proof.name(),
         now.0,
-    )
-    .map(drop)
+        is_base,
+    )?;
+    Ok(set > 0)
 }
 
 /// An address is no longer due: all of it was read at block `number`, or at a later one.
@@ -317,6 +351,7 @@ pub async fn untold(
 /// What was read of blocks above `number`, which are not final after all, is forgotten, and read again.
 pub async fn take_back(tx: &mut Tx, chain: Chain, number: u64, now: Timestamp) -> Result<(), StoreError> {
     execute!(tx, QUEUE_ABOVE, chain.name(), int(number), now.0)?;
+    unexplained::take_back(tx, chain, number).await?;
     execute!(tx, FORGET_ABOVE, chain.name(), int(number)).map(drop)
 }
 
@@ -330,9 +365,16 @@ pub async fn followed(connection: &mut impl Connection, chain: Chain) -> Result<
     followed.collect()
 }
 
-/// `asset` is followed from block `from` on, unless it is followed already.
-pub async fn follow(tx: &mut Tx, chain: Chain, asset: &AssetId, from: u64) -> Result<(), StoreError> {
-    execute!(tx, FOLLOW, chain.name(), asset.to_bytes(), int(from)).map(drop)
+/// `asset` is followed from block `from` on, unless it is followed already; and from `explained_from` on all that moves of it is
+/// seen, unless that was so already. `None` where it is not.
+pub async fn follow(
+    tx: &mut Tx,
+    chain: Chain,
+    asset: &AssetId,
+    from: u64,
+    explained_from: Option<u64>,
+) -> Result<(), StoreError> {
+    execute!(tx, FOLLOW, chain.name(), asset.to_bytes(), int(from), explained_from.map(int)).map(drop)
 }
 
 /// `asset` is not listed any more: should it be again, what moved meanwhile was not seen.

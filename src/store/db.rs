@@ -54,6 +54,7 @@ pub const MIGRATIONS: &[(i64, &str, &str)] = &[
     (21, "deposits_of_a_kind", include_str!("../../migrations/0021_deposits_of_a_kind.sql")),
     (22, "identity_events", include_str!("../../migrations/0022_identity_events.sql")),
     (23, "looked", include_str!("../../migrations/0023_looked.sql")),
+    (24, "unexplained", include_str!("../../migrations/0024_unexplained.sql")),
 ];
 
 /// Where the data is.

@@ -68,7 +68,7 @@ statements! {
     SET_STATUS = "UPDATE deposits SET status = $1, confirmed_us = $2, missing_since_us = NULL, \
                   missing_number = NULL WHERE id = $3 AND status = $4 AND status <> 'CONFIRMED'";
     SET_SENDER = "UPDATE deposits SET sender = $1, sender_rule = $2, source_account_id = $3 WHERE id = $4 AND status <> 'CONFIRMED'";
-    INCLUDE = "INSERT INTO inclusions (deposit_id, chain, block_hash, block_number, lane) VALUES ($1, $2, $3, $4, $5) \
+    INCLUDE = "INSERT INTO inclusions (deposit_id, chain, block_hash, block_number, lane, recipient) VALUES ($1, $2, $3, $4, $5, $6) \
                ON CONFLICT (deposit_id, block_hash) DO NOTHING";
     FOUND = "UPDATE deposits SET missing_since_us = NULL, missing_number = NULL WHERE id = $1 AND missing_since_us IS NOT NULL";
     MISS = "UPDATE deposits SET missing_since_us = COALESCE(missing_since_us, $1), missing_number = $2 WHERE id = $3";
@@ -208,7 +208,8 @@ pub async fn set_sender(tx: &mut Tx, deposit: &Deposit) -> Result<(), StoreError
 /// Records that the deposit was seen in `block`, by this lane, and is no longer missing.
 pub async fn include(tx: &mut Tx, deposit: &Deposit, block: &BlockRef, lane: Lane) -> Result<(), StoreError> {
     let id = deposit.id.to_string();
-    execute!(tx, INCLUDE, &id, deposit.chain.name(), &block.hash.0[..], int(block.number), lane.name())?;
+    let (hash, number, to) = (&block.hash.0[..], int(block.number), deposit.recipient.as_bytes());
+    execute!(tx, INCLUDE, &id, deposit.chain.name(), hash, number, lane.name(), to)?;
     balances::moved(tx, deposit.chain, &deposit.recipient, &deposit.asset, block.number).await?;
     execute!(tx, FOUND, &id).map(drop)
 }

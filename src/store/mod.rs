@@ -40,6 +40,7 @@ mod sql;
 pub mod status;
 pub mod traces;
 pub mod unattributed;
+pub mod unexplained;
 pub mod webhooks;
 pub mod witnesses;
 
@@ -84,6 +85,7 @@ pub fn statements() -> impl Iterator<Item = Sql> {
         status::STATEMENTS,
         traces::STATEMENTS,
         unattributed::STATEMENTS,
+        unexplained::STATEMENTS,
         webhooks::STATEMENTS,
         witnesses::STATEMENTS,
     ]

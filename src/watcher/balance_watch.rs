@@ -6,7 +6,8 @@
 //! read longest ago. A reading that fails changes nothing and is tried again, later each time; what is not told of one asset
 //! keeps nothing from being recorded of another. What stands on record says of which block it is; how old it may be is how long
 //! a round over all addresses takes, and it lags behind a movement that we saw by the time until its block is final. At the
-//! start it looks through all addresses for one that lacks a listed asset.
+//! start it looks through all addresses for one that lacks a listed asset. Each reading is compared with the one before
+//! (`reconcile`); what is not explained is put on record with it and told once in the log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -15,11 +16,13 @@ use landfall_chain::{Address, AssetId, BlockRef, Chain, Holding, HoldingSource, 
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use crate::balance::{HeldAfter, Readings, Unexplained};
 use crate::store::balances::{self, Reading, Reason, Watched};
 use crate::store::cursors::{self, Cursor};
-use crate::store::{Db, StoreError, Tx};
+use crate::store::{Db, StoreError, Tx, unexplained};
 use crate::time::{Clock, Pulse, Timestamp};
 use crate::turn::Turn;
+use crate::watcher::reconcile::{self, Compared};
 
 /// From one tick to the next.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -61,6 +64,8 @@ struct Listed {
     id: AssetId,
     symbol: String,
     from_block: u64,
+    /// From which block on all that moves of it can be seen; `None` where it cannot.
+    seen_from: Option<u64>,
     /// It is not asked for before.
     silent_until: Option<Timestamp>,
 }
@@ -91,6 +96,7 @@ impl<S: HoldingSource> BalanceWatch<S> {
             id: asset.id,
             symbol: asset.symbol.clone(),
             from_block: asset.from_block,
+            seen_from: reconcile::seen_from(network, &asset.id),
             silent_until: None,
         });
         BalanceWatch {
@@ -209,7 +215,8 @@ impl<S: HoldingSource> BalanceWatch<S> {
         }
         for listed in &self.listed {
             let from = at.map_or(0, |at| at.number + 1).max(listed.from_block);
-            balances::follow(tx, self.chain, &listed.id, from).await?;
+            let explained_from = listed.seen_from.map(|seen_from| seen_from.max(from));
+            balances::follow(tx, self.chain, &listed.id, from, explained_from).await?;
         }
         let followed = balances::followed(tx, self.chain).await?;
         Ok(followed.into_iter().map(|followed| (followed.asset, followed.from)).collect())
@@ -259,14 +266,15 @@ impl<S: HoldingSource> BalanceWatch<S> {
         let reached = cursor.at.map_or(0, |at| at.number);
         let told = asked.told(&mut tx, chain, holdings, reached).await?;
         let silent = asked.silent(&told);
-        let mut read = BalancesRead::default();
+        let (mut read, mut uneven) = (BalancesRead::default(), Vec::new());
         for (address, told) in asked.addresses.iter().zip(&told) {
             let held = || asked.assets.iter().zip(told).filter_map(|(asset, held)| Some((*asset, (*held)?)));
+            let bases = balances::bases(&mut tx, chain, address).await?;
             for (asset, Holding { amount, number, .. }) in held() {
                 // A later slot has another hash, which nobody told.
                 let hash = (number == at.number).then_some(at.hash);
                 let reading = Reading { address, asset, amount, number, hash, proof: holdings.proof };
-                balances::set(&mut tx, chain, &reading, now).await?;
+                uneven.extend(self.set(&mut tx, &reading, bases.get(&asset), now).await?);
             }
             let untold =
                 asked.assets.iter().zip(told).filter(|(asset, held)| held.is_none() && !silent.contains(asset));
@@ -287,7 +295,47 @@ impl<S: HoldingSource> BalanceWatch<S> {
         tx.commit().await?;
         self.turn.held(now);
         self.rest_from(&silent, now);
+        uneven.iter().for_each(|(readings, difference)| self.tell(readings, difference));
         Ok(read)
+    }
+
+    /// Records a reading, compared with `base`; what it leaves unexplained, which is on record then.
+    async fn set(
+        &self,
+        tx: &mut Tx,
+        reading: &Reading<'_>,
+        base: Option<&HeldAfter>,
+        now: Timestamp,
+    ) -> Result<Option<(Readings, Unexplained)>, StoreError> {
+        let Reading { address, asset, amount, number, .. } = *reading;
+        let (chain, has) = (self.chain, HeldAfter { number, amount });
+        let base = base.filter(|base| base.number < number);
+        let readings = base.map(|had| Readings { chain, address: *address, asset, had: *had, has });
+        let compared = match &readings {
+            Some(readings) => reconcile::compare(tx, readings).await?,
+            None => Compared::Even,
+        };
+        let is_set = balances::set(tx, chain, reading, compared != Compared::TooEarly, now).await?;
+        match (readings, compared) {
+            (Some(readings), Compared::Uneven(difference)) if is_set => {
+                unexplained::insert(tx, &readings, now).await?;
+                Ok(Some((readings, difference)))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn tell(&self, Readings { chain, address, asset, had, has }: &Readings, difference: &Unexplained) {
+        let (symbol, noun, from, to) = (self.symbol(asset), chain.family().number(), had.number, has.number);
+        let what = match difference {
+            Unexplained::More(amount) => format!("{amount} base units of {symbol} more"),
+            Unexplained::Less(amount) => format!("{amount} base units of {symbol} less"),
+        };
+        warn!(
+            %chain,
+            "after {noun} {to} {address} on {chain} holds {what} than what it held after {noun} {from} and what is on record \
+             since explain; nothing is credited for it"
+        );
     }
 
     /// Looks through some addresses, from the one that was added last down: those that lack a listed asset are due; how

@@ -29,6 +29,7 @@ mod over_credit;
 mod pace;
 mod past;
 mod payers;
+mod reconcile;
 mod report;
 mod rescan;
 mod run;

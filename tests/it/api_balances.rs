@@ -610,7 +610,7 @@ async fn an_older_reading_never_takes_the_place_of_a_newer_one() {
             let (asset, amount) = (AssetId::Native, U256::from(7));
             let reading = Reading { address: &who, asset, amount, number, hash: None, proof };
             let mut tx = bench.world.db().begin().await.unwrap();
-            balances::set(&mut tx, CHAIN, &reading, bench.world.now()).await.unwrap();
+            assert_eq!(balances::set(&mut tx, CHAIN, &reading, true, bench.world.now()).await.unwrap(), counts);
             tx.commit().await.unwrap();
             let expected = if counts { (U256::from(7), U256::from(7), known.2) } else { known };
             assert_eq!(bench.line("alice", "ETH").await, expected);

@@ -4,8 +4,9 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use landfall::account::{AccountType, NewAccount};
+use landfall::balance::{HeldAfter, Readings};
 use landfall::deposit::{Deposit, DepositId, DepositStatus, Leg};
-use landfall::store::{Db, cursors, deposits, unattributed};
+use landfall::store::{Db, cursors, deposits, unattributed, unexplained};
 use landfall::time::Timestamp;
 use landfall_chain::{
     Address, AssetId, AssetTransfer, Block, BlockHash, BlockRef, Chain, Debits, Header, Lane, Proof, Rejected,
@@ -399,7 +400,7 @@ fn run_without_migration_refuses_another_schema() {
     let last = lines.lines().last().unwrap();
     assert_eq!(
         last,
-        "landfall: the store's schema is version none, this program needs version 23: run `landfall migrate`"
+        "landfall: the store's schema is version none, this program needs version 24: run `landfall migrate`"
     );
 }
 
@@ -586,6 +587,44 @@ async fn a_deposit_is_shown_with_the_rule_of_its_sender_and_the_inbox_with_its_r
     let told = desk.ok(&["deposit", "unattributed", "--chain", "SOLANA_MAINNET"]);
     assert!(told.contains("ineligible_token_account") && told.contains(" to alice at "), "{told}");
     assert!(desk.refused(&["deposit", "unattributed", "--chain", "SOLANA"]).contains("unknown chain"));
+
+    // Behind it what no transaction explains: 2.5 SOL came in block 7. What is explained is not shown.
+    let held = |number, amount: u64| HeldAfter { number, amount: U256::from(amount) };
+    let of = |had, has| {
+        let address = Address::Solana([1; 32]);
+        Readings { chain: Chain::SolanaMainnet, address, asset: AssetId::Native, had, has }
+    };
+    let db = Db::open(&format!("sqlite:{}", desk.path("landfall.db").display()).parse().unwrap()).await.unwrap();
+    let mut tx = db.begin().await.unwrap();
+    for readings in [
+        of(held(5, 500_000_000), held(7, 3_000_000_000)),
+        of(held(6, 500_000_000), held(8, 3_000_000_007)),
+        of(held(6, 500_000_000), held(9, 0)),
+    ] {
+        unexplained::insert(&mut tx, &readings, Timestamp(1_800_000_000_000_000)).await.unwrap();
+    }
+    tx.commit().await.unwrap();
+    db.close().await;
+    let lines = desk.ok(&["deposit", "unattributed", "--json"]);
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 3, "{lines:#?}");
+    let expected = serde_json::json!({
+        "chain": "SOLANA_MAINNET", "reason": "unexplained_balance", "account_id": "alice",
+        "destination_address": Address::Solana([1; 32]).to_string(), "asset": "native", "currency_symbol": null,
+        "amount": null, "base_units": "-3000000000", "since_block_number": 6, "had_base_units": "500000000",
+        "came_base_units": "2500000000", "left_base_units": "0", "block_number": 9, "held_base_units": "0",
+        "found_at": "2027-01-15T08:00:00Z",
+    });
+    assert_eq!(lines[1], expected);
+    assert_eq!((&lines[2]["base_units"], &lines[2]["block_number"]), (&"7".into(), &8.into()));
+    assert_eq!(desk.ok(&["deposit", "unattributed", "--chain", "BASE_MAINNET"]), "");
+    let told = desk.ok(&["deposit", "unattributed", "--chain", "SOLANA_MAINNET"]);
+    let line = format!(
+        "2027-01-15T08:00:00Z unexplained_balance      -3000000000 base units of native of alice at {} on SOLANA_MAINNET \
+         above 6 through 9\n",
+        Address::Solana([1; 32])
+    );
+    assert!(told.contains(&line), "{told}");
 }
 
 fn set_mode(path: &Path, mode: u32) {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use landfall::deposit::DepositStatus;
 use landfall::store::accounts;
+use landfall::watcher::BalanceWatch;
 use landfall_chain::{Address, AssetId, Lane};
 use landfall_sim::{Fault, Lie, SimChain, SimLeg, SimTx};
 use rand::rngs::StdRng;
@@ -20,6 +21,7 @@ use rand::{RngExt, SeedableRng};
 use crate::books::{FinalLeg, assert_settled, events, final_legs};
 use crate::lanes::on_every_processor;
 use crate::postgres::{Engine, TestStore};
+use crate::unexplained::entries;
 use crate::world::{CHAIN, FAILED_GRACE, TOKEN, World, address};
 
 const REORG_DEPTH_MAX: u64 = 12;
@@ -66,7 +68,8 @@ impl std::fmt::Display for Tally {
 }
 
 /// All that has to happen in a full or bounded run, in the order of the alphabet.
-const HAPPENS: [&str; 32] = [
+const HAPPENS: [&str; 33] = [
+    "balances read",
     "blocks",
     "by logs",
     "confirmed",
@@ -180,6 +183,12 @@ struct History {
     lies: bool,
     /// Value moves inside of transactions, too, and watched addresses pay.
     is_traced: bool,
+    /// Where all that moves is seen.
+    balances: Option<BalanceWatch<SimChain>>,
+}
+
+fn balance_watch(world: &World) -> BalanceWatch<SimChain> {
+    BalanceWatch::new(world.chain.clone(), world.db().clone(), &world.network, 20, "one".to_owned())
 }
 
 /// Names the history that a failed assertion belongs to.
@@ -224,7 +233,9 @@ async fn history(shelf: &Shelf, seed: u64, tally: &mut Tally) {
         nonces: [0; PAYERS as usize],
         watched_from: BTreeMap::new(),
         is_traced,
+        balances: is_traced.then(|| balance_watch(&world)),
     };
+    history.read_balances(&world, tally).await;
     for who in WATCHED {
         history.add(&world, who).await;
     }
@@ -233,6 +244,8 @@ async fn history(shelf: &Shelf, seed: u64, tally: &mut Tally) {
         tally.count("steps");
     }
     history.come_to_rest(&mut world).await;
+    history.read_balances(&world, tally).await;
+    assert_eq!(entries(world.db()).await, [], "seed {seed}: what honest endpoints tell is explained");
     assert_settled(&world, &history.watched_from).await;
     for deposit in world.deposits().await {
         match deposit.status {
@@ -297,6 +310,7 @@ impl History {
             }
             70..73 => world.pass(Duration::from_secs(self.rng.random_range(1..2_000))),
             73..78 if self.lies => self.lie(world),
+            78..88 if self.balances.is_some() => self.read_balances(world, tally).await,
             _ => {
                 if world.tick_or_fail_for_now().await.is_none() {
                     tally.count("failed ticks");
@@ -307,6 +321,17 @@ impl History {
         if let Some(newest) = world.chain.tiers().into_iter().flatten().map(|block| block.number).max() {
             self.tier_floor.fetch_max(newest, Ordering::Relaxed);
         }
+    }
+
+    /// Reads what is due of what addresses hold, which endpoints tell truly; now and then by a process that has just taken over.
+    async fn read_balances(&mut self, world: &World, tally: &mut Tally) {
+        let Some(balances) = &mut self.balances else { return };
+        if self.rng.random_bool(0.1) {
+            balances.release().await.unwrap();
+            *balances = balance_watch(world);
+        }
+        let read = balances.tick(world.now(), 0).await.unwrap();
+        tally.add("balances read", u64::try_from(read.read).unwrap());
     }
 
     /// One endpoint begins to lie, or lies otherwise, or is honest again.

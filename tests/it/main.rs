@@ -75,6 +75,7 @@ mod solana_senders;
 mod store;
 mod traced_past;
 mod traces;
+mod unexplained;
 mod untraced;
 mod upgrade;
 mod vectors;

@@ -4,10 +4,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use landfall::balance::{HeldAfter, Readings};
 use landfall::deposit::Deposit;
 use landfall::deposit::DepositStatus::{Confirmed, Pending};
 use landfall::incident::IncidentKind;
-use landfall::store::{incidents, movements, unattributed};
+use landfall::store::{Reader, incidents, movements, unattributed, unexplained};
 use landfall::watcher::Backfill;
 use landfall_chain::{AssetId, Chain, U256};
 use landfall_cluster::{Finality, Ledger as Cluster, TIME, Tx};
@@ -96,6 +97,7 @@ async fn assert_books(line: &Line, before: &Ledger, after: &Ledger) -> [U256; 4]
         let came: U256 = of.map(|(deposit, _)| deposit.amount).sum();
         let else_came = unattributed::arrived(&mut reader, CHAIN, &address, &asset, &range).await.unwrap();
         let spent = movements::spent(&mut reader, CHAIN, &address, &asset, &range).await.unwrap();
+        assert_explained(&mut reader, before, after, (who, mint)).await;
         let had = U256::from(before.balance(who, mint));
         let has = U256::from(after.balance(who, mint));
         assert_eq!(had + came + else_came, has + spent.debits + spent.fees, "{who:#x} {mint:?}");
@@ -104,6 +106,27 @@ async fn assert_books(line: &Line, before: &Ledger, after: &Ledger) -> [U256; 4]
         }
     }
     sums
+}
+
+/// What is read of an owner, before and after, is explained: its SOL always, and a token unless some of it came to another account
+/// of the owner's, or stands in one. Wrapped SOL is not compared.
+async fn assert_explained(reader: &mut Reader, before: &Ledger, after: &Ledger, (who, mint): (u8, Option<Mint>)) {
+    if mint == Some(Mint::Wrapped) {
+        return;
+    }
+    let held = |ledger: &Ledger| match mint {
+        Some(mint) => ledger.tokens((who, mint, Place::Associated)).unwrap_or_default(),
+        None => ledger.balance(who, None),
+    };
+    let at = |number: u64, ledger: &Ledger| HeldAfter { number, amount: U256::from(held(ledger)) };
+    let (had, has) = (at(0, before), at(i64::MAX.unsigned_abs(), after));
+    let readings = Readings { chain: CHAIN, address: owner(who), asset: id(mint), had, has };
+    let moved = unexplained::moved(reader, &readings).await.unwrap();
+    if let Some(difference) = readings.unexplained(&moved) {
+        let is_elsewhere = mint.is_some_and(|mint| after.tokens((who, mint, Place::Stray)).is_some());
+        let is_unseen = unexplained::is_unseen(reader, &readings).await.unwrap();
+        assert!(mint.is_some() && (is_elsewhere || is_unseen), "{who:#x} {mint:?}: {difference:?}");
+    }
 }
 
 async fn random_books(engine: Engine, seed: u64) -> BTreeSet<String> {

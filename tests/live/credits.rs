@@ -7,11 +7,11 @@
 //! | E2 | `e2_a_failed_transaction_is_no_credit`; no receipt: chains/evm/tests/it/reads.rs `e2_missing_receipts_are_an_error_that_names_all` |
 //! | E3 | `e3_a_listed_token_that_returns_false_and_logs_nothing_is_no_credit` |
 //! | E4 | `e4_a_copy_of_a_token_at_another_address_is_a_fake_token` |
-//! | E5 | `e5_a_fee_on_transfer_token_is_not_listed` |
+//! | E5 | `e5_a_fee_on_transfer_token_is_not_listed`; where it is listed: tests/it/unexplained.rs `e5_a_listed_token_that_keeps_a_fee_is_told_at_its_first_payment`; on a node: tests/live/unexplained.rs `e5_a_listed_token_that_keeps_a_fee_is_told` |
 //! | E6 | `e6_zero_value_is_no_credit_and_no_poison` |
 //! | E7 | `e7_value_that_moves_inside_of_a_transaction_is_a_credit`, `e7_value_that_moves_in_every_way_of_one_transaction_is_credited_leg_by_leg` |
 //! | E8 | `e8_delegatecall_shows_a_value_that_did_not_move` |
-//! | E9 | `e9_a_balance_without_a_transaction_is_no_deposit`; withdrawals: chains/evm/tests/it/withdrawals.rs `e9_synthetic_withdrawals_are_credited_in_wei_one_leg_each` |
+//! | E9 | `e9_a_balance_without_a_transaction_is_no_deposit`; what is told of it: tests/it/unexplained.rs `e9_a_balance_that_no_leg_explains_is_told_once_and_is_no_deposit`; on a node: tests/live/unexplained.rs `e9_a_balance_that_was_set_is_told`; withdrawals: chains/evm/tests/it/withdrawals.rs `e9_synthetic_withdrawals_are_credited_in_wei_one_leg_each` |
 //! | E10 | `e10_two_equal_payments_in_one_transaction_are_two_deposits` |
 //! | E11 | `e11_a_transfer_to_oneself_is_no_credit` |
 //! | E12 | `e12_a_mint_is_a_credit_from_the_zero_address`, `e12_a_balance_that_grows_without_a_transfer_is_no_credit` |
@@ -110,8 +110,9 @@ fn e4_a_copy_of_a_token_at_another_address_is_a_fake_token() {
 #[test]
 fn e5_a_fee_on_transfer_token_is_not_listed() {
     // Its log says 1,000 and the balance grew by 990. A listed token is credited as its log says, so that one that keeps
-    // a fee, or rebases, must not be listed. To list one, we would need to credit what its `balanceOf` proves at the
-    // final block (`eth_getProof` of its storage), and to know the place of its balances there.
+    // a fee, or rebases, must not be listed; one that is shows at its first payment (`unexplained`). To list one, we would
+    // need to credit what its `balanceOf` proves at the final block (`eth_getProof` of its storage), and to know the place
+    // of its balances there.
     let told = told("E5");
     assert_eq!(told.credits(), NONE);
     assert_eq!(told.verdicts(&ALICE), ["fake_token 1000"]);

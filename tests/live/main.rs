@@ -33,4 +33,5 @@ mod solana;
 mod stage;
 mod tls;
 mod traces;
+mod unexplained;
 mod verifiers;

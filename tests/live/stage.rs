@@ -20,6 +20,9 @@ pub(crate) const CHAIN_ID: u64 = 11_155_111;
 /// How long anything may take before a test gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What the log says of a balance that is not explained.
+pub(crate) const UNEXPLAINED: &str = "nothing is credited for it";
+
 /// Where the store of a stage is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Engine {
@@ -220,8 +223,9 @@ impl Service {
         self.child.wait().unwrap();
     }
 
-    /// SIGTERM; the exit code and how long it took.
+    /// SIGTERM; the exit code and how long it took. What addresses held on the way was explained.
     pub(crate) fn stop(mut self) -> (Option<i32>, Duration) {
+        assert!(!self.log().contains(UNEXPLAINED), "{}", self.log());
         let begun = Instant::now();
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());

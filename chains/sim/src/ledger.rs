@@ -92,6 +92,8 @@ pub(crate) struct State {
     pub(crate) told_of: Option<(u64, u64)>,
     /// Of how many addresses the holdings were asked for.
     pub(crate) holdings_told: u64,
+    /// What balances changed by without a leg: in which block, whose, of what.
+    shifts: Vec<(u64, Address, AssetId, i64)>,
     before_call: Option<BeforeCall>,
 }
 
@@ -171,6 +173,7 @@ impl SimChain {
             untold: Vec::new(),
             told_of: None,
             holdings_told: 0,
+            shifts: Vec::new(),
             before_call: None,
         })))
     }
@@ -301,6 +304,13 @@ impl SimChain {
         self.lock().holdings_told
     }
 
+    /// A balance changes by so many base units in the newest block, and no leg shows it.
+    pub fn shift_balance(&self, of: Address, asset: AssetId, by: i64) {
+        let mut state = self.lock();
+        let number = state.latest().header.block.number;
+        state.shifts.push((number, of, asset, by));
+    }
+
     /// Runs `f` before each call from now on: a chain that moves while it is read.
     pub fn before_each_call(&self, f: impl FnMut(&SimChain) + Send + 'static) {
         self.lock().before_call = Some(Box::new(f));
@@ -427,6 +437,11 @@ impl State {
             if signed && *asset == AssetId::Native {
                 balance -= tx.fee;
             }
+        }
+        let shifts = self.shifts.iter().filter(|(at, of, what, _)| *at <= number && of == address && what == asset);
+        for (.., by) in shifts {
+            let size = U256::from(by.unsigned_abs());
+            balance = if *by < 0 { balance - size } else { balance + size };
         }
         balance
     }

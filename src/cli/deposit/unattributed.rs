@@ -1,4 +1,5 @@
-//! What `landfall deposit unattributed` prints: the inbox of what arrived for accounts and is no deposit.
+//! What `landfall deposit unattributed` prints: the inbox of what arrived for accounts and is no deposit, and behind that of
+//! each chain what no transaction explains (`unexplained`).
 //!
 //! Deliberately not in it: tokens that are not listed, of which anybody can send any number to anybody; `deposit explain`
 //! tells of those.
@@ -8,6 +9,7 @@ use serde::Serialize;
 
 use crate::amount::to_decimal;
 use crate::app;
+use crate::cli::deposit::unexplained;
 use crate::cli::{PAGE_ROWS, json_line, open_existing};
 use crate::config::Config;
 use crate::store::unattributed::{self, Arrival};
@@ -93,6 +95,7 @@ pub(super) async fn list(config: &Config, chain: Option<Chain>, all: bool, json:
                 break;
             }
         }
+        unexplained::list(&mut reader, chain, network.as_ref(), json).await?;
     }
     Ok(())
 }

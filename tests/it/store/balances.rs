@@ -46,7 +46,7 @@ async fn read(store: &TestStore, number: u64) {
 async fn read_asset(store: &TestStore, asset: AssetId, number: u64) {
     let (who, amount) = (address(ALICE), U256::from(number));
     let reading = Reading { address: &who, asset, amount, number, hash: None, proof: Proof::OneEndpoint };
-    write(store, async |tx| balances::set(tx, CHAIN, &reading, NOW).await.unwrap()).await;
+    write(store, async |tx| balances::set(tx, CHAIN, &reading, true, NOW).await.unwrap()).await;
 }
 
 async fn queued(store: &TestStore, chain: Chain, reason: Reason) -> Vec<Address> {

@@ -45,3 +45,4 @@ mod status;
 mod traces;
 mod transactions;
 mod unattributed;
+mod unexplained;

@@ -103,7 +103,7 @@ fn statements_keep_to_the_portable_subset() {
 }
 
 /// What runs at every tick, poll or request, and the index that keeps it from walking over all that ever was.
-const HOT: [(&str, &str); 37] = [
+const HOT: [(&str, &str); 45] = [
     ("deposits::SETTLEABLE", "INDEX deposits_pending"),
     ("deposits::MISSING", "INDEX deposits_pending"),
     // To the place where a page begins, not down to it from the newest.
@@ -138,6 +138,23 @@ const HOT: [(&str, &str); 37] = [
     ("accounts::LOWER_FROM", "INDEX watched_addresses_from"),
     ("movements::DEBITED", "INDEX debits_sender"),
     ("movements::PAID", "INDEX fees_payer"),
+    (
+        "unexplained::MOVED",
+        "INDEX inclusions_recipient (chain=? AND recipient=? AND block_number>? AND block_number<?)",
+    ),
+    (
+        "unexplained::MOVED",
+        "INDEX unattributed_recipient (chain=? AND recipient=? AND block_number>? AND block_number<?)",
+    ),
+    ("unexplained::MOVED", "INDEX debits_sender (chain=? AND sender=? AND block_number>? AND block_number<?)"),
+    ("unexplained::MOVED", "INDEX fees_payer (chain=? AND payer=? AND block_number>? AND block_number<?)"),
+    (
+        "unexplained::IS_UNSEEN",
+        "INDEX inclusions_recipient (chain=? AND recipient=? AND block_number>? AND block_number<?)",
+    ),
+    ("unexplained::IS_UNSEEN", "INDEX unattributed_stray"),
+    ("unexplained::LIST", "(chain=? AND (to_number,address,asset)<"),
+    ("balances::BASES", "SEARCH b USING"),
     ("deliveries::TAKE", "INDEX deliveries_queue"),
     ("deliveries::PARK", "INDEX deliveries_owner"),
     ("deliveries::GIVE_BACK", "INDEX deliveries_owner"),

@@ -1,0 +1,145 @@
+//! What addresses hold, and what is on record explains or does not: two readings, and what moved in the blocks between them.
+//!
+//! An entry says which readings were not explained by what was on record then. Whether they are by now, because a block was
+//! read again since, is for [`moved`] to say: nothing is deleted for it.
+
+use landfall_chain::{AssetId, Chain};
+use sqlx::FromRow;
+
+use crate::balance::{HeldAfter, Moved, Readings};
+use crate::store::deposits::{address, amount_bytes, amount_of};
+use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
+use crate::store::{Connection, StoreError, Tx, int, uint};
+use crate::time::Timestamp;
+
+/// Readings that were not explained.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    pub readings: Readings,
+    /// When they were compared.
+    pub found_at: Timestamp,
+    /// Whose address it is.
+    pub account_id: Option<String>,
+}
+
+statements! {
+    // CROSS JOIN, because SQLite's planner would begin with the blocks. A FAILED deposit in a block of ours did not come: a trace
+    // invented it. Of what came and is no deposit the rest is in accounts that are not read, or of another asset.
+    MOVED = "SELECT 'came' AS what, d.amount FROM inclusions AS i CROSS JOIN deposits AS d CROSS JOIN blocks AS b \
+             WHERE i.chain = $1 AND i.recipient = $2 AND i.block_number > $4 AND i.block_number <= $5 \
+             AND d.id = i.deposit_id AND d.asset = $3 AND d.status <> 'FAILED' \
+             AND b.chain = i.chain AND b.hash = i.block_hash AND b.canonical \
+             UNION ALL SELECT 'came', u.amount FROM unattributed AS u CROSS JOIN blocks AS b \
+             WHERE u.chain = $1 AND u.recipient = $2 AND u.block_number > $4 AND u.block_number <= $5 \
+             AND u.asset = $3 AND u.reason IN ('rent_refund', 'self_transfer') \
+             AND b.chain = u.chain AND b.hash = u.block_hash AND b.canonical \
+             UNION ALL SELECT 'left', o.amount FROM debits AS o CROSS JOIN blocks AS b \
+             WHERE o.chain = $1 AND o.sender = $2 AND o.block_number > $4 AND o.block_number <= $5 AND o.asset = $3 \
+             AND b.chain = o.chain AND b.hash = o.block_hash AND b.canonical \
+             UNION ALL SELECT 'left', f.amount FROM fees AS f CROSS JOIN blocks AS b \
+             WHERE f.chain = $1 AND f.payer = $2 AND f.block_number > $4 AND f.block_number <= $5 AND $6 \
+             AND b.chain = f.chain AND b.hash = f.block_hash AND b.canonical";
+    IS_UNSEEN = "SELECT 1 WHERE EXISTS (SELECT 1 FROM inclusions WHERE chain = $1 AND recipient IS NULL \
+                 AND block_number > $4 AND block_number <= $5) \
+                 OR EXISTS (SELECT 1 FROM unattributed WHERE chain = $1 AND recipient = $2 AND asset = $3 \
+                 AND reason = 'ineligible_token_account')";
+    INSERT = "INSERT INTO unexplained (chain, address, asset, from_number, had, had_text, to_number, has, has_text, found_us) \
+              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (chain, to_number, address, asset) DO NOTHING";
+    LIST = "SELECT e.address, e.asset, e.from_number, e.had, e.to_number, e.has, e.found_us, w.account_id FROM unexplained AS e \
+            LEFT JOIN watched_addresses AS w ON w.chain = e.chain AND w.address = e.address \
+            WHERE e.chain = $1 AND (e.to_number, e.address, e.asset) < ($2, $3, $4) \
+            ORDER BY e.to_number DESC, e.address DESC, e.asset DESC LIMIT $5";
+    FORGET_ABOVE = "DELETE FROM unexplained WHERE chain = $1 AND to_number > $2";
+}
+
+#[derive(FromRow)]
+struct EntryRow {
+    address: Vec<u8>,
+    asset: Vec<u8>,
+    from_number: i64,
+    had: Vec<u8>,
+    to_number: i64,
+    has: Vec<u8>,
+    found_us: i64,
+    account_id: Option<String>,
+}
+
+/// What is on record to have come to the address and left it in the canonical blocks between the readings: above the older one's,
+/// up to the newer one's.
+pub async fn moved(connection: &mut impl Connection, readings: &Readings) -> Result<Moved, StoreError> {
+    let Readings { chain, address, asset, had, has } = readings;
+    let (who, what, is_native) = (address.as_bytes(), asset.to_bytes(), *asset == AssetId::Native);
+    let (from, to) = (int(had.number), int(has.number));
+    let mut moved = Moved::default();
+    for (what, amount) in
+        fetch_all!(connection, (String, Vec<u8>), MOVED, chain.name(), who, what, from, to, is_native)?
+    {
+        let sum = if what == "came" { &mut moved.came } else { &mut moved.left };
+        *sum = sum.saturating_add(amount_of(&amount)?);
+    }
+    Ok(moved)
+}
+
+/// Whether more may have moved than [`moved`] tells: a version of before recorded a deposit in these blocks, or something once
+/// came to another token account of the owner's than the one that is read.
+pub async fn is_unseen(connection: &mut impl Connection, readings: &Readings) -> Result<bool, StoreError> {
+    let Readings { chain, address, asset, had, has } = readings;
+    let (who, what) = (address.as_bytes(), asset.to_bytes());
+    let (from, to) = (int(had.number), int(has.number));
+    Ok(fetch_optional!(connection, (i32,), IS_UNSEEN, chain.name(), who, what, from, to)?.is_some())
+}
+
+/// At most `limit` entries of a chain, newest first, behind `after`.
+pub async fn list(
+    connection: &mut impl Connection,
+    chain: Chain,
+    after: Option<&Entry>,
+    limit: u32,
+) -> Result<Vec<Entry>, StoreError> {
+    // Above every number, nothing else is looked at.
+    let (number, who, what) = after.map_or((i64::MAX, &[][..], Vec::new()), |after| {
+        let Readings { address, asset, has, .. } = &after.readings;
+        (int(has.number), address.as_bytes(), asset.to_bytes())
+    });
+    let rows = fetch_all!(connection, EntryRow, LIST, chain.name(), number, who, what, i64::from(limit))?;
+    rows.into_iter().map(|row| entry(chain, row)).collect()
+}
+
+/// Puts on record that the readings are not explained.
+pub async fn insert(tx: &mut Tx, readings: &Readings, now: Timestamp) -> Result<(), StoreError> {
+    let Readings { chain, address, asset, had, has } = readings;
+    execute!(
+        tx,
+        INSERT,
+        chain.name(),
+        address.as_bytes(),
+        asset.to_bytes(),
+        int(had.number),
+        amount_bytes(&had.amount),
+        had.amount.to_string(),
+        int(has.number),
+        amount_bytes(&has.amount),
+        has.amount.to_string(),
+        now.0,
+    )
+    .map(drop)
+}
+
+/// What was read of blocks above `number`, which are not final after all, says nothing.
+pub(super) async fn take_back(tx: &mut Tx, chain: Chain, number: u64) -> Result<(), StoreError> {
+    execute!(tx, FORGET_ABOVE, chain.name(), int(number)).map(drop)
+}
+
+fn entry(chain: Chain, row: EntryRow) -> Result<Entry, StoreError> {
+    let held = |number, amount: &[u8]| {
+        Ok::<_, StoreError>(HeldAfter { number: uint("block number", number)?, amount: amount_of(amount)? })
+    };
+    let readings = Readings {
+        chain,
+        address: address("watched address", &row.address)?,
+        asset: AssetId::from_bytes(&row.asset).map_err(|error| StoreError::inconsistent("asset", error))?,
+        had: held(row.from_number, &row.had)?,
+        has: held(row.to_number, &row.has)?,
+    };
+    Ok(Entry { readings, found_at: Timestamp(row.found_us), account_id: row.account_id })
+}
