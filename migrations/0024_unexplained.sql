@@ -1,11 +1,5 @@
 -- What addresses hold, compared with what is on record of them.
 
--- From which block on all that moves of an asset is seen; NULL where it is not, and then nothing is compared.
-ALTER TABLE balance_assets ADD COLUMN explained_from BIGINT;
--- The newest reading that was compared: what came and went is counted from behind its block.
-ALTER TABLE balances ADD COLUMN base_number BIGINT;
-ALTER TABLE balances ADD COLUMN base_amount {{blob}};
-
 -- What came to an address in some blocks is found by this; NULL where a version of before recorded it.
 ALTER TABLE inclusions ADD COLUMN recipient {{blob}};
 CREATE INDEX inclusions_recipient ON inclusions (chain, recipient, block_number);
@@ -27,3 +21,11 @@ CREATE TABLE unexplained (
     found_us BIGINT NOT NULL,
     PRIMARY KEY (chain, to_number, address, asset)
 );
+
+-- From which block on all that moves of an asset is seen, by the settings in words; NULL where it is not, and then nothing is
+-- compared.
+ALTER TABLE balance_assets ADD COLUMN explained_from BIGINT;
+ALTER TABLE balance_assets ADD COLUMN explained_by TEXT;
+-- The newest reading that was compared: what came and went is counted from behind its block.
+ALTER TABLE balances ADD COLUMN base_number BIGINT;
+ALTER TABLE balances ADD COLUMN base_amount {{blob}};

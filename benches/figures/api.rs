@@ -37,8 +37,9 @@ const WHALE: &str = "acc_whale";
 const ACCOUNTS: u64 = 100_000;
 /// How many requests ask at the same time when as many as can be are to be answered.
 const CALLERS: usize = 16;
-/// How many deposits are written in a transaction: each writes nearly all pages of the indexes of what is in no order.
-const CHUNK: u64 = 1_000_000;
+/// How many deposits are written in a transaction of SQLite's: each writes nearly all pages of the indexes of what is in no order;
+/// and of PostgreSQL's, in the time that a statement may take.
+const CHUNKS: [u64; 2] = [1_000_000, 100_000];
 /// KiB that SQLite keeps of them meanwhile.
 const CACHE: &str = "PRAGMA cache_size = -2000000";
 
@@ -127,12 +128,12 @@ async fn throughput(service: &Service, key: &str, paths: Vec<String>, size: Size
 /// are of an asset, and on chains, that it has no others of.
 async fn fill(db: &Db, deposits: u64, accounts: u64) -> anyhow::Result<&'static str> {
     let mut tx = db.begin().await?;
-    let engine = match tx.engine() {
+    let (engine, chunk) = match tx.engine() {
         Engine::Sqlite(connection) => {
             sqlx::query(CACHE).execute(connection).await?;
-            "SQLite"
+            ("SQLite", CHUNKS[0])
         }
-        Engine::Postgres(_) => "PostgreSQL",
+        Engine::Postgres(_) => ("PostgreSQL", CHUNKS[1]),
     };
     // Puts numbers below 2^32 in another order: 2654435761 is odd.
     let mixed = "(n * 2654435761) % 4294967296";
@@ -156,7 +157,7 @@ async fn fill(db: &Db, deposits: u64, accounts: u64) -> anyhow::Result<&'static 
     tx.commit().await?;
     let mut written = 0;
     while written < deposits {
-        let through = deposits.min(written + CHUNK);
+        let through = deposits.min(written + chunk);
         let mut tx = db.begin().await?;
         run(&mut tx, &copies, [i64::try_from(written)?, i64::try_from(through)?, i64::try_from(accounts)?]).await?;
         tx.commit().await?;

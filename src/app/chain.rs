@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use landfall_chain::{Chain, Network, SourceErrorKind};
+use landfall_chain::{BlockSource, Chain, Network, SourceErrorKind};
 use landfall_evm::EndpointUrl;
 use tracing::warn;
 
@@ -46,6 +46,7 @@ impl<'c> Followed<'c> {
         }
         let (most, owner) = (config.balances_per_sec, owner.to_owned());
         let balances = BalanceWatch::new(Arc::clone(&source), db.clone(), &network, most, owner);
+        let balances = balances.by_rules(source.rules());
         workers.spawn_turning(format!("{chain} balances"), |clock, pulse, stop| {
             balances.run(clock, random::number, pulse, stop)
         });

@@ -127,10 +127,11 @@ statements! {
                    FROM balances WHERE chain = $1 AND block_number > $2 ON CONFLICT (chain, address, block_number) DO NOTHING";
     FORGET_ABOVE = "DELETE FROM balances WHERE chain = $1 AND block_number > $2";
     FOLLOWED = "SELECT asset, followed_from, untold_us FROM balance_assets WHERE chain = $1 ORDER BY asset";
-    // What was followed before stays as it is; what is not seen any more begins anew when it is seen again.
-    FOLLOW = "INSERT INTO balance_assets (chain, asset, followed_from, explained_from) VALUES ($1, $2, $3, $4) \
-              ON CONFLICT (chain, asset) DO UPDATE SET explained_from = CASE WHEN excluded.explained_from IS NOT NULL \
-              THEN COALESCE(balance_assets.explained_from, excluded.explained_from) END";
+    // What was followed before stays as it is; with other settings what is seen begins anew.
+    FOLLOW = "INSERT INTO balance_assets (chain, asset, followed_from, explained_from, explained_by) VALUES ($1, $2, $3, $4, $5) \
+              ON CONFLICT (chain, asset) DO UPDATE SET explained_by = excluded.explained_by, explained_from = \
+              CASE WHEN balance_assets.explained_by = excluded.explained_by THEN balance_assets.explained_from \
+              ELSE excluded.explained_from END";
     // From the block behind it on all that moves of the address and the asset is seen.
     BASES = "SELECT b.asset, b.base_number, b.base_amount FROM watched_addresses AS w \
              JOIN balances AS b ON b.chain = w.chain AND b.address = w.address \
@@ -366,15 +367,15 @@ pub async fn followed(connection: &mut impl Connection, chain: Chain) -> Result<
 }
 
 /// `asset` is followed from block `from` on, unless it is followed already; and from `explained_from` on all that moves of it is
-/// seen, unless that was so already. `None` where it is not.
+/// seen by these settings, unless that stands on record with the same ones. `None` where it is not.
 pub async fn follow(
     tx: &mut Tx,
     chain: Chain,
     asset: &AssetId,
     from: u64,
-    explained_from: Option<u64>,
+    (explained_from, settings): (Option<u64>, &str),
 ) -> Result<(), StoreError> {
-    execute!(tx, FOLLOW, chain.name(), asset.to_bytes(), int(from), explained_from.map(int)).map(drop)
+    execute!(tx, FOLLOW, chain.name(), asset.to_bytes(), int(from), explained_from.map(int), settings).map(drop)
 }
 
 /// `asset` is not listed any more: should it be again, what moved meanwhile was not seen.

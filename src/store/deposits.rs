@@ -68,8 +68,9 @@ statements! {
     SET_STATUS = "UPDATE deposits SET status = $1, confirmed_us = $2, missing_since_us = NULL, \
                   missing_number = NULL WHERE id = $3 AND status = $4 AND status <> 'CONFIRMED'";
     SET_SENDER = "UPDATE deposits SET sender = $1, sender_rule = $2, source_account_id = $3 WHERE id = $4 AND status <> 'CONFIRMED'";
+    // A version of before does not tell the recipient.
     INCLUDE = "INSERT INTO inclusions (deposit_id, chain, block_hash, block_number, lane, recipient) VALUES ($1, $2, $3, $4, $5, $6) \
-               ON CONFLICT (deposit_id, block_hash) DO NOTHING";
+               ON CONFLICT (deposit_id, block_hash) DO UPDATE SET recipient = excluded.recipient WHERE inclusions.recipient IS NULL";
     FOUND = "UPDATE deposits SET missing_since_us = NULL, missing_number = NULL WHERE id = $1 AND missing_since_us IS NOT NULL";
     MISS = "UPDATE deposits SET missing_since_us = COALESCE(missing_since_us, $1), missing_number = $2 WHERE id = $3";
     // One that would credit its transaction with more than it paid waits for a person. A block is found by its hash: by

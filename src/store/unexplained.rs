@@ -12,6 +12,9 @@ use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, StoreError, Tx, int, uint};
 use crate::time::Timestamp;
 
+/// How many movements of a kind are summed up between two readings.
+const MOVED_MAX: u64 = 10_000;
+
 /// Readings that were not explained.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
@@ -39,6 +42,14 @@ statements! {
              UNION ALL SELECT 'left', f.amount FROM fees AS f CROSS JOIN blocks AS b \
              WHERE f.chain = $1 AND f.payer = $2 AND f.block_number > $4 AND f.block_number <= $5 AND $6 \
              AND b.chain = f.chain AND b.hash = f.block_hash AND b.canonical";
+    ARE_TOO_MANY = "SELECT 1 WHERE EXISTS (SELECT 1 FROM inclusions WHERE chain = $1 AND recipient = $2 \
+                    AND block_number > $3 AND block_number <= $4 ORDER BY block_number LIMIT 1 OFFSET $5) \
+                    OR EXISTS (SELECT 1 FROM unattributed WHERE chain = $1 AND recipient = $2 \
+                    AND block_number > $3 AND block_number <= $4 ORDER BY block_number LIMIT 1 OFFSET $5) \
+                    OR EXISTS (SELECT 1 FROM debits WHERE chain = $1 AND sender = $2 \
+                    AND block_number > $3 AND block_number <= $4 ORDER BY block_number LIMIT 1 OFFSET $5) \
+                    OR EXISTS (SELECT 1 FROM fees WHERE chain = $1 AND payer = $2 \
+                    AND block_number > $3 AND block_number <= $4 ORDER BY block_number LIMIT 1 OFFSET $5)";
     IS_UNSEEN = "SELECT 1 WHERE EXISTS (SELECT 1 FROM inclusions WHERE chain = $1 AND recipient IS NULL \
                  AND block_number > $4 AND block_number <= $5) \
                  OR EXISTS (SELECT 1 FROM unattributed WHERE chain = $1 AND recipient = $2 AND asset = $3 \
@@ -65,11 +76,15 @@ struct EntryRow {
 }
 
 /// What is on record to have come to the address and left it in the canonical blocks between the readings: above the older one's,
-/// up to the newer one's.
-pub async fn moved(connection: &mut impl Connection, readings: &Readings) -> Result<Moved, StoreError> {
+/// up to the newer one's. `None` where there are thousands: who sums them up holds up all others.
+pub async fn moved(connection: &mut impl Connection, readings: &Readings) -> Result<Option<Moved>, StoreError> {
     let Readings { chain, address, asset, had, has } = readings;
     let (who, what, is_native) = (address.as_bytes(), asset.to_bytes(), *asset == AssetId::Native);
     let (from, to) = (int(had.number), int(has.number));
+    let too_many = fetch_optional!(connection, (i32,), ARE_TOO_MANY, chain.name(), who, from, to, int(MOVED_MAX))?;
+    if too_many.is_some() {
+        return Ok(None);
+    }
     let mut moved = Moved::default();
     for (what, amount) in
         fetch_all!(connection, (String, Vec<u8>), MOVED, chain.name(), who, what, from, to, is_native)?
@@ -77,7 +92,7 @@ pub async fn moved(connection: &mut impl Connection, readings: &Readings) -> Res
         let sum = if what == "came" { &mut moved.came } else { &mut moved.left };
         *sum = sum.saturating_add(amount_of(&amount)?);
     }
-    Ok(moved)
+    Ok(Some(moved))
 }
 
 /// Whether more may have moved than [`moved`] tells: a version of before recorded a deposit in these blocks, or something once

@@ -51,6 +51,8 @@ pub struct BalanceWatch<S> {
     followed: Option<BTreeMap<AssetId, u64>>,
     /// How many addresses a tick reads: each costs one light call for each asset, at as many endpoints as must agree.
     most: u32,
+    /// What decides about credits beside the network's facts.
+    rules: String,
     /// Addresses with this number and above have been looked through.
     looked_through: u64,
     retry: Retry,
@@ -66,6 +68,8 @@ struct Listed {
     from_block: u64,
     /// From which block on all that moves of it can be seen; `None` where it cannot.
     seen_from: Option<u64>,
+    /// What decides about that, in words.
+    settings: String,
     /// It is not asked for before.
     silent_until: Option<Timestamp>,
 }
@@ -97,6 +101,7 @@ impl<S: HoldingSource> BalanceWatch<S> {
             symbol: asset.symbol.clone(),
             from_block: asset.from_block,
             seen_from: reconcile::seen_from(network, &asset.id),
+            settings: format!("{asset:?} {:?}", network.native),
             silent_until: None,
         });
         BalanceWatch {
@@ -107,10 +112,18 @@ impl<S: HoldingSource> BalanceWatch<S> {
             listed: listed.collect(),
             followed: None,
             most,
+            rules: String::new(),
             looked_through: u64::MAX,
             retry: Retry::new(RETRY_FIRST, RETRY_MAX),
             rests_until: Timestamp::EPOCH,
         }
+    }
+
+    /// Where credits are decided by these rules beside the network's facts (`BlockSource::rules`): readings with others are not
+    /// compared with them.
+    #[must_use]
+    pub fn by_rules(self, rules: String) -> Self {
+        BalanceWatch { rules, ..self }
     }
 
     /// Reads what is due most, if anything is, and if no other process does. `random` spreads the next try when this one fails.
@@ -216,7 +229,8 @@ impl<S: HoldingSource> BalanceWatch<S> {
         for listed in &self.listed {
             let from = at.map_or(0, |at| at.number + 1).max(listed.from_block);
             let explained_from = listed.seen_from.map(|seen_from| seen_from.max(from));
-            balances::follow(tx, self.chain, &listed.id, from, explained_from).await?;
+            let settings = format!("{} {}", listed.settings, self.rules);
+            balances::follow(tx, self.chain, &listed.id, from, (explained_from, &settings)).await?;
         }
         let followed = balances::followed(tx, self.chain).await?;
         Ok(followed.into_iter().map(|followed| (followed.asset, followed.from)).collect())

@@ -10,7 +10,8 @@
 //! address pays is read in full. The native currency of an EVM chain is compared with `trace` and `log_transfer`, and with
 //! `top_level` from `eip7708_from` on only. Not compared is what has no older reading from behind whose block the address is
 //! watched and the asset followed; a token, or wrapped SOL that counts as SOL, of an owner to whom some once came in another
-//! account than the one that is read; and blocks in which a version of before recorded a deposit.
+//! account than the one that is read; blocks in which a version of before recorded a deposit, or which were followed with other
+//! settings; and thousands of movements at once.
 
 use landfall_chain::{AssetId, Network};
 
@@ -38,13 +39,12 @@ pub(super) fn seen_from(network: &Network, asset: &AssetId) -> Option<u64> {
 
 /// Compares what was held with what is held. All blocks between are connected, and the older one is seen from behind.
 pub(super) async fn compare(tx: &mut Tx, readings: &Readings) -> Result<Compared, StoreError> {
-    let Some(difference) = readings.unexplained(&unexplained::moved(tx, readings).await?) else {
-        return Ok(Compared::Even);
-    };
     let Readings { chain, asset, had, has, .. } = readings;
     if *asset == AssetId::Native && traces::are_untraced(tx, *chain, had.number + 1..=has.number).await? {
         return Ok(Compared::TooEarly);
     }
+    let moved = unexplained::moved(tx, readings).await?;
+    let Some(difference) = moved.and_then(|moved| readings.unexplained(&moved)) else { return Ok(Compared::Even) };
     let is_unseen = unexplained::is_unseen(tx, readings).await?;
     Ok(if is_unseen { Compared::Even } else { Compared::Uneven(difference) })
 }

@@ -121,7 +121,7 @@ async fn assert_explained(reader: &mut Reader, before: &Ledger, after: &Ledger, 
     let at = |number: u64, ledger: &Ledger| HeldAfter { number, amount: U256::from(held(ledger)) };
     let (had, has) = (at(0, before), at(i64::MAX.unsigned_abs(), after));
     let readings = Readings { chain: CHAIN, address: owner(who), asset: id(mint), had, has };
-    let moved = unexplained::moved(reader, &readings).await.unwrap();
+    let moved = unexplained::moved(reader, &readings).await.unwrap().unwrap();
     if let Some(difference) = readings.unexplained(&moved) {
         let is_elsewhere = mint.is_some_and(|mint| after.tokens((who, mint, Place::Stray)).is_some());
         let is_unseen = unexplained::is_unseen(reader, &readings).await.unwrap();

@@ -7,7 +7,7 @@
 //! | E2 | `e2_a_failed_transaction_is_no_credit`; no receipt: chains/evm/tests/it/reads.rs `e2_missing_receipts_are_an_error_that_names_all` |
 //! | E3 | `e3_a_listed_token_that_returns_false_and_logs_nothing_is_no_credit` |
 //! | E4 | `e4_a_copy_of_a_token_at_another_address_is_a_fake_token` |
-//! | E5 | `e5_a_fee_on_transfer_token_is_not_listed`; where it is listed: tests/it/unexplained.rs `e5_a_listed_token_that_keeps_a_fee_is_told_at_its_first_payment`; on a node: tests/live/unexplained.rs `e5_a_listed_token_that_keeps_a_fee_is_told` |
+//! | E5 | `e5_a_fee_on_transfer_token_is_not_listed`; where it is listed: tests/it/unexplained.rs `e5_a_listed_token_that_keeps_a_fee_is_told_when_it_pays`; on a node: tests/live/unexplained.rs `e5_a_listed_token_that_keeps_a_fee_is_told` |
 //! | E6 | `e6_zero_value_is_no_credit_and_no_poison` |
 //! | E7 | `e7_value_that_moves_inside_of_a_transaction_is_a_credit`, `e7_value_that_moves_in_every_way_of_one_transaction_is_credited_leg_by_leg` |
 //! | E8 | `e8_delegatecall_shows_a_value_that_did_not_move` |

@@ -90,7 +90,8 @@ pub(super) async fn list(
         after = page.last().cloned();
         for entry in page {
             let moved = unexplained::moved(reader, &entry.readings).await?;
-            if let Some(line) = Line::of(entry, &moved, network) {
+            // Thousands of movements, which were found later, leave nothing that could be told of it.
+            if let Some(line) = moved.and_then(|moved| Line::of(entry, &moved, network)) {
                 println!("{}", if json { json_line(&line)? } else { line.text() });
             }
         }

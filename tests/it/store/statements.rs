@@ -103,7 +103,7 @@ fn statements_keep_to_the_portable_subset() {
 }
 
 /// What runs at every tick, poll or request, and the index that keeps it from walking over all that ever was.
-const HOT: [(&str, &str); 45] = [
+const HOT: [(&str, &str); 46] = [
     ("deposits::SETTLEABLE", "INDEX deposits_pending"),
     ("deposits::MISSING", "INDEX deposits_pending"),
     // To the place where a page begins, not down to it from the newest.
@@ -148,6 +148,10 @@ const HOT: [(&str, &str); 45] = [
     ),
     ("unexplained::MOVED", "INDEX debits_sender (chain=? AND sender=? AND block_number>? AND block_number<?)"),
     ("unexplained::MOVED", "INDEX fees_payer (chain=? AND payer=? AND block_number>? AND block_number<?)"),
+    (
+        "unexplained::ARE_TOO_MANY",
+        "INDEX inclusions_recipient (chain=? AND recipient=? AND block_number>? AND block_number<?)",
+    ),
     (
         "unexplained::IS_UNSEEN",
         "INDEX inclusions_recipient (chain=? AND recipient=? AND block_number>? AND block_number<?)",

@@ -19,6 +19,7 @@ use crate::postgres::TestStore;
 on_both_engines!(
     every_kind_of_movement_between_two_readings_counts_once_and_no_other,
     what_may_have_moved_elsewhere_or_was_recorded_before_is_not_compared,
+    thousands_of_movements_are_not_summed_up,
     pages_hold_each_entry_once_newest_first,
     what_moved_in_a_few_blocks_is_found_among_many_deposits_of_an_address,
 );
@@ -33,7 +34,8 @@ fn between(from: u64, to: u64) -> Readings {
 }
 
 async fn moved(store: &TestStore, readings: &Readings) -> (u64, u64) {
-    let Moved { came, left } = unexplained::moved(&mut store.db.read().await.unwrap(), readings).await.unwrap();
+    let moved = unexplained::moved(&mut store.db.read().await.unwrap(), readings).await.unwrap();
+    let Moved { came, left } = moved.expect("not too many");
     (came.try_into().unwrap(), left.try_into().unwrap())
 }
 
@@ -118,7 +120,7 @@ async fn every_kind_of_movement_between_two_readings_counts_once_and_no_other(st
         [(39_992, None), (39_993, Some(Unexplained::More(U256::ONE))), (0, Some(Unexplained::Less(U256::from(39_992))))]
     {
         readings.has.amount = U256::from(held);
-        let moved = unexplained::moved(&mut store.db.read().await.unwrap(), &readings).await.unwrap();
+        let moved = unexplained::moved(&mut store.db.read().await.unwrap(), &readings).await.unwrap().unwrap();
         assert_eq!(readings.unexplained(&moved), expected);
     }
 }
@@ -176,6 +178,29 @@ async fn pages_hold_each_entry_once_newest_first(store: TestStore) {
     }
 }
 
+async fn thousands_of_movements_are_not_summed_up(store: TestStore) {
+    connect(&store, &[block(4, 1), block(5, 1)]).await;
+    debit(&store, 4, 1, transfer(AssetId::Native, ALICE, 9, 7)).await;
+    let hash = match &store.db {
+        Db::Postgres(_) => "DECODE(LPAD(TO_HEX(n), 64, '0'), 'hex')",
+        Db::Sqlite { .. } => "CAST(printf('%032d', n) AS BLOB)",
+    };
+    for (more, expected) in [("1, 9999", Some((0, 70_000))), ("10000, 10000", None)] {
+        let (first, last) = more.split_once(", ").unwrap();
+        let copies = format!(
+            "WITH RECURSIVE numbers (n) AS (SELECT CAST({first} AS BIGINT) UNION ALL SELECT n + 1 FROM numbers WHERE n < {last}), \
+             one AS (SELECT * FROM debits LIMIT 1) INSERT INTO debits (chain, block_hash, block_number, lane, leg_hash, tx_id, asset, \
+             sender, recipient, amount, amount_text) SELECT chain, block_hash, block_number, lane, {hash}, tx_id, asset, sender, \
+             recipient, amount, amount_text FROM one, numbers"
+        );
+        run(&store.db, AssertSqlSafe(copies)).await;
+        let told = unexplained::moved(&mut store.db.read().await.unwrap(), &between(3, 7)).await.unwrap();
+        let sums = |Moved { came, left }| -> (u64, u64) { (came.try_into().unwrap(), left.try_into().unwrap()) };
+        assert_eq!(told.map(sums), expected);
+        assert_eq!(moved(&store, &between(4, 7)).await, (0, 0));
+    }
+}
+
 /// In how many blocks something came.
 const MANY: u64 = 20_000;
 /// What SQLite may do to find what came in three of them: to walk over all takes several steps for each.
@@ -203,7 +228,7 @@ async fn what_moved_in_a_few_blocks_is_found_among_many_deposits_of_an_address(s
         connection.lock_handle().await.unwrap().set_progress_handler(1, count);
     }
     let readings = between(10_000, 10_003);
-    assert_eq!(unexplained::moved(&mut tx, &readings).await.unwrap().came, came.amount);
+    assert_eq!(unexplained::moved(&mut tx, &readings).await.unwrap().unwrap().came, came.amount);
     assert!(!unexplained::is_unseen(&mut tx, &readings).await.unwrap());
     let Connected::Postgres(connection) = tx.engine() else {
         let steps = steps.load(Ordering::Relaxed);

@@ -65,7 +65,9 @@ impl Cluster {
         let (_surfpool, _validator) = (surfpool, validator.map(|(validator, _)| validator));
         let mut cluster = Cluster { _surfpool, _validator, client, url, payer, genesis: BlockHash([0; 32]) };
         let begun = Instant::now();
-        while cluster.ask("getSlot", json!([{ "commitment": "finalized" }])).await.is_err() {
+        // Slot 0 stands on itself, and no chain is followed from there.
+        let is_up = |slot: Result<Value, String>| slot.is_ok_and(|slot| slot.as_u64() > Some(0));
+        while !is_up(cluster.ask("getSlot", json!([{ "commitment": "finalized" }])).await) {
             assert!(begun.elapsed() < PATIENCE, "the cluster does not come up");
             tokio::time::sleep(POLL).await;
         }
