@@ -2,11 +2,11 @@
 //!
 //! Each is read from a server of its own, over HTTP, as in the product; both make a block every 50 ms and are followed by
 //! running watchers. A lag is the median of what is seen while the healthy one goes on for some blocks, so that a busy
-//! machine decides nothing. That takes seconds for each kind of trouble, and not the length of the suite: a watcher keeps
-//! nothing from one tick to the next by which a longer trouble could tell more. `tests/live/sandbox.rs` has both in one
-//! process with real nodes, and without trouble.
+//! machine decides nothing. One of the tests goes on for as long as the suite: `scripts/test` runs it beside all others, and says
+//! by a file when they have ended. `tests/live/sandbox.rs` has both in one process with real nodes, and without trouble.
 
-use std::time::Duration;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use landfall::operator::Operator;
 use landfall::store::cursors::Cursor;
@@ -28,6 +28,10 @@ use crate::world::{self, FAILED_GRACE};
 
 const SOLANA: Chain = Chain::SolanaMainnet;
 const BLOCK: Duration = Duration::from_millis(50);
+/// Beside all other tests.
+const SLOW_BLOCK: Duration = Duration::from_millis(250);
+/// Names the file that is there once all other tests have ended.
+const SUITE_ENDED: &str = "LANDFALL_SUITE_ENDED";
 /// For how many blocks a lag is looked at.
 const BLOCKS: u64 = 40;
 /// What a lag may differ by from one look to the next, in blocks.
@@ -38,6 +42,7 @@ struct Pair {
     server: Server,
     node: Node,
     store: TestStore,
+    block: Duration,
     stop: CancellationToken,
     running: JoinSet<()>,
 }
@@ -57,6 +62,11 @@ fn settings(start: u64) -> Settings {
 
 impl Pair {
     async fn start() -> Self {
+        Pair::every(BLOCK).await
+    }
+
+    /// With a block of each so often.
+    async fn every(block: Duration) -> Self {
         let facts = follower::network(Mode::Receipts);
         let mined = Mined::of(&facts, 7);
         mined.set_finality_depth(Some(4));
@@ -64,7 +74,7 @@ impl Pair {
         let server = Server::start(mined.clone(), 7).await.unwrap();
         let (node, store) = (Node::start(&Ledger::of(10..=12)).await, TestStore::fresh(Engine::Sqlite).await);
         let (stop, running) = (CancellationToken::new(), JoinSet::new());
-        let mut pair = Pair { mined, server, node, store, stop, running };
+        let mut pair = Pair { mined, server, node, store, block, stop, running };
         let solana = source(&[&pair.node]);
         let endpoints = solana.endpoints();
         pair.follow(Watcher::new(solana, endpoints, pair.db(), network(SOLANA).unwrap(), settings(11)), SOLANA);
@@ -76,7 +86,7 @@ impl Pair {
             while !stop.is_cancelled() {
                 mined.mine_empty(1);
                 ledger.grow(Vec::new());
-                tokio::time::sleep(BLOCK).await;
+                tokio::time::sleep(block).await;
             }
         });
         pair
@@ -122,7 +132,7 @@ impl Pair {
                     break;
                 }
                 seen.push(self.latest(chain).saturating_sub(cursor));
-                tokio::time::sleep(BLOCK / 3).await;
+                tokio::time::sleep(self.block / 3).await;
             }
         };
         tokio::time::timeout(Duration::from_secs(60), goes_on).await.unwrap();
@@ -204,5 +214,36 @@ async fn trouble_on_an_evm_chain_leaves_the_lag_of_solana_as_it_is() {
     operator.halt(&pair.db(), world::CHAIN).await.unwrap();
     pair.until_state(world::CHAIN, "halted").await;
     pair.hold("a halt", world::CHAIN, SOLANA, quiet).await;
+    pair.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn both_are_followed_for_as_long_as_the_suite_and_trouble_stays_with_its_own() {
+    #[expect(clippy::disallowed_methods, reason = "the test's own environment")]
+    let ended = std::env::var(SUITE_ENDED).map(PathBuf::from).ok();
+    let pair = Pair::every(if ended.is_some() { SLOW_BLOCK } else { BLOCK }).await;
+    let (begun, mut rounds) = (Instant::now(), 0);
+    loop {
+        for (troubled, healthy) in [(SOLANA, world::CHAIN), (world::CHAIN, SOLANA)] {
+            pair.until_state(SOLANA, "following").await;
+            pair.until_state(world::CHAIN, "following").await;
+            let quiet = pair.lag(healthy).await;
+            if troubled == SOLANA {
+                pair.answer_from_now_on(Instead::Refuse(Refusal::Internal));
+            } else {
+                pair.server.misbehave(Fault::ServerError, When::Always);
+            }
+            pair.until_state(troubled, "failing").await;
+            pair.hold("errors", troubled, healthy, quiet).await;
+            pair.node.behave();
+            pair.server.behave();
+        }
+        rounds += 1;
+        if ended.as_ref().is_none_or(|ended| ended.exists()) {
+            break;
+        }
+    }
+    let (slots, blocks) = (pair.cursor(SOLANA).await, pair.cursor(world::CHAIN).await);
+    println!("side by side for {} s: {rounds} rounds, {blocks} blocks, {slots} slots", begun.elapsed().as_secs());
     pair.stop().await;
 }
