@@ -95,16 +95,23 @@ async fn on(url: &str, deposits: u64, accounts: u64, size: Size) -> anyhow::Resu
     }
     let any = |places: &mut Places| format!("/v2/crypto/deposits?account_id={}", places.account());
     caller.measure("the first page of any account", (0..pages).map(|_| any(&mut places))).await?;
-    throughput(&service, &key.reveal(), (0..200).map(|_| any(&mut places)).collect(), size).await
+    // As many as are not asked for twice: first pages of any account, and pages anywhere of the largest.
+    let mixed = (0..size.pick(200, 20_000, 50_000)).map(|n| match n % 2 {
+        0 => any(&mut places),
+        _ => format!("{list}&cursor={}", behind(&cursor, places.between(1, deposits))),
+    });
+    throughput(&service, &key.reveal(), mixed.collect(), size).await
 }
 
 /// Requests a second, of callers that each wait for their answer before they ask again.
 async fn throughput(service: &Service, key: &str, paths: Vec<String>, size: Size) -> anyhow::Result<()> {
     let time = Duration::from_secs(size.pick(1, 10, 30));
     let mut asking = JoinSet::new();
-    for _ in 0..CALLERS {
+    for place in 0..CALLERS {
         let mut caller = Caller { stream: TcpStream::connect(service.address).await?, key: key.to_owned() };
-        let (paths, begun) = (paths.clone(), Instant::now());
+        let (mut paths, begun) = (paths.clone(), Instant::now());
+        let part = paths.len() / CALLERS * place;
+        paths.rotate_left(part);
         asking.spawn(async move {
             let mut answered = 0_u32;
             for path in paths.iter().cycle() {

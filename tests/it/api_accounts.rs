@@ -598,6 +598,16 @@ async fn camel_case_and_the_old_names_of_fields_are_refused() {
         both[old] = both[new].clone();
         assert_eq!(api.post("/v2/accounts", &both).await.0, StatusCode::BAD_REQUEST, "{old} beside {new}");
     }
+    for sunset in ["kyc_status", "kyb_status", "frozen", "account_status"] {
+        let identity = json!({ "request_id": "i", "type": "BUSINESS" });
+        for (path, mut body) in [("/v2/accounts", good.clone()), ("/v2/identities", identity)] {
+            body[sunset] = json!({});
+            let (status, problem) = api.post(path, &body).await;
+            let detail = problem["detail"].as_str().unwrap();
+            assert_eq!(status, StatusCode::BAD_REQUEST, "{path} {sunset}");
+            assert!(detail.starts_with(&format!("{sunset} is no field of this object")), "{detail}");
+        }
+    }
     let camel = json!({ "request_id": "i", "type": "BUSINESS", "fiatOperationsEnabled": true });
     assert_eq!(api.post("/v2/identities", &camel).await.0, StatusCode::BAD_REQUEST);
     assert_eq!(accounts_of(api.db()).await, 0);
@@ -627,6 +637,8 @@ async fn the_blocks_that_were_sunset_are_in_no_answer_and_no_document_and_their_
         format!("/v2/identities/{identity}"),
         format!("/v2/accounts/{id}/coverage"),
         "/v2/assets".to_owned(),
+        format!("/v2/crypto/deposits?account_id={id}"),
+        "/v2/events".to_owned(),
     ] {
         let (status, body) = api.get(&path).await;
         assert_eq!(status, StatusCode::OK, "{path}");

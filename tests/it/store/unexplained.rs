@@ -150,6 +150,9 @@ async fn what_may_have_moved_elsewhere_or_was_recorded_before_is_not_compared(st
     for (from, to, expected) in [(3, 7, true), (4, 5, true), (5, 7, false), (3, 4, false)] {
         assert_eq!(is_unseen(&store, &between(from, to)).await, expected, "above {from} through {to}");
     }
+    // Read again, it tells whose it is.
+    include(&store, &came, &blocks[4]).await;
+    assert!(!is_unseen(&store, &between(3, 7)).await);
 }
 
 async fn pages_hold_each_entry_once_newest_first(store: TestStore) {

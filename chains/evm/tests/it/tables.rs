@@ -30,6 +30,25 @@ fn table(name: &str) -> Vec<String> {
     legs
 }
 
+#[test]
+fn what_was_written_down_by_hand_is_what_the_tables_have() {
+    let folder = format!("{}/testdata/hand", env!("CARGO_MANIFEST_DIR"));
+    let mut rows = 0;
+    for file in std::fs::read_dir(folder).unwrap() {
+        let file = file.unwrap().path();
+        let (text, name) = (std::fs::read_to_string(&file).unwrap(), file.file_stem().unwrap().to_str().unwrap());
+        // On Polygon values and tokens have no order between them.
+        let [by_hand, by_table] =
+            [text.lines().map(str::to_owned).collect(), table(name)].map(|mut legs: Vec<String>| {
+                legs.sort();
+                legs
+            });
+        assert_eq!(by_hand, by_table, "{name}");
+        rows += by_hand.len();
+    }
+    assert_eq!(rows, 403);
+}
+
 fn by_line(text: &str) -> Vec<&str> {
     text.lines().collect()
 }

@@ -142,6 +142,43 @@ fn of_who_lost_only_who_sent_to_us_counts() {
     assert_eq!(by_instructions(&tx, &leg), (key("F"), SenderRule::FeePayer));
 }
 
+/// The same, where its first instruction calls all those behind it but the last one.
+fn called(mut tx: Value) -> Value {
+    let listed = tx["transaction"]["message"]["instructions"].as_array().unwrap().clone();
+    let (first, last) = (listed.first().unwrap(), listed.last().unwrap());
+    tx["meta"]["innerInstructions"] = json!([{ "index": 0, "instructions": listed[1..listed.len() - 1] }]);
+    tx["transaction"]["message"]["instructions"] = json!([first, last]);
+    tx
+}
+
+#[test]
+fn what_an_instruction_calls_names_senders_in_its_place() {
+    let router = key("router");
+    // Two sent as much: the one who did first is named, by what the router called.
+    let made = Made::default().account("F", [9, 9]).account("A", [90, 60]).account("B", [80, 50]);
+    let made = made.account("W", [0, 60]);
+    let sent = system(2, 30);
+    let tx = called(with(&made, &[(&router, &[], &[1]), (SYSTEM, &[1, 3], &sent), (SYSTEM, &[2, 3], &sent)]));
+    let (paid, rule) = leg(&Rules::of(&listing(&[])), &tx, &key("W"));
+    assert_eq!(rule, SenderRule::StandIn, "balances do not tell");
+    assert_eq!(by_instructions(&tx, &paid), (key("A"), SenderRule::Instruction));
+
+    // A batch of two transfers that was called.
+    let made = Made::default()
+        .account("F", [9, 9])
+        .tokens("A's", "A", USDC, [5; 2], [Some(70), Some(40)])
+        .tokens("B's", "B", USDC, [5; 2], [Some(10), Some(0)])
+        .tokens_at(associated(&key("W")), "W", USDC, [5; 2], [Some(0), Some(30)])
+        .tokens("V's", "V", USDC, [5; 2], [Some(0), Some(10)]);
+    let one = |amount: u64| [&[3, 9, 3][..], &amount.to_le_bytes()].concat();
+    let batch = [vec![255], one(10), one(30)].concat();
+    let accounts = [2, 4, 0, 1, 3, 0];
+    let tx = called(with(&made, &[(&router, &[], &[1]), (TOKEN, &accounts, &batch), (&router, &[], &[2])]));
+    let (paid, rule) = leg(&Rules::of(&listing(&[])), &tx, &key("W"));
+    assert_eq!(rule, SenderRule::StandIn);
+    assert_eq!(by_instructions(&tx, &paid), (key("A"), SenderRule::Instruction));
+}
+
 #[test]
 fn the_owner_is_named_and_not_the_delegate_who_signed() {
     let made = Made::default()
