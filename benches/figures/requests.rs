@@ -24,9 +24,10 @@ struct Way {
 }
 
 const TRACED: Native = Native { source: NativeSource::Trace, eip7708_from: None };
-const WAYS: [Way; 4] = [
+const WAYS: [Way; 5] = [
     Way { name: "receipts, without traces", proof: ReadProof::Full, native: Native::TOP_LEVEL, goal: 2 },
     Way { name: "receipts, with traces", proof: ReadProof::Full, native: TRACED, goal: 3 },
+    Way { name: "logs, with traces", proof: ReadProof::Listed, native: TRACED, goal: 3 },
     Way { name: "logs, native by transactions", proof: ReadProof::Listed, native: Native::TOP_LEVEL, goal: 2 },
     Way { name: "logs, native by logs", proof: ReadProof::Listed, native: LOGGED, goal: 2 },
 ];

@@ -132,11 +132,11 @@ impl BlockSource for EvmSource {
         }
         let (first, last) = (*range.start(), *range.end());
         self.kept.forget(&range);
+        // The lane of the traces comes next and needs the receipts: a list of logs would save nothing, and prove less.
+        if read.legs == Legs::Creditable && self.tracer.traces(first) {
+            return Ok(self.kept.keep(self.proved(range).await?));
+        }
         let blocks = match read.proof {
-            // The lane of the traces comes next.
-            ReadProof::Full if read.legs == Legs::Creditable && self.tracer.traces(last) => {
-                return Ok(self.kept.keep(self.proved(range).await?));
-            }
             ReadProof::Full => {
                 let need = Need { first, last, methods: self.whole_blocks() };
                 let full =

@@ -67,6 +67,19 @@ async fn a_block_that_the_roots_proved_is_traced_without_being_read_again() {
 }
 
 #[tokio::test]
+async fn by_logs_too_a_block_that_is_traced_is_proved_by_its_receipts_and_no_logs_are_listed() {
+    let live = tracing(&ledger(9, 2)).await;
+    let source = live.node.source(traced());
+    let listed = Read { proof: ReadProof::Listed, ..Read::FULL };
+    let blocks = source.blocks(5..=6, listed).await.unwrap();
+    assert_eq!(blocks.iter().map(|block| block.proof).collect::<Vec<_>>(), [Proof::Roots; 2]);
+    let calls: Vec<String> = live.take_calls().into_iter().map(|(method, _)| method).collect();
+    assert_eq!(calls, [BLOCK, RECEIPTS, BLOCK, RECEIPTS]);
+    source.blocks(5..=6, FIRST).await.unwrap();
+    assert_eq!(asked(&live), [NESTED, NESTED]);
+}
+
+#[tokio::test]
 async fn what_is_explained_is_read_again() {
     let ledger = ledger(9, 1);
     let live = tracing(&ledger).await;
