@@ -12,7 +12,7 @@ use landfall::registry;
 use landfall::store::cursors::Cursor;
 use landfall::store::deposits::{self, DepositFilter};
 use landfall::time::Timestamp;
-use landfall::watcher::{Settings, Start, TickError, Ticked, Watcher};
+use landfall::watcher::{Settings, Start, TickError, Ticked, Watcher, block_stall};
 use landfall_chain::{Address, EndpointState, EndpointStatus, Endpoints, Network, ReadProof};
 use landfall_evm::EvmSource;
 use landfall_node::{Chain, Fault, Server, Tx, When};
@@ -122,8 +122,8 @@ fn watcher(
     let source = EvmSource::new(network.clone(), &urls).unwrap();
     let endpoints = source.endpoints();
     let (poll, start) = (Duration::from_millis(10), Start::Number(1));
-    let settings =
-        Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall: Some(STALL), block_stall: None };
+    let (finality_stall, block_stall) = (Some(STALL), Some(block_stall(network)));
+    let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall, block_stall };
     (Watcher::new(source, endpoints.clone(), store.db.clone(), network.clone(), settings), endpoints)
 }
 
@@ -168,6 +168,30 @@ async fn r7_while_a_nodes_final_block_stands_still_deposits_wait_with_an_alarm()
     let alarms = line.watcher.alarms(line.now);
     assert!(alarms[0].starts_with(&format!("finality stalled: block {finalized} is final since ")), "{alarms:?}");
     chain.set_finality_depth(Some(FINALITY_DEPTH));
+    line.catch_up(&chain).await;
+    assert_eq!((line.deposits().await, line.watcher.alarms(line.now)), (vec![(5, Confirmed)], vec![]));
+}
+
+#[tokio::test]
+async fn a_lone_node_whose_newest_block_stands_still_is_right_in_itself_and_an_alarm() {
+    let chain = chain(9);
+    let mut line = Line::of(&[&chain], ReadProof::Full).await;
+    chain.mine_empty(FINALITY_DEPTH + 2);
+    line.catch_up(&chain).await;
+    let latest = chain.latest().number;
+    chain.mine(vec![pays(0, 5)]);
+    for minute in 1..=6 {
+        line.servers[0].behave();
+        line.servers[0].misbehave(Fault::Stale(chain.latest().number - latest), When::Always);
+        line.now = line.now.plus(MINUTE);
+        line.tick().await.unwrap();
+        assert_eq!((line.cursor().await, line.deposits().await), (latest, vec![]));
+        assert_eq!(line.watcher.alarms(line.now).len(), usize::from(minute > 5), "minute {minute}");
+        chain.mine_empty(5);
+    }
+    let alarms = line.watcher.alarms(line.now);
+    assert!(alarms[0].starts_with(&format!("no newer block than {latest} is told since ")), "{alarms:?}");
+    line.servers[0].behave();
     line.catch_up(&chain).await;
     assert_eq!((line.deposits().await, line.watcher.alarms(line.now)), (vec![(5, Confirmed)], vec![]));
 }
