@@ -138,12 +138,17 @@ const BY_ROW: &[Entry] = &[
         "tests/live/outages.rs",
         &["p2_two_nodes_on_two_forks_confirm_nothing", "a_node_of_another_chain_ends_the_start_with_one_clear_line"],
     ),
+    ("P2", "chains/rpc/src/pool/endpoint.rs", &["the_chain_id_is_asked_for_at_first_and_each_hour"]),
 ];
 
 /// What is proved of an EVM block, clause by clause.
 const PROVED: &[Entry] = &[
     ("header hash, transactions root, receipts root", PROOF, &["a_block_with_anything_changed_is_refused"]),
-    ("the same of recorded blocks", RECORDED, &["recorded_blocks_prove"]),
+    (
+        "the same of recorded blocks",
+        RECORDED,
+        &["recorded_blocks_prove", "recorded_blocks_of_ropsten_before_byzantium_prove_and_credit_nothing"],
+    ),
     (
         "the legs of recorded blocks, written down",
         "chains/evm/tests/it/tables.rs",

@@ -72,10 +72,7 @@ async fn recorded_blocks_prove() {
     // Chain, number, transactions in the roots, legs: native ones, then Circle's and Tether's tokens. Which they are is
     // written down below and, where they are many, in `testdata/legs`.
     let cases = [
-        (EthereumMainnet, 239_782, 1, 0),
-        (EthereumMainnet, 363_366, 3, 0),
         (EthereumMainnet, 468_179, 1, 0),
-        (EthereumMainnet, 468_194, 2, 0),
         (EthereumMainnet, 4_370_006, 64, 7),
         (EthereumMainnet, 4_404_763, 95, 42),
         (EthereumMainnet, 7_280_016, 91, 43),
@@ -96,6 +93,26 @@ async fn recorded_blocks_prove() {
         let block = read(network(chain).unwrap(), prefix, number).await;
         assert_eq!(block.proof, Proof::Roots);
         assert_eq!((block.txs.len(), block.transfers.len()), (txs, legs), "{chain} {number}");
+    }
+}
+
+#[tokio::test]
+async fn recorded_blocks_of_ropsten_before_byzantium_prove_and_credit_nothing() {
+    let cases = [
+        (10_991, 0),
+        (10_992, 0),
+        (10_994, 1),
+        (239_782, 1),
+        (363_366, 3),
+        (363_415, 2),
+        (363_753, 2),
+        (468_179, 2),
+        (468_194, 2),
+    ];
+    for (number, txs) in cases {
+        let block = read(network(Chain::EthereumMainnet).unwrap(), "eth_ropsten", number).await;
+        assert_eq!(block.proof, Proof::Roots);
+        assert_eq!((block.txs.len(), block.transfers.len()), (txs, 0), "{number}");
     }
 }
 
@@ -194,8 +211,8 @@ async fn a_block_of_polygon_has_the_legs_written_down_by_hand() {
 }
 
 #[tokio::test]
-async fn native_legs_of_polygon_are_those_of_its_transfer_logs() {
-    // [E17] Read off the logs of 0x1010 with the topic LogTransfer. The first transaction's own value is one of them,
+async fn e17_native_legs_of_polygon_are_those_of_its_transfer_logs() {
+    // Read off the logs of 0x1010 with the topic LogTransfer. The first transaction's own value is one of them,
     // once; the second has no value of its own, and moves some five times inside. The block's 65 fees are logged at the
     // same address, and make no leg.
     let expected = "\

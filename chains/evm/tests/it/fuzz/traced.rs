@@ -90,23 +90,29 @@ fn only(read: Result<Vec<Block>, SourceError>) -> Result<Option<Block>, TestCase
 }
 
 #[test]
-fn a_recorded_trace_of_102_calls_in_each_other_is_told_and_credits_nothing() {
+fn recorded_traces_of_a_hundred_calls_in_each_other_are_told_and_credit_nothing() {
     // Here, because no reader of JSON but one made for it follows so deep. Counted by a script: calls, creations and
-    // self-destructions with value below a root frame. Before Byzantium, when no receipt said what succeeded.
-    let folder = format!("{}/testdata/eth_mainnet_468194", env!("CARGO_MANIFEST_DIR"));
-    let [block, receipts, frames] =
-        ["block", "receipts", "traces"].map(|part| std::fs::read_to_string(format!("{folder}_{part}.json")).unwrap());
-    let hash = alloy::hex::encode(Sha256::digest(&frames));
-    assert_eq!(hash, "2724878e8ae4714ac140f74f7ebb2c1afa6dc0ea2ee49d7eb036c8af9967b879", "no root covers it");
-    let frames: Vec<&RawValue> = serde_json::from_str(&frames).unwrap();
-    let frames: Vec<String> = frames.iter().map(|frame| format!("{{\"result\":{}}}", frame.get())).collect();
-    let answers = [(BLOCK, block), (RECEIPTS, receipts), (Form::Nested.method(), format!("[{}]", frames.join(",")))];
-    let lay = || Table::new(answers.clone(), None);
-    let read = Door::open().ask(&traced(), lay, async |source| source.blocks(468_194..=468_194, LISTED).await);
-    let read = read.unwrap().remove(0);
-    assert_eq!(read.transfers, []);
-    let of = |verdict| read.rejected.iter().filter(|rejected| rejected.verdict == verdict).count();
-    assert_eq!((of(Verdict::NoStatus), of(Verdict::ZeroValue)), (254, 103));
+    // self-destructions below a root frame, with value and without. Before Byzantium, when no receipt said what succeeded.
+    let cases = [
+        (468_179, "291df06a28c65cd57d590580eb2b8501f561ba189db3e48dea8bd9c6614ddb91", 103, 104),
+        (468_194, "2724878e8ae4714ac140f74f7ebb2c1afa6dc0ea2ee49d7eb036c8af9967b879", 254, 103),
+    ];
+    for (number, sha256, moved, empty) in cases {
+        let folder = format!("{}/testdata/eth_ropsten_{number}", env!("CARGO_MANIFEST_DIR"));
+        let read = |part| std::fs::read_to_string(format!("{folder}_{part}.json")).unwrap();
+        let [block, receipts, frames] = ["block", "receipts", "traces"].map(read);
+        assert_eq!(alloy::hex::encode(Sha256::digest(&frames)), sha256, "no root covers it");
+        let frames: Vec<&RawValue> = serde_json::from_str(&frames).unwrap();
+        let frames: Vec<String> = frames.iter().map(|frame| format!("{{\"result\":{}}}", frame.get())).collect();
+        let answers =
+            [(BLOCK, block), (RECEIPTS, receipts), (Form::Nested.method(), format!("[{}]", frames.join(",")))];
+        let lay = || Table::new(answers.clone(), None);
+        let read = Door::open().ask(&traced(), lay, async |source| source.blocks(number..=number, LISTED).await);
+        let read = read.unwrap().remove(0);
+        assert_eq!(read.transfers, []);
+        let of = |verdict| read.rejected.iter().filter(|rejected| rejected.verdict == verdict).count();
+        assert_eq!((of(Verdict::NoStatus), of(Verdict::ZeroValue)), (moved, empty), "{number}");
+    }
 }
 
 #[test]
