@@ -140,6 +140,25 @@ fn branch(trunk: &Chain, seed: u64) -> Chain {
     branch
 }
 
+#[tokio::test]
+async fn r8_under_each_delivered_rule_a_deposit_waits_for_its_last_block_on_top_however_early_the_tag() {
+    for delivered in landfall_evm::networks() {
+        let rule = delivered.finality.rule;
+        assert!(rule.tag.is_some() && rule.confirmations >= 32, "{}: {rule:?}", delivered.chain);
+        let chain = chain(10);
+        let on = Network { finality: delivered.finality, ..network(Mode::Receipts) };
+        let mut line = Line::on(on, &[&chain], ReadProof::Full).await;
+        chain.set_finality_depth(Some(1));
+        chain.mine(vec![pays(0, 5)]);
+        chain.mine_empty(rule.confirmations - 1);
+        line.catch_up(&chain).await;
+        assert_eq!(line.deposits().await, [(5, Pending)], "{}", delivered.chain);
+        chain.mine_empty(1);
+        line.catch_up(&chain).await;
+        assert_eq!(line.deposits().await, [(5, Confirmed)], "{}", delivered.chain);
+    }
+}
+
 /// Whether a sequencer makes its blocks and L1 makes them final.
 pub(crate) fn is_rollup(chain: landfall_chain::Chain) -> bool {
     ["BASE", "OPTIMISM"].iter().any(|name| chain.name().starts_with(name))

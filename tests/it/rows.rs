@@ -93,7 +93,14 @@ const BY_ROW: &[Entry] = &[
     ("R7", FINALITY, &["r7_while_finality_stalls_deposits_wait_with_an_alarm_until_a_person_or_finality_decides"]),
     ("R7", NODES, &["r7_while_a_nodes_final_block_stands_still_deposits_wait_with_an_alarm"]),
     ("R8", FINALITY, &["r8_on_a_rollup_depth_is_no_finality_and_the_networks_say_so"]),
-    ("R8", NODES, &["r8_whatever_stands_on_a_deposit_of_a_rollup_it_waits_for_the_tag"]),
+    (
+        "R8",
+        NODES,
+        &[
+            "r8_whatever_stands_on_a_deposit_of_a_rollup_it_waits_for_the_tag",
+            "r8_under_each_delivered_rule_a_deposit_waits_for_its_last_block_on_top_however_early_the_tag",
+        ],
+    ),
     ("R8", AGREEING, &["on_the_op_stack_l1_blocks_must_pass_since_safe_first_covered_a_block"]),
     ("R9", DELIVERY, &["r9_a_later_event_is_not_sent_before_the_earlier_was_accepted_and_other_deposits_go_on"]),
     ("R10", DELIVERY, &["r10_what_was_sent_and_not_acknowledged_is_sent_again_with_the_same_bytes_and_id"]),
