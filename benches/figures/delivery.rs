@@ -152,7 +152,7 @@ pub(crate) async fn deliver(words: &[String]) -> anyhow::Result<()> {
     let mut running = JoinSet::new();
     running.spawn(Delivery::new(db, clock, random::number)?.run(pulse, stop.clone()));
     tokio::task::spawn_blocking(|| std::io::stdin().lock().read_line(&mut String::new())).await??;
-    println!("{}", process::resident_peak()?);
+    println!("{}", process::resident_peak(std::process::id())?);
     stop.cancel();
     running.join_all().await;
     Ok(())

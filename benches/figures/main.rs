@@ -63,9 +63,6 @@ fn main() -> anyhow::Result<()> {
     if words.first().map(String::as_str) == Some(node::SERVE) {
         return runtime.block_on(node::serve(&words[1..]));
     }
-    if words.first().map(String::as_str) == Some(memory::LOAD) {
-        return runtime.block_on(memory::load(&words[1..]));
-    }
     if words.first().map(String::as_str) == Some(delivery::DELIVER) {
         return runtime.block_on(delivery::deliver(&words[1..]));
     }

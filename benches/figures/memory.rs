@@ -1,66 +1,102 @@
-//! Memory: what the process needs beside the watch list, and what one watched address adds to it.
+//! Memory: what `landfall run` needs beside the watch list, and what one watched address adds to it.
 //!
-//! A third process follows the chain with one address, as long as it takes to be warm; then this one adds the others to
-//! the store, and the third one follows the list.
+//! The program follows a busy chain with one address, traces, balances and all, until it is warm; then this process adds the
+//! others to the store, and the program takes them up.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use landfall::time::Clock;
-use landfall_chain::{Native, ReadProof};
+use landfall::store::Db;
+use landfall::store::cursors::Cursor;
+use landfall_chain::{Chain, Native};
 
 use crate::node::{Made, Node};
-use crate::store::{self, Store};
+use crate::store::Store;
 use crate::{Size, network, process, ratio, token};
 
-pub(crate) const LOAD: &str = "load";
-const MIB: f64 = 1_048_576.0;
+const TXS: usize = 180;
+const LOGS: usize = 400;
+/// How long it may take until the newest block is connected; 10,000,000 addresses are loaded before.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(600);
+const LOOK: Duration = Duration::from_millis(10);
+/// What the other lanes do with the newest blocks is done by then.
+const WARM: Duration = Duration::from_secs(5);
 
 pub(crate) async fn measure(size: Size) -> anyhow::Result<()> {
     let addresses = size.pick(20_000_u32, 1_000_000, 10_000_000);
     let network = network(Native::TOP_LEVEL)?;
     let made =
-        Made { blocks: size.pick(20, 200, 200), txs: 180, logs: 400, listed: token(&network)?, finality_depth: 5 };
-    let node = Node::start(&made)?;
+        Made { blocks: size.pick(20, 200, 200), txs: TXS, logs: LOGS, listed: token(&network)?, finality_depth: 5 };
+    let mut node = Node::start(&made)?;
     let store = Store::fresh(network.chain).await?;
-    let mut child = Command::new(std::env::current_exe()?)
-        .args([LOAD, &store.path(), node.url.as_str()])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let mut told = BufReader::new(child.stdout.take().context("a pipe")?).lines();
-    let mut told = move || anyhow::Ok(told.next().context("the process has ended")??);
-    let before: f64 = told()?.parse()?;
-    store.watch(network.chain, addresses.into()).await?;
-    writeln!(child.stdin.take().context("a pipe")?, "go")?;
-    let words = told()?;
-    let words: Vec<f64> = words.split(' ').map(str::parse).collect::<Result<_, _>>()?;
-    let [after, peak, secs] = words.as_slice() else { anyhow::bail!("three figures") };
-    child.wait()?;
-    println!(
-        "bytes of memory per watched address, {addresses} of them: {:.1} (goal <= 60)",
-        ratio(after - before, addresses.into())
+    let config = format!(
+        "[store]\nurl = \"sqlite:{}\"\n[api]\nlisten = \"127.0.0.1:0\"\nenvironment = \"test\"\n[admin]\nlisten = \
+         \"127.0.0.1:0\"\n[chains.{}]\nrpc = [\"{}\"]\nstart = 1\npoll_ms = 100\n",
+        store.path(),
+        network.chain,
+        node.url
     );
-    println!("MB of memory beside them: {:.0} (goal <= 150)", before / MIB);
-    println!("loaded in {secs:.1} s; MB of memory at the peak: {:.0}, then {:.0}", peak / MIB, after / MIB);
+    let program = Program::start(&store, &config)?;
+    connected(&store.db, network.chain, made.blocks).await?;
+    tokio::time::sleep(WARM).await;
+    let before = process::resident(program.id())?;
+    store.watch(network.chain, addresses.into()).await?;
+    let begun = Instant::now();
+    node.mine(TXS, LOGS, None)?;
+    connected(&store.db, network.chain, made.blocks + 1).await?;
+    let secs = begun.elapsed().as_secs_f64();
+    tokio::time::sleep(WARM).await;
+    let [after, peak] = [process::resident(program.id())?, process::resident_peak(program.id())?];
+    let kib = |bytes: u64| u32::try_from(bytes / 1_024).map(f64::from);
+    let (before, after, peak) = (kib(before)?, kib(after)?, kib(peak)?);
+    println!(
+        "bytes of memory per watched address in `landfall run`, {addresses} of them: {:.1} (goal <= 60)",
+        ratio((after - before) * 1_024.0, addresses.into())
+    );
+    println!("MB of memory beside them: {:.0} (goal <= 150)", before / 1_024.0);
+    println!("taken up in {secs:.1} s; MB of memory at the peak: {:.0}, then {:.0}", peak / 1_024.0, after / 1_024.0);
     Ok(())
 }
 
-/// The third process.
-pub(crate) async fn load(words: &[String]) -> anyhow::Result<()> {
-    let [path, url] = words else { anyhow::bail!("{LOAD} takes two words") };
-    let db = store::open(path).await?;
-    let network = network(Native::TOP_LEVEL)?;
-    let mut watcher = store::watcher(&network, &[url.parse()?], &db, ReadProof::Full)?;
-    let clock = Clock::system();
-    while !watcher.tick(clock.now()).await?.caught_up {}
-    println!("{}", process::resident()?);
-    std::io::stdin().lock().read_line(&mut String::new())?;
+/// `landfall run`, until it is dropped.
+struct Program(Child);
+
+impl Program {
+    fn start(store: &Store, config: &str) -> anyhow::Result<Self> {
+        let path = store.beside("landfall.toml");
+        std::fs::write(&path, config)?;
+        let child = Command::new(env!("CARGO_BIN_EXE_landfall"))
+            .args(["run", "--config"])
+            .arg(path)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        Ok(Program(child))
+    }
+
+    fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits until this block is connected.
+async fn connected(db: &Db, chain: Chain, number: u64) -> anyhow::Result<()> {
     let begun = Instant::now();
-    watcher.tick(clock.now()).await?;
-    let secs = begun.elapsed().as_secs_f64();
-    println!("{} {} {secs}", process::resident()?, process::resident_peak()?);
-    Ok(())
+    while begun.elapsed() < CONNECTED_WITHIN {
+        let at = Cursor::load(&mut db.read().await?, chain).await?.at;
+        if at.is_some_and(|at| at.number >= number) {
+            return Ok(());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    Err(anyhow::anyhow!("block {number} is not connected")).context("`landfall run`")
 }

@@ -1,4 +1,4 @@
-//! What this process has used: processor time of all its threads, and memory, as Linux tells (`man 5 proc`).
+//! What a process has used: processor time of all its threads, and memory, as Linux tells (`man 5 proc`).
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use anyhow::Context;
 /// `USER_HZ`, which is 100 on every Linux that Rust runs on.
 const TICK_MS: u64 = 10;
 
-/// User and system time, to 10 ms: measure seconds.
+/// User and system time of this process, to 10 ms: measure seconds.
 pub(crate) fn cpu() -> anyhow::Result<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     // The name of the program may hold anything; behind its bracket stand numbers.
@@ -18,18 +18,18 @@ pub(crate) fn cpu() -> anyhow::Result<Duration> {
 }
 
 /// What is in memory now, in bytes.
-pub(crate) fn resident() -> anyhow::Result<u64> {
-    field("VmRSS:")
+pub(crate) fn resident(process: u32) -> anyhow::Result<u64> {
+    field(process, "VmRSS:")
 }
 
 /// The most that was ever in memory, in bytes.
-pub(crate) fn resident_peak() -> anyhow::Result<u64> {
-    field("VmHWM:")
+pub(crate) fn resident_peak(process: u32) -> anyhow::Result<u64> {
+    field(process, "VmHWM:")
 }
 
-fn field(name: &str) -> anyhow::Result<u64> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).context("/proc/self/status lacks a field")?;
+fn field(process: u32, name: &str) -> anyhow::Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).context("its status lacks a field")?;
     let kib: u64 = line.trim().trim_end_matches(" kB").parse()?;
     Ok(kib * 1024)
 }

@@ -100,11 +100,11 @@ pub(crate) async fn load(words: &[String]) -> anyhow::Result<()> {
     };
     let mut watcher = Watcher::new(Arc::clone(&source), endpoints, db, network, settings);
     let few = connect(&mut watcher, &source).await?;
-    println!("{few} {} {}", process::resident()?, process::resident_peak()?);
+    println!("{few} {} {}", process::resident(std::process::id())?, process::resident_peak(std::process::id())?);
     std::io::stdin().lock().read_line(&mut String::new())?;
     // Loads the list.
     watcher.tick(Clock::system().now()).await?;
-    let (resident, peak) = (process::resident()?, process::resident_peak()?);
+    let (resident, peak) = (process::resident(std::process::id())?, process::resident_peak(std::process::id())?);
     println!("{} {resident} {peak}", connect(&mut watcher, &source).await?);
     Ok(())
 }

@@ -8,7 +8,7 @@ use landfall::time::Timestamp;
 use landfall::watcher::{Settings, Start, Watcher};
 use landfall_chain::{Address, Chain, Family, Network, ReadProof};
 use landfall_evm::EvmSource;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -42,6 +42,11 @@ impl Store {
 
     pub(crate) fn path(&self) -> String {
         path(self.folder.path())
+    }
+
+    /// Where a file of this name would lie beside it.
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 
     /// Watches so many addresses more, at once: an operator adds them by the thousand. The first payee stays.
