@@ -87,6 +87,8 @@ pub type OwnAnswer = Result<Value, (i64, String)>;
 pub struct Counts {
     /// By method, and by slot where one was asked for, else 0.
     pub calls: BTreeMap<(String, u64), u64>,
+    /// How many of these asked for a block's header alone.
+    pub headers: u64,
     /// Of the answers as they were sent, by method.
     pub bytes: BTreeMap<String, u64>,
     /// The parameters of the last call of each method.
@@ -276,6 +278,18 @@ impl Node {
         state.counts.calls.iter().filter(|(of, _)| is_it(of)).map(|(_, times)| times).sum()
     }
 
+    /// How many blocks it was asked for, and how many light calls it had: all others, and blocks of which only the header was
+    /// asked for.
+    pub fn blocks_and_light_calls(&self) -> (u64, u64) {
+        let state = self.lock();
+        let of = |is_block: bool| {
+            let calls = state.counts.calls.iter().filter(move |((method, _), _)| (method == "getBlock") == is_block);
+            calls.map(|(_, times)| times).sum::<u64>()
+        };
+        let headers = state.counts.headers;
+        (of(true) - headers, of(false) + headers)
+    }
+
     pub fn counts(&self) -> Counts {
         self.lock().counts.clone()
     }
@@ -329,6 +343,7 @@ impl State {
         let call = Call { id: call["id"].clone(), method: text(&call["method"]), params: call["params"].clone() };
         let asked = (call.method.clone(), call.params[0].as_u64().unwrap_or_default());
         *self.counts.calls.entry(asked).or_default() += 1;
+        self.counts.headers += u64::from(call.params[1]["transactionDetails"] == "none");
         self.counts.last.insert(call.method.clone(), call.params.clone());
         let mut reply = Reply {
             status: "200 OK",
