@@ -176,6 +176,11 @@ impl<D: Dialect> Endpoint<D> {
         self.lock().said.as_ref().map(|said| said.latest.number)
     }
 
+    /// Its own newest block, while it lies below `number` and the endpoint is healthy: then it need not be asked for that one.
+    pub fn head_below(&self, number: u64) -> Option<u64> {
+        self.voice(Instant::now(), |said| said.latest.number).filter(|head| *head < number)
+    }
+
     /// A request took so long.
     pub(crate) fn took(&self, took: Duration) {
         let took = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
