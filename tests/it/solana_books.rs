@@ -11,7 +11,7 @@ use landfall::incident::IncidentKind;
 use landfall::store::{Reader, incidents, movements, unattributed, unexplained};
 use landfall::watcher::Backfill;
 use landfall_chain::{AssetId, Chain, U256};
-use landfall_cluster::{Finality, Ledger as Cluster, TIME, Tx};
+use landfall_cluster::{Fault, Finality, Ledger as Cluster, Refusal, TIME, Tx, When};
 use landfall_solana::{Wrapped, network};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -424,6 +424,45 @@ async fn while_finality_stalls_deposits_wait_with_an_alarm_and_what_catches_up_i
         let told = events(&line.store.db).await;
         let of = |status: &str| told.iter().filter(|event| event.status == status).count();
         assert_eq!((of("PENDING"), of("CONFIRMED"), of("FAILED")), (2, 1, 0));
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_that_refuses_for_good_is_an_alarm_of_the_chain_until_it_serves() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let never = "it never will: have its history and indexes switched on, or take it out";
+    let wrong = "what is asked for is not understood there, and a person must look";
+    let cases = [
+        (Refusal::HistoryNotAvailable, Some(never)),
+        (Refusal::InvalidParams, Some(wrong)),
+        (Refusal::NodeUnhealthy, None),
+    ];
+    for (refusal, advice) in cases {
+        let (mut ledger, blocks) = (Ledger::new(), Cluster::of(10..=11));
+        let mut pay = |amount| blocks.grow(vec![Tx::raw(&ledger.tx(0x23, |ledger| ledger.send(0x23, 0x21, amount)))]);
+        let network = network(Chain::SolanaMainnet).unwrap();
+        let mut line = Line::of(network, TestStore::fresh(Engine::Sqlite).await, blocks.clone(), 2).await;
+        line.catch_up().await;
+        line.nodes[1].confine("getBlock");
+        line.nodes[1].misbehave(Fault::Refuse(refusal), When::Always);
+        let since = line.now;
+        for minute in 0..=5 {
+            pay(1 + minute);
+            line.catch_up().await;
+            assert_eq!(line.watcher.alarms(line.now), Vec::<String>::new(), "{refusal:?}, minute {minute}");
+            line.now = line.now.plus(MINUTE);
+        }
+        line.catch_up().await;
+        let (told, begin) = (
+            line.watcher.alarms(line.now),
+            format!("since {since}, endpoint {} refuses getBlock: ", line.nodes[1].id()),
+        );
+        let is_told = |advice: &str| matches!(&told[..], [one] if one.starts_with(&begin) && one.ends_with(advice));
+        assert!(advice.map_or(told.is_empty(), is_told), "{refusal:?}: {told:?}");
+        line.nodes[1].behave();
+        pay(7);
+        line.catch_up().await;
+        assert_eq!(line.watcher.alarms(line.now), Vec::<String>::new(), "{refusal:?}: it goes by itself");
     }
 }
 

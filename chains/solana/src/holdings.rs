@@ -15,6 +15,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::ata::TokenProgram;
+use crate::calls::failed;
 use crate::dialect::Endpoint;
 use crate::error::SolanaError;
 use crate::rules::TokenPlace;
@@ -197,7 +198,7 @@ async fn read_accounts(endpoint: &Endpoint, keys: &[[u8; 32]], reached: u64) -> 
     });
     let answers = endpoint.ask_aside(&[Call { method: ACCOUNTS, params: json!([names, how]) }]).await?;
     let answer = answers.into_iter().next().ok_or_else(|| endpoint.unusable(ACCOUNTS, "no answer"))?;
-    let answer = answer.map_err(|error| endpoint.refused(ACCOUNTS, &error))?;
+    let answer = answer.map_err(|error| failed(endpoint, ACCOUNTS, &error))?;
     let told: Told = endpoint.parse(ACCOUNTS, &answer)?;
     if told.context.slot < reached {
         let reason = format!("it is of slot {}, and slot {reached} was reached", told.context.slot);

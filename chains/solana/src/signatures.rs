@@ -180,7 +180,7 @@ fn page(account: &str, before: Option<&str>, last: u64) -> Call {
 
 async fn first_available(endpoint: &Endpoint) -> Result<u64, SolanaError> {
     let answer = one(endpoint, Call { method: FIRST_AVAILABLE, params: json!([]) }).await?;
-    let answer = answer.map_err(|error| endpoint.refused(FIRST_AVAILABLE, &error))?;
+    let answer = answer.map_err(|error| failed(endpoint, FIRST_AVAILABLE, &error))?;
     endpoint.parse(FIRST_AVAILABLE, &answer)
 }
 
