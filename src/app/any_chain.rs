@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use landfall_chain::{
     Address, AddressSource, AssetFacts, AssetId, AssetSource, AssetTransfer, Block, BlockRef, BlockSource, Chain,
     Endpoints, Family, Fate, Found, Header, HoldingSource, Holdings, Network, Payer, Read, ReadProof, Search,
-    SourceError, Tip, TxRef, U256, Watched,
+    Searching, SourceError, Tip, TxRef, U256, Watched,
 };
 use landfall_evm::{EndpointUrl, EvmSource};
 use landfall_solana::{Options, Sample, SolanaSource};
@@ -170,6 +170,10 @@ impl AddressSource for AnyChain {
 
     async fn candidates(&self, range: RangeInclusive<u64>, watched: Watched<'_>) -> Result<Found, SourceError> {
         each!(self, source => source.candidates(range, watched).await)
+    }
+
+    fn searching(&self) -> Option<Searching> {
+        each!(self, source => source.searching())
     }
 
     async fn balances(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<U256>, SourceError> {

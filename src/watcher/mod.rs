@@ -64,7 +64,7 @@ pub use backfill::{Backfill, Job, Scope};
 pub use balance_watch::{BalanceWatch, BalancesRead};
 pub use error::{Replaced, TickError};
 pub use movements::Movement;
-pub use pace::Pace;
+pub use pace::{Pace, search_line};
 pub use past::{BackfillError, Progress, Span};
 use payers::Payers;
 pub use rescan::{Difference, Rescan};

@@ -6,6 +6,7 @@
 //! - [`finality`]: when a block counts as final
 //! - [`verdict`], [`sender`], [`signers`]: why a movement is a credit or none; how its sender is known; who signed it
 //! - [`source`]: what a watcher reads of a chain, and how a read fails
+//! - [`searching`]: how far a search of single addresses has come
 //! - [`facts`]: what a chain itself says of the assets that are listed
 //! - [`holdings`]: what addresses hold at a final block
 //! - [`endpoint`]: the health of the nodes behind a source
@@ -26,6 +27,7 @@ pub mod finality;
 pub mod holdings;
 pub mod network;
 pub mod retry;
+pub mod searching;
 pub mod sender;
 pub mod signers;
 pub mod source;
@@ -43,6 +45,7 @@ pub use holdings::{Holding, HoldingSource, Holdings, ToldHolding, told_alike};
 pub use network::{Asset, Chain, Family, Native, NativeSource, Network};
 pub use retry::Retry;
 pub use ruint::aliases::U256;
+pub use searching::{Pages, Searched, Searching};
 pub use sender::{Payer, SenderRule};
 pub use signers::Signers;
 pub use source::{

@@ -17,7 +17,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use landfall_chain::{
     AssetTransfer, Block, BlockRef, BlockSource, Debits, Endpoints, Fate, Header, Lane, Legs, Network, Payer, Read,
-    ReadProof, SenderRule, SourceError, Tip, TxRef,
+    ReadProof, Searching, SenderRule, SourceError, Tip, TxRef,
 };
 use landfall_rpc::{Dialect, EndpointUrl, Fault, Heard, Need};
 use tokio::sync::Notify;
@@ -62,6 +62,7 @@ pub struct SolanaSource {
     words: Words,
     sample: Sample,
     pub(crate) second_look: SecondLook,
+    pub(crate) searching: Searching,
 }
 
 impl SolanaSource {
@@ -85,7 +86,8 @@ impl SolanaSource {
         let rules = Rules::of(network).with_options(options);
         let reader = Reader::new(rules, options.max_transaction_version);
         let (words, sample, second_look) = (Words::default(), Sample::default(), SecondLook::default());
-        Ok(SolanaSource { reader, pool, told: Mutex::new(None), words, sample, second_look })
+        let (told, searching) = (Mutex::new(None), Searching::default());
+        Ok(SolanaSource { reader, pool, told, words, sample, second_look, searching })
     }
 
     /// With another choice of the blocks that are compared though they are only looked through.
