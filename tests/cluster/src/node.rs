@@ -117,6 +117,7 @@ struct State {
     transactions: BTreeMap<String, OwnAnswer>,
     accounts: BTreeMap<String, Value>,
     accounts_at: Option<u64>,
+    is_bare: bool,
     lists: Lists,
     compresses: bool,
     latency: Duration,
@@ -214,6 +215,11 @@ impl Node {
     /// From now on it tells several accounts at once as of this slot, whatever slot it is asked for.
     pub fn tell_accounts_at(&self, slot: impl Into<Option<u64>>) {
         self.lock().accounts_at = slot.into();
+    }
+
+    /// Accounts that it was not told to tell are not there: what transactions left in them is not looked for.
+    pub fn forget_accounts(&self) {
+        self.lock().is_bare = true;
     }
 
     pub fn set_order(&self, order: SlotOrder) {
@@ -324,6 +330,7 @@ impl State {
             transactions: BTreeMap::new(),
             accounts: BTreeMap::new(),
             accounts_at: None,
+            is_bare: false,
             lists: Lists::default(),
             compresses: true,
             latency: Duration::ZERO,
@@ -412,7 +419,7 @@ impl State {
         }
         let asked = self.counts.calls.get(&(call.method.clone(), 0)).copied().unwrap_or_default();
         let may_strike = self.may_strike(&call.method);
-        let State { ledger, genesis, strikes, rng, unlisted, lists, bait, accounts, accounts_at, .. } = self;
+        let State { ledger, genesis, strikes, rng, unlisted, lists, bait, accounts, accounts_at, is_bare, .. } = self;
         let mut lists = *lists;
         if lists.order == SlotOrder::Turning && asked.is_multiple_of(2) {
             lists.order = SlotOrder::BySignature;
@@ -456,6 +463,7 @@ impl State {
             lists,
             accounts: &*accounts,
             accounts_at: *accounts_at,
+            is_bare: *is_bare,
         };
         let mut told = answer(&view, genesis, call);
         for fault in strikes.active().into_iter().filter(|_| may_strike) {
