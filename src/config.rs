@@ -371,7 +371,7 @@ mod tests {
         assert_eq!(chain.proof, Some(ReadProof::Listed));
         assert_eq!((chain.start, &chain.finality), (Start::Number(100), &Some(FinalityRule::confirmations(12))));
         assert_eq!((chain.poll_ms, chain.failed_grace_secs, chain.assets[0].from), (Some(250), 5, 9));
-        assert_eq!(chain.balances_per_sec, 500);
+        assert_eq!(chain.balances_per_sec, Some(500));
         assert_eq!((chain.native, chain.eip7708_from), (Some(NativeSource::Trace), Some(7)));
         assert_eq!((chain.finality_stall_secs, chain.block_stall_secs), (Some(900), Some(0)));
     }

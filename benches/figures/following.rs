@@ -3,7 +3,7 @@
 //! The node is a process of its own, and so is who follows it: its processor time is Landfall's alone, and all of it. In it are
 //! HTTP over the loopback device, gunzip, JSON-RPC, the reading of blocks, their parents, every look-up in the watch list and
 //! the transaction that records them. First it catches up by ticks; then it reads the same blocks again as `landfall backfill
-//! --from --to` does; then it runs as `landfall run` does, while the node makes five blocks a second. Nobody in these blocks is
+//! --from --to` does; then it runs as `landfall run` does, balances beside it, while the node makes five blocks a second. Nobody in these blocks is
 //! ours: what blocks that pay us cost in calls is told of a small chain, here.
 
 use std::io::{BufReader, Write};
@@ -17,10 +17,10 @@ use landfall::registry;
 use landfall::store::Db;
 use landfall::store::cursors::Cursor;
 use landfall::time::{Clock, Pulse};
-use landfall::watcher::{Backfill, Job, Scope, Settings, Start, Watcher};
-use landfall_chain::{Address, ReadProof};
+use landfall::watcher::{Backfill, BalanceWatch, Job, Scope, Settings, Start, Watcher};
+use landfall_chain::{Address, AssetId, Network, ReadProof};
 use landfall_cluster::{Finality, Ledger, Node, Tx};
-use landfall_solana::{EndpointUrl, Options, SolanaSource};
+use landfall_solana::{EndpointUrl, HOLDINGS_PAUSE, Options, POLL, SolanaSource};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
@@ -30,8 +30,6 @@ use crate::store::{self, Store};
 use crate::{Size, process, ratio};
 
 pub(crate) const FOLLOW: &str = "follow-solana";
-/// As `landfall run` polls.
-const POLL: Duration = Duration::from_millis(900);
 const SLOT: Duration = Duration::from_millis(200);
 /// Of so many blocks one pays us, where that is looked at.
 const HIT_EVERY: u64 = 4;
@@ -75,7 +73,7 @@ pub(crate) async fn measure(size: Size, store: &Store, owners: u64) -> anyhow::R
     );
     println!(
         "{owners} owners: caught up at {:.0} blocks/s per core, {:.2} ms each (goal >= 100); followed at 5 blocks/s: {:.1}% of \
-         a core (goal < 6), {:.2} getBlock a block (goal <= 1), {:.2} light calls/s (goal <= 1.5)",
+         a core (goal < 6), {:.2} getBlock a block (goal <= 1), {:.2} light calls/s, balances included (goal <= 1.5)",
         ratio(past, caught_up),
         ratio(caught_up * 1_000.0, past),
         ratio(used * 100.0, wall),
@@ -103,10 +101,13 @@ pub(crate) async fn follow(words: &[String]) -> anyhow::Result<()> {
     let (blocks, used) = backfill(url.parse()?, &db, &clock).await?;
     println!("{blocks} {used}");
     told()?;
-    let (mut watcher, stop) = (watcher(url.parse()?, &db, POLL)?, CancellationToken::new());
+    let (source, stop) = (source(vec![url.parse()?], POLL)?, CancellationToken::new());
+    let balances = balances(Arc::clone(&source), &db)?;
+    let mut watcher = watcher_over(source, &db, POLL)?;
     // It has the list, which takes long for many, and has found its place.
     while !watcher.tick(clock.now()).await?.caught_up {}
     let running = watcher.run(clock.clone(), || 7, Pulse::new("solana", clock.now()), stop.clone());
+    let balances = balances.run(clock.clone(), || 7, Pulse::new("balances", clock.now()), stop.clone());
     let until_reached = async {
         let begun = process::cpu()?;
         println!("running");
@@ -117,7 +118,7 @@ pub(crate) async fn follow(words: &[String]) -> anyhow::Result<()> {
         stop.cancel();
         anyhow::Ok(process::cpu()? - begun)
     };
-    let ((), used) = tokio::join!(running, until_reached);
+    let ((), (), used) = tokio::join!(running, balances, until_reached);
     println!("{}", used?.as_secs_f64());
     Ok(())
 }
@@ -191,10 +192,29 @@ fn watcher(url: Url, db: &Db, poll: Duration) -> anyhow::Result<Watcher<Arc<Sola
 }
 
 fn watcher_of(urls: Vec<Url>, db: &Db, poll: Duration) -> anyhow::Result<Watcher<Arc<SolanaSource>>> {
-    let network = landfall_solana::network(CHAIN).context("it is embedded")?;
+    watcher_over(source(urls, poll)?, db, poll)
+}
+
+fn source(urls: Vec<Url>, poll: Duration) -> anyhow::Result<Arc<SolanaSource>> {
     let options = Options { poll, ..Options::default() };
     let urls = urls.into_iter().map(EndpointUrl::from).collect();
-    let source = Arc::new(SolanaSource::at(&network, urls, &options)?);
+    Ok(Arc::new(SolanaSource::at(&network()?, urls, &options)?))
+}
+
+fn network() -> anyhow::Result<Network> {
+    landfall_solana::network(CHAIN).context("it is embedded")
+}
+
+/// As `landfall run` reads what the owners hold.
+fn balances(source: Arc<SolanaSource>, db: &Db) -> anyhow::Result<BalanceWatch<Arc<SolanaSource>>> {
+    let network = network()?;
+    let assets: Vec<AssetId> = network.assets.iter().map(|asset| asset.id).collect();
+    let most = u32::try_from(source.owners_of_a_call(&assets))?;
+    Ok(BalanceWatch::new(source, db.clone(), &network, most, "figures".to_owned()).pausing(HOLDINGS_PAUSE))
+}
+
+fn watcher_over(source: Arc<SolanaSource>, db: &Db, poll: Duration) -> anyhow::Result<Watcher<Arc<SolanaSource>>> {
+    let network = network()?;
     let settings = Settings {
         start: Start::Number(FIRST_SLOT + 1),
         proof: ReadProof::Listed,

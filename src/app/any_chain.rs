@@ -5,13 +5,14 @@
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use landfall_chain::{
     Address, AddressSource, AssetFacts, AssetId, AssetSource, AssetTransfer, Block, BlockRef, BlockSource, Chain,
     Endpoints, Family, Fate, Found, Header, HoldingSource, Holdings, Network, Payer, Read, ReadProof, Search,
-    SourceError, Tip, TxRef, U256, Watched,
+    Searching, SourceError, Tip, TxRef, U256, Watched,
 };
 use landfall_evm::{EndpointUrl, EvmSource};
 use landfall_solana::{Options, Sample, SolanaSource};
@@ -23,8 +24,8 @@ use crate::random;
 const POLLS_PER_BLOCK: u64 = 4;
 const POLL_MS_MIN: u64 = 250;
 const POLL_MS_MAX: u64 = 1_000;
-/// On Solana, whose blocks are parts of a second apart: providers count calls, and 1.5 light ones a second are the most.
-const SOLANA_POLL_MS: u64 = 900;
+/// Of how many addresses on an EVM chain the balances are read in a second: each costs one light call for each listed asset.
+const BALANCES_PER_SEC: u32 = 20;
 
 /// A chain that can be read, of whatever family.
 #[derive(Debug)]
@@ -52,10 +53,10 @@ pub(super) fn built_in(chain: Chain) -> Option<Network> {
 }
 
 /// How often the tip of `network` is looked for where nobody says.
-pub(super) fn usual_poll_ms(network: &Network) -> u64 {
+pub(super) fn usual_poll(network: &Network) -> Duration {
     match network.chain.family() {
-        Family::Evm => (network.block_time_ms / POLLS_PER_BLOCK).clamp(POLL_MS_MIN, POLL_MS_MAX),
-        Family::Solana => SOLANA_POLL_MS,
+        Family::Evm => Duration::from_millis((network.block_time_ms / POLLS_PER_BLOCK).clamp(POLL_MS_MIN, POLL_MS_MAX)),
+        Family::Solana => landfall_solana::POLL,
     }
 }
 
@@ -95,6 +96,19 @@ impl AnyChain {
 
     pub(super) fn listen(&self) -> BoxFuture<'static, ()> {
         each!(self, source => source.listen().boxed())
+    }
+
+    /// Of how many addresses the balances of `network` are read at once, and how long after one reading the next one is due,
+    /// where nobody says.
+    pub(super) fn usual_balances(&self, network: &Network) -> (u32, Duration) {
+        match self {
+            AnyChain::Evm(_) => (BALANCES_PER_SEC, Duration::ZERO),
+            AnyChain::Solana(source) => {
+                let assets: Vec<AssetId> = network.assets.iter().map(|asset| asset.id).collect();
+                let owners = u32::try_from(source.owners_of_a_call(&assets)).unwrap_or(u32::MAX);
+                (owners, landfall_solana::HOLDINGS_PAUSE)
+            }
+        }
     }
 
     /// Whether it says what its assets are.
@@ -156,6 +170,10 @@ impl AddressSource for AnyChain {
 
     async fn candidates(&self, range: RangeInclusive<u64>, watched: Watched<'_>) -> Result<Found, SourceError> {
         each!(self, source => source.candidates(range, watched).await)
+    }
+
+    fn searching(&self) -> Option<Searching> {
+        each!(self, source => source.searching())
     }
 
     async fn balances(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<U256>, SourceError> {

@@ -3,6 +3,7 @@
 //! All of them share the source and meet in the store. Of whatever family it is, the same workers run.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use landfall_chain::{BlockSource, Chain, Network, SourceErrorKind};
@@ -44,9 +45,10 @@ impl<'c> Followed<'c> {
             let watch = AssetWatch::new(Arc::clone(&source), db.clone(), &network);
             workers.spawn_turning(format!("{chain} assets"), |clock, pulse, stop| watch.run(clock, pulse, stop));
         }
-        let (most, owner) = (config.balances_per_sec, owner.to_owned());
-        let balances = BalanceWatch::new(Arc::clone(&source), db.clone(), &network, most, owner);
-        let balances = balances.by_rules(source.rules());
+        let said = config.balances_per_sec.map(|most| (most, Duration::ZERO));
+        let (most, pause) = said.unwrap_or_else(|| source.usual_balances(&network));
+        let balances = BalanceWatch::new(Arc::clone(&source), db.clone(), &network, most, owner.to_owned());
+        let balances = balances.by_rules(source.rules()).pausing(pause);
         workers.spawn_turning(format!("{chain} balances"), |clock, pulse, stop| {
             balances.run(clock, random::number, pulse, stop)
         });

@@ -90,7 +90,7 @@ pub(super) fn settings(network: &Network, config: &ChainConfig) -> Settings {
 }
 
 pub(super) fn poll(network: &Network, config: &ChainConfig) -> Duration {
-    Duration::from_millis(config.poll_ms.unwrap_or_else(|| any_chain::usual_poll_ms(network)))
+    config.poll_ms.map_or_else(|| any_chain::usual_poll(network), Duration::from_millis)
 }
 
 #[cfg(test)]
@@ -131,7 +131,7 @@ mod tests {
             failed_grace_secs: 1,
             finality_stall_secs: None,
             block_stall_secs: None,
-            balances_per_sec: 1,
+            balances_per_sec: None,
             assets,
         }
     }

@@ -5,11 +5,12 @@ use std::fmt::Write;
 use std::io::IsTerminal;
 
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use landfall_chain::Searched;
 use tracing::{error, warn};
 
 use crate::cli::printable;
 use crate::time::Clock;
-use crate::watcher::Pace;
+use crate::watcher::{Pace, search_line};
 
 const BAR: &str = "{wide_bar} {pos}/{len} {prefix}, {rate} {numbers}/s, {eta} left{msg}";
 
@@ -68,6 +69,16 @@ impl Screen {
             && self.bar.is_hidden()
         {
             eprintln!("{}: {line}, {found} found", shown.what);
+        }
+    }
+
+    /// How far a search of single addresses has come, of which the numbers tell nothing yet.
+    pub(super) fn search(&mut self, searched: &Searched, clock: &Clock) {
+        self.bar.set_message(format!(", {}", search_line(searched)));
+        if let Some(line) = self.pace.search(searched, clock.now())
+            && self.bar.is_hidden()
+        {
+            eprintln!("signatures: {line}");
         }
     }
 

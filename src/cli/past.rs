@@ -5,13 +5,14 @@
 //! serves), differences, or a contradiction that a person must look at; 2 bad input.
 
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args;
-use landfall_chain::{Address, AddressSource, BlockSource, Chain, Family, Proof, ReadProof, Retry};
+use landfall_chain::{Address, AddressSource, BlockSource, Chain, Family, Proof, ReadProof, Retry, Searching};
 use serde::Serialize;
 
 use crate::cli::bar::{Screen, Shown};
@@ -25,6 +26,8 @@ const RETRY_MAX: Duration = Duration::from_secs(10);
 /// How often a trace is asked for in vain before a person is told: a node that has pruned its state never has it, and
 /// says so in any words.
 const TRACE_TRIES_MAX: u32 = 20;
+/// How often it is looked how far a search has come.
+const SEARCH_LOOK: Duration = Duration::from_millis(500);
 const TRACED_BLOCKS: &str = "blocks traced";
 
 #[derive(Args, Debug)]
@@ -117,6 +120,11 @@ trait Work {
     /// Whether the next step is one of the roots, which are waited for however long it takes.
     fn is_at_roots(&self) -> bool;
 
+    /// Where it says how far a step has come that is a search of its own.
+    fn searching(&self) -> Option<Searching> {
+        None
+    }
+
     /// What there is to print by now.
     fn take_lines(&mut self) -> Vec<String> {
         Vec::new()
@@ -145,6 +153,10 @@ impl<S: BlockSource + AddressSource + Clone> Work for Backfill<S> {
 
     fn is_at_roots(&self) -> bool {
         self.progress().next <= self.progress().until
+    }
+
+    fn searching(&self) -> Option<Searching> {
+        Backfill::searching(self)
     }
 }
 
@@ -293,6 +305,16 @@ fn of_traces(progress: &Progress) -> Vec<String> {
     lines
 }
 
+/// Shows how far a search has come while a step is one.
+async fn tell_of_search(searching: Option<Searching>, screen: &mut Screen, clock: &Clock) -> Infallible {
+    loop {
+        tokio::time::sleep(SEARCH_LOOK).await;
+        if let Some(searched) = searching.as_ref().and_then(Searching::now) {
+            screen.search(&searched, clock);
+        }
+    }
+}
+
 /// Steps until the work is done, somebody asks to stop, or a person must look; whether it is done.
 async fn drive(work: &mut impl Work, clock: &Clock) -> anyhow::Result<bool> {
     let asked = asked_to_stop()?;
@@ -313,9 +335,11 @@ async fn drive_on(work: &mut impl Work, asked: impl Future<Output = ()>, screen:
         if progress.is_done() {
             return true;
         }
+        let searching = work.searching();
         // What a step had not committed when it was dropped is read again.
         let stepped = tokio::select! {
             stepped = work.step(clock) => stepped,
+            never = tell_of_search(searching, screen, clock) => match never {},
             () = &mut asked => return false,
         };
         let pause = match stepped {

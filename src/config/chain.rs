@@ -12,8 +12,6 @@ use crate::watcher::Start;
 
 const POLL_MS_MIN: u64 = 20;
 const POLL_MS_MAX: u64 = 60_000;
-/// Each address costs one light call for each listed asset, at as many endpoints as must agree.
-const BALANCES_PER_SEC_DEFAULT: u32 = 20;
 const BALANCES_PER_SEC_MAX: u32 = 1_000;
 const FAILED_GRACE_SECS_DEFAULT: u64 = 3_600;
 const FINALITY_STALL_SECS_MIN: u64 = 60;
@@ -47,8 +45,8 @@ pub struct ChainConfig {
     pub finality_stall_secs: Option<u64>,
     /// `None` leaves it to the network's block time; 0 is never.
     pub block_stall_secs: Option<u64>,
-    /// Of how many addresses at most the balances are read.
-    pub balances_per_sec: u32,
+    /// Of how many addresses at most the balances are read; `None` leaves it to what calls cost on the network.
+    pub balances_per_sec: Option<u32>,
     /// Added to the built-in ones.
     pub assets: Vec<AssetConfig>,
 }
@@ -229,8 +227,7 @@ impl ChainSection {
         if !(POLL_MS_MIN..=POLL_MS_MAX).contains(&poll_ms) {
             return Err(key(&format!("{at}.poll_ms"), "expected 20 to 60000"));
         }
-        let balances_per_sec = self.balances_per_sec.unwrap_or(BALANCES_PER_SEC_DEFAULT);
-        if !(1..=BALANCES_PER_SEC_MAX).contains(&balances_per_sec) {
+        if self.balances_per_sec.is_some_and(|most| !(1..=BALANCES_PER_SEC_MAX).contains(&most)) {
             return Err(key(&format!("{at}.balances_per_sec"), "expected 1 to 1000"));
         }
         Ok(ChainConfig {
@@ -256,7 +253,7 @@ impl ChainSection {
             failed_grace_secs: self.failed_grace_secs.unwrap_or(FAILED_GRACE_SECS_DEFAULT),
             finality_stall_secs: self.finality_stall_secs,
             block_stall_secs: self.block_stall_secs,
-            balances_per_sec,
+            balances_per_sec: self.balances_per_sec,
             assets: self.assets,
         })
     }

@@ -146,7 +146,7 @@ pub async fn record(tx: &mut Tx, status: &ChainStatus, endpoints: &[EndpointStat
     )?;
     execute!(tx, FORGET_ENDPOINTS, chain)?;
     for (ordinal, endpoint) in endpoints.iter().enumerate() {
-        let EndpointStatus { id, state, reason, latest, latency_ms } = endpoint;
+        let EndpointStatus { id, state, reason, latest, latency_ms, refused: _ } = endpoint;
         let (state, latest, latency_ms) = (state.name(), latest.map(int), latency_ms.map(int));
         execute!(tx, RECORD_ENDPOINT, chain, id, int(ordinal), state, reason, latest, latency_ms)?;
     }

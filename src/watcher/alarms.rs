@@ -1,11 +1,13 @@
 //! Alarms: conditions that are no failure yet. A newest block that stays the same, finality that stands still while the
-//! chain goes on, and endpoints that do not agree on it, or follow different branches.
+//! chain goes on, endpoints that do not agree on it, or follow different branches, and such as refuse what only a person can
+//! have them serve.
 //!
 //! An alarm comes by time and goes by itself. It changes nothing: what may be confirmed is decided elsewhere.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use landfall_chain::{Finality, Network, Tip};
+use landfall_chain::{EndpointStatus, Finality, Network, Refused, Tip};
 
 use crate::store::status::Told;
 use crate::time::Timestamp;
@@ -22,6 +24,9 @@ const BLOCK_STALL_BLOCKS: u32 = 25;
 const NO_NEWER: &str = "no newer block than ";
 /// How long too few endpoints may agree.
 const WAITING_MAX: Duration = Duration::from_secs(10 * 60);
+/// How long an endpoint may refuse what it will go on to refuse, and after how long it counts as not asked for it any more.
+const REFUSED_MAX: Duration = Duration::from_secs(5 * 60);
+const REFUSED_KEPT: Duration = Duration::from_secs(60 * 60);
 /// How long endpoints may follow different branches.
 const FORKED_MAX: Duration = Duration::from_secs(60);
 
@@ -42,6 +47,18 @@ pub(super) struct Alarms {
     forked: Option<(Timestamp, String)>,
     /// Since when what was connected could not be looked at once more, and why.
     unseen: Option<(Timestamp, String)>,
+    /// By endpoint and method.
+    refused: BTreeMap<(String, &'static str), Refusing>,
+}
+
+/// An endpoint refuses a call until a person does something about it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Refusing {
+    since: Timestamp,
+    last_at: Timestamp,
+    times: u64,
+    /// Why, as it was first said.
+    why: String,
 }
 
 /// The newest blocks that were told, and when each last advanced.
@@ -79,6 +96,7 @@ impl Alarms {
             waiting: None,
             forked: None,
             unseen: None,
+            refused: BTreeMap::new(),
         }
     }
 
@@ -122,6 +140,22 @@ impl Alarms {
         self.unseen = in_vain.map(|text| self.unseen.take().unwrap_or((now, text)));
     }
 
+    /// Takes in what endpoints refuse now.
+    pub(super) fn heard(&mut self, endpoints: &[EndpointStatus], now: Timestamp) {
+        let mut before = std::mem::take(&mut self.refused);
+        for endpoint in endpoints {
+            for (method, Refused { why, times }) in &endpoint.refused {
+                let key = (endpoint.id.clone(), *method);
+                let new = || Refusing { since: now, last_at: now, times: *times, why: why.clone() };
+                let mut refusing = before.remove(&key).unwrap_or_else(new);
+                if refusing.times != *times {
+                    (refusing.times, refusing.last_at) = (*times, now);
+                }
+                self.refused.insert(key, refusing);
+            }
+        }
+    }
+
     /// The blocks above a fork point were taken back: the chain goes on from where it ends now.
     pub(super) fn taken_back(&mut self, tip: &Tip, now: Timestamp) {
         (self.newest.latest, self.newest.latest_at) = (tip.latest.number, now);
@@ -150,6 +184,11 @@ impl Alarms {
         if let Some((since, text)) = self.forked.as_ref().filter(|(since, _)| now.since(*since) > FORKED_MAX) {
             texts.push(format!("since {since}, {text}"));
         }
+        for ((endpoint, method), Refusing { since, last_at, why, .. }) in &self.refused {
+            if now.since(*since) > REFUSED_MAX && now.since(*last_at) <= REFUSED_KEPT {
+                texts.push(format!("since {since}, endpoint {endpoint} refuses {method}: {why}"));
+            }
+        }
         let waits = [&self.waiting, &self.unseen].into_iter().flatten();
         for (since, text) in waits.filter(|(since, _)| now.since(*since) > WAITING_MAX) {
             texts.push(format!("nothing newer is final since {since}: {text}"));
@@ -165,7 +204,7 @@ impl Alarms {
 
 #[cfg(test)]
 mod tests {
-    use landfall_chain::{BlockHash, BlockRef, Chain, FinalityRule, Native, Tag};
+    use landfall_chain::{BlockHash, BlockRef, Chain, Endpoints, FinalityRule, Native, Tag};
 
     use super::*;
 
@@ -199,6 +238,28 @@ mod tests {
         assert!(texts(Some("one"), 0).is_empty() && texts(Some("another"), 10).is_empty());
         assert_eq!(texts(Some("another"), 11), [format!("nothing newer is final since {}: one", minute(0))]);
         assert!(texts(None, 12).is_empty() && texts(Some("again"), 13).is_empty());
+    }
+
+    #[test]
+    fn an_endpoint_that_refuses_for_good_is_an_alarm_after_five_minutes_until_it_answers_or_is_not_asked_any_more() {
+        let endpoints = Endpoints::new(["a".to_owned(), "b".to_owned()]);
+        let mut alarms = Alarms::new(10 * LIMIT, None);
+        let mut texts = |minutes: u32| {
+            alarms.heard(&endpoints.snapshot(), minute(minutes));
+            alarms.texts(minute(minutes))
+        };
+        endpoints.refuses(1, "getBlock", "why");
+        assert!(texts(0).is_empty() && texts(5).is_empty());
+        endpoints.refuses(1, "getBlock", "another word");
+        let told = [format!("since {}, endpoint b refuses getBlock: why", minute(0))];
+        assert_eq!((texts(6), texts(66)), (told.to_vec(), told.to_vec()));
+        assert!(texts(67).is_empty(), "nobody has asked it for an hour");
+        endpoints.refuses(1, "getBlock", "why");
+        assert_eq!(texts(68), told);
+        endpoints.serves(1, "getBlock");
+        assert!(texts(69).is_empty());
+        endpoints.refuses(1, "getBlock", "again");
+        assert!(texts(70).is_empty(), "it begins anew");
     }
 
     #[test]

@@ -10,7 +10,9 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use landfall_chain::{Address, AddressSource, Block, BlockSource, Lane, NativeSource, ReadProof, Search, Watched};
+use landfall_chain::{
+    Address, AddressSource, Block, BlockSource, Lane, NativeSource, ReadProof, Search, Searching, Watched,
+};
 use sha2::{Digest, Sha256};
 
 use crate::store::backfills::{self, BackfillRow};
@@ -253,6 +255,11 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
 
     pub fn is_done(&self) -> bool {
         self.progress.is_done()
+    }
+
+    /// Where a search of single addresses says how far it has come, which may be long within one step.
+    pub fn searching(&self) -> Option<Searching> {
+        self.watcher.source.searching()
     }
 
     /// What the progress counts.

@@ -1,7 +1,7 @@
 //! Reads what watched addresses hold, and keeps it fresh. A worker of its own, so that neither a tick nor who opens an account
 //! waits for it; one process at a time, under a lease.
 //!
-//! Promises: what is read is of a final block of the chain that we follow; a tick reads a bounded number of addresses, at one
+//! Promises: what is read is of a final block of the chain that we follow; a reading is of a bounded number of addresses, at one
 //! block: half of them such as were never read, half such as something moved of since; and where there is room those that were
 //! read longest ago. A reading that fails changes nothing and is tried again, later each time; what is not told of one asset
 //! keeps nothing from being recorded of another. What stands on record says of which block it is; how old it may be is how long
@@ -24,7 +24,7 @@ use crate::time::{Clock, Pulse, Timestamp};
 use crate::turn::Turn;
 use crate::watcher::reconcile::{self, Compared};
 
-/// From one tick to the next.
+/// From one tick to the next; each reads where nothing else is said.
 const PAUSE: Duration = Duration::from_secs(1);
 /// How old a reading is that is read again without a reason.
 const AGAIN_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
@@ -49,8 +49,11 @@ pub struct BalanceWatch<S> {
     listed: Vec<Listed>,
     /// Since when each listed asset is followed; `None` until that is on record.
     followed: Option<BTreeMap<AssetId, u64>>,
-    /// How many addresses a tick reads: each costs one light call for each asset, at as many endpoints as must agree.
+    /// How many addresses are read at once: each costs one light call for each asset, at as many endpoints as must agree; on
+    /// Solana many share a call.
     most: u32,
+    /// From one reading to the next at least.
+    pause: Duration,
     /// What decides about credits beside the network's facts.
     rules: String,
     /// Addresses with this number and above have been looked through.
@@ -93,8 +96,8 @@ struct Asked {
 }
 
 impl<S: HoldingSource> BalanceWatch<S> {
-    /// Of the assets that `network` lists; a tick, of which there is one in a second, reads `most` addresses. `owner` tells it
-    /// from the same worker of other processes.
+    /// Of the assets that `network` lists; a tick, of which there is one in a second, reads `most` addresses, unless
+    /// [`BalanceWatch::pausing`] says otherwise. `owner` tells it from the same worker of other processes.
     pub fn new(source: S, db: Db, network: &Network, most: u32, owner: String) -> Self {
         let listed = network.assets.iter().map(|asset| Listed {
             id: asset.id,
@@ -112,6 +115,7 @@ impl<S: HoldingSource> BalanceWatch<S> {
             listed: listed.collect(),
             followed: None,
             most,
+            pause: Duration::ZERO,
             rules: String::new(),
             looked_through: u64::MAX,
             retry: Retry::new(RETRY_FIRST, RETRY_MAX),
@@ -124,6 +128,12 @@ impl<S: HoldingSource> BalanceWatch<S> {
     #[must_use]
     pub fn by_rules(self, rules: String) -> Self {
         BalanceWatch { rules, ..self }
+    }
+
+    /// With so long a `pause` from one reading to the next, however often it ticks: for chains on which calls are counted.
+    #[must_use]
+    pub fn pausing(self, pause: Duration) -> Self {
+        BalanceWatch { pause, ..self }
     }
 
     /// Reads what is due most, if anything is, and if no other process does. `random` spreads the next try when this one fails.
@@ -144,6 +154,7 @@ impl<S: HoldingSource> BalanceWatch<S> {
         if addresses.is_empty() || assets.is_empty() {
             return Ok(nothing);
         }
+        self.rests_until = now.plus(self.pause);
         let asked = Asked { addresses, assets, at };
         let answer = self.source.holdings(&asked.addresses, &asked.assets, &at);
         let reason = match tokio::time::timeout(READ_TIME_MAX, answer).await {
@@ -157,7 +168,7 @@ impl<S: HoldingSource> BalanceWatch<S> {
         };
         let (chain, count) = (self.chain, asked.addresses.len());
         warn!(%chain, "what {count} addresses on {chain} hold at block {} is not told for now: {reason}", at.number);
-        self.rests_until = now.plus(self.retry.next_delay(random));
+        self.rests_until = now.plus(self.retry.next_delay(random).max(self.pause));
         let mut tx = self.db.begin().await?;
         if self.turn.hold(&mut tx, now).await? {
             for asset in &asked.assets {

@@ -64,7 +64,7 @@ pub use backfill::{Backfill, Job, Scope};
 pub use balance_watch::{BalanceWatch, BalancesRead};
 pub use error::{Replaced, TickError};
 pub use movements::Movement;
-pub use pace::Pace;
+pub use pace::{Pace, search_line};
 pub use past::{BackfillError, Progress, Span};
 use payers::Payers;
 pub use rescan::{Difference, Rescan};
@@ -228,7 +228,9 @@ impl<S: BlockSource> Watcher<S> {
     async fn step(&mut self, now: Timestamp) -> Result<Ticked, TickError> {
         let orders = self.orders(now).await?;
         self.watch_list.follow(&mut self.db.read().await?).await?;
-        let tip = self.source.tip().await?;
+        let tip = self.source.tip().await;
+        self.alarms.heard(&self.endpoints.snapshot(), now);
+        let tip = tip?;
         self.alarms.observe(&tip, now);
         let still_since = self.alarms.still_since();
         let mut ticked = Ticked { tip: Some(tip.clone()), still_since, ..Ticked::default() };

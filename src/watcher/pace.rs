@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use landfall_chain::Searched;
+
 use crate::time::Timestamp;
 
 /// How often a line is said.
@@ -24,13 +26,25 @@ impl Pace {
         self.blocks += blocks;
     }
 
+    /// What is to be said of a search of single addresses, of whose rest nobody knows, when it is time.
+    pub fn search(&mut self, searched: &Searched, now: Timestamp) -> Option<String> {
+        self.is_due(now).then(|| {
+            self.said_at = now;
+            search_line(searched)
+        })
+    }
+
+    fn is_due(&self, now: Timestamp) -> bool {
+        now.since(self.said_at) >= SAY_EVERY
+    }
+
     /// What is to be said, when it is time: with 600 blocks in 10 s and 1200 left, `1200 blocks left, 60 blocks/s, 20s`;
     /// `numbers` says what is counted.
     pub fn line(&mut self, left: u64, numbers: &str, now: Timestamp) -> Option<String> {
-        let passed = now.since(self.said_at);
-        if passed < SAY_EVERY {
+        if !self.is_due(now) {
             return None;
         }
+        let passed = now.since(self.said_at);
         let millis = u64::try_from(passed.as_millis()).unwrap_or(u64::MAX).max(1);
         let rate = self.blocks.saturating_mul(1_000) / millis;
         let eta = left.saturating_mul(millis).checked_div(self.blocks).map(|millis| millis / 1_000);
@@ -38,6 +52,12 @@ impl Pace {
         let eta = eta.map_or("standing still".to_owned(), duration);
         Some(format!("{left} {numbers} left, {rate} {numbers}/s, {eta}"))
     }
+}
+
+/// For example `list 1: 12 pages, 11500 signatures, down to 150`.
+pub fn search_line(Searched { list, pages, named, lowest }: &Searched) -> String {
+    let down = lowest.map_or(String::new(), |lowest| format!(", down to {lowest}"));
+    format!("list {list}: {pages} pages, {named} signatures{down}")
 }
 
 /// For example `2d 3h`, `5m 10s`, `20s`.

@@ -2,6 +2,7 @@
 //! the chain was rolled back; and what came without being a deposit is in the inbox, once, with its reason.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use landfall::balance::{HeldAfter, Readings};
@@ -9,13 +10,13 @@ use landfall::deposit::Deposit;
 use landfall::deposit::DepositStatus::{Confirmed, Pending};
 use landfall::incident::IncidentKind;
 use landfall::store::{Reader, incidents, movements, unattributed, unexplained};
-use landfall::watcher::Backfill;
+use landfall::watcher::{Backfill, BalanceWatch};
 use landfall_chain::{AssetId, Chain, U256};
-use landfall_cluster::{Finality, Ledger as Cluster, TIME, Tx};
+use landfall_cluster::{Fault, Finality, Ledger as Cluster, Refusal, TIME, Tx, When};
 use landfall_solana::{Wrapped, network};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::books::events;
 use crate::postgres::{ENGINES, Engine, TestStore};
@@ -424,6 +425,79 @@ async fn while_finality_stalls_deposits_wait_with_an_alarm_and_what_catches_up_i
         let told = events(&line.store.db).await;
         let of = |status: &str| told.iter().filter(|event| event.status == status).count();
         assert_eq!((of("PENDING"), of("CONFIRMED"), of("FAILED")), (2, 1, 0));
+    }
+}
+
+#[tokio::test]
+async fn s14_lamports_that_came_by_no_transaction_are_told_once_and_are_no_deposit() {
+    const DAY: Duration = Duration::from_secs(25 * 60 * 60);
+    for engine in ENGINES {
+        let blocks = Cluster::of(10..=14);
+        let mut line = Line::of(network(CHAIN).unwrap(), TestStore::fresh(engine).await, blocks.clone(), 2).await;
+        let (source, db) = (Arc::clone(&line.source), line.store.db.clone());
+        let mut watch = BalanceWatch::new(source, db, &line.network, 20, "one".to_owned());
+        let mut read = 0;
+        // All is read before it comes, and once more on each of two days behind.
+        for lamports in [1_000_000, 1_000_000, 1_000_007, 1_000_007] {
+            let account = json!({
+                "data": ["", "base64"], "executable": false, "lamports": lamports, "owner": "11111111111111111111111111111111",
+                "rentEpoch": 0, "space": 0,
+            });
+            line.nodes.iter().for_each(|node| node.tell_account(&owner(0x21).to_string(), account.clone()));
+            blocks.finalize(blocks.grow(Vec::new()).number);
+            line.catch_up().await;
+            for _ in 0..3 {
+                read += watch.tick(line.now, 0).await.unwrap().read;
+            }
+            line.now = line.now.plus(DAY);
+        }
+        assert_eq!(read, 4 * OURS.len());
+        let mut reader = line.store.db.read().await.unwrap();
+        let entries = unexplained::list(&mut reader, CHAIN, None, 10).await.unwrap();
+        let [entry] = entries.as_slice() else { panic!("one: {entries:?}") };
+        let Readings { address, asset, had, has, .. } = entry.readings;
+        assert_eq!((address, asset), (owner(0x21), AssetId::Native));
+        assert_eq!((had.amount, has.amount), (U256::from(1_000_000), U256::from(1_000_007)));
+        assert_eq!((line.deposits().await.len(), line.inbox(true).await.len()), (0, 0));
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_that_refuses_for_good_is_an_alarm_of_the_chain_until_it_serves() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let never = "it never will: have its history and indexes switched on, or take it out";
+    let wrong = "what is asked for is not understood there, and a person must look";
+    let cases = [
+        (Refusal::HistoryNotAvailable, Some(never)),
+        (Refusal::InvalidParams, Some(wrong)),
+        (Refusal::NodeUnhealthy, None),
+    ];
+    for (refusal, advice) in cases {
+        let (mut ledger, blocks) = (Ledger::new(), Cluster::of(10..=11));
+        let mut pay = |amount| blocks.grow(vec![Tx::raw(&ledger.tx(0x23, |ledger| ledger.send(0x23, 0x21, amount)))]);
+        let network = network(Chain::SolanaMainnet).unwrap();
+        let mut line = Line::of(network, TestStore::fresh(Engine::Sqlite).await, blocks.clone(), 2).await;
+        line.catch_up().await;
+        line.nodes[1].confine("getBlock");
+        line.nodes[1].misbehave(Fault::Refuse(refusal), When::Always);
+        let since = line.now;
+        for minute in 0..=5 {
+            pay(1 + minute);
+            line.catch_up().await;
+            assert_eq!(line.watcher.alarms(line.now), Vec::<String>::new(), "{refusal:?}, minute {minute}");
+            line.now = line.now.plus(MINUTE);
+        }
+        line.catch_up().await;
+        let (told, begin) = (
+            line.watcher.alarms(line.now),
+            format!("since {since}, endpoint {} refuses getBlock: ", line.nodes[1].id()),
+        );
+        let is_told = |advice: &str| matches!(&told[..], [one] if one.starts_with(&begin) && one.ends_with(advice));
+        assert!(advice.map_or(told.is_empty(), is_told), "{refusal:?}: {told:?}");
+        line.nodes[1].behave();
+        pay(7);
+        line.catch_up().await;
+        assert_eq!(line.watcher.alarms(line.now), Vec::<String>::new(), "{refusal:?}: it goes by itself");
     }
 }
 

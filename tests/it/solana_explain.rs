@@ -2,7 +2,7 @@
 
 use landfall::watcher::explain::{Explanation, TraceReading, explain};
 use landfall_chain::{AssetId, Chain, TxId, Verdict};
-use landfall_cluster::Ledger as Cluster;
+use landfall_cluster::{Ledger as Cluster, Tx};
 use landfall_solana::{EndpointUrl, Options, SolanaSource, Wrapped};
 use serde_json::{Value, json};
 
@@ -116,6 +116,28 @@ async fn every_verdict_of_solana_is_told_of_scripted_blocks() {
     assert_eq!(told.legs[0].deposit.as_ref().unwrap().account_id, "account 33");
     // What nobody has heard of.
     assert_eq!(ask(&line, &ledger.failed(0x23)).await, None);
+}
+
+#[tokio::test]
+async fn who_is_watched_on_another_network_and_what_its_block_shows_no_more_have_codes_of_their_own() {
+    let mut ledger = Ledger::new();
+    let mut another = ledger.clone();
+    let paid = ledger.tx(0x23, |it| it.send(0x23, 0x21, 5));
+    // The same transaction, as whoever left its payment to us out would tell it.
+    let left_out = another.tx(0x23, |it| it.send(0x23, 0x24, 5));
+    assert_eq!(id(&paid), id(&left_out));
+    let elsewhere = ledger.tx(0x23, |it| it.send(0x23, 0x24, 8));
+    let blocks = with(Cluster::of(10..=15), SLOT, [paid.clone(), elsewhere.clone()]);
+    let mut line = Line::of(listing_wrapped(), TestStore::fresh(Engine::Sqlite).await, blocks.clone(), 1).await;
+    line.watch_on(Chain::SolanaDevnet, "of devnet", owner(0x24)).await;
+    line.catch_up().await;
+    let (_, verdict, why) = of(&line.source, &line, &elsewhere, 0x24).await;
+    assert_eq!((verdict, why.as_str()), (Verdict::ChainNotRegistered, "its recipient is watched on SOLANA_DEVNET"));
+    assert_eq!(of(&line.source, &line, &paid, 0x21).await.1, Verdict::Pending);
+
+    blocks.amend(SLOT, |block| block.txs[0] = Tx::raw(&left_out));
+    let (_, verdict, why) = of(&line.source, &line, &paid, 0x21).await;
+    assert_eq!((verdict, why.as_str()), (Verdict::Unproved, "PENDING, and its transaction's block does not show it"));
 }
 
 /// What is said of the only leg to `who`: asset, verdict and words.

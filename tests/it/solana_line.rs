@@ -93,7 +93,11 @@ impl Line {
     }
 
     pub(crate) async fn watch(&self, id: &str, address: Address) {
-        let (id, addresses) = (id.to_owned(), [(CHAIN, address)].into());
+        self.watch_on(CHAIN, id, address).await;
+    }
+
+    pub(crate) async fn watch_on(&self, chain: Chain, id: &str, address: Address) {
+        let (id, addresses) = (id.to_owned(), [(chain, address)].into());
         let account = NewAccount { id, identity_id: None, kind: AccountType::Segregated, addresses };
         registry::add_accounts(&self.store.db, &[account], self.now).await.unwrap();
     }

@@ -724,6 +724,33 @@ async fn the_real_command_reads_an_address_to_its_begin_and_slots_by_their_range
     }
 }
 
+#[tokio::test]
+async fn a_search_that_pages_for_long_says_how_far_it_has_come() {
+    let ledger = Ledger::of(10..=60);
+    // So many that a line is due before the last page.
+    (0..400).for_each(|id| ledger.put(20 + id / 40, Tx::failing(id, OURS, &[])));
+    ledger.finalize(50);
+    let node = Node::start(&ledger).await;
+    node.set_lists(Lists { page_max: 10, ..Lists::default() });
+    node.set_latency(Duration::from_millis(300));
+    let folder = crate::postgres::folder();
+    let config = format!("[api]\nenvironment = \"live\"\n[chains.SOLANA_MAINNET]\nrpc = [\"{}\"]\n", node.url());
+    std::fs::write(folder.path().join("landfall.toml"), config).unwrap();
+    let address = format!("SOLANA_MAINNET={OURS}");
+    let add = ["account", "add", "--account", "ours", "--type", "SEGREGATED", "--address", address.as_str()];
+    assert_eq!(landfall(folder.path(), &add).await.0, Some(0));
+    let ours = OURS.to_string();
+    let search = ["backfill", "--chain", "SOLANA_MAINNET", "--address", ours.as_str(), "--dry-run"];
+    let (code, told, said) = landfall(folder.path(), &search).await;
+    assert_eq!(code, Some(0), "{told}{said}");
+    let line =
+        said.lines().find_map(|line| line.strip_prefix("signatures: list 1: ")).unwrap_or_else(|| panic!("{said}"));
+    let numbers: Vec<u64> = line.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect();
+    let [pages, named, lowest] = numbers[..] else { panic!("{line}") };
+    assert_eq!(line, format!("{pages} pages, {named} signatures, down to {lowest}"));
+    assert!(pages > 1 && named == 10 * pages && lowest == 29 - (named - 1) / 40, "{line}");
+}
+
 /// The most that a process has held in memory, in MiB, as far as it was looked at.
 fn peak_mib(process: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;

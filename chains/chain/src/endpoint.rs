@@ -3,6 +3,7 @@
 //!
 //! An endpoint is named by host and port. Its path, query and credentials are secrets and never get here.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,6 +20,17 @@ pub struct EndpointStatus {
     pub latest: Option<u64>,
     /// How long its requests take: a moving average.
     pub latency_ms: Option<u64>,
+    /// The calls that it refuses until a person does something about it, by method; one that it answers ends its entry.
+    pub refused: BTreeMap<&'static str, Refused>,
+}
+
+/// A call that an endpoint refuses for good.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// What it said last, and what to do about it.
+    pub why: String,
+    /// How often it has refused since it answered last.
+    pub times: u64,
 }
 
 /// Whether an endpoint is of use.
@@ -67,6 +79,7 @@ impl Endpoints {
             reason: String::new(),
             latest: None,
             latency_ms: None,
+            refused: BTreeMap::new(),
         };
         Endpoints(Arc::new(Shared {
             statuses: Mutex::new(ids.into_iter().map(untried).collect()),
@@ -119,6 +132,19 @@ impl Endpoints {
         let mut statuses = self.lock();
         statuses[index].state = state;
         reason.clone_into(&mut statuses[index].reason);
+    }
+
+    /// The endpoint at `index` refuses calls of `method`, and will until a person does something: `why`, and what.
+    pub fn refuses(&self, index: usize, method: &'static str, why: &str) {
+        let mut statuses = self.lock();
+        let refused = statuses[index].refused.entry(method).or_insert_with(|| Refused { why: String::new(), times: 0 });
+        why.clone_into(&mut refused.why);
+        refused.times += 1;
+    }
+
+    /// The endpoint at `index` answered a call of `method`.
+    pub fn serves(&self, index: usize, method: &str) {
+        self.lock()[index].refused.remove(method);
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<EndpointStatus>> {

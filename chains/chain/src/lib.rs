@@ -6,6 +6,7 @@
 //! - [`finality`]: when a block counts as final
 //! - [`verdict`], [`sender`], [`signers`]: why a movement is a credit or none; how its sender is known; who signed it
 //! - [`source`]: what a watcher reads of a chain, and how a read fails
+//! - [`searching`]: how far a search of single addresses has come
 //! - [`facts`]: what a chain itself says of the assets that are listed
 //! - [`holdings`]: what addresses hold at a final block
 //! - [`endpoint`]: the health of the nodes behind a source
@@ -26,6 +27,7 @@ pub mod finality;
 pub mod holdings;
 pub mod network;
 pub mod retry;
+pub mod searching;
 pub mod sender;
 pub mod signers;
 pub mod source;
@@ -36,13 +38,14 @@ pub use address::Address;
 pub use asset::{AssetId, AssetTransfer, number_equal_legs};
 pub use block::{Block, BlockHash, BlockRef, Debits, Fee, Header, Proof, Rejected, Tip};
 pub use causes::with_causes;
-pub use endpoint::{EndpointState, EndpointStatus, Endpoints};
+pub use endpoint::{EndpointState, EndpointStatus, Endpoints, Refused};
 pub use facts::{AssetFacts, AssetSource, Terms, TransferFee};
 pub use finality::{Finality, FinalityRule, RuleError, RuleName, Tag, Tier};
 pub use holdings::{Holding, HoldingSource, Holdings, ToldHolding, told_alike};
 pub use network::{Asset, Chain, Family, Native, NativeSource, Network};
 pub use retry::Retry;
 pub use ruint::aliases::U256;
+pub use searching::{Pages, Searched, Searching};
 pub use sender::{Payer, SenderRule};
 pub use signers::Signers;
 pub use source::{

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::{
     Address, AssetFacts, AssetId, AssetSource, AssetTransfer, Block, BlockRef, Header, HoldingSource, Holdings, Payer,
-    Proof, Tip, TxRef, U256,
+    Proof, Searching, Tip, TxRef, U256,
 };
 
 /// A chain that can be read. Every call is bounded in time and retries nothing: the caller decides.
@@ -82,6 +82,12 @@ pub trait AddressSource: Send + Sync + 'static {
         range: RangeInclusive<u64>,
         watched: Watched<'_>,
     ) -> impl Future<Output = Result<Found, SourceError>> + Send;
+
+    /// Where it says how far [`AddressSource::candidates`] has come while that goes on; `None` where it takes no longer than a
+    /// step of others.
+    fn searching(&self) -> Option<Searching> {
+        None
+    }
 
     /// What each address owned of the native currency after `at`, in base units, proved by the block's own state
     /// root. In the order of `addresses`. A permanent error on chains whose blocks have no such root.
@@ -207,6 +213,10 @@ impl<S: AddressSource> AddressSource for Arc<S> {
 
     async fn candidates(&self, range: RangeInclusive<u64>, watched: Watched<'_>) -> Result<Found, SourceError> {
         (**self).candidates(range, watched).await
+    }
+
+    fn searching(&self) -> Option<Searching> {
+        (**self).searching()
     }
 
     async fn balances(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<U256>, SourceError> {

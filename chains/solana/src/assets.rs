@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::ata::TokenProgram;
+use crate::calls::failed;
 use crate::dialect::Endpoint;
 use crate::error::SolanaError;
 use crate::mint::terms;
@@ -97,7 +98,7 @@ async fn read_account(endpoint: &Endpoint, key: &str, reached: Option<u64>) -> R
     };
     let answers = endpoint.ask_aside(&[Call { method: ACCOUNT, params: json!([key, how]) }]).await?;
     let answer = answers.into_iter().next().ok_or_else(|| endpoint.unusable(ACCOUNT, "no answer"))?;
-    let answer: Raw = answer.map_err(|error| endpoint.refused(ACCOUNT, &error))?;
+    let answer: Raw = answer.map_err(|error| failed(endpoint, ACCOUNT, &error))?;
     let Told { context, value } = endpoint.parse(ACCOUNT, &answer)?;
     if reached.is_some_and(|reached| context.slot < reached) {
         return Err(endpoint.lacks(format!("tells account {key} of slot {}, which is behind", context.slot)));

@@ -121,11 +121,11 @@ impl Reader {
                     Reaction::AskAgain | Reaction::AskElsewhere | Reaction::BackOff => {
                         Err(endpoint.refused(TRANSACTION, &error))
                     }
-                    Reaction::LeaveOpen
-                    | Reaction::AskArchive
-                    | Reaction::RaiseVersion { .. }
-                    | Reaction::Drop
-                    | Reaction::Page => Ok(None),
+                    Reaction::Drop | Reaction::Page => {
+                        note(endpoint, TRANSACTION, &error);
+                        Ok(None)
+                    }
+                    Reaction::LeaveOpen | Reaction::AskArchive | Reaction::RaiseVersion { .. } => Ok(None),
                 };
             }
         };
@@ -252,10 +252,17 @@ pub(crate) fn reaction(error: &NodeError) -> Reaction {
 
 /// The failure that a refusal is, with what a person should know of it.
 pub(crate) fn failed(endpoint: &Endpoint, method: &'static str, error: &NodeError) -> SolanaError {
-    match reaction(error).advice() {
+    match note(endpoint, method, error) {
         None => endpoint.refused(method, error),
-        Some(advice) => endpoint.unusable(method, &format!("{error}; {advice}")),
+        Some(why) => endpoint.unusable(method, &why),
     }
+}
+
+/// Notes of the endpoint a refusal that only a person can end; what that person should know.
+fn note(endpoint: &Endpoint, method: &'static str, error: &NodeError) -> Option<String> {
+    let why = format!("{error}; {}", reaction(error).advice()?);
+    endpoint.refuses(method, &why);
+    Some(why)
 }
 
 /// What a refused block says of the endpoint.

@@ -22,6 +22,7 @@ use solana_client::rpc_response::{Response, RpcBlockhash};
 use solana_client::rpc_sender::{RpcSender, RpcTransportStats};
 
 use crate::base58;
+use crate::calls::failed;
 use crate::dialect::Endpoint;
 use crate::error::SolanaError;
 
@@ -136,7 +137,7 @@ impl<'e> Light<'e> {
     fn error(&self, request: RpcRequest, failure: Failure) -> SolanaError {
         match failure {
             Failure::Failed(error) => error,
-            Failure::Refused(error) => self.endpoint.refused(request.as_str(), &error),
+            Failure::Refused(error) => failed(self.endpoint, request.as_str(), &error),
         }
     }
 }

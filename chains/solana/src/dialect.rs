@@ -131,6 +131,8 @@ impl Dialect for Solana {
         // Who may have been pointed elsewhere, or lied, is asked for everything anew.
         let mut words = if question.which_chain { Words::default() } else { self.told.of(&endpoint.id) };
         let (confirmed_for, finalized_for) = (self.told.confirmed_for(), self.told.finalized_for());
+        // A word is as old as its question, however slow the answer was.
+        let now = Instant::now();
         let (finalized, confirmed) = try_join(
             self.newest(endpoint, "finalized", finalized_for, |within| words.finalized(within)),
             self.newest(endpoint, "confirmed", confirmed_for, |within| words.confirmed(within)),
@@ -140,7 +142,6 @@ impl Dialect for Solana {
             let reason = format!("block {} is called confirmed, but {} final", confirmed.block, finalized.block);
             return Err(endpoint.unusable(LATEST, &reason));
         }
-        let now = Instant::now();
         if finalized.is_new {
             words.say_finalized(finalized.block, now);
             // What stood in a slot that has become final since may be told otherwise now.

@@ -1,11 +1,9 @@
 //! What owners hold: their own lamports, and what is in the associated token accounts of listed mints.
 //!
-//! Promises: an answer is of one slot that is final and not below the one that was reached, which it names itself; only such an
+//! Promises: an answer is of one slot that is final and not below the one that was agreed on, which it names itself; only such an
 //! answer says that an account is not there. A token account counts when its program, its mint and its owner are those that
 //! it was asked for; one that is not whole is not told, never zero. As many endpoints as must agree tell each asset of each owner
 //! alike, each at a slot of its own, or that is not told. Asked aside: that an endpoint does not tell it says nothing of blocks.
-
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -17,6 +15,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::ata::TokenProgram;
+use crate::calls::failed;
 use crate::dialect::Endpoint;
 use crate::error::SolanaError;
 use crate::rules::TokenPlace;
@@ -90,16 +89,11 @@ impl SolanaSource {
             let told: Vec<_> = told.iter().map(|(_, amounts)| amounts.clone()).collect();
             told_alike(&told, (addresses.len(), assets.len()), agree)
         };
-        // Whoever is asked later tells of no earlier slot.
-        let reached = AtomicU64::new(at.number);
-        let (wanted, reached) = (&wanted[..], &reached);
+        let (wanted, reached) = (&wanted[..], at.number);
         let read = |endpoint| -> BoxRead<'_> {
             Box::pin(async move {
-                let told = of_endpoint(endpoint, wanted, reached.load(Relaxed)).await;
-                let told = told.map_err(|error| endpoint.lacks(format!("does not tell what owners hold: {error}")))?;
-                let slots = told.iter().flatten().flatten().map(|told| told.number);
-                reached.fetch_max(slots.min().unwrap_or_default(), Relaxed);
-                Ok(told)
+                let told = of_endpoint(endpoint, wanted, reached).await;
+                told.map_err(|error| endpoint.lacks(format!("does not tell what owners hold: {error}")))
             })
         };
         let need = Need { first: at.number, last: at.number, methods: &[ACCOUNTS] };
@@ -113,6 +107,11 @@ impl SolanaSource {
         }
         let proof = if agree > 1 { Proof::TwoEndpoints } else { Proof::OneEndpoint };
         Ok(Holdings { proof, amounts: believed(&heard.told) })
+    }
+
+    /// Of how many owners one call tells what they hold of these assets.
+    pub fn owners_of_a_call(&self, assets: &[AssetId]) -> usize {
+        owners_of_a_call(&self.wanted([0; 32], assets))
     }
 
     fn wanted(&self, owner: [u8; 32], assets: &[AssetId]) -> Wanted {
@@ -169,10 +168,16 @@ fn tokens(account: &Account, place: &TokenPlace, owner: &[u8; 32]) -> Option<u64
     data[AMOUNT..].first_chunk().map(|amount| u64::from_le_bytes(*amount))
 }
 
+/// All owners have as many accounts as this `one`.
+fn owners_of_a_call(one: &Wanted) -> usize {
+    (ACCOUNTS_MAX / one.keys().count()).max(1)
+}
+
 async fn of_endpoint(endpoint: &Endpoint, wanted: &[Wanted], reached: u64) -> Result<Amounts, SolanaError> {
-    let width = wanted.first().map_or(1, |one| one.keys().count());
     let mut told = Vec::with_capacity(wanted.len());
-    for some in wanted.chunks((ACCOUNTS_MAX / width).max(1)) {
+    let Some(first) = wanted.first() else { return Ok(told) };
+    let width = first.keys().count();
+    for some in wanted.chunks(owners_of_a_call(first)) {
         let keys: Vec<[u8; 32]> = some.iter().flat_map(Wanted::keys).collect();
         let Told { context, value } = read_accounts(endpoint, &keys, reached).await?;
         let number = context.slot;
@@ -184,7 +189,7 @@ async fn of_endpoint(endpoint: &Endpoint, wanted: &[Wanted], reached: u64) -> Re
     Ok(told)
 }
 
-/// The accounts, all of one final slot that is not below `reached`.
+/// The accounts, all of one final slot that is not below `reached`, by the endpoint's own view.
 async fn read_accounts(endpoint: &Endpoint, keys: &[[u8; 32]], reached: u64) -> Result<Told, SolanaError> {
     let names: Vec<String> = keys.iter().map(|key| bs58::encode(key).into_string()).collect();
     let how = json!({
@@ -193,7 +198,7 @@ async fn read_accounts(endpoint: &Endpoint, keys: &[[u8; 32]], reached: u64) -> 
     });
     let answers = endpoint.ask_aside(&[Call { method: ACCOUNTS, params: json!([names, how]) }]).await?;
     let answer = answers.into_iter().next().ok_or_else(|| endpoint.unusable(ACCOUNTS, "no answer"))?;
-    let answer = answer.map_err(|error| endpoint.refused(ACCOUNTS, &error))?;
+    let answer = answer.map_err(|error| failed(endpoint, ACCOUNTS, &error))?;
     let told: Told = endpoint.parse(ACCOUNTS, &answer)?;
     if told.context.slot < reached {
         let reason = format!("it is of slot {}, and slot {reached} was reached", told.context.slot);

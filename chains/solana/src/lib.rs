@@ -60,7 +60,7 @@ pub use digest::Digest;
 pub use error::{SolanaError, Unusable};
 pub use landfall_rpc::EndpointUrl;
 pub use networks::{genesis, network, networks};
-pub use options::Options;
+pub use options::{HOLDINGS_PAUSE, Options, POLL};
 pub use read::{Asked, Candidate, block};
 pub use rules::{Rules, WRAPPED_SOL, Wrapped};
 pub use sample::Sample;

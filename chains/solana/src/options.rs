@@ -9,6 +9,12 @@ use landfall_chain::{AssetId, BlockHash};
 use crate::ata::TokenProgram;
 use crate::rules::Wrapped;
 
+/// How often a tip is asked for where nobody says otherwise. With what is kept between polls (`told`), and with what owners
+/// hold asked for no more often than [`HOLDINGS_PAUSE`], an endpoint is asked for 1.5 light calls a second at most.
+pub const POLL: Duration = Duration::from_millis(1_250);
+/// How long after one call for what owners hold the next one is due, where nobody says otherwise.
+pub const HOLDINGS_PAUSE: Duration = Duration::from_secs(5);
+
 /// What an operator says; the default says nothing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Options {

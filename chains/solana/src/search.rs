@@ -9,7 +9,9 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use landfall_chain::{Address, AddressSource, BlockRef, Found, Named, Proof, Search, SourceError, U256, Watched};
+use landfall_chain::{
+    Address, AddressSource, BlockRef, Found, Named, Proof, Search, Searching, SourceError, U256, Watched,
+};
 use landfall_rpc::Need;
 use tokio::time::Instant;
 
@@ -34,6 +36,10 @@ impl AddressSource for SolanaSource {
         Ok(Found::Named(self.named(range, addresses).await?))
     }
 
+    fn searching(&self) -> Option<Searching> {
+        Some(self.searching.clone())
+    }
+
     /// There is no root to prove one by, and nobody asks.
     async fn balances(&self, _: &[Address], _: &BlockRef) -> Result<Vec<U256>, SourceError> {
         Err(SolanaError::NoBalances { chain: self.pool.chain() }.into())
@@ -46,9 +52,11 @@ impl SolanaSource {
         let (from, none) = (*range.start(), Slots::new(range.clone(), NAMED_MAX));
         let need = Need { first: from, last: *range.end(), methods: &[SIGNATURES] };
         let (mut all, mut lists, mut starts, mut last) = (none.clone(), Vec::new(), Vec::new(), None);
+        let pages = self.searching.begin();
         for endpoint in self.pool.of_use(need).await {
             let begun = Instant::now();
-            match read_named(endpoint, &accounts, &none).await {
+            pages.list();
+            match read_named(endpoint, &accounts, &none, &pages).await {
                 Ok(Told::All(slots)) => {
                     endpoint.answered(begun, None);
                     all.merge(&slots);

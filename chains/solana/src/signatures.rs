@@ -14,6 +14,7 @@
 use std::collections::{BTreeSet, HashSet};
 use std::ops::RangeInclusive;
 
+use landfall_chain::Pages;
 use landfall_rpc::{Call, NodeError};
 use serde::Deserialize;
 use serde_json::json;
@@ -87,11 +88,16 @@ pub(crate) enum Told {
     From(u64),
 }
 
-/// The slots of `range` in which the endpoint names one of `accounts`.
-pub(crate) async fn read_named(endpoint: &Endpoint, accounts: &[String], none: &Slots) -> Result<Told, SolanaError> {
+/// The slots of `range` in which the endpoint names one of `accounts`; each page is added to `pages`.
+pub(crate) async fn read_named(
+    endpoint: &Endpoint,
+    accounts: &[String],
+    none: &Slots,
+    pages: &Pages<'_>,
+) -> Result<Told, SolanaError> {
     let mut slots = none.clone();
     for account in accounts {
-        read_all(endpoint, account, &mut slots).await?;
+        read_all(endpoint, account, &mut slots, pages).await?;
     }
     // What it prunes while it is asked is known behind the last page only.
     let first = first_available(endpoint).await?;
@@ -104,13 +110,14 @@ struct Signature<'a> {
     slot: u64,
 }
 
-async fn read_all(endpoint: &Endpoint, account: &str, slots: &mut Slots) -> Result<(), SolanaError> {
+async fn read_all(endpoint: &Endpoint, account: &str, slots: &mut Slots, pages: &Pages<'_>) -> Result<(), SolanaError> {
     let (first, last) = slots.range.clone().into_inner();
     let (mut before, mut place, mut stale): (Option<String>, _, _) = (None, Place::default(), 0);
     for _ in 0..PAGES_MAX {
         let answer = one(endpoint, page(account, before.as_deref(), last)).await?;
         let answer = answer.map_err(|error| refused(endpoint, account, &error))?;
         let page: Vec<Signature<'_>> = endpoint.parse(SIGNATURES, &answer)?;
+        pages.add(u64::try_from(page.len()).unwrap_or(u64::MAX), page.last().map(|oldest| oldest.slot));
         let Some(oldest) = page.last() else { return Ok(()) };
         let is_new = place.advance(&page).map_err(|reason| endpoint.unusable(SIGNATURES, &reason))?;
         page.iter().for_each(|signature| slots.add(signature.slot));
@@ -180,7 +187,7 @@ fn page(account: &str, before: Option<&str>, last: u64) -> Call {
 
 async fn first_available(endpoint: &Endpoint) -> Result<u64, SolanaError> {
     let answer = one(endpoint, Call { method: FIRST_AVAILABLE, params: json!([]) }).await?;
-    let answer = answer.map_err(|error| endpoint.refused(FIRST_AVAILABLE, &error))?;
+    let answer = answer.map_err(|error| failed(endpoint, FIRST_AVAILABLE, &error))?;
     endpoint.parse(FIRST_AVAILABLE, &answer)
 }
 

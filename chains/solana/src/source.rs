@@ -8,6 +8,7 @@
 //! of a sender is asked for only where balances do not tell who paid, and decides about nothing else. Deliberately not
 //! here: when two tell a block alike (`witness`).
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use landfall_chain::{
     AssetTransfer, Block, BlockRef, BlockSource, Debits, Endpoints, Fate, Header, Lane, Legs, Network, Payer, Read,
-    ReadProof, SenderRule, SourceError, Tip, TxRef,
+    ReadProof, Searching, SenderRule, SourceError, Tip, TxRef,
 };
 use landfall_rpc::{Dialect, EndpointUrl, Fault, Heard, Need};
 use tokio::sync::Notify;
@@ -43,12 +44,12 @@ const SLOTS_MAX: u64 = 256;
 /// How many transactions are asked for at once.
 const TRANSACTIONS_MAX: usize = 4;
 /// Up to how many slots are read without a list, one block after the other from the newest one down.
-const NEAR_SLOTS_MAX: u64 = 8;
+const NEAR_SLOTS_MAX: u64 = 10;
 /// How many blocks without a time are looked below for one that has it.
 const TIMELESS_MAX: usize = 32;
-/// How long a second endpoint is waited for that has not got a block yet, and how often it is asked meanwhile: nodes are
-/// some slots apart, and a slot takes 200 to 400 ms.
-const SECOND_WAIT_MAX: Duration = Duration::from_secs(1);
+/// How long a second endpoint is waited for that has not got a block yet, until its next poll: nodes are some slots apart, and a
+/// slot takes 200 to 400 ms. How often it is looked meanwhile whether that poll is due.
+const SECOND_WAIT_MAX: Duration = Duration::from_millis(1_500);
 const SECOND_LOOK: Duration = Duration::from_millis(100);
 
 /// One Solana network, read over JSON-RPC.
@@ -61,6 +62,7 @@ pub struct SolanaSource {
     words: Words,
     sample: Sample,
     pub(crate) second_look: SecondLook,
+    pub(crate) searching: Searching,
 }
 
 impl SolanaSource {
@@ -84,7 +86,8 @@ impl SolanaSource {
         let rules = Rules::of(network).with_options(options);
         let reader = Reader::new(rules, options.max_transaction_version);
         let (words, sample, second_look) = (Words::default(), Sample::default(), SecondLook::default());
-        Ok(SolanaSource { reader, pool, told: Mutex::new(None), words, sample, second_look })
+        let (told, searching) = (Mutex::new(None), Searching::default());
+        Ok(SolanaSource { reader, pool, told, words, sample, second_look, searching })
     }
 
     /// With another choice of the blocks that are compared though they are only looked through.
@@ -376,7 +379,7 @@ impl SolanaSource {
     }
 
     /// The block as two endpoints tell it; `told` is what is known of it already. One that has it not yet is waited for with
-    /// `patience`. Who tells it otherwise than two others is put into quarantine.
+    /// `patience`, and asked again when a poll shows that it has come further. Who tells it otherwise than two others is put into quarantine.
     pub(crate) async fn told_by_two<'p>(
         &'p self,
         wanted: Wanted,
@@ -384,8 +387,15 @@ impl SolanaSource {
         mut told: Vec<Told<'p>>,
         patience: Duration,
     ) -> Result<Agreed<'p>, SolanaError> {
-        let read = |endpoint| -> BoxRead<'p, Witnessed> {
-            Box::pin(async move { Ok(self.read(endpoint, wanted, legs).await?.into()) })
+        let lacked = Arc::new(Lacked::default());
+        let read = |endpoint: &'p Endpoint| -> BoxRead<'p, Witnessed> {
+            let lacked = Arc::clone(&lacked);
+            Box::pin(async move {
+                lacked.check(endpoint, wanted.slot)?;
+                let head = endpoint.head();
+                let read = self.read(endpoint, wanted, legs).await;
+                Ok(read.inspect_err(|error| lacked.note(endpoint, head, error))?.into())
+            })
         };
         let begun = Instant::now();
         let (missing, all_lack) = loop {
@@ -402,6 +412,7 @@ impl SolanaSource {
                 break (missing, is_lacking && !is_unheard);
             }
             tokio::time::sleep(SECOND_LOOK).await;
+            self.pool.look().await;
         };
         let believed = witness::believed(self.pool.chain(), told, &missing);
         let mut agreed = believed.map_err(|error| match error {
@@ -456,6 +467,31 @@ impl SolanaSource {
             Ok(told) => Ok(Some(told)),
             Err(error) if Solana::fault(&error) == Fault::Lacking => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+}
+
+/// Who was asked for a block and had it not, by name: how far it had come by its own word, and what it said.
+#[derive(Default)]
+struct Lacked(Mutex<BTreeMap<String, (Option<u64>, SolanaError)>>);
+
+impl Lacked {
+    /// That it is worth asking for the block in `slot`.
+    fn check(&self, endpoint: &Endpoint, slot: u64) -> Result<(), SolanaError> {
+        if let Some(head) = endpoint.head_below(slot) {
+            return Err(endpoint.lacks(format!("has not reached block {slot}: its newest one is {head}")));
+        }
+        let lacked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match lacked.get(&endpoint.id) {
+            Some((head, error)) if *head == endpoint.head() => Err(error.clone()),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// It came to nothing when its newest block was `head`.
+    fn note(&self, endpoint: &Endpoint, head: Option<u64>, error: &SolanaError) {
+        if Solana::fault(error) == Fault::Lacking {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(endpoint.id.clone(), (head, error.clone()));
         }
     }
 }

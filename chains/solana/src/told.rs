@@ -13,8 +13,11 @@ use landfall_chain::{BlockHash, BlockRef};
 use tokio::time::Instant;
 
 /// However rarely is polled, whoever is woken up may look as often.
-const CONFIRMED_KEPT_MAX: Duration = Duration::from_millis(800);
-/// How many polls a word on what is final is kept for: at 900 ms a poll, 1.3 light calls a second in all.
+const CONFIRMED_KEPT_MAX: Duration = Duration::from_millis(1_200);
+/// By which part of a poll words are given up before their time: no poll begins exactly when it is due.
+const EARLY_PART: u32 = 16;
+/// How many polls a word on what is final is kept for. Where it says more than before, two more light calls may follow: a
+/// header at the endpoint that is ahead, and a list where slots hold no block.
 const FINALIZED_POLLS: u32 = 5;
 /// How many polls a newest block stands for where a node answers behind the same address that has not reached it: some five
 /// seconds.
@@ -53,12 +56,12 @@ impl Told {
 
     /// For how long a newest block is not asked for again.
     pub(crate) fn confirmed_for(&self) -> Duration {
-        (self.poll - self.poll / 8).min(CONFIRMED_KEPT_MAX)
+        (self.poll - self.poll / EARLY_PART).min(CONFIRMED_KEPT_MAX)
     }
 
     /// The same of what is final, and of the hash of a slot.
     pub(crate) fn finalized_for(&self) -> Duration {
-        self.poll * FINALIZED_POLLS
+        self.poll * FINALIZED_POLLS - self.poll / EARLY_PART
     }
 
     /// For how long a word stands where a node says that it has not reached it.
@@ -124,12 +127,12 @@ mod tests {
 
     #[test]
     fn words_are_kept_for_parts_and_multiples_of_a_poll() {
-        let told = Told::new(Duration::from_millis(900));
-        assert_eq!(told.confirmed_for(), Duration::from_micros(787_500), "less than a poll: the next one asks again");
-        assert_eq!(Told::new(Duration::from_secs(3_600)).confirmed_for(), Duration::from_millis(800));
-        assert_eq!(told.finalized_for(), Duration::from_millis(4_500));
-        assert_eq!(told.behind_for(), Duration::from_millis(5_400), "longer than the word on what is final is kept");
-        assert_eq!(told.reached_for(), Duration::from_millis(29_700));
+        let told = Told::new(Duration::from_millis(1_250));
+        assert_eq!(told.confirmed_for(), Duration::from_micros(1_171_875), "less than a poll: the next one asks again");
+        assert_eq!(Told::new(Duration::from_secs(3_600)).confirmed_for(), Duration::from_millis(1_200));
+        assert_eq!(told.finalized_for(), Duration::from_micros(6_171_875), "the fifth poll asks again");
+        assert_eq!(told.behind_for(), Duration::from_millis(7_500), "longer than the word on what is final is kept");
+        assert_eq!(told.reached_for(), Duration::from_millis(41_250));
         let none = Told::new(Duration::ZERO);
         let of_none = [none.confirmed_for(), none.finalized_for(), none.behind_for(), none.reached_for()];
         assert_eq!(of_none, [Duration::ZERO; 4]);

@@ -96,7 +96,7 @@ pub(crate) fn answer(view: &View<'_>, genesis: &str, call: &Call) -> Answer {
 /// What a test tells of an account, or what the ledger's transactions left there.
 fn in_account(view: &View<'_>, key: &Value, slot: u64) -> Value {
     let told = key.as_str().and_then(|key| view.accounts.get(key)).cloned();
-    told.unwrap_or_else(|| account(history::balance(view, key, slot)))
+    told.unwrap_or_else(|| account(if view.is_bare { 0 } else { history::balance(view, key, slot) }))
 }
 
 /// The slot that a call is answered of; refused when that is below the one that it must reach.

@@ -87,6 +87,8 @@ pub type OwnAnswer = Result<Value, (i64, String)>;
 pub struct Counts {
     /// By method, and by slot where one was asked for, else 0.
     pub calls: BTreeMap<(String, u64), u64>,
+    /// How many of these asked for a block's header alone.
+    pub headers: u64,
     /// Of the answers as they were sent, by method.
     pub bytes: BTreeMap<String, u64>,
     /// The parameters of the last call of each method.
@@ -115,6 +117,7 @@ struct State {
     transactions: BTreeMap<String, OwnAnswer>,
     accounts: BTreeMap<String, Value>,
     accounts_at: Option<u64>,
+    is_bare: bool,
     lists: Lists,
     compresses: bool,
     latency: Duration,
@@ -214,6 +217,11 @@ impl Node {
         self.lock().accounts_at = slot.into();
     }
 
+    /// Accounts that it was not told to tell are not there: what transactions left in them is not looked for.
+    pub fn forget_accounts(&self) {
+        self.lock().is_bare = true;
+    }
+
     pub fn set_order(&self, order: SlotOrder) {
         self.lock().lists.order = order;
     }
@@ -276,6 +284,18 @@ impl Node {
         state.counts.calls.iter().filter(|(of, _)| is_it(of)).map(|(_, times)| times).sum()
     }
 
+    /// How many blocks it was asked for, and how many light calls it had: all others, and blocks of which only the header was
+    /// asked for.
+    pub fn blocks_and_light_calls(&self) -> (u64, u64) {
+        let state = self.lock();
+        let of = |is_block: bool| {
+            let calls = state.counts.calls.iter().filter(move |((method, _), _)| (method == "getBlock") == is_block);
+            calls.map(|(_, times)| times).sum::<u64>()
+        };
+        let headers = state.counts.headers;
+        (of(true) - headers, of(false) + headers)
+    }
+
     pub fn counts(&self) -> Counts {
         self.lock().counts.clone()
     }
@@ -310,6 +330,7 @@ impl State {
             transactions: BTreeMap::new(),
             accounts: BTreeMap::new(),
             accounts_at: None,
+            is_bare: false,
             lists: Lists::default(),
             compresses: true,
             latency: Duration::ZERO,
@@ -329,6 +350,7 @@ impl State {
         let call = Call { id: call["id"].clone(), method: text(&call["method"]), params: call["params"].clone() };
         let asked = (call.method.clone(), call.params[0].as_u64().unwrap_or_default());
         *self.counts.calls.entry(asked).or_default() += 1;
+        self.counts.headers += u64::from(call.params[1]["transactionDetails"] == "none");
         self.counts.last.insert(call.method.clone(), call.params.clone());
         let mut reply = Reply {
             status: "200 OK",
@@ -397,7 +419,7 @@ impl State {
         }
         let asked = self.counts.calls.get(&(call.method.clone(), 0)).copied().unwrap_or_default();
         let may_strike = self.may_strike(&call.method);
-        let State { ledger, genesis, strikes, rng, unlisted, lists, bait, accounts, accounts_at, .. } = self;
+        let State { ledger, genesis, strikes, rng, unlisted, lists, bait, accounts, accounts_at, is_bare, .. } = self;
         let mut lists = *lists;
         if lists.order == SlotOrder::Turning && asked.is_multiple_of(2) {
             lists.order = SlotOrder::BySignature;
@@ -441,6 +463,7 @@ impl State {
             lists,
             accounts: &*accounts,
             accounts_at: *accounts_at,
+            is_bare: *is_bare,
         };
         let mut told = answer(&view, genesis, call);
         for fault in strikes.active().into_iter().filter(|_| may_strike) {

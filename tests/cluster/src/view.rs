@@ -31,6 +31,8 @@ pub(crate) struct View<'a> {
     pub(crate) accounts: &'a BTreeMap<String, Value>,
     /// The slot that several accounts at once are told of, whatever is asked.
     pub(crate) accounts_at: Option<u64>,
+    /// Whether all other accounts are not there.
+    pub(crate) is_bare: bool,
 }
 
 /// How sure a node must be of what it tells.

@@ -108,7 +108,7 @@ pub(super) const OF_ROWS: &[Entry] = &[
         ],
     ),
     ("S14", ROWS, &["s14_rewards_of_a_block_are_no_deposits"]),
-    ("S14", "tests/it/api_balances.rs", &["what_moved_without_a_trace_is_found_by_the_slow_round"]),
+    ("S14", BOOKS, &["s14_lamports_that_came_by_no_transaction_are_told_once_and_are_no_deposit"]),
     ("S15", BOOKS, &["s15_slots_of_200_ms_and_of_400_ms_give_the_same_deposits"]),
 ];
 

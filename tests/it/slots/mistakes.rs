@@ -226,7 +226,7 @@ async fn carbon_a_block_that_a_node_never_answers_for_is_not_passed_over() {
 #[tokio::test]
 async fn carbon_blocks_that_arrive_in_any_order_are_consumed_in_the_order_of_slots() {
     let mut follower = paid(1).await;
-    // Four are asked for at once; some of the answers are slow.
+    // Two are asked for at once; some of the answers are slow.
     follower.nodes[0].misbehave(Fault::Drip(Duration::from_millis(40)), When::Percent(30));
     tick_in_vain(&mut follower, 2).await;
     assert_eq!(follower.cursor().await, Some(LATEST - 1));

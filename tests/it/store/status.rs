@@ -1,5 +1,7 @@
 //! Keys, watchers' words about their chains, and the length of the queue.
 
+use std::collections::BTreeMap;
+
 use landfall::key::Scope;
 use landfall::store::StoreError;
 use landfall::store::cursors::Cursor;
@@ -43,9 +45,10 @@ async fn keys_are_found_by_id_and_no_more_than_the_most_are_taken(store: TestSto
 }
 
 async fn a_watchers_word_replaces_its_former_one(store: TestStore) {
-    let endpoint = |id: &str, state, latest| {
+    let endpoint = |id: &str, state, latest: Option<u64>| {
         let reason = if state == EndpointState::Healthy { "" } else { "refused" };
-        EndpointStatus { id: id.to_owned(), state, reason: reason.to_owned(), latest, latency_ms: latest.map(|_| 12) }
+        let (id, reason, latency_ms) = (id.to_owned(), reason.to_owned(), latest.map(|_| 12));
+        EndpointStatus { id, state, reason, latest, latency_ms, refused: BTreeMap::new() }
     };
     let word = ChainStatus {
         chain: CHAIN,

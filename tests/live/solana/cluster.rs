@@ -23,6 +23,8 @@ use solana_sdk::signature::{Keypair, Signature, Signer};
 use crate::stage::variable;
 
 const VALIDATOR: &str = "solana-test-validator";
+/// The first version of it that decodes transactions of version 1, which the tests send.
+const VALIDATOR_FIRST: [u64; 3] = [4, 2, 2];
 /// What the payer is given, in lamports.
 const FUNDS: u64 = 9_000_000_000;
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -202,6 +204,10 @@ async fn surfpool(folder: &Path, payer: &Keypair) -> Surfpool {
 
 /// The payer has all there is, from its genesis on.
 fn validator(folder: &Path, payer: &Keypair) -> (Validator, String) {
+    let version = Command::new(VALIDATOR).arg("--version").output().unwrap().stdout;
+    if let Some(too_old) = too_old(&String::from_utf8_lossy(&version)) {
+        panic!("{too_old}");
+    }
     let (rpc, faucet, gossip) = (free_port(), free_port(), free_port());
     let mut child = Command::new(VALIDATOR)
         .args(["--quiet", "--bind-address", "127.0.0.1", "--mint", &payer.pubkey().to_string()])
@@ -222,6 +228,32 @@ fn validator(folder: &Path, payer: &Keypair) -> (Validator, String) {
         std::thread::sleep(POLL);
     }
     (Validator(child), format!("http://127.0.0.1:{rpc}"))
+}
+
+/// What a person should do about a validator that tells this of its version; nothing when it will do.
+fn too_old(told: &str) -> Option<String> {
+    let version = told.split_whitespace().nth(1).unwrap_or_default();
+    let numbers: Option<Vec<u64>> =
+        version.split('-').next().map(|it| it.split('.').map_while(|it| it.parse().ok()).collect());
+    let will_do = numbers.is_some_and(|numbers| numbers.len() == 3 && numbers[..] >= VALIDATOR_FIRST[..]);
+    let [major, minor, patch] = VALIDATOR_FIRST;
+    (!will_do).then(|| {
+        format!(
+            "{VALIDATOR} on the PATH is of version {version:?}, and the tests need {major}.{minor}.{patch} or newer: update it, or \
+             take it off the PATH, and they use surfpool"
+        )
+    })
+}
+
+#[test]
+fn a_validator_that_is_too_old_is_told_apart_by_its_version() {
+    for told in ["4.2.2 (src:00000000; feat:1, client:Agave)", "4.2.3", "4.3.0-beta.1 (src:1)", "5.0.0", "10.0.0"] {
+        assert_eq!(too_old(&format!("{VALIDATOR} {told}\n")), None, "{told}");
+    }
+    for told in ["4.2.1 (src:00000000; feat:1, client:Agave)", "4.1.9", "3.9.9", "4", "", "of tomorrow"] {
+        let said = too_old(&format!("{VALIDATOR} {told}\n")).unwrap();
+        assert!(said.contains("the tests need 4.2.2 or newer: update it, or take it off the PATH"), "{said}");
+    }
 }
 
 fn free_port() -> u16 {

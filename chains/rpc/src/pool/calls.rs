@@ -170,6 +170,9 @@ impl<D: Dialect> Endpoint<D> {
             pace.answered(now);
         }
         for (answer, call) in answers.iter().zip(calls) {
+            if answer.is_ok() {
+                self.serves(call.method);
+            }
             let Err(error @ NodeError { limit: Some(limit), .. }) = answer else { continue };
             learn(*limit, call.method);
             if calls.len() > 1 && matches!(limit, Limit::BatchTooLarge { .. } | Limit::TooManyResults { .. }) {

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::dialect::{Dialect, Fault, Word};
 use crate::http::Rpc;
+use crate::limits::Limit;
 use crate::pool::learnt::Learnt;
 use crate::pool::pace::Pace;
 
@@ -174,6 +175,11 @@ impl<D: Dialect> Endpoint<D> {
     /// Its own newest block, as far as it told it.
     pub fn head(&self) -> Option<u64> {
         self.lock().said.as_ref().map(|said| said.latest.number)
+    }
+
+    /// Its own newest block, while it lies below `number` and the endpoint is healthy: then it need not be asked for that one.
+    pub fn head_below(&self, number: u64) -> Option<u64> {
+        self.voice(Instant::now(), |said| said.latest.number).filter(|head| *head < number)
     }
 
     /// A request took so long.
@@ -349,6 +355,17 @@ impl<D: Dialect> Endpoint<D> {
     pub(crate) fn silence(&self, now: Instant) -> Option<String> {
         let standing = self.lock();
         standing.silence.as_ref().filter(|silence| silence.until > now).map(|silence| silence.why.clone())
+    }
+
+    /// It refuses calls of `method` until a person does something about it: `why`, and what. Others are asked first meanwhile.
+    pub fn refuses(&self, method: &'static str, why: &str) {
+        self.learnt.refused(Limit::Unsupported, method, 1, Instant::now());
+        self.statuses.refuses(self.index, method, &self.clean(why));
+    }
+
+    /// It answered a call of `method`.
+    pub(crate) fn serves(&self, method: &str) {
+        self.statuses.serves(self.index, method);
     }
 
     /// It has not what it was asked for: no failure, and told with its status while it is healthy.

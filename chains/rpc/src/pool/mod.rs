@@ -202,6 +202,11 @@ impl<D: Dialect> Pool<D> {
         }
     }
 
+    /// Asks for the newest blocks again, as far as endpoints are due, for who waits for one to get there.
+    pub async fn look(&self) {
+        self.poll(&BTreeSet::new(), Wait::Grace, || false).await;
+    }
+
     /// How many endpoints must say the same before it counts.
     pub fn must_agree(&self) -> usize {
         self.statuses.agree()

@@ -1,7 +1,9 @@
 //! What each refusal of a block comes to: it is asked for elsewhere, the range ends before it where nobody has it, and
 //! it is never passed over.
 
-use landfall_chain::{EndpointState, SourceErrorKind};
+use std::time::Duration;
+
+use landfall_chain::{BlockSource, EndpointState, SourceErrorKind};
 use landfall_cluster::{Instead, Ledger, Node, Refusal, Tx};
 use serde_json::{Value, json};
 
@@ -82,6 +84,43 @@ async fn what_a_person_must_mend_is_said_in_the_status_of_the_endpoint() {
         let reason = source.endpoints().snapshot()[0].reason.clone();
         assert!(reason.contains(&refusal.code().to_string()), "{refusal:?}: {reason}");
         assert_eq!([never, wrong].into_iter().find(|said| reason.contains(said)), advice, "{refusal:?}: {reason}");
+    }
+}
+
+#[tokio::test]
+async fn what_follows_from_each_reaction() {
+    // Whether the endpoint is as good as before; whether a person is told for as long as it lasts; whether it is asked for the
+    // next block as soon as it is healthy, which after a pause is a matter of time.
+    let cases = [
+        ("LeaveOpen", Refusal::BlockNotAvailable, (true, false, Some(true))),
+        ("AskArchive", Refusal::BlockCleanedUp, (true, false, Some(true))),
+        ("AskAgain", Refusal::BlockStatusNotAvailableYet, (true, false, Some(true))),
+        ("AskElsewhere", Refusal::NodeUnhealthy, (false, false, Some(true))),
+        ("BackOff", Refusal::RateLimited, (false, false, None)),
+        ("Drop", Refusal::HistoryNotAvailable, (false, true, Some(false))),
+        ("Page", Refusal::InvalidParams, (false, true, Some(false))),
+    ];
+    for (reaction, refusal, expected) in cases {
+        let (ahead, other, source) = two().await;
+        ahead.answer_instead(12, Instead::Refuse(refusal));
+        assert_eq!(slots(&source, 12, 12).await, [12], "{reaction}: it is read elsewhere");
+        let status = || source.endpoints().snapshot().swap_remove(0);
+        let is_good = status().state == EndpointState::Healthy;
+        let is_healthy = async {
+            while status().state != EndpointState::Healthy {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                source.tip().await.unwrap();
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), is_healthy).await.unwrap();
+        let is_told = status().refused.contains_key("getBlock");
+        assert_eq!(slots(&source, 13, 13).await, [13], "{reaction}");
+        let is_asked = expected.2.map(|_| ahead.calls("getBlock", Some(13)) == 1);
+        assert_eq!((is_good, is_told, is_asked), expected, "{reaction}");
+        // What nobody else has it is asked for all the same, and answers.
+        other.lose([14]);
+        assert_eq!(slots(&source, 14, 14).await, [14], "{reaction}");
+        assert!(status().refused.is_empty(), "{reaction}");
     }
 }
 

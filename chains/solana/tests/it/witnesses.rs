@@ -198,7 +198,7 @@ async fn a_word_that_is_out_of_date_convicts_nobody() {
 #[tokio::test]
 async fn what_the_second_cannot_tell_is_waited_for_and_never_passed_over() {
     let cases: [(&str, Spoil); 4] = [
-        ("does not tell block 12", |node| node.lag(4)),
+        ("has not reached block 12: its newest one is 11", |node| node.lag(4)),
         ("does not tell block 12", |node| node.answer_instead(12, Instead::Null)),
         ("does not tell block 12", |node| spoil(node, |told| tell(told, 0, |tx| tx["meta"] = Value::Null))),
         ("Internal error", |node| node.answer_instead(12, Instead::Refuse(Refusal::Internal))),
@@ -228,11 +228,32 @@ async fn a_second_endpoint_that_is_a_moment_behind_is_waited_for() {
         while nodes[1].calls("getBlock", Some(12)) == 0 {
             tokio::task::yield_now().await;
         }
+        nodes[1].ledger().grow(Vec::new());
         nodes[1].lag(0);
     };
     let both = async { tokio::join!(full(&source, 12), comes_later).0 };
     let block = tokio::time::timeout(Duration::from_secs(60), both).await.unwrap();
     assert_eq!(block.unwrap().proof, Proof::TwoEndpoints);
+    assert_eq!(nodes[1].calls("getBlock", Some(12)), 2, "once more when it has told a newer block");
+}
+
+#[tokio::test]
+async fn a_second_endpoint_is_asked_for_a_block_when_a_poll_shows_it_there() {
+    let (nodes, source) = nodes(2).await;
+    nodes[1].lag(4);
+    source.tip().await.unwrap();
+    let asked = nodes[1].calls("getLatestBlockhash", None);
+    let comes_later = async {
+        while nodes[1].calls("getLatestBlockhash", None) < asked + 4 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(nodes[1].calls("getBlock", None), 0, "by its own word it is not there yet");
+        nodes[1].lag(0);
+    };
+    let both = async { tokio::join!(full(&source, 12), comes_later).0 };
+    let block = tokio::time::timeout(Duration::from_secs(60), both).await.unwrap();
+    assert_eq!(block.unwrap().proof, Proof::TwoEndpoints);
+    assert_eq!([&nodes[0], &nodes[1]].map(|node| node.calls("getBlock", None)), [1, 1]);
 }
 
 #[tokio::test]

@@ -1,0 +1,90 @@
+//! How far a search of single addresses has come while it goes on, for who waits for it.
+//!
+//! Promises: it is told of a search only while that goes on, also when it is dropped at an await. It decides nothing.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A place where a source says how far its search has come; clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Searching(Arc<Mutex<Option<Searched>>>);
+
+/// How far a search has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Searched {
+    /// Which list it is at, counted from 1: several endpoints tell the same one.
+    pub list: u32,
+    /// How many pages of this list were read.
+    pub pages: u64,
+    /// How many transactions they named.
+    pub named: u64,
+    /// The lowest number that they named; `None` before the first.
+    pub lowest: Option<u64>,
+}
+
+/// The pages of a search that goes on until this is dropped.
+#[derive(Debug)]
+pub struct Pages<'a>(&'a Searching);
+
+impl Searching {
+    /// A search begins.
+    pub fn begin(&self) -> Pages<'_> {
+        *self.lock() = Some(Searched::default());
+        Pages(self)
+    }
+
+    /// How far the search has come that goes on now, if one does.
+    pub fn now(&self) -> Option<Searched> {
+        *self.lock()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Searched>> {
+        // It is replaced as a whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pages<'_> {
+    /// Another list is read, from its begin.
+    pub fn list(&self) {
+        let mut searched = self.0.lock();
+        let list = searched.map_or(0, |searched| searched.list) + 1;
+        *searched = Some(Searched { list, ..Searched::default() });
+    }
+
+    /// A page was read that named so many transactions, and this as their lowest number.
+    pub fn add(&self, named: u64, lowest: Option<u64>) {
+        if let Some(searched) = self.0.lock().as_mut() {
+            searched.pages += 1;
+            searched.named += named;
+            searched.lowest = searched.lowest.into_iter().chain(lowest).min();
+        }
+    }
+}
+
+impl Drop for Pages<'_> {
+    fn drop(&mut self) {
+        *self.0.lock() = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_is_told_of_list_by_list_while_it_goes_on() {
+        let searching = Searching::default();
+        assert_eq!(searching.now(), None);
+        let pages = searching.begin();
+        assert_eq!(searching.now(), Some(Searched::default()));
+        pages.list();
+        pages.add(1_000, Some(70));
+        pages.add(3, Some(90));
+        pages.add(0, None);
+        assert_eq!(searching.clone().now(), Some(Searched { list: 1, pages: 3, named: 1_003, lowest: Some(70) }));
+        pages.list();
+        assert_eq!(searching.now(), Some(Searched { list: 2, ..Searched::default() }));
+        drop(pages);
+        assert_eq!(searching.now(), None);
+    }
+}
