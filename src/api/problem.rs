@@ -194,8 +194,8 @@ impl Code {
             Code::Overloaded => "Too much at once; nothing was done, send it again after `Retry-After` seconds.",
             Code::Timeout => "It took too long; whether it was done is not known, so ask before sending it again.",
             Code::BalanceUnknown => {
-                "What the account has is not known on a chain that `detail` names: not read yet, not final yet, or the chain is halted or \
-                 was not read for 5 minutes. Send it again after `Retry-After` seconds."
+                "What the account has is not known on a chain that `detail` names: not read yet, not final yet, or the chain is halted, \
+                 was not read for 5 minutes or is not followed. Send it again after `Retry-After` seconds."
             }
         }
     }

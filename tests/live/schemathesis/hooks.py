@@ -94,6 +94,7 @@ BEYOND_SCHEMA = {
     "after": "is beyond the newest event",
     "start_time": "must not be after end_time",
     "identity_id": "is refused",
+    "symbol": "is listed by no chain that is followed",
     "url": "is not taken",
     "previous_key_valid_secs": "must be an integer of at least 0, without a fraction",
 }
