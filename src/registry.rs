@@ -80,6 +80,12 @@ pub enum WebhookError {
     TooMany,
     #[error("no webhook has this id")]
     Unknown,
+    /// Another rotation would end one of them before the time that was told for it.
+    #[error(
+        "the keys of the last {PREVIOUS_ROTATIONS_MAX} rotations still sign, until {until}: rotate after that, or with a time of 0, which \
+         ends all of them at once"
+    )]
+    PreviousKeys { until: Timestamp },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -223,11 +229,11 @@ pub async fn add_webhook(
 }
 
 /// Gives a webhook other keys, of the same kinds. Those in use until now sign too for `previous_for`, and so do those before
-/// them that still sign, up to the later of both times, of the newest few rotations: whoever asks again because an answer was
-/// lost has a receiver that knows the first of them. With 0 none but the new ones sign, at once.
+/// them that still sign, up to the later of both times: whoever asks again because an answer was lost has a receiver that knows the
+/// first of them. With 0 none but the new ones sign, at once.
 ///
 /// # Errors
-/// A webhook that is not there.
+/// A webhook that is not there; and, but with 0, one that as many keys sign for as may.
 pub async fn rotate_webhook_key(
     db: &Db,
     id: &str,
@@ -239,7 +245,7 @@ pub async fn rotate_webhook_key(
     let mut tx = db.begin().await?;
     let webhook = webhooks::lock(&mut tx, id).await?.ok_or(WebhookError::Unknown)?;
     let (key_id, keys) = new_keys(random, webhook::verification_key(&webhook.signing_key).is_some());
-    let (previous, previous_expires_at) = previous_keys(&webhook, previous_for.min(PREVIOUS_KEY_TIME_MAX), now);
+    let (previous, previous_expires_at) = previous_keys(&webhook, previous_for.min(PREVIOUS_KEY_TIME_MAX), now)?;
     let rotation = Rotation {
         id,
         signing_key_id: &key_id,
@@ -285,16 +291,20 @@ pub async fn test_webhook(db: &Db, id: &str, random: &[u8; 32], now: Timestamp) 
 }
 
 /// The keys that sign for `time` beside new ones of this webhook, and until when.
-fn previous_keys(webhook: &Webhook, time: Duration, now: Timestamp) -> (String, Timestamp) {
+fn previous_keys(webhook: &Webhook, time: Duration, now: Timestamp) -> Result<(String, Timestamp), WebhookError> {
     let until = now.plus(time);
     if time.is_zero() {
-        return (String::new(), until);
+        return Ok((String::new(), until));
     }
     let Webhook { signing_key, previous_signing_key, previous_key_expires_at, .. } = webhook;
-    let most = signing_key.split(' ').count() * PREVIOUS_ROTATIONS_MAX;
     let before = previous_signing_key.split(' ').filter(|key| !key.is_empty() && *previous_key_expires_at > now);
-    let keys: Vec<&str> = signing_key.split(' ').chain(before).take(most).collect();
-    (keys.join(" "), until.max(*previous_key_expires_at))
+    let mut keys: Vec<&str> = signing_key.split(' ').collect();
+    let most = keys.len() * PREVIOUS_ROTATIONS_MAX;
+    keys.extend(before);
+    if keys.len() > most {
+        return Err(WebhookError::PreviousKeys { until: *previous_key_expires_at });
+    }
+    Ok((keys.join(" "), until.max(*previous_key_expires_at)))
 }
 
 async fn record(tx: &mut Tx, by: &Author<'_>, action: &str, what: &str) -> Result<(), StoreError> {

@@ -134,7 +134,9 @@ pub(super) async fn open(
 
 /// List accounts
 ///
-/// Newest first. Parameters that are not listed here are refused, and so are repeated ones but `identity_ids`.
+/// Newest first. A page may have fewer than `limit` accounts: it ends before the one with which it would have more than 10,000
+/// addresses, as many as one account may have; `cursor` tells that there are more. Parameters that are not listed here are refused,
+/// and so are repeated ones but `identity_ids`.
 #[utoipa::path(
     get,
     path = "/v2/accounts",
@@ -161,10 +163,9 @@ pub(super) async fn list(
 ) -> Result<Json<AccountList>, Problem> {
     let page = Page::parse(query.as_deref())?;
     let mut reader = state.db.read().await.map_err(Problem::internal)?;
-    // One more than is shown tells whether there is another page.
-    let limit = u32::from(page.limit) + 1;
-    let found = account_pages::list(&mut reader, &page.filter, limit).await.map_err(Problem::internal)?;
-    Ok(Json(page.show(&found)))
+    let found = account_pages::list(&mut reader, &page.filter, page.limit.into()).await;
+    let (accounts, is_cut) = found.map_err(Problem::internal)?;
+    Ok(Json(page.show(&accounts, is_cut)))
 }
 
 /// Get an account
@@ -260,12 +261,10 @@ impl Page {
         Ok(Page { filter, limit })
     }
 
-    fn show(&self, found: &[Account]) -> AccountList {
-        let limit = usize::from(self.limit);
-        let shown = &found[..found.len().min(limit)];
-        let last = shown.last().filter(|_| found.len() > limit);
+    fn show(&self, accounts: &[Account], is_cut: bool) -> AccountList {
+        let last = accounts.last().filter(|_| is_cut);
         let cursor = |last: &Account| cursor::encode_place(filters(&self.filter), last.created_at, last.id.as_bytes());
-        AccountList { accounts: shown.iter().map(AccountResource::of).collect(), cursor: last.map(cursor) }
+        AccountList { accounts: accounts.iter().map(AccountResource::of).collect(), cursor: last.map(cursor) }
     }
 }
 

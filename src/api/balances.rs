@@ -3,14 +3,15 @@
 //! Promises: each listed asset of each chain on which the account has an address has a line, and no line stands for what was
 //! never read, for what may have left without being seen, or for a chain that is halted or whose newest blocks have long been
 //! unread (or untraced, where traces show what leaves of the native currency): then the whole answer is refused, with the
-//! names of the chains and assets. Who asks for one chain or one symbol is answered of that.
+//! names of the chains and assets. So it is while a chain is no longer configured that once was followed: no line would read as zero. Who asks for one chain or one symbol is answered of that.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
-use landfall_chain::{Asset, Chain};
+use landfall_chain::{Asset, Chain, Network};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -23,7 +24,8 @@ use crate::api::query::{self, Query};
 use crate::api::{AppState, openapi};
 use crate::balance::Balance;
 use crate::store::balances::{self, Known};
-use crate::store::{StoreError, account_pages, status};
+use crate::store::cursors::Cursor;
+use crate::store::{Connection, StoreError, account_pages, status};
 
 /// How long the newest blocks of a chain may have been unread: what left in them is in nobody's books.
 const UNREAD_MAX: Duration = Duration::from_secs(5 * 60);
@@ -75,7 +77,8 @@ pub(super) struct BalanceList {
 /// (`BALANCE_UNKNOWN`) while a line would say more than is known: before an asset was read of all addresses; where there is some
 /// of it, until the block is final that the address, or the asset, is followed from; while the newest blocks of the chain
 /// have not been read for 5 minutes, or the chain is halted; and, of the native currency where traces show what contracts move,
-/// while a block above the one that it was read at has waited for its trace for 5 minutes. With `chain` or `symbol` only what
+/// while a block above the one that it was read at has waited for its trace for 5 minutes; and while the account has an address
+/// on a chain that was followed once and is not any more. A chain that never was has no line. With `chain` or `symbol` only what
 /// was asked for must be known.
 #[utoipa::path(
     get,
@@ -90,12 +93,12 @@ pub(super) struct BalanceList {
         ("symbol" = Option<String>, Query, nullable = false, min_length = 1,
             extensions(("x-landfall-extension" = json!(true))),
             pattern = r"^[^\u0000-\u001F\u007F-\u009F\uFFFD]+$",
-            description = "Only balances of assets with this symbol, an extension of the interface."),
+            description = "Only balances of assets with this symbol, which some chain that is followed lists, an extension of the interface."),
     ),
     responses(
         (status = 200, description = "What the account has.", body = BalanceList),
-        (status = 400, description = "A parameter is unknown, repeated or malformed.", body = Problem,
-            content_type = "application/problem+json"),
+        (status = 400, description = "A parameter is unknown, repeated or malformed, or no chain that is followed lists the symbol.",
+            body = Problem, content_type = "application/problem+json"),
         (status = 404, description = "No account has this id.", body = Problem,
             content_type = "application/problem+json"),
         (status = 503, description = "What the account has is not known of some chain, or of some asset on it; `detail` names them. Send \
@@ -110,20 +113,17 @@ pub(super) async fn of_account(
 ) -> Result<Json<BalanceList>, Problem> {
     let account_id = account_id(id)?;
     let mut query = Query::parse(query.as_deref(), &["chain", "symbol"]);
+    let (networks, unread_since) = (&state.settings.networks, state.clock.now().minus(UNREAD_MAX));
     let only: Option<Chain> = query.optional("chain", openapi::chain);
-    let symbol: Option<String> = query.optional("symbol", query::text);
+    let symbol: Option<String> = query.optional("symbol", |text| listed(text, networks));
     query.check()?;
     let mut reader = state.db.read().await.map_err(Problem::internal)?;
     let status = account_pages::status(&mut reader, &account_id).await.map_err(Problem::internal)?;
     let status = status.ok_or_else(unknown)?;
-    let (networks, unread_since) = (&state.settings.networks, state.clock.now().minus(UNREAD_MAX));
     // Before what left is looked for: what is read in between is in that.
     let read = status::followed_since(&mut reader, unread_since).await.map_err(Problem::internal)?;
     let known = balances::of_account(&mut reader, &account_id, unread_since).await.map_err(Problem::internal)?;
-    // What a chain holds that is not followed is not known.
-    let unfollowed = only.filter(|only| !networks.iter().any(|network| network.chain == *only));
-    let unfollowed = unfollowed.filter(|only| known.iter().any(|address| address.chain == *only));
-    let mut missing: Vec<String> = unfollowed.map(|chain| chain.name().to_owned()).into_iter().collect();
+    let mut missing = unfollowed(&mut reader, &known, networks, only).await.map_err(Problem::internal)?;
     let mut balances = Vec::new();
     for network in networks.iter().filter(|network| only.is_none_or(|only| network.chain == only)) {
         let addresses: Vec<_> = known.iter().filter(|of| of.chain == network.chain).collect();
@@ -143,6 +143,32 @@ pub(super) async fn of_account(
         }
     }
     if missing.is_empty() { Ok(Json(BalanceList { balances })) } else { Err(Problem::balance_unknown(&missing)) }
+}
+
+/// A symbol that is listed: of another the account would seem to have nothing.
+fn listed(text: &str, networks: &[Network]) -> Result<String, &'static str> {
+    let symbol = query::text(text)?;
+    let is_listed = networks.iter().flat_map(|network| &network.assets).any(|asset| asset.symbol == symbol);
+    if is_listed { Ok(symbol) } else { Err("is listed by no chain that is followed: `GET /v2/assets` tells which are") }
+}
+
+/// The chains of these addresses that are not configured: what is there is not known. One that never was followed is told of only
+/// to who asks for it.
+async fn unfollowed(
+    reader: &mut impl Connection,
+    known: &[Known],
+    networks: &[Network],
+    only: Option<Chain>,
+) -> Result<Vec<String>, StoreError> {
+    let chains: BTreeSet<Chain> = known.iter().map(|address| address.chain).collect();
+    let mut unfollowed = Vec::new();
+    for chain in chains.into_iter().filter(|chain| only.is_none_or(|only| *chain == only)) {
+        let is_configured = networks.iter().any(|network| network.chain == chain);
+        if !is_configured && (only.is_some() || Cursor::load(reader, chain).await?.at.is_some()) {
+            unfollowed.push(chain.name().to_owned());
+        }
+    }
+    Ok(unfollowed)
 }
 
 /// A line for each of these assets, or the symbols of those that are not known of these addresses.

@@ -94,7 +94,8 @@ impl Modify for Bearer {
                          paired key's algorithm (EdDSA, ES256 or RS256) and the claims `sub` (id of the API key: its 8 \
                          characters behind `lf_live_` or `lf_test_`), `aud` (host), `method`, `uri` (path and query as \
                          sent), `bodyHash` (SHA-256 of the body in lower case hex), `nonce` (16 to 128 characters, never \
-                         used before), `iat` and `exp` (whole seconds, at most 60 apart).";
+                         used before), `iat` and `exp` (whole seconds, at most 60 apart). The nonces of requests that only \
+                         read are remembered by each instance of the service for itself, until it restarts.";
         let header = ApiKeyValue::with_description("X-Request-Signature", signature);
         let components = document.components.get_or_insert_default();
         components.add_security_scheme("bearer", SecurityScheme::Http(scheme));

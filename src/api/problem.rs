@@ -33,6 +33,7 @@ pub(super) enum Code {
     MethodNotAllowed,
     RequestTimeout,
     IdempotencyMismatch,
+    PreviousKeysValid,
     PayloadTooLarge,
     RateLimited,
     HeadersTooLarge,
@@ -85,7 +86,7 @@ pub(super) struct ParameterError {
 
 impl Code {
     /// In the order of their statuses.
-    pub(super) const ALL: [Code; 14] = [
+    pub(super) const ALL: [Code; 15] = [
         Code::InvalidArgument,
         Code::Unauthorized,
         Code::Forbidden,
@@ -93,6 +94,7 @@ impl Code {
         Code::MethodNotAllowed,
         Code::RequestTimeout,
         Code::IdempotencyMismatch,
+        Code::PreviousKeysValid,
         Code::PayloadTooLarge,
         Code::RateLimited,
         Code::HeadersTooLarge,
@@ -124,6 +126,7 @@ impl Code {
             Code::MethodNotAllowed => "METHOD_NOT_ALLOWED",
             Code::RequestTimeout => "REQUEST_TIMEOUT",
             Code::IdempotencyMismatch => "IDEMPOTENCY_MISMATCH",
+            Code::PreviousKeysValid => "PREVIOUS_KEYS_VALID",
             Code::PayloadTooLarge => "PAYLOAD_TOO_LARGE",
             Code::RateLimited => "RATE_LIMITED",
             Code::HeadersTooLarge => "HEADERS_TOO_LARGE",
@@ -143,6 +146,7 @@ impl Code {
             Code::MethodNotAllowed => "Method not allowed",
             Code::RequestTimeout => "Request timeout",
             Code::IdempotencyMismatch => "Idempotency mismatch",
+            Code::PreviousKeysValid => "Previous keys valid",
             Code::PayloadTooLarge => "Payload too large",
             Code::RateLimited => "Rate limited",
             Code::HeadersTooLarge => "Headers too large",
@@ -161,7 +165,7 @@ impl Code {
             Code::NotFound => StatusCode::NOT_FOUND,
             Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Code::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
-            Code::IdempotencyMismatch => StatusCode::CONFLICT,
+            Code::IdempotencyMismatch | Code::PreviousKeysValid => StatusCode::CONFLICT,
             Code::PayloadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
             Code::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
@@ -180,6 +184,9 @@ impl Code {
             Code::MethodNotAllowed => "The path does not take this method; `Allow` tells which it takes.",
             Code::RequestTimeout => "The body did not arrive in time.",
             Code::IdempotencyMismatch => "Another request had this `request_id`; take another one.",
+            Code::PreviousKeysValid => {
+                "Too many keys of the webhook still sign; rotate after `previous_key_expires_at`, or with a `previous_key_valid_secs` of 0."
+            }
             Code::PayloadTooLarge => "The body is too large.",
             Code::RateLimited => "Too many requests; send it again after `Retry-After` seconds.",
             Code::HeadersTooLarge => "The URI and the headers are too large.",
@@ -187,8 +194,8 @@ impl Code {
             Code::Overloaded => "Too much at once; nothing was done, send it again after `Retry-After` seconds.",
             Code::Timeout => "It took too long; whether it was done is not known, so ask before sending it again.",
             Code::BalanceUnknown => {
-                "What the account has is not known on a chain that `detail` names: not read yet, not final yet, or the chain is halted or \
-                 was not read for 5 minutes. Send it again after `Retry-After` seconds."
+                "What the account has is not known on a chain that `detail` names: not read yet, not final yet, or the chain is halted, \
+                 was not read for 5 minutes or is not followed. Send it again after `Retry-After` seconds."
             }
         }
     }
@@ -275,6 +282,10 @@ impl Problem {
     pub(super) fn idempotency_mismatch() -> Self {
         let detail = "another request had this request_id: send the same body, or another request_id";
         Problem::new(Code::IdempotencyMismatch, detail.to_owned())
+    }
+
+    pub(super) fn previous_keys_valid(detail: String) -> Self {
+        Problem::new(Code::PreviousKeysValid, detail)
     }
 
     /// Logs the cause, which the client is not told.

@@ -216,8 +216,9 @@ pub(super) async fn delete(
 /// Rotate a webhook's signing key
 ///
 /// Until `previous_key_expires_at` both keys sign, and so do keys before that still sign: a request whose answer was lost may be sent
-/// again, and the key that the receiver knows goes on signing. Of many rotations the keys of the last three do. With
-/// `previous_key_valid_secs` of 0 the new key alone signs, at once.
+/// again, and the key that the receiver knows goes on signing. No key stops before the time that was told for it: while the keys of three
+/// rotations sign beside the one in use, a further rotation is refused. With `previous_key_valid_secs` of 0, which never is, the new
+/// key alone signs, at once.
 #[utoipa::path(
     post, path = "/v2/webhooks/{webhook_id}/rotate-key", operation_id = "rotate_webhook_key", tag = "Webhooks",
     security(("bearer" = ["webhooks"])),
@@ -228,6 +229,8 @@ pub(super) async fn delete(
         (status = 200, description = "The webhook, with its new signing key, this once.", body = WebhookResource),
         (status = 400, description = "A field is unknown or malformed.", body = Problem, content_type = "application/problem+json"),
         (status = 404, description = "No webhook has this id.", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "As many keys sign as may (`PREVIOUS_KEYS_VALID`).", body = Problem,
+            content_type = "application/problem+json"),
     ),
 )]
 pub(super) async fn rotate_key(
@@ -335,6 +338,7 @@ fn refused(error: WebhookError) -> Problem {
         WebhookError::Label(error) => json::refusal("label", format!("is refused: {error}")),
         error @ WebhookError::TooMany => json::refusal("url", format!("is not taken: {error}")),
         WebhookError::Unknown => unknown(),
+        error @ WebhookError::PreviousKeys { .. } => Problem::previous_keys_valid(error.to_string()),
         WebhookError::Store(error) => Problem::unchanged(error),
     }
 }

@@ -147,7 +147,7 @@ mod tests {
         for failures in 0..40 {
             health = after_all(health, &[Word { failures, ..word(Outcome::Failed) }], at(i64::from(failures)));
         }
-        assert_eq!(health, Health { failures: 1, strain: 56, ..WELL });
+        assert_eq!(health, Health { failures: 1, strain: 57, ..WELL });
     }
 
     #[test]
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(open.probe_at, at(11));
         let alone = (0..40).map(|failures| Word { failures, ..word(Outcome::Failed) });
         let alone = alone.fold(back, |health, word| after_all(health, &[word], at(9)));
-        assert_eq!((alone.status, alone.strain), (Status::Active, 86));
+        assert_eq!((alone.status, alone.strain), (Status::Active, 87));
         let before = Word { failures: 7, attempted_at: Some(back.since), ..word(Outcome::Failed) };
         assert_eq!(after_all(back, &[before], at(9)).strain, 50, "it failed before the endpoint was back");
         let trusted = (0..3).fold(back, |health, _| after_all(health, &[word(Outcome::Arrived)], at(9)));

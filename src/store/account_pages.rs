@@ -1,7 +1,7 @@
 //! Accounts as clients see them: with their addresses and what they have of their identity, one or page by page.
 //!
 //! Pages are ordered by time and id, newest first; ids by their bytes on both engines, so that pages of several identities
-//! merge without a gap.
+//! merge without a gap. What is read of a page is bounded by accounts and by addresses.
 
 use std::cmp::Reverse;
 
@@ -10,8 +10,9 @@ use sqlx::FromRow;
 
 use crate::account::{AccountStatus, AccountType};
 use crate::identity::{IdentityStatus, IdentityType, SubStatus};
+use crate::store::accounts::ADDRESSES_MAX;
 use crate::store::sql::{fetch_all, fetch_optional, statements};
-use crate::store::{Connection, ORGANIZATION, StoreError, parsed};
+use crate::store::{Connection, ORGANIZATION, StoreError, int, parsed};
 use crate::time::Timestamp;
 
 /// An account.
@@ -40,30 +41,26 @@ pub struct AccountFilter {
 
 statements! {
     BY_ID = "SELECT page.id, page.request_id, page.type, page.created_us, page.identity_id, identities.type AS identity_type, \
-             identities.status, identities.sub_status, watched_addresses.chain, watched_addresses.address \
-             FROM accounts AS page JOIN identities ON identities.id = page.identity_id \
-             LEFT JOIN watched_addresses ON watched_addresses.account_id = page.id \
-             WHERE page.id = $1 AND page.organization_id = $2 ORDER BY watched_addresses.address, watched_addresses.chain";
+             identities.status, identities.sub_status FROM accounts AS page JOIN identities ON identities.id = page.identity_id \
+             WHERE page.id = $1 AND page.organization_id = $2";
     STATUS = "SELECT identities.status FROM accounts JOIN identities ON identities.id = accounts.identity_id \
               WHERE accounts.id = $1 AND accounts.organization_id = $2";
     NEWEST = "SELECT page.id, page.request_id, page.type, page.created_us, page.identity_id, identities.type AS identity_type, \
-              identities.status, identities.sub_status, watched_addresses.chain, watched_addresses.address \
+              identities.status, identities.sub_status \
               FROM (SELECT * FROM accounts WHERE organization_id = $1 AND (created_us, id" [" COLLATE \"C\""] ") < ($2, $3) \
               ORDER BY created_us DESC, id" [" COLLATE \"C\""] " DESC LIMIT $4) AS page \
               JOIN identities ON identities.id = page.identity_id \
-              LEFT JOIN watched_addresses ON watched_addresses.account_id = page.id \
-              ORDER BY page.created_us DESC, page.id" [" COLLATE \"C\""] " DESC, watched_addresses.address, watched_addresses.chain";
+              ORDER BY page.created_us DESC, page.id" [" COLLATE \"C\""] " DESC";
     OF_IDENTITY = "SELECT page.id, page.request_id, page.type, page.created_us, page.identity_id, identities.type AS identity_type, \
-              identities.status, identities.sub_status, watched_addresses.chain, watched_addresses.address \
+              identities.status, identities.sub_status \
               FROM (SELECT * FROM accounts WHERE organization_id = $1 AND identity_id = $5 \
               AND (created_us, id" [" COLLATE \"C\""] ") < ($2, $3) \
               ORDER BY created_us DESC, id" [" COLLATE \"C\""] " DESC LIMIT $4) AS page \
               JOIN identities ON identities.id = page.identity_id \
-              LEFT JOIN watched_addresses ON watched_addresses.account_id = page.id \
-              ORDER BY page.created_us DESC, page.id" [" COLLATE \"C\""] " DESC, watched_addresses.address, watched_addresses.chain";
+              ORDER BY page.created_us DESC, page.id" [" COLLATE \"C\""] " DESC";
+    ADDRESSES = "SELECT chain, address FROM watched_addresses WHERE account_id = $1 ORDER BY chain, address";
 }
 
-/// An account and one of its addresses.
 #[derive(FromRow)]
 struct Row {
     id: String,
@@ -74,14 +71,12 @@ struct Row {
     identity_type: String,
     status: String,
     sub_status: String,
-    /// `None` when it has no address.
-    chain: Option<String>,
-    address: Option<Vec<u8>>,
 }
 
 /// The account with this id.
 pub async fn by_id(connection: &mut impl Connection, id: &str) -> Result<Option<Account>, StoreError> {
-    Ok(accounts(fetch_all!(connection, Row, BY_ID, id, ORGANIZATION)?)?.pop())
+    let Some(row) = fetch_optional!(connection, Row, BY_ID, id, ORGANIZATION)? else { return Ok(None) };
+    Ok(Some(account(row, addresses(connection, id).await?)?))
 }
 
 /// What an account's identity lets it do, without its addresses; `None` when there is no such account.
@@ -90,56 +85,72 @@ pub async fn status(connection: &mut impl Connection, id: &str) -> Result<Option
     row.map(|(status,)| parsed("identity status", &status).map(AccountStatus::of)).transpose()
 }
 
-/// At most `limit` accounts, newest first.
+/// At most `limit` accounts, newest first, and whether there are more: a page ends before the account with which it would have more
+/// addresses than one account may have.
 pub async fn list(
     connection: &mut impl Connection,
     filter: &AccountFilter,
-    limit: u32,
-) -> Result<Vec<Account>, StoreError> {
+    limit: usize,
+) -> Result<(Vec<Account>, bool), StoreError> {
+    let rows = newest(connection, filter, limit.saturating_add(1)).await?;
+    let (count, mut left) = (rows.len(), int(ADDRESSES_MAX));
+    let mut page = Vec::with_capacity(count);
+    for row in rows.into_iter().take(limit) {
+        let addresses = addresses(connection, &row.id).await?;
+        let more = int(addresses.len());
+        // One with more than it may have is told all the same.
+        if more > left && !page.is_empty() {
+            break;
+        }
+        left -= more;
+        page.push(account(row, addresses)?);
+    }
+    let is_cut = page.len() < count;
+    Ok((page, is_cut))
+}
+
+/// At most `limit` accounts, without their addresses.
+async fn newest(
+    connection: &mut impl Connection,
+    filter: &AccountFilter,
+    limit: usize,
+) -> Result<Vec<Row>, StoreError> {
     let (at, id) = filter.after.as_ref().map_or((i64::MAX, ""), |(at, id)| (at.0, id.as_str()));
-    let limit_rows = i64::from(limit);
+    let limit_rows = int(limit);
     if filter.identity_ids.is_empty() {
-        return accounts(fetch_all!(connection, Row, NEWEST, ORGANIZATION, at, id, limit_rows)?);
+        return fetch_all!(connection, Row, NEWEST, ORGANIZATION, at, id, limit_rows);
     }
     // A page of each: with all in one condition, the engines sort every account of theirs.
     let mut found = Vec::new();
     for identity in &filter.identity_ids {
         found.extend(fetch_all!(connection, Row, OF_IDENTITY, ORGANIZATION, at, id, limit_rows, identity)?);
     }
-    let mut found = accounts(found)?;
-    found.sort_by(|a, b| (Reverse(a.created_at), Reverse(&a.id)).cmp(&(Reverse(b.created_at), Reverse(&b.id))));
-    found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    found.sort_by(|a, b| (Reverse(a.created_us), Reverse(&a.id)).cmp(&(Reverse(b.created_us), Reverse(&b.id))));
+    found.truncate(limit);
     Ok(found)
 }
 
-/// The accounts of rows in which each account's stand together.
-fn accounts(rows: Vec<Row>) -> Result<Vec<Account>, StoreError> {
-    let mut accounts: Vec<Account> = Vec::new();
-    for row in rows {
-        let address = row.chain.zip(row.address).map(|(chain, bytes)| {
-            let address =
-                Address::from_bytes(&bytes).map_err(|error| StoreError::inconsistent("watched address", error))?;
-            Ok::<_, StoreError>((parsed("chain", &chain)?, address))
-        });
-        let address = address.transpose()?;
-        if let Some(last) = accounts.last_mut().filter(|last| last.id == row.id) {
-            last.addresses.extend(address);
-            continue;
-        }
-        let sub_status = &row.sub_status;
-        accounts.push(Account {
-            kind: parsed("account type", &row.r#type)?,
-            addresses: address.into_iter().collect(),
-            created_at: Timestamp(row.created_us),
-            identity_kind: parsed("identity type", &row.identity_type)?,
-            identity_status: parsed("identity status", &row.status)?,
-            identity_sub_status: (!sub_status.is_empty())
-                .then(|| parsed("identity sub-status", sub_status))
-                .transpose()?,
-            id: row.id,
-            request_id: row.request_id,
-            identity_id: row.identity_id,
-        });
-    }
-    Ok(accounts)
+async fn addresses(connection: &mut impl Connection, id: &str) -> Result<Vec<(Chain, Address)>, StoreError> {
+    let rows = fetch_all!(connection, (String, Vec<u8>), ADDRESSES, id)?;
+    let read = |(chain, bytes): (String, Vec<u8>)| {
+        let address =
+            Address::from_bytes(&bytes).map_err(|error| StoreError::inconsistent("watched address", error))?;
+        Ok((parsed("chain", &chain)?, address))
+    };
+    rows.into_iter().map(read).collect()
+}
+
+fn account(row: Row, addresses: Vec<(Chain, Address)>) -> Result<Account, StoreError> {
+    let sub_status = &row.sub_status;
+    Ok(Account {
+        kind: parsed("account type", &row.r#type)?,
+        addresses,
+        created_at: Timestamp(row.created_us),
+        identity_kind: parsed("identity type", &row.identity_type)?,
+        identity_status: parsed("identity status", &row.status)?,
+        identity_sub_status: (!sub_status.is_empty()).then(|| parsed("identity sub-status", sub_status)).transpose()?,
+        id: row.id,
+        request_id: row.request_id,
+        identity_id: row.identity_id,
+    })
 }

@@ -18,7 +18,7 @@ use crate::store::{Connection, ORGANIZATION, StoreError, Tx, balances, int, pars
 use crate::time::Timestamp;
 
 /// How many addresses an account may have, each chain of one counted: what is told of an account is told of all of them at once.
-const ADDRESSES_MAX: u64 = 10_000;
+pub(super) const ADDRESSES_MAX: u64 = 10_000;
 
 /// A member of a chain's watch list.
 #[derive(Clone, PartialEq, Eq, Debug)]

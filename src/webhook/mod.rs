@@ -19,5 +19,5 @@ pub const WEBHOOKS_MAX: u64 = 1_000;
 pub const PREVIOUS_KEY_TIME_DEFAULT: Duration = Duration::from_secs(24 * 60 * 60);
 pub const PREVIOUS_KEY_TIME_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// How many rotations' keys may sign beside the present ones: who does not get an answer asks again, and the key that its receiver has
-/// must go on signing.
+/// must go on signing. While there are so many, there is no further rotation but one that ends them all.
 pub const PREVIOUS_ROTATIONS_MAX: usize = 3;

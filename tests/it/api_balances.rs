@@ -329,6 +329,30 @@ async fn a_chain_that_is_not_known_is_named_and_no_other_takes_its_place() {
 }
 
 #[tokio::test]
+async fn a_chain_that_was_followed_and_is_left_out_of_the_configuration_is_named_and_never_a_missing_line() {
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine).await;
+        let (who, polygon) = (address(BOB), Chain::PolygonMainnet);
+        add(&bench.world, "bob", &[(CHAIN, who), (polygon, who)]).await;
+        add(&bench.world, "carol", &[(CHAIN, address(0xca))]).await;
+        bench.read_whole().await;
+        // What nobody ever followed is no line that is missing.
+        assert_eq!(bench.balances("bob").await.1["balances"].as_array().unwrap().len(), 2);
+        let mut tx = bench.world.db().begin().await.unwrap();
+        Cursor::place(&mut tx, polygon, &BlockRef { number: 7, hash: BlockHash([7; 32]) }).await.unwrap();
+        tx.commit().await.unwrap();
+        bench.assert_unknown("bob", "POLYGON_MAINNET").await;
+        let (status, body) = bench.get("/v2/accounts/bob/balances?symbol=USDC").await;
+        assert_eq!((status, &body["code"]), (StatusCode::SERVICE_UNAVAILABLE, &json!("BALANCE_UNKNOWN")), "{body}");
+        for path in ["bob/balances?chain=ETHEREUM_TESTNET", "carol/balances"] {
+            let (status, body) = bench.get(&format!("/v2/accounts/{path}")).await;
+            assert_eq!((status, body["balances"].as_array().unwrap().len()), (StatusCode::OK, 2), "{path}: {body}");
+        }
+        bench.world.close().await;
+    }
+}
+
+#[tokio::test]
 async fn an_address_that_was_added_makes_its_account_unknown_until_it_is_read() {
     let mut bench = Bench::new().await;
     bench.read_all().await;
@@ -632,6 +656,10 @@ async fn what_is_not_understood_is_refused_and_an_unknown_account_is_not_found()
         let (status, body) = bench.get(&format!("/v2/accounts/alice/balances?{query}")).await;
         assert_eq!((status, &body["code"]), (StatusCode::BAD_REQUEST, &json!("INVALID_ARGUMENT")), "{query}");
     }
+    let (status, body) = bench.get("/v2/accounts/alice/balances?symbol=usdc").await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "{body}");
+    let detail = "is listed by no chain that is followed: `GET /v2/assets` tells which are";
+    assert_eq!(body["errors"], json!([{ "parameter": "symbol", "detail": detail }]));
     bench.world.close().await;
 }
 

@@ -8,6 +8,7 @@ use axum::Router;
 use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
 use axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use futures_util::StreamExt as _;
+use landfall::account::{AccountType, NewAccount};
 use landfall::api::{self, Limits, Settings};
 use landfall::app::Serving;
 use landfall::decision::Author;
@@ -17,6 +18,7 @@ use landfall::resolver::Resolver;
 use landfall::store::{Connection, Db, Engine as Connected, identities};
 use landfall::time::{Clock, Timestamp};
 use landfall::webhook::AllowedNetworks;
+use landfall_chain::{Address, Chain};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -25,13 +27,15 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
-use crate::long_lists::run;
+use crate::long_lists::{run, watch_many};
 use crate::postgres::{ENGINES, Engine, TestStore};
 use crate::world::tester;
 
 const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
 /// No part of an answer is larger: 1,000 ids of 128 characters that JSON writes as two each.
 const PART_MAX: usize = 300_000;
+/// A page of accounts: 10,000 addresses, each with its chain.
+const PAGE_MAX: usize = 1_500_000;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PAUSE: Duration = Duration::from_millis(10);
 const LOOKS_MAX: usize = 3_000;
@@ -112,6 +116,58 @@ async fn an_identity_is_told_with_all_its_accounts_in_parts_of_a_bounded_size() 
                 assert_eq!(told, expected, "{engine:?}: {} accounts", whole.len());
             }
         }
+    }
+}
+
+/// The pages of a list of accounts, one after the other: of each account its id and how many addresses it is told with.
+async fn pages(api: &Api, filter: &str) -> Vec<Vec<(String, usize)>> {
+    let (mut pages, mut cursor) = (Vec::new(), String::new());
+    loop {
+        let answer = api.get(&format!("/v2/accounts?limit=100{filter}{cursor}")).await;
+        assert_eq!(answer.status(), StatusCode::OK);
+        let page: Value = serde_json::from_slice(&to_bytes(answer.into_body(), PAGE_MAX).await.unwrap()).unwrap();
+        let told = page["accounts"].as_array().unwrap().iter().map(|account| {
+            (account["id"].as_str().unwrap().to_owned(), account["addresses"].as_array().unwrap().len())
+        });
+        pages.push(told.collect());
+        let Some(next) = page.get("cursor") else { return pages };
+        cursor = format!("&cursor={}", next.as_str().unwrap());
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_accounts_ends_before_it_has_more_addresses_than_one_account_may_have() {
+    for engine in ENGINES {
+        let api = Api::with_places(engine, 1).await;
+        let db = &api.store.db;
+        for (index, id) in [1_u8, 2, 3, 4, 5, 6].into_iter().zip(["old", "bare", "many", "more", "newer", "new"]) {
+            let addresses =
+                if id == "bare" { vec![] } else { vec![(Chain::EthereumTestnet, Address::Evm([index; 20]))] };
+            let account = NewAccount {
+                id: id.to_owned(),
+                identity_id: None,
+                kind: AccountType::Omnibus,
+                addresses: addresses.into_iter().collect(),
+            };
+            registry::add_accounts(db, &[account], Timestamp(NOW.0 + i64::from(index))).await.unwrap();
+        }
+        watch_many(db, engine, "many", (100_001, 109_999)).await;
+        watch_many(db, engine, "more", (200_001, 209_998)).await;
+        let page = |accounts: &[(&str, usize)]| -> Vec<(String, usize)> {
+            accounts.iter().map(|(id, addresses)| ((*id).to_owned(), *addresses)).collect()
+        };
+        let expected = [
+            page(&[("new", 1), ("newer", 1)]),
+            page(&[("more", 9_999)]),
+            page(&[("many", 10_000), ("bare", 0)]),
+            page(&[("old", 1)]),
+        ];
+        for filter in ["", "&identity_ids=default&identity_ids=nobody"] {
+            assert_eq!(pages(&api, filter).await, expected, "{engine:?} {filter}");
+        }
+        // Such a page goes on at the same place when an account has got more than it may.
+        watch_many(db, engine, "many", (300_001, 300_005)).await;
+        assert_eq!(pages(&api, "").await[2], page(&[("many", 10_005)]), "{engine:?}: one is always told");
     }
 }
 

@@ -279,6 +279,11 @@ async fn webhooks(scene: &mut Scene, identity: &Value) -> Value {
     let rotated = scene.ask("rotate_webhook_key", 200, rotation).await;
     scene.make_up(&rotated["signing_key_id"], "sk_60f3a1c2e4b59d78");
     scene.make_up(&rotated["signing_key"], "whsec_ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8=");
+    let again = || Ask { body: Some(json!({ "previous_key_valid_secs": 86_400 })), ..with(&of) };
+    for _ in 0..2 {
+        send(&scene.router, scene.request("rotate_webhook_key", &again(), Scope::Admin)).await;
+    }
+    scene.ask("rotate_webhook_key", 409, again()).await;
     let too_long = Ask { body: Some(json!({ "previous_key_valid_secs": 604_801 })), ..with(&of) };
     scene.ask("rotate_webhook_key", 400, too_long).await;
     let tested = scene.ask("test_webhook", 202, with(&of)).await;

@@ -220,10 +220,13 @@ async fn a_rotation_that_is_asked_for_again_ends_no_key_that_still_signs() {
         let path = format!("/v2/webhooks/{}", text(&created, "id"));
         assert_eq!(api.send(Method::POST, &format!("{path}/test"), None).await.0, 202);
         let signed = async |at: Timestamp| sign(&api.signing(at).await, "id", 7, "body").unwrap();
-        let rotate = async |valid_secs: u64, at: Timestamp| {
+        let ask = async |valid_secs: u64, at: Timestamp| {
             api.now.store(at.0, Ordering::Relaxed);
             let body = json!({ "previous_key_valid_secs": valid_secs }).to_string();
-            let (status, rotated) = api.send(Method::POST, &format!("{path}/rotate-key"), Some(&body)).await;
+            api.send(Method::POST, &format!("{path}/rotate-key"), Some(&body)).await
+        };
+        let rotate = async |valid_secs: u64, at: Timestamp| {
+            let (status, rotated) = ask(valid_secs, at).await;
             assert_eq!(status, 200, "{rotated}");
             rotated
         };
@@ -234,28 +237,36 @@ async fn a_rotation_that_is_asked_for_again_ends_no_key_that_still_signs() {
         // For less time: what was promised to the first stays.
         keys.push(rotate(3_600, NOON.plus(minute)).await);
         assert_eq!(text(&keys[2], "previous_key_expires_at"), text(&keys[1], "previous_key_expires_at"));
-        let header = signed(Timestamp(NOON.plus(DAY).0 - 1)).await;
+        // And no fourth beside three that still sign: none of them stops before the time that it was told.
+        keys.push(rotate(day, NOON.plus(minute * 2)).await);
+        let until = NOON.plus(minute * 2 + DAY);
+        assert_eq!(text(&keys[3], "previous_key_expires_at"), until.to_string());
+        for (valid_secs, minutes) in [(1, 3), (7 * day, 24 * 60 + 1)] {
+            let (status, refused) = ask(valid_secs, NOON.plus(minute * minutes)).await;
+            assert_eq!((status, text(&refused, "code")), (409, "PREVIOUS_KEYS_VALID"), "{engine:?}: {refused}");
+            assert!(text(&refused, "detail").contains(&until.to_string()), "{refused}");
+        }
+        let header = signed(Timestamp(until.0 - 1)).await;
         for key in &keys {
             assert!(is_signed(text(key, "signing_key"), "id", 7, "body", &header), "{engine:?}: {header}");
             assert!(is_signed(text(key, "verification_key"), "id", 7, "body", &header), "{engine:?}: {header}");
         }
-        assert_eq!(signed(NOON.plus(DAY)).await.split(' ').count(), 2, "then the newest alone");
-        // Those of the newest few rotations are kept, however often it is asked for.
-        for minutes in 2..7 {
-            keys.push(rotate(day, NOON.plus(minute * minutes)).await);
-        }
-        let header = signed(NOON.plus(DAY)).await;
-        let signs: Vec<bool> =
-            keys.iter().map(|key| is_signed(text(key, "signing_key"), "id", 7, "body", &header)).collect();
-        assert_eq!(signs, [false, false, false, false, true, true, true, true], "{engine:?}");
+        assert_eq!(signed(until).await.split(' ').count(), 2, "then the newest alone");
         // What no longer signed is not taken along.
-        keys.push(rotate(day, NOON.plus(DAY * 3)).await);
+        rotate(day, NOON.plus(DAY * 3)).await;
         assert_eq!(signed(NOON.plus(DAY * 3)).await.split(' ').count(), 4, "the newest and the one before");
-        keys.push(rotate(0, NOON.plus(DAY * 3 + minute)).await);
-        let (at_once, behind) = (NOON.plus(DAY * 3 + minute), NOON.plus(DAY * 3));
+        // Who must end a key that others know is never refused.
+        for minutes in 1..=2 {
+            rotate(day, NOON.plus(DAY * 3 + minute * minutes)).await;
+        }
+        let (at_once, behind) = (NOON.plus(DAY * 3 + minute * 3), NOON.plus(DAY * 3));
+        assert_eq!(ask(day, at_once).await.0, 409);
+        let last = rotate(0, at_once).await;
+        assert_eq!(last["previous_key_expires_at"], Value::Null);
         for (at, who) in [(at_once, "the newest alone, at once"), (behind, "also for who has a clock that is behind")] {
             assert_eq!(signed(at).await.split(' ').count(), 2, "{engine:?}: {who}");
         }
+        rotate(day, at_once).await;
     }
 }
 

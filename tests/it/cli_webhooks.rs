@@ -69,6 +69,14 @@ fn a_webhook_is_listed_rotated_and_removed_and_its_key_is_told_once() {
     }
     let too_long = ["rotate", id, "--previous-for", "169h", "--reason", "a test"];
     assert_eq!(refused(&desk, &too_long), "landfall: --previous-for: at most 7 days");
+    let again = ["rotate", id, "--reason", "a test"];
+    for _ in 0..2 {
+        ok(&desk, &again);
+    }
+    let said = refused(&desk, &again);
+    assert!(said.starts_with("landfall: the keys of the last 3 rotations still sign, until 20"), "{said}");
+    ok(&desk, &["rotate", id, "--previous-for", "0s", "--reason", "others know them"]);
+    assert!(json(&desk, &["show", id, "--json"]).get("previous_key_expires_at").is_none());
     ok(&desk, &["remove", id, "--reason", "a test"]);
     assert_eq!(ok(&desk, &["list", "--json"]), "");
     let why = ["--reason", "a test"];

@@ -147,32 +147,42 @@ async fn a_receiver_that_is_dark_for_eight_days_gets_every_event_in_order_per_de
 
 #[tokio::test]
 async fn what_fails_for_seven_days_is_held_and_the_first_that_arrives_lets_all_go() {
-    let poison = Arc::new(AtomicBool::new(true));
-    let refuses = Arc::clone(&poison);
-    let receiver = Receiver::new(move |received| {
-        let poisoned = amount_and_status(&received.body).0.ends_with("99");
-        Answer::Status(if poisoned && refuses.load(Ordering::Relaxed) { 500 } else { 200 })
-    })
-    .await;
-    let mut world = world(Engine::Sqlite).await;
-    register(&world, "hook", &receiver.url("/")).await;
-    pay(&mut world, &[199, 299, 399]).await;
-    let delivery = delivery(&world);
-    assert_eq!(delivery.tick().await.unwrap(), done(0, 3));
-    // As after 36 attempts.
-    write(&world, "UPDATE deliveries SET failures = 36").await;
-    world.pass(Duration::from_secs(2));
-    assert_eq!(delivery.tick().await.unwrap(), done(0, 3));
-    for _ in 0..3 {
+    for engine in ENGINES {
+        let poison = Arc::new(AtomicBool::new(true));
+        let refuses = Arc::clone(&poison);
+        let receiver = Receiver::new(move |received| {
+            let poisoned = amount_and_status(&received.body).0.ends_with("99");
+            Answer::Status(if poisoned && refuses.load(Ordering::Relaxed) { 500 } else { 200 })
+        })
+        .await;
+        let mut world = world(engine).await;
+        register(&world, "hook", &receiver.url("/")).await;
+        pay(&mut world, &[199, 299, 399]).await;
+        let delivery = delivery(&world);
+        assert_eq!(delivery.tick().await.unwrap(), done(0, 3));
+        // As after 37 attempts.
+        write(&world, "UPDATE deliveries SET failures = 37").await;
+        world.pass(Duration::from_secs(2));
+        assert_eq!(delivery.tick().await.unwrap(), done(0, 3));
+        for _ in 0..3 {
+            world.pass(DAY / 4);
+            assert_eq!(delivery.tick().await.unwrap(), done(0, 1), "one for all of them, every six hours");
+            assert_eq!(delivery.tick().await.unwrap(), done(0, 0));
+        }
+        poison.store(false, Ordering::Relaxed);
         world.pass(DAY / 4);
-        assert_eq!(delivery.tick().await.unwrap(), done(0, 1), "one for all of them, every six hours");
-        assert_eq!(delivery.tick().await.unwrap(), done(0, 0));
+        assert_eq!(delivery.tick().await.unwrap(), done(1, 0));
+        assert_eq!(delivery.tick().await.unwrap(), done(2, 0), "the others at once");
+        pay(&mut world, &[400]).await;
+        assert_eq!(delivery.tick().await.unwrap(), done(1, 0), "and none is left to be let go");
+        // As a version left them that held after 37 attempts.
+        pay(&mut world, &[499, 599, 699]).await;
+        write(&world, "UPDATE deliveries SET queue = 'HELD', failures = 37 WHERE queue = 'FIRST'").await;
+        world.pass(DAY / 4);
+        assert_eq!(delivery.tick().await.unwrap(), done(1, 0));
+        assert_eq!(delivery.tick().await.unwrap(), done(2, 0));
+        world.close().await;
     }
-    poison.store(false, Ordering::Relaxed);
-    world.pass(DAY / 4);
-    assert_eq!(delivery.tick().await.unwrap(), done(1, 0));
-    assert_eq!(delivery.tick().await.unwrap(), done(2, 0), "the others at once");
-    world.close().await;
 }
 
 #[tokio::test]

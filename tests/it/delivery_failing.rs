@@ -85,7 +85,7 @@ async fn an_endpoint_that_fails_again_behind_its_probe_costs_what_was_let_go_two
         pay(&mut world, &(1..=40).collect::<Vec<_>>()).await;
         let delivery = delivery(&world);
         assert_eq!(delivery.tick().await.unwrap(), done(0, 8));
-        write(&world, "UPDATE deliveries SET queue = 'HELD', failures = 37 WHERE queue = 'FIRST'").await;
+        write(&world, "UPDATE deliveries SET queue = 'HELD', failures = 38 WHERE queue = 'FIRST'").await;
         for _ in 0..2 {
             accepts.store(1, Ordering::SeqCst);
             world.pass(Duration::from_secs(600));

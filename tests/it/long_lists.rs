@@ -25,7 +25,7 @@ pub(crate) async fn run(db: &Db, text: String) {
 }
 
 /// Has an account watched on addresses with these numbers, as they were before the chain was taken up.
-async fn watch_many(db: &Db, engine: Engine, account: &str, (from, to): (u32, u32)) {
+pub(crate) async fn watch_many(db: &Db, engine: Engine, account: &str, (from, to): (u32, u32)) {
     let bytes = match engine {
         Engine::Postgres => "decode(lpad(n::text, 40, '0'), 'hex')",
         Engine::Sqlite => "unhex(printf('%040d', n))",
