@@ -1,8 +1,7 @@
 //! Which deliveries are attempted next, and at whose cost.
 //!
 //! Each endpoint has slots of its own (`slots`), so that a slow one takes nothing from the others and what failed never
-//! keeps back what is new. A failing endpoint gets one event now and then. Who claims at an endpoint claims there alone, and
-//! leaves its slots to what other processes have leased, but for one: the leases of a process that was killed keep back nothing.
+//! keeps back what is new. A failing endpoint gets one event now and then.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::delivery::send::ATTEMPT_TIME_MAX;
 use crate::delivery::shared_clock::DIFFERENCE_MAX;
-use crate::delivery::slots::{ENDPOINT_IN_FLIGHT_MAX, Slots};
+use crate::delivery::slots::Slots;
 use crate::delivery::{Delivery, LEASE, schedule};
 use crate::store::deliveries::{Claim, Claimed, Queue};
 use crate::store::endpoints::{self, Busy, Health, Status};
@@ -103,7 +102,6 @@ impl Taking {
             Status::Open => self.probe(tx, endpoint, now).await,
             Status::Active => {
                 self.release(tx, endpoint, now).await?;
-                let Some(endpoint) = &self.left_by_others(tx, endpoint, now).await? else { return Ok(()) };
                 self.looked_for(tx, endpoint).await?;
                 self.held(tx, endpoint, now).await?;
                 let left = self.slots.left_again(endpoint);
@@ -119,7 +117,7 @@ impl Taking {
     /// One event, alone: one that has not failed before those that have, and of these the one whose turn is next, so that
     /// none that is refused for ever stands before all others.
     async fn probe(&mut self, tx: &mut Tx, endpoint: &Busy, now: Timestamp) -> Result<(), StoreError> {
-        let is_free = self.slots.taken(endpoint) == 0 && self.slots.left_again(endpoint) > 0;
+        let is_free = self.slots.has_none(endpoint) && self.slots.left_again(endpoint) > 0;
         let since = endpoint.first.then(|| now.minus(schedule::FIRST_WAIT_MAX));
         if !is_free || !endpoints::take_probe(tx, &endpoint.id, now, now.plus(LEASE), since).await? {
             return Ok(());
@@ -150,23 +148,6 @@ impl Taking {
             endpoints::released(tx, &endpoint.id, now).await?;
         }
         Ok(())
-    }
-
-    /// The endpoint, with as many attempts as others leave us there; `None` when it is not our turn.
-    async fn left_by_others(
-        &mut self,
-        tx: &mut Tx,
-        endpoint: &Busy,
-        now: Timestamp,
-    ) -> Result<Option<Busy>, StoreError> {
-        let Some(leased) = endpoints::leased(tx, &endpoint.id, now).await? else {
-            self.more = true;
-            return Ok(None);
-        };
-        let others = leased.saturating_sub(self.slots.taken(endpoint));
-        let most = endpoint.health.in_flight_max.min(ENDPOINT_IN_FLIGHT_MAX);
-        let health = Health { in_flight_max: most.saturating_sub(others).max(1), ..endpoint.health };
-        Ok(Some(Busy { health, ..endpoint.clone() }))
     }
 
     /// Those of whose attempt nobody heard, and those that nobody called.

@@ -40,9 +40,9 @@ impl Slots {
         self.all.sum() < IN_FLIGHT_MAX
     }
 
-    /// How many attempts of this process are under way at an endpoint.
-    pub(super) fn taken(&self, endpoint: &Busy) -> u32 {
-        self.of(endpoint).sum()
+    /// Whether nothing is under way at an endpoint.
+    pub(super) fn has_none(&self, endpoint: &Busy) -> bool {
+        self.of(endpoint).sum() == 0
     }
 
     /// How many that were attempted before may be begun at an endpoint.

@@ -84,9 +84,6 @@ statements! {
     PROBE = "WITH free AS MATERIALIZED (SELECT id FROM webhooks WHERE id = $1 AND (probe_us <= $2 OR (probed_us <= $4 AND status_since_us <= $4)) \
                ORDER BY id LIMIT 1" [" FOR NO KEY UPDATE SKIP LOCKED"] ") \
             UPDATE webhooks SET probe_us = $3, probed_us = $2 WHERE id IN (SELECT id FROM free)";
-    // What others have leased is counted once they are kept out: a statement sees what was committed before it began.
-    KEEP = "SELECT id FROM webhooks WHERE id = $1" [" FOR NO KEY UPDATE SKIP LOCKED"] "";
-    LEASED = "SELECT COUNT(*) FROM deliveries WHERE webhook_id = $1 AND state = 'PENDING' AND queue = 'LEASED' AND next_us > $2";
     SET_RELEASING = "UPDATE webhooks SET releasing = TRUE WHERE id = $1";
     // What is left is seen here also where somebody who claims has just locked it.
     RELEASED = "WITH free AS MATERIALIZED (SELECT id FROM webhooks WHERE id = $1 ORDER BY id LIMIT 1" [" FOR NO KEY UPDATE SKIP LOCKED"] ") \
@@ -167,15 +164,6 @@ pub async fn take_probe(
     since: Option<Timestamp>,
 ) -> Result<bool, StoreError> {
     Ok(execute!(tx, PROBE, id, now.0, until.0, since.map_or(i64::MIN, |since| since.0))? == 1)
-}
-
-/// How many deliveries are leased at an endpoint, whoever leased them; nobody else leases any there before the end of the
-/// transaction. `None` while another does, or writes down how attempts went.
-pub async fn leased(tx: &mut Tx, id: &str, now: Timestamp) -> Result<Option<u32>, StoreError> {
-    if fetch_optional!(tx, (String,), KEEP, id)?.is_none() {
-        return Ok(None);
-    }
-    fetch_optional!(tx, (i64,), LEASED, id, now.0)?.map(|(count,)| uint("count of leases", count)).transpose()
 }
 
 /// What failed is let go, from now on.
