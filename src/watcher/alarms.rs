@@ -24,7 +24,7 @@ const BLOCK_STALL_BLOCKS: u32 = 25;
 const NO_NEWER: &str = "no newer block than ";
 /// How long too few endpoints may agree.
 const WAITING_MAX: Duration = Duration::from_secs(10 * 60);
-/// How long an endpoint may refuse what it will go on to refuse, and after how long it counts as not asked for it any more.
+/// For how long an endpoint must go on refusing, and after how long it counts as not asked any more.
 const REFUSED_MAX: Duration = Duration::from_secs(5 * 60);
 const REFUSED_KEPT: Duration = Duration::from_secs(60 * 60);
 /// How long endpoints may follow different branches.
@@ -185,7 +185,8 @@ impl Alarms {
             texts.push(format!("since {since}, {text}"));
         }
         for ((endpoint, method), Refusing { since, last_at, why, .. }) in &self.refused {
-            if now.since(*since) > REFUSED_MAX && now.since(*last_at) <= REFUSED_KEPT {
+            // Once is no proof that it will go on.
+            if last_at.since(*since) > REFUSED_MAX && now.since(*last_at) <= REFUSED_KEPT {
                 texts.push(format!("since {since}, endpoint {endpoint} refuses {method}: {why}"));
             }
         }
@@ -241,13 +242,14 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_that_refuses_for_good_is_an_alarm_after_five_minutes_until_it_answers_or_is_not_asked_any_more() {
+    fn an_endpoint_that_goes_on_refusing_for_five_minutes_is_an_alarm_until_it_answers_or_is_not_asked_any_more() {
         let endpoints = Endpoints::new(["a".to_owned(), "b".to_owned()]);
         let mut alarms = Alarms::new(10 * LIMIT, None);
         let mut texts = |minutes: u32| {
             alarms.heard(&endpoints.snapshot(), minute(minutes));
             alarms.texts(minute(minutes))
         };
+        endpoints.refuses(0, "getBlock", "by chance");
         endpoints.refuses(1, "getBlock", "why");
         assert!(texts(0).is_empty() && texts(5).is_empty());
         endpoints.refuses(1, "getBlock", "another word");

@@ -487,15 +487,16 @@ async fn an_endpoint_that_refuses_for_good_is_an_alarm_of_the_chain_until_it_ser
             assert_eq!(line.watcher.alarms(line.now), Vec::<String>::new(), "{refusal:?}, minute {minute}");
             line.now = line.now.plus(MINUTE);
         }
+        pay(7);
         line.catch_up().await;
         let (told, begin) = (
             line.watcher.alarms(line.now),
-            format!("since {since}, endpoint {} refuses getBlock: ", line.nodes[1].id()),
+            format!("since {since}, endpoint {} refuses getBlock with transactions: ", line.nodes[1].id()),
         );
         let is_told = |advice: &str| matches!(&told[..], [one] if one.starts_with(&begin) && one.ends_with(advice));
         assert!(advice.map_or(told.is_empty(), is_told), "{refusal:?}: {told:?}");
         line.nodes[1].behave();
-        pay(7);
+        pay(8);
         line.catch_up().await;
         assert_eq!(line.watcher.alarms(line.now), Vec::<String>::new(), "{refusal:?}: it goes by itself");
     }

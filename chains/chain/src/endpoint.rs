@@ -20,7 +20,8 @@ pub struct EndpointStatus {
     pub latest: Option<u64>,
     /// How long its requests take: a moving average.
     pub latency_ms: Option<u64>,
-    /// The calls that it refuses until a person does something about it, by method; one that it answers ends its entry.
+    /// The calls that it refuses until a person does something about it, by method and, where that matters, what is asked by it;
+    /// one that it answers ends its entry.
     pub refused: BTreeMap<&'static str, Refused>,
 }
 

@@ -26,6 +26,8 @@ use crate::sender;
 
 pub(crate) const BLOCKS: &str = "getBlocks";
 pub(crate) const BLOCK: &str = "getBlock";
+/// What a node may refuse that tells headers by the same method.
+const WHOLE: &str = "getBlock with transactions";
 pub(crate) const TRANSACTION: &str = "getTransaction";
 /// Live on mainnet since slot 447,120,000: with 0, almost every block is refused.
 const VERSION_FIRST: u8 = 1;
@@ -97,6 +99,7 @@ impl Reader {
         let asked = Asked { slot, time_secs: 0, legs };
         let candidate = read::block(&self.rules, answer.get(), &asked);
         let Candidate { block, digest } = candidate.map_err(|error| refuted(endpoint, slot, &answer, error))?;
+        endpoint.serves(WHOLE);
         wanted.check(endpoint, &block.header)?;
         Ok(Reading { digest, block })
     }
@@ -165,7 +168,7 @@ impl Reader {
             Err(error) => error,
         };
         if !matches!(reaction(&error), Reaction::RaiseVersion { .. }) {
-            return Err(refused(endpoint, slot, &error));
+            return Err(refused(endpoint, slot, WHOLE, &error));
         }
         let (block, asked) = (read_header(endpoint, slot).await?.block, self.version.load(Relaxed));
         Err(SolanaError::UpgradeNeeded { chain: endpoint.chain, block, asked })
@@ -194,7 +197,7 @@ pub(crate) async fn read_slots(
 pub(crate) async fn read_header(endpoint: &Endpoint, slot: u64) -> Result<Header, SolanaError> {
     let how = json!({ "commitment": "confirmed", "transactionDetails": "none", "rewards": false });
     let answer = one(endpoint, Call { method: BLOCK, params: json!([slot, how]) }).await?;
-    let answer = answer.map_err(|error| refused(endpoint, slot, &error))?;
+    let answer = answer.map_err(|error| refused(endpoint, slot, BLOCK, &error))?;
     read::header(answer.get(), slot).map_err(|error| unusable(endpoint, slot, &error))
 }
 
@@ -266,7 +269,7 @@ fn note(endpoint: &Endpoint, method: &'static str, error: &NodeError) -> Option<
 }
 
 /// What a refused block says of the endpoint.
-fn refused(endpoint: &Endpoint, slot: u64, error: &NodeError) -> SolanaError {
+fn refused(endpoint: &Endpoint, slot: u64, what: &'static str, error: &NodeError) -> SolanaError {
     match reaction(error) {
         Reaction::LeaveOpen | Reaction::AskArchive | Reaction::AskAgain => {
             endpoint.lacks(format!("does not tell block {slot}: {error}"))
@@ -276,7 +279,7 @@ fn refused(endpoint: &Endpoint, slot: u64, error: &NodeError) -> SolanaError {
         | Reaction::BackOff
         | Reaction::RaiseVersion { .. }
         | Reaction::Drop
-        | Reaction::Page => failed(endpoint, BLOCK, error),
+        | Reaction::Page => failed(endpoint, what, error),
     }
 }
 

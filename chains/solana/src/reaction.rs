@@ -20,8 +20,8 @@ pub enum Reaction {
     BackOff,
     /// Ask for transactions up to this version, where the node names it; where that was done before, a person must act.
     RaiseVersion { to: Option<u8> },
-    /// This endpoint can never answer such calls: it rests, its status says what a person should do about it, others are asked
-    /// for such calls first for ten minutes, and after five it is an alarm of the chain until it answers one.
+    /// This endpoint can never answer such calls: it rests, its status says what a person should do about it, and where it goes on
+    /// for five minutes it is an alarm of the chain until it answers one.
     Drop,
     /// Our question was wrong for it: the same, and a person must look.
     Page,

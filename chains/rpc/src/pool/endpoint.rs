@@ -15,7 +15,6 @@ use tokio::time::Instant;
 
 use crate::dialect::{Dialect, Fault, Word};
 use crate::http::Rpc;
-use crate::limits::Limit;
 use crate::pool::learnt::Learnt;
 use crate::pool::pace::Pace;
 
@@ -357,14 +356,13 @@ impl<D: Dialect> Endpoint<D> {
         standing.silence.as_ref().filter(|silence| silence.until > now).map(|silence| silence.why.clone())
     }
 
-    /// It refuses calls of `method` until a person does something about it: `why`, and what. Others are asked first meanwhile.
+    /// It refuses such calls until a person does something about it: `why`, and what.
     pub fn refuses(&self, method: &'static str, why: &str) {
-        self.learnt.refused(Limit::Unsupported, method, 1, Instant::now());
         self.statuses.refuses(self.index, method, &self.clean(why));
     }
 
-    /// It answered a call of `method`.
-    pub(crate) fn serves(&self, method: &str) {
+    /// It answered such a call. Of what is named by its method alone the pool says so.
+    pub fn serves(&self, method: &str) {
         self.statuses.serves(self.index, method);
     }
 

@@ -89,7 +89,7 @@ async fn what_a_person_must_mend_is_said_in_the_status_of_the_endpoint() {
 
 #[tokio::test]
 async fn what_follows_from_each_reaction() {
-    // Whether the endpoint is as good as before; whether a person is told for as long as it lasts; whether it is asked for the
+    // Whether the endpoint is as good as before; whether a person is told if it goes on; whether it is asked for the
     // next block as soon as it is healthy, which after a pause is a matter of time.
     let cases = [
         ("LeaveOpen", Refusal::BlockNotAvailable, (true, false, Some(true))),
@@ -97,8 +97,8 @@ async fn what_follows_from_each_reaction() {
         ("AskAgain", Refusal::BlockStatusNotAvailableYet, (true, false, Some(true))),
         ("AskElsewhere", Refusal::NodeUnhealthy, (false, false, Some(true))),
         ("BackOff", Refusal::RateLimited, (false, false, None)),
-        ("Drop", Refusal::HistoryNotAvailable, (false, true, Some(false))),
-        ("Page", Refusal::InvalidParams, (false, true, Some(false))),
+        ("Drop", Refusal::HistoryNotAvailable, (false, true, Some(true))),
+        ("Page", Refusal::InvalidParams, (false, true, Some(true))),
     ];
     for (reaction, refusal, expected) in cases {
         let (ahead, other, source) = two().await;
@@ -113,7 +113,7 @@ async fn what_follows_from_each_reaction() {
             }
         };
         tokio::time::timeout(Duration::from_secs(60), is_healthy).await.unwrap();
-        let is_told = status().refused.contains_key("getBlock");
+        let is_told = status().refused.contains_key("getBlock with transactions");
         assert_eq!(slots(&source, 13, 13).await, [13], "{reaction}");
         let is_asked = expected.2.map(|_| ahead.calls("getBlock", Some(13)) == 1);
         assert_eq!((is_good, is_told, is_asked), expected, "{reaction}");
