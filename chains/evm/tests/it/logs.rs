@@ -10,13 +10,18 @@ use serde_json::{Value, json};
 
 use crate::forge::{self, short};
 use crate::mint::{self, Tx, log, transfer};
-use crate::node::{Answer, Ledger, Node, chain_id, mainnet};
+use crate::node::{self, Answer, Ledger, Node, chain_id};
 
 const USDC: Address = address!("A0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48");
 const FAKE: Address = Address::repeat_byte(0xfa);
 const PAYER: Address = Address::repeat_byte(0xaa);
 const ALICE: Address = Address::repeat_byte(0xa1);
 const LISTED: Read = Read { proof: ReadProof::Listed, ..Read::FULL };
+
+/// Without traces: where they are read, so are receipts.
+fn mainnet() -> Network {
+    Network { native: Native::TOP_LEVEL, ..node::mainnet() }
+}
 
 fn paying(logs: Vec<alloy::primitives::Log>) -> Vec<Tx> {
     vec![Tx { logs, ..Tx::default() }]
@@ -319,7 +324,8 @@ async fn mints_and_withdrawals_are_candidates() {
     entry.logs = vec![transfer(FAKE, PAYER, ALICE, 1)];
     let ledger = Ledger { chain_id: chain_id(Chain::BaseMainnet), ..Ledger::of([forge::block(&[entry], &[])]) };
     let node = Node::start(move |method, params| ledger.answer(method, params)).await;
-    let blocks = node.source(network(Chain::BaseMainnet).unwrap()).blocks(16..=16, LISTED).await.unwrap();
+    let base = Network { native: Native::TOP_LEVEL, ..network(Chain::BaseMainnet).unwrap() };
+    let blocks = node.source(base).blocks(16..=16, LISTED).await.unwrap();
     assert_eq!(blocks[0].proof, Proof::Bloom);
     assert_eq!(blocks[0].transfers.iter().map(short).collect::<Vec<_>>(), [('N', Address::ZERO, deposit.from, 5, 0)]);
 

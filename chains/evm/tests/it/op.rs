@@ -1,7 +1,7 @@
 //! Deposits of the OP stack: transactions of type 0x7e, which come from L1. [E19]
 
 use alloy::primitives::{Address, address};
-use landfall_chain::{Chain, Proof, Read, ReadProof, SourceErrorKind, TxLife};
+use landfall_chain::{Chain, Native, Network, Proof, Read, ReadProof, SourceErrorKind, TxLife};
 use landfall_evm::network;
 use serde_json::{Value, json};
 
@@ -68,18 +68,19 @@ async fn value_sent_with_a_synthetic_creation_goes_to_the_contract_of_the_proved
 async fn whom_a_synthetic_creation_pays_is_told_by_its_receipt_also_where_blocks_are_read_by_logs() {
     let creation = || Deposit { from: ALICE, to: None, value: 3, ..Deposit::default() }.entry();
     let listed = Read { proof: ReadProof::Listed, ..Read::FULL };
+    let base = || Network { native: Native::TOP_LEVEL, ..network(Chain::BaseMainnet).unwrap() };
     // With a log that is nobody's: a bloom of zeros would ask for the receipts anyway.
     let another = || {
         let logs = vec![transfer(Address::repeat_byte(0xcc), ALICE, BOB, 9)];
         Entry { logs, ..Deposit::default().entry() }
     };
     let block = forge::block(&[creation(), another()], &[]);
-    let block = forge::read_as(network(Chain::BaseMainnet).unwrap(), block, listed).await.unwrap();
+    let block = forge::read_as(base(), block, listed).await.unwrap();
     assert_eq!(block.proof, Proof::Roots);
     assert_eq!(block.transfers.iter().map(short).collect::<Vec<_>>(), [('N', ALICE, ALICE.create(4), 3, 0)]);
     // Another deposit needs none.
     let block = forge::block(&[Deposit { value: 3, ..Deposit::default() }.entry(), another()], &[]);
-    let block = forge::read_as(network(Chain::BaseMainnet).unwrap(), block, listed).await.unwrap();
+    let block = forge::read_as(base(), block, listed).await.unwrap();
     assert_eq!(block.proof, Proof::Bloom);
 }
 
