@@ -3,7 +3,8 @@
 //! Promises: each listed asset of each chain on which the account has an address has a line, and no line stands for what was
 //! never read, for what may have left without being seen, or for a chain that is halted or whose newest blocks have long been
 //! unread (or untraced, where traces show what leaves of the native currency): then the whole answer is refused, with the
-//! names of the chains and assets. So it is while a chain is no longer configured that once was followed: no line would read as zero. Who asks for one chain or one symbol is answered of that.
+//! names of the chains and assets. So it is while a chain is no longer configured that once was followed: no line would read as
+//! zero. Who asks for one chain or one symbol is answered of that.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
