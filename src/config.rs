@@ -8,7 +8,7 @@ mod chain;
 mod family;
 mod nats;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
@@ -43,6 +43,8 @@ pub struct Config {
     /// Where events are published beside the webhooks.
     pub nats: Option<NatsOptions>,
     pub chains: BTreeMap<Chain, ChainConfig>,
+    /// Followed once and given up for good.
+    pub retired: BTreeSet<Chain>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -71,6 +73,8 @@ struct File {
     admin: AdminSection,
     #[serde(default)]
     nats: Option<NatsSection>,
+    #[serde(default)]
+    retired: Vec<String>,
     chains: BTreeMap<String, ChainSection>,
 }
 
@@ -172,7 +176,8 @@ impl Config {
     /// What the API is told, when it listens at `listening`.
     pub fn api_settings(&self, listening: SocketAddr, networks: Vec<Network>) -> Settings {
         let host = self.api_host.clone().unwrap_or_else(|| listening.to_string());
-        Settings { environment: self.environment, host, limits: self.api_limits.clone(), networks }
+        let (limits, retired) = (self.api_limits.clone(), self.retired.clone());
+        Settings { environment: self.environment, host, limits, networks, retired }
     }
 }
 
@@ -185,6 +190,15 @@ impl File {
         }
         if chains.is_empty() {
             return Err(key("chains", "no chain is configured; add a section such as [chains.BASE_MAINNET]"));
+        }
+        let mut retired = BTreeSet::new();
+        for (index, name) in self.retired.iter().enumerate() {
+            let at = format!("retired[{index}]");
+            let chain: Chain = name.parse().map_err(|error| key(&at, error))?;
+            if chains.contains_key(&chain) {
+                return Err(key(&at, format!("{chain} is followed; take its section or this entry out")));
+            }
+            retired.insert(chain);
         }
         if self.api.host.as_deref().is_some_and(|host| host.is_empty() || !host.bytes().all(is_of_host)) {
             return Err(key("api.host", "expected a host name, with a port where it is not the usual one"));
@@ -199,6 +213,7 @@ impl File {
             admin_listen: self.admin.listen,
             nats: self.nats.map(|nats| nats.check(folder)).transpose()?,
             chains,
+            retired,
         })
     }
 }
@@ -342,7 +357,7 @@ mod tests {
     #[test]
     fn every_key_is_read() {
         let config = parse(
-            "[store]\nurl = \"postgres://me:pass@db/landfall?sslmode=require\"\n[api]\nlisten = \"0.0.0.0:1\"\nenvironment = \"test\"\n\
+            "retired = [\"OPTIMISM_MAINNET\"]\n[store]\nurl = \"postgres://me:pass@db/landfall?sslmode=require\"\n[api]\nlisten = \"0.0.0.0:1\"\nenvironment = \"test\"\n\
              host = \"api.example.com\"\nip_requests_per_sec = 1\nkey_requests_per_sec = 2\nconcurrent_requests = 3\nconnections = 9\n\
              request_timeout_secs = 4\nbody_bytes = 5000\nheader_bytes = 6000\n\
              [admin]\nlisten = \"127.0.0.1:2\"\n[chains.BASE_MAINNET]\nrpc = [\"https://node/${KEY}\", \"wss://other\", \
@@ -362,6 +377,7 @@ mod tests {
         };
         let settings = config.api_settings(config.api_listen, Vec::new());
         assert_eq!((settings.host.as_str(), settings.limits), ("api.example.com", limits));
+        assert_eq!(settings.retired, BTreeSet::from([Chain::OptimismMainnet]));
         assert_eq!(config.api_connections, 9);
         let chain = &config.chains[&Chain::BaseMainnet];
         assert_eq!((chain.rpc.len(), chain.rpc[0].url.as_str()), (3, "https://node/canary"));
@@ -437,7 +453,11 @@ mod tests {
             ),
             (
                 with("[stor]"),
-                "config key stor: unknown field `stor`, expected one of `store`, `api`, `admin`, `nats`, `chains`",
+                "config key stor: unknown field `stor`, expected one of `store`, `api`, `admin`, `nats`, `retired`, `chains`",
+            ),
+            (
+                format!("retired = [\"POLYGON_MAINNET\", \"ETHEREUM_TESTNET\"]\n{CHAIN}"),
+                "config key retired[1]: ETHEREUM_TESTNET is followed; take its section or this entry out",
             ),
             (with("poll_ms = \"fast\""), "config key chains.ETHEREUM_TESTNET.poll_ms: expected u64, found string"),
             (with("poll_ms = 1"), "config key chains.ETHEREUM_TESTNET.poll_ms: expected 20 to 60000"),

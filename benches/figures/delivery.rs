@@ -53,12 +53,20 @@ async fn on(place: &Place, hooks: &Hooks, size: Size) -> anyhow::Result<()> {
     let busy = first(Load { endpoints: ENDPOINTS, a_second: 200, secs, spoilt: false }).await?;
     println!("  commit to first attempt, at 200 a second: p99 {busy:.0} ms (goal < 1000)");
     let many = Load { endpoints: size.pick(100, 1_000, 1_000), a_second: 100, secs, spoilt: false };
-    let alone = first(many).await?;
-    let beside = first(Load { spoilt: true, ..many }).await?;
+    let mut pairs = Vec::new();
+    for _ in 0..size.pick(1, 3, 3) {
+        let alone = first(many).await?;
+        pairs.push((alone, first(Load { spoilt: true, ..many }).await?));
+    }
+    // One pair differs from the next by more than the goal.
+    pairs.sort_by(|(one, with), (other, and)| ratio(*with, *one).total_cmp(&ratio(*and, *other)));
+    let (alone, beside) = *pairs.get(pairs.len() / 2).context("a pair")?;
     let more = 100.0 * (ratio(beside, alone) - 1.0);
     println!(
-        "  p99 of {} endpoints: {alone:.0} ms, beside a dead and a dripping one {beside:.0} ms: {more:+.0}% (goal < +10%)",
-        many.endpoints
+        "  p99 of {} endpoints: {alone:.0} ms, beside a dead and a dripping one {beside:.0} ms: {more:+.0}% (goal < +10%; of {} \
+         pairs the one in the middle)",
+        many.endpoints,
+        pairs.len()
     );
     place.with(async |url| backlog(url, hooks, size).await).await
 }

@@ -74,6 +74,8 @@ pub(crate) async fn measure(size: Size) -> anyhow::Result<()> {
         &backfilling,
         &downloading,
     );
+    let peak = process::resident_peak(std::process::id())?;
+    println!("  MB of memory at the peak of this process so far, the plain loop's included: {}", peak >> 20);
     Ok(())
 }
 

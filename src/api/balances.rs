@@ -4,7 +4,7 @@
 //! never read, for what may have left without being seen, or for a chain that is halted or whose newest blocks have long been
 //! unread (or untraced, where traces show what leaves of the native currency): then the whole answer is refused, with the
 //! names of the chains and assets. So it is while a chain is no longer configured that once was followed: no line would read as
-//! zero. Who asks for one chain or one symbol is answered of that.
+//! zero, until an operator says that it was given up for good. Who asks for one chain or one symbol is answered of that.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::api::accounts::{account_id, unknown};
 use crate::api::assets::describe;
 use crate::api::problem::Problem;
 use crate::api::query::{self, Query};
-use crate::api::{AppState, openapi};
+use crate::api::{AppState, Settings, openapi};
 use crate::balance::Balance;
 use crate::store::balances::{self, Known};
 use crate::store::cursors::Cursor;
@@ -79,7 +79,7 @@ pub(super) struct BalanceList {
 /// of it, until the block is final that the address, or the asset, is followed from; while the newest blocks of the chain
 /// have not been read for 5 minutes, or the chain is halted; and, of the native currency where traces show what contracts move,
 /// while a block above the one that it was read at has waited for its trace for 5 minutes; and while the account has an address
-/// on a chain that was followed once and is not any more. A chain that never was has no line. With `chain` or `symbol` only what
+/// on a chain that was followed once and is not any more. A chain that never was, or that was given up for good, has no line. With `chain` or `symbol` only what
 /// was asked for must be known.
 #[utoipa::path(
     get,
@@ -124,7 +124,7 @@ pub(super) async fn of_account(
     // Before what left is looked for: what is read in between is in that.
     let read = status::followed_since(&mut reader, unread_since).await.map_err(Problem::internal)?;
     let known = balances::of_account(&mut reader, &account_id, unread_since).await.map_err(Problem::internal)?;
-    let mut missing = unfollowed(&mut reader, &known, networks, only).await.map_err(Problem::internal)?;
+    let mut missing = unfollowed(&mut reader, &known, &state.settings, only).await.map_err(Problem::internal)?;
     let mut balances = Vec::new();
     for network in networks.iter().filter(|network| only.is_none_or(|only| network.chain == only)) {
         let addresses: Vec<_> = known.iter().filter(|of| of.chain == network.chain).collect();
@@ -158,14 +158,17 @@ fn listed(text: &str, networks: &[Network]) -> Result<String, &'static str> {
 async fn unfollowed(
     reader: &mut impl Connection,
     known: &[Known],
-    networks: &[Network],
+    settings: &Settings,
     only: Option<Chain>,
 ) -> Result<Vec<String>, StoreError> {
     let chains: BTreeSet<Chain> = known.iter().map(|address| address.chain).collect();
     let mut unfollowed = Vec::new();
     for chain in chains.into_iter().filter(|chain| only.is_none_or(|only| *chain == only)) {
-        let is_configured = networks.iter().any(|network| network.chain == chain);
-        if !is_configured && (only.is_some() || Cursor::load(reader, chain).await?.at.is_some()) {
+        if settings.networks.iter().any(|network| network.chain == chain) {
+            continue;
+        }
+        let is_missed = !settings.retired.contains(&chain) && Cursor::load(reader, chain).await?.at.is_some();
+        if only.is_some() || is_missed {
             unfollowed.push(chain.name().to_owned());
         }
     }

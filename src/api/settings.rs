@@ -2,9 +2,10 @@
 //!
 //! The values are checked where the configuration is read; a rate of 0 means none.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use landfall_chain::Network;
+use landfall_chain::{Chain, Network};
 
 use crate::key::Environment;
 
@@ -18,6 +19,8 @@ pub struct Settings {
     pub limits: Limits,
     /// The chains that are followed.
     pub networks: Vec<Network>,
+    /// Chains that were followed once and are given up for good: what an account has there is not told.
+    pub retired: BTreeSet<Chain>,
 }
 
 /// How much is taken.
@@ -39,7 +42,13 @@ pub struct Limits {
 impl Settings {
     /// Those of an environment where nothing was set.
     pub fn of(environment: Environment) -> Self {
-        Settings { environment, host: "127.0.0.1:8080".to_owned(), limits: Limits::default(), networks: Vec::new() }
+        Settings {
+            environment,
+            host: "127.0.0.1:8080".to_owned(),
+            limits: Limits::default(),
+            networks: Vec::new(),
+            retired: BTreeSet::new(),
+        }
     }
 }
 

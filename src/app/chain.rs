@@ -45,8 +45,7 @@ impl<'c> Followed<'c> {
             let watch = AssetWatch::new(Arc::clone(&source), db.clone(), &network);
             workers.spawn_turning(format!("{chain} assets"), |clock, pulse, stop| watch.run(clock, pulse, stop));
         }
-        let said = config.balances_per_sec.map(|most| (most, Duration::ZERO));
-        let (most, pause) = said.unwrap_or_else(|| source.usual_balances(&network));
+        let (most, pause) = pace_of_balances(&source, &network, config);
         let balances = BalanceWatch::new(Arc::clone(&source), db.clone(), &network, most, owner.to_owned());
         let balances = balances.by_rules(source.rules()).pausing(pause);
         workers.spawn_turning(format!("{chain} balances"), |clock, pulse, stop| {
@@ -68,6 +67,13 @@ impl<'c> Followed<'c> {
         workers.spawn_turning(chain, |clock, pulse, stop| watcher.run(clock, random::number, pulse, stop));
         Ok(())
     }
+}
+
+/// Of how many addresses the balances are read at once, and how long after one reading the next one is due: each second as many as
+/// the configuration says, or as is usual.
+fn pace_of_balances(source: &AnyChain, network: &Network, config: &ChainConfig) -> (u32, Duration) {
+    let said = config.balances_per_sec.map(|most| (most, Duration::ZERO));
+    said.unwrap_or_else(|| source.usual_balances(network))
 }
 
 /// A chain to read and its facts. Touches no network.
@@ -107,5 +113,29 @@ async fn check(source: &AnyChain, chain: Chain) -> Result<(), StartError> {
             warn!(%chain, "{chain} cannot be read yet and will be tried again: {error}");
             Ok(())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pace(chain: Chain, keys: &str) -> (u32, Duration) {
+        let text = format!("[chains.{chain}]\nrpc = [\"https://a\", \"https://b\"]\n{keys}\n");
+        let config = Config::parse("landfall.toml", &text, |_| None).unwrap();
+        let config = &config.chains[&chain];
+        let (source, network) = source(chain, config).unwrap();
+        pace_of_balances(&source, &network, config)
+    }
+
+    #[test]
+    fn balances_are_read_each_second_of_as_many_as_the_configuration_says_or_as_is_usual() {
+        let said = "balances_per_sec = 7";
+        for chain in [Chain::EthereumTestnet, Chain::SolanaDevnet] {
+            assert_eq!(pace(chain, said), (7, Duration::ZERO), "{chain}");
+        }
+        assert_eq!(pace(Chain::EthereumTestnet, ""), (20, Duration::ZERO));
+        // SOL and one token: two accounts each, and a hundred to a call.
+        assert_eq!(pace(Chain::SolanaDevnet, ""), (50, landfall_solana::HOLDINGS_PAUSE));
     }
 }

@@ -89,6 +89,11 @@ impl Screen {
         }
     }
 
+    /// What whoever waits must know, whatever is logged.
+    pub(super) fn tell(&self, text: &str) {
+        if self.bar.is_hidden() { eprintln!("{text}") } else { self.bar.println(text) }
+    }
+
     pub(super) fn say(&self, text: &str) {
         if self.bar.is_hidden() { warn!("{text}") } else { self.bar.println(text) }
     }

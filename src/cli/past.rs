@@ -28,6 +28,8 @@ const RETRY_MAX: Duration = Duration::from_secs(10);
 const TRACE_TRIES_MAX: u32 = 20;
 /// How often it is looked how far a search has come.
 const SEARCH_LOOK: Duration = Duration::from_millis(500);
+/// How often it is looked whether what is waited for is final.
+const FINAL_LOOK: Duration = Duration::from_secs(2);
 const TRACED_BLOCKS: &str = "blocks traced";
 
 #[derive(Args, Debug)]
@@ -38,8 +40,9 @@ pub(super) struct BackfillArgs {
     /// The first block or slot, inclusive.
     #[arg(long, value_name = "NUMBER", required_unless_present_any = ["account", "address"])]
     from: Option<u64>,
-    /// The last block or slot, inclusive; it must be final. On Solana it may be left out with --address or --account:
-    /// then whatever their signatures lead to is read, back to --from or to the first slot.
+    /// The last block or slot, inclusive; it must be final. With --address or --account it may be left out: then all is
+    /// read up to where `landfall run` watches them from, and what of that is not final yet is waited for. On Solana
+    /// whatever their signatures lead to is read, back to --from or to the first slot.
     #[arg(long, value_name = "NUMBER", requires = "from", required_unless_present_any = ["account", "address"])]
     to: Option<u64>,
     /// End with one JSON object.
@@ -120,6 +123,11 @@ trait Work {
     /// Whether the next step is one of the roots, which are waited for however long it takes.
     fn is_at_roots(&self) -> bool;
 
+    /// What the last step waited for in vain.
+    fn waits_for(&self) -> Option<String> {
+        None
+    }
+
     /// Where it says how far a step has come that is a search of its own.
     fn searching(&self) -> Option<Searching> {
         None
@@ -153,6 +161,14 @@ impl<S: BlockSource + AddressSource + Clone> Work for Backfill<S> {
 
     fn is_at_roots(&self) -> bool {
         self.progress().next <= self.progress().until
+    }
+
+    fn waits_for(&self) -> Option<String> {
+        let (chain, until) = (self.chain(), Backfill::waits_for(self)?);
+        let number = chain.family().number();
+        Some(format!(
+            "{chain}: waiting until {number} {until} is final and `landfall run` has read it; behind it the addresses are watched"
+        ))
     }
 
     fn searching(&self) -> Option<Searching> {
@@ -198,9 +214,12 @@ impl BackfillArgs {
             Some(_) if chain.family() == Family::Solana => {
                 bail!("{chain} has no receipts and no logs that prove anything; leave --proof out")
             }
-            None if to.is_none() || chain.family() == Family::Solana => ReadProof::Listed,
+            None if chain.family() == Family::Solana => ReadProof::Listed,
             proof => proof.unwrap_or(ReadProof::Full),
         };
+        if from.is_none() && chain.family() != Family::Solana {
+            bail!("{chain} is searched block by block; say with --from where to begin");
+        }
         let scope = match account {
             Some(account) => Scope::Account(account),
             None if address.is_empty() => Scope::All,
@@ -213,8 +232,20 @@ impl BackfillArgs {
         let watcher = app::watcher(&load(config)?, chain, existing(config).await?).await?;
         let mut backfill = Backfill::begin(watcher, job).await?;
         tell_of_cut(chain, to, backfill.progress().until);
+        if to.is_none() && chain.family() == Family::Evm {
+            eprintln!(
+                "{chain}: up to block {}, behind which the addresses are watched; for an asset that is listed since, say --to",
+                backfill.progress().until
+            );
+        }
         let done = drive(&mut backfill, &Clock::system()).await?;
         let progress = backfill.progress();
+        if !backfill.has_end() {
+            let (number, next) = (chain.family().number(), progress.until + 1);
+            eprintln!(
+                "{chain} was never followed: only with start = {next} will `landfall run` leave out no {number} behind this"
+            );
+        }
         if json {
             let fees = if backfill.leaves_out_fees() { "of_movements" } else { "read" };
             println!("{}", json_line(&Summary { fees, ..Summary::of(chain, &progress) })?);
@@ -327,7 +358,7 @@ async fn drive(work: &mut impl Work, clock: &Clock) -> anyhow::Result<bool> {
 async fn drive_on(work: &mut impl Work, asked: impl Future<Output = ()>, screen: &mut Screen, clock: &Clock) -> bool {
     tokio::pin!(asked);
     let mut retry = Retry::new(RETRY_FIRST, RETRY_MAX);
-    let mut failures = 0;
+    let (mut failures, mut is_told) = (0, false);
     loop {
         let progress = work.progress();
         screen.print(work.take_lines());
@@ -346,7 +377,12 @@ async fn drive_on(work: &mut impl Work, asked: impl Future<Output = ()>, screen:
             Ok(()) => {
                 retry.reset();
                 failures = 0;
-                continue;
+                let Some(line) = work.waits_for() else { continue };
+                if !is_told {
+                    screen.tell(&line);
+                    is_told = true;
+                }
+                FINAL_LOOK
             }
             Err(error) if error.may_pass() && failures < TRACE_TRIES_MAX => {
                 screen.say(&format!("{error}; trying again"));

@@ -102,9 +102,8 @@ async fn learn(tx: &mut Tx, webhook: &str, words: &[Word], now: Timestamp) -> Re
     if after != before {
         endpoints::set_health(tx, webhook, before.status, after).await?;
     }
-    // The first that arrives while it fails, or of what was held, lets all the others go. So does one that would have been held
-    // next: a version of before held it already.
-    let was_away = |word: &Word| before.status == Status::Open || schedule::is_held(word.failures.saturating_add(1));
+    // The first that arrives while it fails, or of what was held, lets all the others go.
+    let was_away = |word: &Word| before.status == Status::Open || schedule::may_be_held(word.failures);
     if words.iter().any(|word| word.outcome == Outcome::Arrived && was_away(word)) {
         endpoints::set_releasing(tx, webhook).await?;
     }

@@ -144,10 +144,10 @@ mod tests {
     #[test]
     fn an_event_that_is_refused_for_ever_does_not_open_it() {
         let mut health = WELL;
-        for failures in 0..40 {
+        for failures in 0..42 {
             health = after_all(health, &[Word { failures, ..word(Outcome::Failed) }], at(i64::from(failures)));
         }
-        assert_eq!(health, Health { failures: 1, strain: 57, ..WELL });
+        assert_eq!(health, Health { failures: 1, strain: 59, ..WELL });
     }
 
     #[test]
@@ -178,9 +178,9 @@ mod tests {
         let open = after_all(failed, &[word(Outcome::Failed)], at(9));
         assert_eq!((open.status, open.failures), (Status::Open, 5), "the first probe is soon");
         assert_eq!(open.probe_at, at(11));
-        let alone = (0..40).map(|failures| Word { failures, ..word(Outcome::Failed) });
+        let alone = (0..42).map(|failures| Word { failures, ..word(Outcome::Failed) });
         let alone = alone.fold(back, |health, word| after_all(health, &[word], at(9)));
-        assert_eq!((alone.status, alone.strain), (Status::Active, 87));
+        assert_eq!((alone.status, alone.strain), (Status::Active, 89));
         let before = Word { failures: 7, attempted_at: Some(back.since), ..word(Outcome::Failed) };
         assert_eq!(after_all(back, &[before], at(9)).strain, 50, "it failed before the endpoint was back");
         let trusted = (0..3).fold(back, |health, _| after_all(health, &[word(Outcome::Arrived)], at(9)));

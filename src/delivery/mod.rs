@@ -80,6 +80,8 @@ struct Work {
     ended: Vec<Ended>,
     slots: Slots,
     acknowledge_at: Option<Instant>,
+    /// What has ended could not be written down, for the store did not take it.
+    is_behind: bool,
 }
 
 impl Delivery {
@@ -142,7 +144,8 @@ impl Delivery {
         loop {
             // Whoever looks at the pulse goes by this machine's clock.
             pulse.beat(self.shared.as_ref().map_or(&self.clock, SharedClock::own).now());
-            let may_claim = work.slots.are_free() && !stop.is_cancelled();
+            // When the leases of what could not be written down have ended, a claim would take it for what nobody heard of.
+            let may_claim = work.slots.are_free() && !work.is_behind && !stop.is_cancelled();
             let due = work.due();
             tokio::select! {
                 Some(ended) = work.attempts.join_next() => work.end(ended),
@@ -198,6 +201,7 @@ impl Delivery {
             Err(error) if error.may_pass() && !stop.is_cancelled() => {
                 warn!("{} attempts cannot be acknowledged and will be tried again: {error}", work.ended.len());
                 work.acknowledge_at = Some(Instant::now() + POLL_AFTER_ERROR);
+                work.is_behind = true;
                 return false;
             }
             Err(error) if error.may_pass() => {
@@ -231,6 +235,7 @@ impl Work {
     fn acknowledged(&mut self) {
         self.ended.drain(..).for_each(|(claimed, _)| self.slots.free(&claimed));
         self.acknowledge_at = None;
+        self.is_behind = false;
     }
 
     fn due(&self) -> Instant {

@@ -45,6 +45,10 @@ pub(super) async fn attempt(clients: &Clients, nats: Option<&Nats>, claimed: &Cl
         Ok(Err(error)) => log.error = error,
         Err(_) => log.error = format!("no complete answer within {} s", ATTEMPT_TIME_MAX.as_secs()),
     }
+    // PostgreSQL's TEXT does not take NUL.
+    for text in [&mut log.error, &mut log.response_head] {
+        *text = text.replace('\0', "\u{fffd}");
+    }
     log.duration = clock.now().since(started_at);
     log
 }
@@ -82,8 +86,7 @@ async fn post(clients: &Clients, claimed: &Claimed, at: Timestamp, log: &mut Att
         let missing = RESPONSE_HEAD_BYTES - body.len();
         body.extend_from_slice(&chunk[..chunk.len().min(missing)]);
     }
-    // PostgreSQL's TEXT does not take NUL.
-    log.response_head = String::from_utf8_lossy(&body).replace('\0', "\u{fffd}");
+    log.response_head = String::from_utf8_lossy(&body).into_owned();
     if response.status().is_success() { Ok(()) } else { Err(format!("the receiver answered {}", response.status())) }
 }
 

@@ -55,7 +55,12 @@ pub const MIGRATIONS: &[(i64, &str, &str)] = &[
     (22, "identity_events", include_str!("../../migrations/0022_identity_events.sql")),
     (23, "looked", include_str!("../../migrations/0023_looked.sql")),
     (24, "unexplained", include_str!("../../migrations/0024_unexplained.sql")),
+    (25, "account_pages", include_str!("../../migrations/0025_account_pages.sql")),
 ];
+
+/// What migrations leave to the engine: the type of bytes, and what has a text compared by its bytes (SQLite compares none otherwise).
+const POSTGRES_WORDS: [(&str, &str); 2] = [("{{blob}}", "BYTEA"), ("{{by_bytes}}", " COLLATE \"C\"")];
+const SQLITE_WORDS: [(&str, &str); 2] = [("{{blob}}", "BLOB"), ("{{by_bytes}}", "")];
 
 /// Where the data is.
 #[derive(Clone, PartialEq, Eq)]
@@ -173,7 +178,7 @@ impl Db {
         loop {
             let migrated = match self {
                 Db::Postgres(pool) => migrate_postgres(pool).await,
-                Db::Sqlite { write, .. } => migrator("BLOB").run(write).await,
+                Db::Sqlite { write, .. } => migrator(SQLITE_WORDS).run(write).await,
             };
             let Err(error) = migrated else { return Ok(()) };
             let version = self.schema_version().await.ok().flatten();
@@ -312,22 +317,29 @@ async fn open_postgres(url: &StoreUrl, text: &str) -> Result<Db, OpenError> {
         ("idle_in_transaction_session_timeout", "10s"),
     ]);
     let pool = PgPoolOptions::new().max_connections(POSTGRES_CONNECTIONS_MAX).acquire_timeout(WAIT_MAX);
-    let pool = pool.connect_with(options).await;
-    pool.map(Db::Postgres).map_err(|error| OpenError::Connect { url: url.clone(), error })
+    let connect = |error| OpenError::Connect { url: url.clone(), error };
+    let pool = pool.connect_with(options).await.map_err(connect)?;
+    let encoding: String = sqlx::query_scalar("SHOW server_encoding").fetch_one(&pool).await.map_err(connect)?;
+    match encoding.as_str() {
+        // The latter, of a cluster that was made without a locale, keeps all bytes as they come.
+        "UTF8" | "SQL_ASCII" => Ok(Db::Postgres(pool)),
+        _ => Err(OpenError::Encoding { url: url.clone(), encoding }),
+    }
 }
 
 /// On a connection of its own, since an index over many rows takes longer than any other statement may.
 async fn migrate_postgres(pool: &PgPool) -> Result<(), MigrateError> {
     let options = PgConnectOptions::clone(&pool.connect_options()).options([("statement_timeout", "0")]);
     let patient = PgPoolOptions::new().max_connections(1).acquire_timeout(WAIT_MAX).connect_with(options).await?;
-    let migrated = migrator("BYTEA").run(&patient).await;
+    let migrated = migrator(POSTGRES_WORDS).run(&patient).await;
     patient.close().await;
     migrated
 }
 
-fn migrator(blob: &str) -> Migrator {
+fn migrator(words: [(&str, &str); 2]) -> Migrator {
     let migrations = MIGRATIONS.iter().map(|(version, description, text)| {
-        let text = AssertSqlSafe(text.replace("{{blob}}", blob)).into_sql_str();
+        let text = words.iter().fold((*text).to_owned(), |text, (word, ours)| text.replace(word, ours));
+        let text = AssertSqlSafe(text).into_sql_str();
         Migration::new(*version, (*description).into(), MigrationType::Simple, text, false)
     });
     let mut migrator = Migrator::with_migrations(migrations.collect());

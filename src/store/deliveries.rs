@@ -19,6 +19,8 @@ const GIVEN_BACK: Duration = Duration::from_millis(50);
 const LOOKED_AT_AGAIN: Duration = Duration::from_secs(60 * 60);
 /// How many attempts of one delivery stay on record.
 const ATTEMPTS_KEPT_MAX: u32 = 50;
+/// Of how many of a queue it is looked how old they are: of those that are due first.
+const HEAD_MAX: i64 = 1_000;
 
 /// A delivery that is ours to attempt until its lease ends.
 #[derive(Clone, PartialEq, Eq)]
@@ -73,6 +75,15 @@ pub struct Taken {
     pub again: u32,
     /// How many others stood aside for an earlier event.
     pub aside: u32,
+}
+
+/// How old what a webhook has not got is; `None` where it has got all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Age {
+    /// When the oldest event was made.
+    pub made_at: Option<Timestamp>,
+    /// Since when an event waits: since it was due the first time, or was made, when it has failed.
+    pub waits_since: Option<Timestamp>,
 }
 
 /// Where a delivery stands that is to be attempted.
@@ -130,6 +141,9 @@ statements! {
            VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (event_id, webhook_id, attempt) DO NOTHING";
     LAST_ATTEMPT = "SELECT attempt, started_us, duration_us, status, error, response_head FROM attempts \
                     WHERE event_id = $1 AND webhook_id = $2 ORDER BY attempt DESC LIMIT 1";
+    AGE = "SELECT MIN(events.created_us), MIN(CASE WHEN failures > 0 OR queue = 'HELD' THEN events.created_us ELSE next_us END) \
+           FROM (SELECT event_id, failures, queue, next_us FROM deliveries WHERE webhook_id = $1 AND state = 'PENDING' AND queue = $2 \
+             ORDER BY next_us, event_id LIMIT $3) AS head JOIN events ON events.id = head.event_id";
     FORGET = "DELETE FROM attempts WHERE event_id = $1 AND webhook_id = $2 AND attempt <= $3";
 }
 
@@ -277,6 +291,23 @@ pub async fn last_attempt(
         Ok((uint("attempt", attempt)?, log))
     };
     row.map(read).transpose()
+}
+
+/// How old what a webhook has not got is, by what is due first in each of its queues: to look at all of a backlog would take seconds.
+/// What waits for an earlier event is not older than that one.
+pub async fn age(connection: &mut impl Connection, webhook: &str) -> Result<Age, StoreError> {
+    let mut age = Age::default();
+    for queue in [Queue::First, Queue::Again, Queue::Lapsed, Queue::Held] {
+        let row = fetch_optional!(connection, (Option<i64>, Option<i64>), AGE, webhook, queue.name(), HEAD_MAX)?;
+        let (made, waits) = row.unwrap_or_default();
+        age.made_at = earliest(age.made_at, made.map(Timestamp));
+        age.waits_since = earliest(age.waits_since, waits.map(Timestamp));
+    }
+    Ok(age)
+}
+
+pub(super) fn earliest(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
+    a.into_iter().chain(b).min()
 }
 
 impl Queue {

@@ -71,6 +71,7 @@ statements! {
     // A version of before does not tell the recipient.
     INCLUDE = "INSERT INTO inclusions (deposit_id, chain, block_hash, block_number, lane, recipient) VALUES ($1, $2, $3, $4, $5, $6) \
                ON CONFLICT (deposit_id, block_hash) DO UPDATE SET recipient = excluded.recipient WHERE inclusions.recipient IS NULL";
+    EXCLUDE = "DELETE FROM inclusions WHERE deposit_id = $1 AND block_hash = $2 AND lane = 'roots'";
     FOUND = "UPDATE deposits SET missing_since_us = NULL, missing_number = NULL WHERE id = $1 AND missing_since_us IS NOT NULL";
     MISS = "UPDATE deposits SET missing_since_us = COALESCE(missing_since_us, $1), missing_number = $2 WHERE id = $3";
     // One that would credit its transaction with more than it paid waits for a person. A block is found by its hash: by
@@ -213,6 +214,12 @@ pub async fn include(tx: &mut Tx, deposit: &Deposit, block: &BlockRef, lane: Lan
     execute!(tx, INCLUDE, &id, deposit.chain.name(), hash, number, lane.name(), to)?;
     balances::moved(tx, deposit.chain, &deposit.recipient, &deposit.asset, block.number).await?;
     execute!(tx, FOUND, &id).map(drop)
+}
+
+/// Takes back that the roots' lane saw the deposit in `block`.
+pub async fn exclude(tx: &mut Tx, deposit: &Deposit, block: &BlockRef) -> Result<(), StoreError> {
+    execute!(tx, EXCLUDE, deposit.id.to_string(), &block.hash.0[..])?;
+    balances::moved(tx, deposit.chain, &deposit.recipient, &deposit.asset, block.number).await
 }
 
 /// Records that the deposit was looked for at the final block `number`, and since when it is missing; an earlier time

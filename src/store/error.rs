@@ -45,6 +45,11 @@ pub enum OpenError {
     Missing { path: PathBuf },
     #[error("cannot connect to {url}: {error}")]
     Connect { url: StoreUrl, error: sqlx::Error },
+    #[error(
+        "{url} keeps text as {encoding}, which has no place for all that others send: make the database anew with \
+         CREATE DATABASE .. ENCODING 'UTF8' TEMPLATE template0"
+    )]
+    Encoding { url: StoreUrl, encoding: String },
     #[error("cannot migrate the store: {0}")]
     Migrate(Box<sqlx::migrate::MigrateError>),
     #[error("the store's schema is version {}, this program needs version {expected}: run `landfall migrate`",
@@ -89,8 +94,8 @@ impl StoreError {
     pub fn may_pass(&self) -> bool {
         match self {
             StoreError::Unavailable { .. } | StoreError::Moved { .. } => true,
-            // A row that a constraint refuses contradicts the books: a person's. What fails for a reason that nobody
-            // thought of has changed nothing, and is tried again, loudly.
+            // A row that a constraint refuses contradicts the books: a person's; so is one with data that the database never
+            // takes. What fails for a reason that nobody thought of has changed nothing, and is tried again, loudly.
             StoreError::Failed { error, .. } => !is_refusal(error),
             StoreError::RowsAffected { .. } | StoreError::Inconsistent { .. } => false,
         }
@@ -107,6 +112,7 @@ impl OpenError {
             | OpenError::Unencrypted { .. }
             | OpenError::File { .. }
             | OpenError::Missing { .. }
+            | OpenError::Encoding { .. }
             | OpenError::Migrate(_)
             | OpenError::Schema { .. } => false,
         }
@@ -127,8 +133,11 @@ fn may_pass(error: &sqlx::Error) -> bool {
 }
 
 fn is_refusal(error: &sqlx::Error) -> bool {
-    let kind = error.as_database_error().map(sqlx::error::DatabaseError::kind);
-    kind.is_some_and(|kind| !matches!(kind, sqlx::error::ErrorKind::Other))
+    error.as_database_error().is_some_and(|error| {
+        // Data exception: text that the database's encoding has no place for, for example. SQLite has no code of five digits.
+        let is_of_data = error.code().is_some_and(|code| code.len() == 5 && code.starts_with("22"));
+        is_of_data || !matches!(error.kind(), sqlx::error::ErrorKind::Other)
+    })
 }
 
 /// SQLSTATEs of PostgreSQL (appendix A of its manual) and result codes of SQLite (sqlite.org/rescode.html).

@@ -32,8 +32,9 @@ statements! {
     APPEND = "INSERT INTO identity_changes (identity_id, position, at_us, actor, reason, previous_status, previous_sub_status, \
               status, sub_status) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
     DECISIONS = "SELECT at_us, actor, reason, previous_status, status FROM identity_changes WHERE identity_id = $1 ORDER BY position";
-    ACCOUNTS_BEHIND = "SELECT created_us, id FROM accounts WHERE identity_id = $1 AND (created_us, id) > ($2, $3) \
-                       ORDER BY created_us, id LIMIT $4";
+    ACCOUNTS_BEHIND = "SELECT created_us, id FROM accounts \
+                       WHERE identity_id = $1 AND (created_us, id" [" COLLATE \"C\""] ") > ($2, $3) \
+                       ORDER BY created_us, id" [" COLLATE \"C\""] " LIMIT $4";
     LOCK_ORGANIZATION = "SELECT id FROM identities WHERE id = $1" [" FOR NO KEY UPDATE"] "";
 }
 

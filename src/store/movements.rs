@@ -26,6 +26,8 @@ statements! {
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (chain, block_hash, leg_hash) DO NOTHING";
     FEE = "INSERT INTO fees (chain, block_hash, block_number, tx_id, payer, amount, amount_text) \
            VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (chain, block_hash, tx_id) DO NOTHING";
+    UNDEBIT = "DELETE FROM debits WHERE chain = $1 AND block_hash = $2 AND leg_hash = $3 AND lane = 'roots'";
+    UNDO_FEE = "DELETE FROM fees WHERE chain = $1 AND block_hash = $2 AND tx_id = $3";
     DEBITED = "SELECT debits.amount FROM debits JOIN blocks ON blocks.chain = debits.chain AND blocks.hash = debits.block_hash \
                WHERE debits.chain = $1 AND debits.sender = $2 AND debits.asset = $3 \
                AND debits.block_number >= $4 AND debits.block_number <= $5 AND blocks.canonical";
@@ -71,6 +73,24 @@ pub async fn fee(tx: &mut Tx, chain: Chain, block: &BlockRef, fee: &Fee) -> Resu
     let (bytes, text) = (amount_bytes(amount), amount.to_string());
     let (hash, number) = (&block.hash.0[..], int(block.number));
     execute!(tx, FEE, chain.name(), hash, number, of.id.as_bytes(), payer.as_bytes(), bytes, text)?;
+    balances::moved(tx, chain, payer, &AssetId::Native, block.number).await
+}
+
+/// Takes back a debit that the roots' lane recorded of `block`.
+pub async fn undebit(tx: &mut Tx, chain: Chain, block: &BlockRef, debited: &Debited) -> Result<(), StoreError> {
+    execute!(tx, UNDEBIT, chain.name(), &block.hash.0[..], &debited.leg.0[..])?;
+    balances::moved(tx, chain, &debited.sender, &debited.asset, block.number).await
+}
+
+/// Takes back what `of` is recorded to have cost `payer` in `block`.
+pub async fn undo_fee(
+    tx: &mut Tx,
+    chain: Chain,
+    block: &BlockRef,
+    of: &TxId,
+    payer: &Address,
+) -> Result<(), StoreError> {
+    execute!(tx, UNDO_FEE, chain.name(), &block.hash.0[..], of.as_bytes())?;
     balances::moved(tx, chain, payer, &AssetId::Native, block.number).await
 }
 

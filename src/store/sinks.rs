@@ -8,7 +8,7 @@ use std::time::Duration;
 use sqlx::FromRow;
 
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
-use crate::store::{Connection, ORGANIZATION, StoreError, Tx, identities, parsed, uint};
+use crate::store::{Connection, ORGANIZATION, StoreError, Tx, deliveries, identities, parsed, uint};
 use crate::time::Timestamp;
 
 /// The endpoint that stands for a NATS stream.
@@ -55,7 +55,7 @@ pub struct SinkStatus {
     pub since: Timestamp,
     pub heartbeat_at: Timestamp,
     pub pending: u64,
-    /// Since when an event waits for it: since it was due the first time, or was made, when it has failed.
+    /// Since when an event waits for it, see [`deliveries::Age`].
     pub oldest_at: Option<Timestamp>,
 }
 
@@ -78,10 +78,7 @@ statements! {
            WHERE sink_status.owner = excluded.owner OR excluded.state = 'up' OR sink_status.state <> 'up' OR sink_status.heartbeat_us <= $6";
     ALL = "SELECT webhooks.id, webhooks.status, COALESCE(state, '') AS state, COALESCE(reason, '') AS reason, \
            COALESCE(since_us, 0) AS since_us, COALESCE(heartbeat_us, 0) AS heartbeat_us, \
-           (SELECT COUNT(*) FROM deliveries WHERE webhook_id = webhooks.id AND deliveries.state = 'PENDING') AS pending, \
-           (SELECT MIN(CASE WHEN failures > 0 OR queue = 'HELD' THEN events.created_us ELSE next_us END) \
-            FROM deliveries JOIN events ON events.id = deliveries.event_id \
-            WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue <> 'WAITING') AS oldest_us \
+           (SELECT COUNT(*) FROM deliveries WHERE webhook_id = webhooks.id AND deliveries.state = 'PENDING') AS pending \
            FROM webhooks LEFT JOIN sink_status ON sink_status.id = webhooks.id \
            WHERE kind <> 'WEBHOOK' AND webhooks.status <> 'DELETED' ORDER BY webhooks.id";
 }
@@ -95,7 +92,6 @@ struct Row {
     since_us: i64,
     heartbeat_us: i64,
     pending: i64,
-    oldest_us: Option<i64>,
 }
 
 /// From now on events are kept for the sink, unless they are already. One that was given up begins anew, one that is
@@ -122,7 +118,12 @@ pub async fn say(tx: &mut Tx, id: &str, word: Word<'_>, now: Timestamp) -> Resul
 
 /// Every sink that was not given up.
 pub async fn all(connection: &mut impl Connection) -> Result<Vec<SinkStatus>, StoreError> {
-    fetch_all!(connection, Row, ALL)?.into_iter().map(SinkStatus::try_from).collect()
+    let mut sinks = Vec::new();
+    for row in fetch_all!(connection, Row, ALL)? {
+        let oldest_at = deliveries::age(connection, &row.id).await?.waits_since;
+        sinks.push(SinkStatus::of(row, oldest_at)?);
+    }
+    Ok(sinks)
 }
 
 impl Kind {
@@ -164,11 +165,9 @@ impl std::str::FromStr for State {
     }
 }
 
-impl TryFrom<Row> for SinkStatus {
-    type Error = StoreError;
-
-    fn try_from(row: Row) -> Result<Self, StoreError> {
-        let Row { id, status, state, reason, since_us, heartbeat_us, pending, oldest_us } = row;
+impl SinkStatus {
+    fn of(row: Row, oldest_at: Option<Timestamp>) -> Result<Self, StoreError> {
+        let Row { id, status, state, reason, since_us, heartbeat_us, pending } = row;
         Ok(SinkStatus {
             id,
             status,
@@ -177,7 +176,7 @@ impl TryFrom<Row> for SinkStatus {
             since: Timestamp(since_us),
             heartbeat_at: Timestamp(heartbeat_us),
             pending: uint("count", pending)?,
-            oldest_at: oldest_us.map(Timestamp),
+            oldest_at,
         })
     }
 }

@@ -6,7 +6,7 @@ use landfall_chain::{Chain, EndpointStatus};
 use sqlx::FromRow;
 
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
-use crate::store::{Connection, StoreError, Tx, endpoints, int, parsed, uint};
+use crate::store::{Connection, StoreError, Tx, deliveries, endpoints, int, parsed, uint};
 use crate::time::Timestamp;
 
 /// A watcher's word about its chain.
@@ -71,7 +71,7 @@ pub struct Told {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QueueStatus {
     pub pending: u64,
-    /// When the oldest undelivered event was made.
+    /// When the oldest undelivered event was made, see [`deliveries::age`].
     pub oldest_at: Option<Timestamp>,
 }
 
@@ -97,9 +97,9 @@ statements! {
               caught_up_us, heartbeat_us, finalized_us, alarms FROM chain_status LEFT JOIN cursors ON cursors.chain = chain_status.chain \
               ORDER BY chain_status.chain";
     ENDPOINTS = "SELECT chain, id, state, reason, latest, latency_ms FROM endpoint_status ORDER BY chain, ordinal";
-    QUEUE = "SELECT COUNT(*), MIN(events.created_us) FROM deliveries JOIN events ON events.id = deliveries.event_id \
-             JOIN webhooks ON webhooks.id = deliveries.webhook_id \
-             WHERE deliveries.state = 'PENDING' AND webhooks.status <> 'DELETED'";
+    QUEUE = "SELECT webhook_id, pending \
+             FROM (SELECT webhook_id, COUNT(*) AS pending FROM deliveries WHERE state = 'PENDING' GROUP BY webhook_id) AS counts \
+             JOIN webhooks ON webhooks.id = webhook_id WHERE webhooks.status <> 'DELETED' ORDER BY webhook_id";
     WEBHOOKS = "SELECT webhooks.id, status, status_since_us, \
                 (SELECT COUNT(*) FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING') AS pending, \
                 (SELECT COUNT(*) FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'HELD') AS held, \
@@ -204,9 +204,12 @@ pub async fn chains(connection: &mut impl Connection) -> Result<Vec<ChainStatus>
 
 /// What is still to be delivered.
 pub async fn queue(connection: &mut impl Connection) -> Result<QueueStatus, StoreError> {
-    let row = fetch_optional!(connection, (i64, Option<i64>), QUEUE)?;
-    let (pending, oldest) = row.unwrap_or((0, None));
-    Ok(QueueStatus { pending: uint("count", pending)?, oldest_at: oldest.map(Timestamp) })
+    let mut queue = QueueStatus { pending: 0, oldest_at: None };
+    for (webhook, count) in fetch_all!(connection, (String, i64), QUEUE)? {
+        queue.pending += uint::<u64>("count", count)?;
+        queue.oldest_at = deliveries::earliest(queue.oldest_at, deliveries::age(connection, &webhook).await?.made_at);
+    }
+    Ok(queue)
 }
 
 /// Where the deliveries of each webhook stand.

@@ -41,6 +41,9 @@ statements! {
     INSERT = "INSERT INTO unattributed (chain, block_hash, block_number, leg_hash, reason, tx_id, asset, sender, sender_rule, \
               recipient, amount, amount_text) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) \
               ON CONFLICT (chain, block_hash, leg_hash, reason) DO NOTHING";
+    IN_BLOCK = "SELECT leg_hash, reason, asset, recipient FROM unattributed WHERE chain = $1 AND block_hash = $2 \
+                ORDER BY leg_hash, reason";
+    REMOVE = "DELETE FROM unattributed WHERE chain = $1 AND block_hash = $2 AND leg_hash = $3 AND reason = $4";
     ARRIVED = "SELECT unattributed.amount FROM unattributed \
                JOIN blocks ON blocks.chain = unattributed.chain AND blocks.hash = unattributed.block_hash \
                WHERE unattributed.chain = $1 AND unattributed.recipient = $2 AND unattributed.asset = $3 \
@@ -56,6 +59,16 @@ statements! {
             AND ($2 OR unattributed.reason NOT IN ('rent_refund', 'self_transfer')) \
             AND (unattributed.block_number, unattributed.leg_hash, unattributed.reason) < ($3, $4, $5) \
             ORDER BY unattributed.block_number DESC, unattributed.leg_hash DESC, unattributed.reason DESC LIMIT $6";
+}
+
+/// One arrival of a block on record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Arrived {
+    pub leg: LegHash,
+    /// The code of the verdict.
+    pub reason: String,
+    pub asset: AssetId,
+    pub recipient: Address,
 }
 
 #[derive(FromRow)]
@@ -101,6 +114,29 @@ pub async fn insert(
         transfer.amount.to_string(),
     )?;
     balances::moved(tx, chain, &transfer.recipient, &transfer.asset, block.number).await
+}
+
+/// What is on record of a block.
+pub async fn in_block(
+    connection: &mut impl Connection,
+    chain: Chain,
+    block: &BlockHash,
+) -> Result<Vec<Arrived>, StoreError> {
+    type Row = (Vec<u8>, String, Vec<u8>, Vec<u8>);
+    let rows = fetch_all!(connection, Row, IN_BLOCK, chain.name(), &block.0[..])?;
+    let arrived = |(leg, reason, asset, recipient): Row| {
+        let asset = AssetId::from_bytes(&asset).map_err(|error| StoreError::inconsistent("asset", error))?;
+        let (leg, recipient) = (LegHash(hash("leg hash", &leg)?), address("recipient", &recipient)?);
+        Ok(Arrived { leg, reason, asset, recipient })
+    };
+    rows.into_iter().map(arrived).collect()
+}
+
+/// Takes back what is on record to have `arrived` in this block.
+pub async fn remove(tx: &mut Tx, chain: Chain, block: &BlockRef, arrived: &Arrived) -> Result<(), StoreError> {
+    let Arrived { leg, reason, asset, recipient } = arrived;
+    execute!(tx, REMOVE, chain.name(), &block.hash.0[..], &leg.0[..], reason)?;
+    balances::moved(tx, chain, recipient, asset, block.number).await
 }
 
 /// What of `asset` came to `address` without being a deposit, in the canonical blocks of `range`, both ends inclusive.

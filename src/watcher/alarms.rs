@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use landfall_chain::{EndpointStatus, Finality, Network, Refused, Tip};
+use landfall_chain::{BlockRef, EndpointStatus, Finality, Network, Refused, Tip};
 
 use crate::store::status::Told;
 use crate::time::Timestamp;
@@ -47,6 +47,8 @@ pub(super) struct Alarms {
     forked: Option<(Timestamp, String)>,
     /// Since when what was connected could not be looked at once more, and why.
     unseen: Option<(Timestamp, String)>,
+    /// Since when nobody shows a final block whose deposits wait for it, and which.
+    withheld: Option<(Timestamp, BlockRef)>,
     /// By endpoint and method.
     refused: BTreeMap<(String, &'static str), Refusing>,
 }
@@ -96,6 +98,7 @@ impl Alarms {
             waiting: None,
             forked: None,
             unseen: None,
+            withheld: None,
             refused: BTreeMap::new(),
         }
     }
@@ -138,6 +141,21 @@ impl Alarms {
     /// What was connected was looked at once more, or could not be: why, as it was first said.
     pub(super) fn looked(&mut self, in_vain: Option<String>, now: Timestamp) {
         self.unseen = in_vain.map(|text| self.unseen.take().unwrap_or((now, text)));
+    }
+
+    /// A final block whose deposits wait is shown by nobody, or none is like that.
+    pub(super) fn withheld(&mut self, block: Option<BlockRef>, now: Timestamp) {
+        self.withheld = block.map(|block| self.withheld.take().unwrap_or((now, block)));
+    }
+
+    /// The chain is connected up to `at`, with `finalized` for final: what was told far above was not its end.
+    pub(super) fn reached(&mut self, at: &BlockRef, finalized: Option<&BlockRef>, tip: &Tip) {
+        let Newest { latest, finalized: final_number, .. } = &mut self.newest;
+        *latest = (*latest).min(tip.latest.number.max(at.number));
+        if let Some(told) = tip.finalized {
+            let known = finalized.map_or(told.number, |known| known.number.max(told.number));
+            *final_number = (*final_number).min(Some(known));
+        }
     }
 
     /// Takes in what endpoints refuse now.
@@ -190,6 +208,9 @@ impl Alarms {
                 texts.push(format!("since {since}, endpoint {endpoint} refuses {method}: {why}"));
             }
         }
+        if let Some((since, block)) = self.withheld.filter(|(since, _)| now.since(*since) > WAITING_MAX) {
+            texts.push(format!("since {since}, no endpoint shows block {block}, which is final: its deposits wait"));
+        }
         let waits = [&self.waiting, &self.unseen].into_iter().flatten();
         for (since, text) in waits.filter(|(since, _)| now.since(*since) > WAITING_MAX) {
             texts.push(format!("nothing newer is final since {since}: {text}"));
@@ -205,7 +226,7 @@ impl Alarms {
 
 #[cfg(test)]
 mod tests {
-    use landfall_chain::{BlockHash, BlockRef, Chain, Endpoints, FinalityRule, Native, Tag};
+    use landfall_chain::{BlockHash, Chain, Endpoints, FinalityRule, Native, Tag};
 
     use super::*;
 
@@ -239,6 +260,40 @@ mod tests {
         assert!(texts(Some("one"), 0).is_empty() && texts(Some("another"), 10).is_empty());
         assert_eq!(texts(Some("another"), 11), [format!("nothing newer is final since {}: one", minute(0))]);
         assert!(texts(None, 12).is_empty() && texts(Some("again"), 13).is_empty());
+    }
+
+    #[test]
+    fn a_final_block_that_nobody_shows_is_an_alarm_after_ten_minutes() {
+        let mut alarms = Alarms::new(10 * LIMIT, None);
+        let mut texts = |block: Option<u64>, minutes: u32| {
+            alarms.withheld(block.map(|number| tip(number, None).latest), minute(minutes));
+            alarms.texts(minute(minutes))
+        };
+        assert!(texts(Some(7), 0).is_empty() && texts(Some(8), 10).is_empty());
+        let block = tip(7, None).latest;
+        let told = format!("since {}, no endpoint shows block {block}, which is final: its deposits wait", minute(0));
+        assert_eq!(texts(Some(8), 11), [told]);
+        assert!(texts(None, 12).is_empty() && texts(Some(8), 13).is_empty());
+    }
+
+    #[test]
+    fn an_end_that_was_told_falsely_is_none_to_wait_for() {
+        let mut alarms = Alarms::new(LIMIT, Some(LIMIT));
+        let cursor = |number| tip(number, None).latest;
+        alarms.observe(&tip(7_000, Some(6_990)), minute(0));
+        for number in 1..40 {
+            let told = tip(100 + u64::from(number), Some(90 + u64::from(number)));
+            alarms.observe(&told, minute(number));
+            alarms.reached(&told.latest, Some(&cursor(90)), &told);
+            assert_eq!((alarms.texts(minute(number)), alarms.still_since()), (Vec::new(), None));
+        }
+        // Endpoints that are one block apart and stand still are no chain that goes on.
+        for number in 40..60 {
+            let told = tip(139 - u64::from(number % 2), Some(129));
+            alarms.observe(&told, minute(number));
+            alarms.reached(&cursor(139), Some(&cursor(129)), &told);
+        }
+        assert_eq!(alarms.still_since(), Some(minute(39)));
     }
 
     #[test]

@@ -4,14 +4,15 @@
 //! Promises: reads final blocks only; never moves the cursor, and leaves what is above it to `run`, beside which it may
 //! work; records the same deposits with the same events as connecting would have; again is a no-op. First it reads the lane
 //! of the roots, then, on a network that is traced, that of the traces: what roots prove never waits for a trace, and it
-//! is not done before the last trace is in. Without an end it searches for its addresses in all that is final and read,
-//! on chains that can be searched so. Where it stopped is on record for each lane: the same command goes on there,
-//! unless the watch list or the assets have changed, which begins it again.
+//! is not done before the last trace is in. Without an end it leaves nothing between itself and `run`: it goes on to where its
+//! addresses are watched from and waits for that to be final; on chains that are searched by address it reads all that is
+//! final and read. Where it stopped is on record for each lane: the same command goes on there, unless the watch list or the
+//! assets have changed, which begins it again.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use landfall_chain::{
-    Address, AddressSource, Block, BlockSource, Lane, NativeSource, ReadProof, Search, Searching, Watched,
+    Address, AddressSource, Block, BlockSource, Chain, Lane, NativeSource, ReadProof, Search, Searching, Watched,
 };
 use sha2::{Digest, Sha256};
 
@@ -31,7 +32,8 @@ const NO_END: u64 = i64::MAX.unsigned_abs() - 1;
 /// What is to be read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Job {
-    /// Both inclusive. Without an end it is as far as all is final and `run` has read.
+    /// Both inclusive. Without an end it is as far as `run` has not read for the addresses, and on chains that are searched
+    /// by address as far as all is final and `run` has read where that is more.
     pub from: u64,
     pub to: Option<u64>,
     /// How the roots are searched. A trace is read of every block all the same: nothing names where one is needed.
@@ -61,6 +63,9 @@ pub struct Backfill<S> {
     /// What the rows on record hold when this was begun: other watch lists and assets make others.
     basis: String,
     progress: Progress,
+    /// The last block that is known to be final and read by `run`; what lies above is waited for.
+    reach: u64,
+    has_end: bool,
     roots: Stride,
     traces: Option<Traces<S>>,
     /// What a search has named and no step has read yet, and how far it reached.
@@ -82,14 +87,15 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
     ///
     /// # Errors
     /// See [`BackfillError`].
-    pub async fn begin(watcher: Watcher<S>, job: Job) -> Result<Self, BackfillError> {
-        let chain = watcher.chain();
-        let until = match job.to {
+    pub async fn begin(watcher: Watcher<S>, mut job: Job) -> Result<Self, BackfillError> {
+        let (chain, search) = (watcher.chain(), watcher.source.search());
+        let reach = match job.to {
             Some(to) => watcher.check_range(job.from, to).await?,
-            None if watcher.source.search() == Search::ByRange || job.proof == ReadProof::Full => {
+            None if search == Search::ByAddress && job.proof == ReadProof::Full => {
                 return Err(BackfillError::NoEnd { chain });
             }
-            None => watcher.newest_past().await?,
+            None if search == Search::ByRange && job.scope == Scope::All => return Err(BackfillError::NoEnd { chain }),
+            None => watcher.newest_past().await?.ok_or(BackfillError::NothingFinal { chain })?,
         };
         if !job.dry_run {
             watcher.check_not_halted().await?;
@@ -101,6 +107,15 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
             return Err(BackfillError::NoScope { chain });
         }
         drop(reader);
+        let (mut until, mut has_end) = (reach, true);
+        if job.to.is_none() {
+            match (search, watcher.last_unwatched(&only).await?) {
+                (Search::ByRange, None) => return Err(BackfillError::NoEnd { chain }),
+                (Search::ByRange, Some(last)) => until = *job.to.insert(last),
+                (Search::ByAddress, None) => has_end = false,
+                (Search::ByAddress, Some(last)) => until = last.max(reach),
+            }
+        }
         // Of the list itself: what is added from here on is not claimed to be looked for.
         let seq = watcher.watch_list.seq();
         let basis = basis(&watcher, if only.is_empty() { seq } else { 0 });
@@ -110,7 +125,8 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         let progress = Progress::begun(job.from, until, span);
         let (mut roots, ahead) = (Stride::roots(), VecDeque::new());
         roots.read.proof = job.proof;
-        let mut backfill = Backfill { watcher, job, only, basis, progress, roots, traces, ahead, searched: None };
+        let mut backfill =
+            Backfill { watcher, job, only, basis, progress, reach, has_end, roots, traces, ahead, searched: None };
         backfill.take_up().await?;
         Ok(backfill)
     }
@@ -145,12 +161,17 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         Ok(())
     }
 
-    /// Reads and records some blocks. May be dropped at any await: what is not on record is read again.
+    /// Reads and records some blocks, or none while it waits ([`Backfill::waits_for`]). May be dropped at any await: what is
+    /// not on record is read again.
     ///
     /// # Errors
     /// See [`TickError`]; nothing of the step but what it had committed stays.
     pub async fn step(&mut self, now: Timestamp) -> Result<(), TickError> {
         if self.progress.next <= self.progress.until {
+            self.look_for_more().await?;
+            if self.waits_for().is_some() {
+                return Ok(());
+            }
             self.step_roots(now).await?;
         } else if let Some(span) = self.progress.untraced() {
             self.step_traces(span, now).await?;
@@ -167,8 +188,19 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         Ok(())
     }
 
+    /// Whether by now all is final that was waited for. In parts it is not taken: each would be a search of its own.
+    async fn look_for_more(&mut self) -> Result<(), TickError> {
+        if self.waits_for().is_some()
+            && let Some(past) = self.watcher.newest_past().await?
+            && past >= self.progress.until
+        {
+            self.reach = past;
+        }
+        Ok(())
+    }
+
     async fn step_roots(&mut self, now: Timestamp) -> Result<(), TickError> {
-        let (next, until) = (self.progress.next, self.progress.until);
+        let (next, until) = (self.progress.next, self.progress.until.min(self.reach));
         let by_range = self.watcher.source.search() == Search::ByRange;
         let (blocks, through) = if self.job.proof == ReadProof::Listed && (by_range || !self.only.is_empty()) {
             self.hits().await?
@@ -223,7 +255,7 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
 
     /// Some of the blocks that a search has named, and the block through which all is done with them.
     async fn hits(&mut self) -> Result<(Vec<Block>, u64), TickError> {
-        let Progress { next, until, .. } = self.progress;
+        let (next, until) = (self.progress.next, self.progress.until.min(self.reach));
         let searched = match self.searched.filter(|searched| *searched >= next) {
             Some(searched) => searched,
             None => {
@@ -255,6 +287,21 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
 
     pub fn is_done(&self) -> bool {
         self.progress.is_done()
+    }
+
+    /// Whether its end is what was asked for, or where `run` goes on: of a chain that was never followed nobody knows that.
+    pub fn has_end(&self) -> bool {
+        self.has_end
+    }
+
+    pub fn chain(&self) -> Chain {
+        self.watcher.chain()
+    }
+
+    /// The last block that is to be read, while nothing more is done before it is final and `run` has read it.
+    pub fn waits_for(&self) -> Option<u64> {
+        let Progress { next, until, .. } = self.progress;
+        (next <= until && next > self.reach).then_some(until)
     }
 
     /// Where a search of single addresses says how far it has come, which may be long within one step.

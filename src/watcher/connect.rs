@@ -6,6 +6,7 @@
 //! address is read again in full before it is recorded: candidates are never credited. While no second endpoint can be heard,
 //! one's word makes a deposit PENDING, and never CONFIRMED.
 
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use futures_util::{StreamExt, stream};
@@ -19,7 +20,9 @@ use crate::store::{Db, StoreError};
 use crate::time::Timestamp;
 use crate::watcher::leg::{WatchedLeg, prove_signer};
 use crate::watcher::movements::{self, Whose};
+use crate::watcher::native_change::require_setting;
 use crate::watcher::payers::{self, Payers};
+use crate::watcher::restate::{is_outweighed, take_out};
 use crate::watcher::told_blocks::ToldBlocks;
 use crate::watcher::watch_list::WatchList;
 use crate::watcher::{TickError, Ticked, Watcher};
@@ -122,22 +125,26 @@ impl<S: BlockSource> Books<'_, S> {
         ticked: &mut Ticked,
     ) -> Result<BlockRef, TickError> {
         // Each turn but the last was for addresses that were added meanwhile.
+        let mut alone = BTreeSet::new();
         loop {
-            self.read_hits(blocks).await?;
+            let seq = self.watch_list.seq();
+            self.read_hits(blocks, &mut alone).await?;
             if blocks.is_empty() {
                 return Ok(*at);
             }
             self.name_payers(blocks, now).await?;
-            if let Some(last) = self.try_record(at, blocks, finalized, now, ticked).await? {
+            if let Some(last) = self.try_record(at, (seq, &alone), blocks, finalized, now, ticked).await? {
                 return Ok(last);
             }
         }
     }
 
-    /// `None` when an address that was added meanwhile asks for a block to be read in full, or for who paid it.
+    /// `None` when an address that was added behind `seq` asks for a block to be read in full, but for those that were told by
+    /// one endpoint alone, or for who paid it.
     async fn try_record(
         &mut self,
         at: &BlockRef,
+        (seq, alone): (u64, &BTreeSet<u64>),
         blocks: &[Block],
         finalized: Option<BlockRef>,
         now: Timestamp,
@@ -150,19 +157,25 @@ impl<S: BlockSource> Books<'_, S> {
         if cursor.at != Some(*at) {
             return Err(StoreError::Moved { chain }.into());
         }
-        if !watch_list.is_current(cursor.watch_seq) {
-            let unnamed = || {
-                let of = |block| payers::unnamed(block, |leg| payers::is_recorded(leg, network, watch_list));
-                blocks.iter().map(of).sum::<usize>()
-            };
-            let before = unnamed();
+        require_setting(&mut tx, network).await?;
+        // The lane of the traces follows the same list: what is in it now need not have been when the blocks were read.
+        if cursor.watch_seq > seq {
             watch_list.follow(&mut tx).await?;
-            if blocks.iter().any(|block| must_be_read_in_full(block, watch_list, endpoints)) || unnamed() > before {
+            let is_unnamed =
+                |block: &Block| payers::unnamed(block, |leg| payers::is_recorded(leg, network, watch_list)) > 0;
+            let is_wanted = |block: &Block| {
+                let is_alone = alone.contains(&block.header.block.number);
+                !is_alone && must_be_read_in_full(block, watch_list, endpoints) || is_unnamed(block)
+            };
+            if blocks.iter().any(is_wanted) {
                 return Ok(None);
             }
         }
         let (mut last, mut pending) = (*at, 0);
         for block in blocks {
+            if is_outweighed(&mut tx, chain, block).await? {
+                take_out(&mut tx, network, block).await?;
+            }
             cursors::connect(&mut tx, chain, block, !network.native.is_traced(block.header.block.number)).await?;
             for leg in block.transfers.iter().filter_map(|transfer| WatchedLeg::of(transfer, network, watch_list)) {
                 prove_signer(&block.signers, &leg.transfer.tx)?;
@@ -205,18 +218,22 @@ impl<S: BlockSource> Books<'_, S> {
     }
 
     /// Puts full blocks in the place of those that may concern a watched address. Where the source shows another
-    /// block by now, or none that is proved, that one and what stands on it are left for later.
+    /// block by now, or none that is proved, that one and what stands on it are left for later. Those that one endpoint alone
+    /// tells are added to `alone`, and not asked for again.
     ///
     /// # Errors
     /// Why not even the first of them can be read in full.
-    async fn read_hits(&self, blocks: &mut Vec<Block>) -> Result<(), TickError> {
+    async fn read_hits(&self, blocks: &mut Vec<Block>, alone: &mut BTreeSet<u64>) -> Result<(), TickError> {
         for index in 0..blocks.len() {
-            if must_be_read_in_full(&blocks[index], self.watch_list, self.endpoints) {
-                let number = blocks[index].header.block.number;
+            let number = blocks[index].header.block.number;
+            if must_be_read_in_full(&blocks[index], self.watch_list, self.endpoints) && !alone.contains(&number) {
                 let full = match self.source.blocks(number..=number, Read::FULL).await {
                     Ok(full) => full.into_iter().next(),
                     // PENDING on one endpoint's word, which its block says; CONFIRMED waits for the second one's.
-                    Err(error) if error.is_unwitnessed => continue,
+                    Err(error) if error.is_unwitnessed => {
+                        alone.insert(number);
+                        continue;
+                    }
                     Err(error) if index == 0 || error.kind == SourceErrorKind::Permanent => return Err(error.into()),
                     // Those before it must not wait for it; the next tick begins with it.
                     Err(_) => None,

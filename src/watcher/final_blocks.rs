@@ -25,6 +25,7 @@ use crate::watcher::connect::{READS_AHEAD_MAX, TICK_BLOCKS_MAX, ranges};
 use crate::watcher::leg::{WatchedLeg, prove_signer};
 use crate::watcher::movements::{self, Whose};
 use crate::watcher::payers;
+use crate::watcher::restate::is_outweighed;
 use crate::watcher::settle::OfBlock;
 use crate::watcher::stride::{STEP_LEGS_MAX, Stride, legs};
 use crate::watcher::witness::FinalBy;
@@ -292,18 +293,19 @@ impl<S: BlockSource> Watcher<S> {
         Ok(ticked)
     }
 
-    /// Names who paid what is about to be recorded. For past blocks nobody stands in while nobody can be asked: they are read
-    /// again.
+    /// Names who paid what is about to be recorded, of a block that is restated whoever is paid. For past blocks nobody stands in
+    /// while nobody can be asked: they are read again.
     async fn name_payers(
         &self,
         blocks: &mut Cow<'_, [Block]>,
         wanted: &(dyn Fn(&Address) -> bool + Sync),
     ) -> Result<(), TickError> {
-        if self.unnamed(blocks, wanted) == 0 {
-            return Ok(());
-        }
-        for block in blocks.to_mut() {
-            payers::name(&self.source, block, |leg| self.is_recorded(leg, wanted)).await?;
+        for index in 0..blocks.len() {
+            let restated = is_outweighed(&mut self.db.read().await?, self.chain(), &blocks[index]).await?;
+            let wanted = |leg: &AssetTransfer| self.is_recorded(leg, &|who| restated || wanted(who));
+            if payers::unnamed(&blocks[index], wanted) > 0 {
+                payers::name(&self.source, &mut blocks.to_mut()[index], wanted).await?;
+            }
         }
         Ok(())
     }
@@ -401,6 +403,9 @@ impl<S: BlockSource> Watcher<S> {
             if (moves || !legs.is_empty()) && !is_on_record {
                 // Past blocks are traced here. One on record that is not yet stays so: `run` was asked to trace it.
                 cursors::connect(&mut tx, chain, block, true).await?;
+            }
+            if is_on_record && lane == Lane::Roots && is_outweighed(&mut tx, chain, block).await? {
+                count += self.restate(&mut tx, block, now).await?;
             }
             if is_on_record && lane == Lane::Roots && (moves || !legs.is_empty()) {
                 cursors::strengthen(&mut tx, chain, &block.header.block, block.proof).await?;

@@ -10,7 +10,9 @@ use tracing::warn;
 use crate::decision::{Orders, Word};
 use crate::incident::IncidentKind;
 use crate::store::cursors::{self, Cursor};
-use crate::store::{Connection, StoreError, Tx, accounts, audit, balances, deposits, incidents, overrides};
+use crate::store::{
+    Connection, StoreError, Tx, accounts, audit, balances, deposits, incidents, native_settings, overrides,
+};
 use crate::time::Timestamp;
 use crate::watcher::connect::FINAL_BLOCKS_KEPT;
 use crate::watcher::{Replaced, TickError, Ticked, Watcher, over_credit};
@@ -149,6 +151,7 @@ impl<S: BlockSource> Watcher<S> {
         Cursor::shift(&mut tx, self.chain(), at, fork_point).await?;
         let depth = cursors::disconnect(&mut tx, self.chain(), fork_point).await?;
         accounts::lower_from(&mut tx, self.chain(), fork_point.number + 1).await?;
+        native_settings::lower(&mut tx, self.chain(), fork_point.number + 1).await?;
         tx.commit().await?;
         warn!(chain = %self.chain(), depth, "reorg of depth {depth} on {}: disconnected above {fork_point}", self.chain());
         ticked.disconnected += depth;

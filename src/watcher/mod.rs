@@ -32,6 +32,7 @@ mod payers;
 mod reconcile;
 mod report;
 mod rescan;
+mod restate;
 mod run;
 mod second_witness;
 mod settle;
@@ -118,12 +119,16 @@ pub struct Watcher<S> {
     absent: Option<connect::Absent>,
     alarms: Alarms,
     payers: Payers,
+    /// For blocks that are made what two tell: what others find out ends no waiting of theirs.
+    restating: Payers,
     agree: AgreeDoor,
     told: ToldBlocks,
     /// The block from which the next tick settles: those below had their turn.
     settle_from: u64,
     /// What a former watcher warned of is taken up.
     has_taken_up: bool,
+    /// With which setting it is followed from here on is on record.
+    has_noted_native: bool,
     /// The id of the last resumption that a tick met; `None` before the first tick.
     resumed: Option<String>,
 }
@@ -166,10 +171,12 @@ impl<S: BlockSource> Watcher<S> {
             absent: None,
             alarms,
             payers: Payers::default(),
+            restating: Payers::default(),
             agree,
             told: ToldBlocks::default(),
             settle_from: 0,
             has_taken_up: false,
+            has_noted_native: false,
             resumed: None,
         }
     }
@@ -274,12 +281,16 @@ impl<S: BlockSource> Watcher<S> {
             Err(TickError::Source(error)) if !error.is_disputed && error.kind == SourceErrorKind::Transient => {
                 self.alarms.looked(Some(with_causes(&error)), now);
             }
-            Err(error) => disputed = Err(error),
+            Err(error) => {
+                self.told.forget_alone();
+                disputed = Err(error);
+            }
         }
         if ticked.disconnected > 0 {
             self.alarms.taken_back(&tip, now);
             ticked.still_since = None;
         }
+        self.alarms.reached(&at, cursor.finalized.as_ref(), &tip);
         self.settle(&at, &tip, &orders, now, &mut ticked).await?;
         disputed?;
         ticked.behind = tip.latest.number.saturating_sub(at.number);
@@ -314,8 +325,9 @@ impl<S: BlockSource> Watcher<S> {
     /// What operators want now.
     async fn orders(&mut self, now: Timestamp) -> Result<Orders, TickError> {
         self.take_up_alarms().await?;
-        if self.resumed.is_none() {
+        if !self.has_noted_native {
             self.note_native(now).await?;
+            self.has_noted_native = true;
         }
         let orders = self.read_orders(now).await?;
         self.resumed = Some(orders.resumed.clone());

@@ -7,9 +7,10 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use landfall_chain::{Address, AssetId, Block, Fee, Lane, Network, Proof, TxId, U256};
+use landfall_chain::{Address, AssetId, AssetTransfer, Block, BlockRef, Fee, Lane, Network, Proof, TxId, U256};
 
-use crate::store::{Connection, Tx, accounts, movements, unattributed};
+use crate::deposit::LegHash;
+use crate::store::{Connection, StoreError, Tx, accounts, movements, unattributed};
 use crate::watcher::TickError;
 use crate::watcher::leg::{leg_of, prove_signer};
 use crate::watcher::watch_list::WatchList;
@@ -34,25 +35,70 @@ pub(super) async fn record(
 ) -> Result<(), TickError> {
     let (chain, at) = (network.chain, &block.header.block);
     for transfer in block.debits().iter().filter(|transfer| network.asset(&transfer.asset).is_some()) {
-        if !watch_list.contains(&transfer.sender) {
+        if !is_counted(tx, network, watch_list, at, whose, &transfer.sender).await? {
             continue;
-        }
-        if whose == Whose::WatchedThen {
-            let from = accounts::watched_from(tx, chain, &transfer.sender).await?;
-            if from.is_none_or(|from| at.number < from) {
-                continue;
-            }
         }
         prove_signer(&block.signers, &transfer.tx)?;
         movements::debit(tx, chain, at, lane, &leg_of(&network.chain_ref, transfer).hash(), transfer).await?;
     }
-    for fee in block.fees.iter().filter(|fee| watch_list.contains(&fee.payer)) {
-        prove_signer(&block.signers, &fee.tx)?;
-        movements::fee(tx, chain, at, fee).await?;
+    for fee in &block.fees {
+        if is_counted(tx, network, watch_list, at, whose, &fee.payer).await? {
+            prove_signer(&block.signers, &fee.tx)?;
+            movements::fee(tx, chain, at, fee).await?;
+        }
     }
-    for rejected in block.unattributed.iter().filter(|rejected| watch_list.contains(&rejected.transfer.recipient)) {
+    for rejected in &block.unattributed {
+        if !is_counted(tx, network, watch_list, at, whose, &rejected.transfer.recipient).await? {
+            continue;
+        }
         let leg = leg_of(&network.chain_ref, &rejected.transfer).hash();
         unattributed::insert(tx, chain, at, &leg, rejected).await?;
+    }
+    Ok(())
+}
+
+async fn is_counted(
+    tx: &mut Tx,
+    network: &Network,
+    watch_list: &WatchList,
+    at: &BlockRef,
+    whose: Whose,
+    address: &Address,
+) -> Result<bool, StoreError> {
+    Ok(watch_list.contains(address)
+        && match whose {
+            Whose::WatchedNow => true,
+            Whose::WatchedThen => {
+                let from = accounts::watched_from(tx, network.chain, address).await?;
+                from.is_some_and(|from| from <= at.number)
+            }
+        })
+}
+
+/// Takes out of what is on record of `block`, by the lane of the roots, what it does not show.
+pub(super) async fn take_out(tx: &mut Tx, network: &Network, block: &Block) -> Result<(), StoreError> {
+    let (chain, at) = (network.chain, &block.header.block);
+    let is_listed = |asset: &AssetId| network.asset(asset).is_some();
+    let leg = |transfer: &AssetTransfer| leg_of(&network.chain_ref, transfer).hash();
+    // Who paid is no part of a leg.
+    let debits: HashSet<(LegHash, Address)> = block.debits().iter().map(|debit| (leg(debit), debit.sender)).collect();
+    for debited in movements::debits_in(tx, chain, &at.hash).await? {
+        if debited.lane == Lane::Roots && is_listed(&debited.asset) && !debits.contains(&(debited.leg, debited.sender))
+        {
+            movements::undebit(tx, chain, at, &debited).await?;
+        }
+    }
+    for (of, payer, amount) in movements::fees_in(tx, chain, &at.hash).await? {
+        if !block.fees.iter().any(|fee| (fee.tx.id, fee.payer, fee.amount) == (of, payer, amount)) {
+            movements::undo_fee(tx, chain, at, &of, &payer).await?;
+        }
+    }
+    let came: HashSet<(LegHash, &str)> =
+        block.unattributed.iter().map(|rejected| (leg(&rejected.transfer), rejected.verdict.code())).collect();
+    for arrived in unattributed::in_block(tx, chain, &at.hash).await? {
+        if is_listed(&arrived.asset) && !came.contains(&(arrived.leg, arrived.reason.as_str())) {
+            unattributed::remove(tx, chain, at, &arrived).await?;
+        }
     }
     Ok(())
 }

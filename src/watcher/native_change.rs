@@ -2,16 +2,18 @@
 //! that were followed with a setting that did not show what the new one shows.
 //!
 //! Promises: each such change is an incident that names the ranges and the command that reads them; it reads nothing itself.
+//! Nor does a process with one setting go on where another process was started with another: whose blocks were followed with
+//! what would be on record falsely.
 //! Deliberately not here: blocks that were connected to be traced and are not yet; the lane of the traces has them.
 
 use std::ops::RangeInclusive;
 
-use landfall_chain::{BlockSource, Native};
+use landfall_chain::{BlockSource, Native, Network};
 use tracing::warn;
 
 use crate::incident::{Incident, IncidentKind};
 use crate::store::cursors::Cursor;
-use crate::store::{incidents, native_settings};
+use crate::store::{Tx, incidents, native_settings};
 use crate::time::Timestamp;
 use crate::watcher::{TickError, Watcher};
 
@@ -54,6 +56,28 @@ impl<S: BlockSource> Watcher<S> {
             commands.collect::<Vec<_>>().join(" and ")
         )
     }
+}
+
+/// That blocks which are connected in `tx` are followed with the setting that is on record.
+pub(super) async fn require_setting(tx: &mut Tx, network: &Network) -> Result<(), TickError> {
+    let (chain, ours) = (network.chain, &network.native);
+    match native_settings::newest(tx, chain).await? {
+        Some((_, newest)) if newest != *ours => {
+            let what = format!(
+                "another process was started later with {}, this one follows {chain} with {}: stop this one, or start it anew with \
+                 the setting that is meant",
+                words(&newest),
+                words(ours)
+            );
+            Err(TickError::Contradiction { chain, what })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn words(native: &Native) -> String {
+    let from = native.eip7708_from.map(|from| format!(", eip7708_from = {from}")).unwrap_or_default();
+    format!("native = \"{}\"{from}", native.source.name())
 }
 
 /// The numbers up to `through` whose blocks were followed with one of `settings`, each from its number on, and would show

@@ -54,9 +54,9 @@ impl Pace {
     }
 }
 
-/// For example `list 1: 12 pages, 11500 signatures, down to 150`.
-pub fn search_line(Searched { list, pages, named, lowest }: &Searched) -> String {
-    let down = lowest.map_or(String::new(), |lowest| format!(", down to {lowest}"));
+/// For example `list 1: 12 pages, 11500 signatures, account 2 down to 150`; pages and signatures are those of all accounts so far.
+pub fn search_line(Searched { list, pages, named, account, lowest }: &Searched) -> String {
+    let down = lowest.map_or(String::new(), |lowest| format!(", account {account} down to {lowest}"));
     format!("list {list}: {pages} pages, {named} signatures{down}")
 }
 

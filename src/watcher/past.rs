@@ -2,10 +2,12 @@
 //!
 //! Deliberately not here: who is looked for, and what is done with what is found.
 
+use std::collections::BTreeSet;
+
 use landfall_chain::{Address, BlockRef, BlockSource, Chain, Proof};
 
-use crate::store::StoreError;
 use crate::store::cursors::Cursor;
+use crate::store::{StoreError, accounts};
 use crate::watcher::{TickError, Watcher, halted};
 
 /// Why a range is not read.
@@ -113,12 +115,26 @@ impl<S: BlockSource> Watcher<S> {
         Ok(to.min(cursor.number))
     }
 
-    /// The last block that is final and that `run` has read, if it has read any.
-    pub(super) async fn newest_past(&self) -> Result<u64, BackfillError> {
-        let finalized = self.source.tip().await.map_err(TickError::from)?.finalized;
-        let finalized = finalized.ok_or(BackfillError::NothingFinal { chain: self.chain() })?;
+    /// The last block that is final and that `run` has read, if it has read any; `None` while nothing is known to be final.
+    pub(super) async fn newest_past(&self) -> Result<Option<u64>, TickError> {
+        let Some(finalized) = self.source.tip().await?.finalized else { return Ok(None) };
         let cursor = Cursor::load(&mut self.db.read().await?, self.chain()).await?.at;
-        Ok(cursor.map_or(finalized.number, |cursor| cursor.number.min(finalized.number)))
+        Ok(Some(cursor.map_or(finalized.number, |cursor| cursor.number.min(finalized.number))))
+    }
+
+    /// The last block that is not matched against all of these addresses: from the next one on `run` reads for them. `None`
+    /// on a chain that was never followed.
+    pub(super) async fn last_unwatched(&self, addresses: &BTreeSet<Address>) -> Result<Option<u64>, StoreError> {
+        let (chain, mut reader) = (self.chain(), self.db.read().await?);
+        if Cursor::load(&mut reader, chain).await?.at.is_none() {
+            return Ok(None);
+        }
+        let mut last = 0;
+        for address in addresses {
+            let from = accounts::watched_from(&mut reader, chain, address).await?.unwrap_or_default();
+            last = last.max(from.saturating_sub(1));
+        }
+        Ok(Some(last))
     }
 
     /// That nobody has halted the chain, and no person has to decide before anything is credited.

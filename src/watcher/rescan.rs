@@ -4,7 +4,8 @@
 //! Compared are the block's hash, the numbers that the chain passes over, the deposits that a block's legs to watched
 //! addresses must have made, the deposits that were seen in it, and what left watched addresses and what they paid; of the traces what two endpoints tell, where there are
 //! two. Legs from before their address was watched are no difference: nobody has read them yet, and backfill is for
-//! them. With `repair`, what is missing is recorded as a backfill would; nothing is ever taken away.
+//! them. With `repair`, what is missing is recorded as a backfill would, and the record of a block that stood on one endpoint's word is
+//! made what two tell (`restate`); nothing else is taken away.
 
 use std::fmt;
 
@@ -17,6 +18,7 @@ use crate::time::Timestamp;
 use crate::watcher::final_blocks::Past;
 use crate::watcher::movements::{self, Movement, Unmatched};
 use crate::watcher::past::{Progress, Span, first_read};
+use crate::watcher::restate::is_outweighed;
 use crate::watcher::stride::Stride;
 use crate::watcher::{BackfillError, TickError, TraceLane, Watcher};
 
@@ -91,7 +93,11 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
             let at = block.header.block.number;
             let mut found = self.passed_over(self.progress.next, at).await?;
             found.extend(self.compare(block, Lane::Roots).await?);
-            if let Some(missing) = self.to_mend(&found) {
+            let (db, chain) = (&self.watcher.db, self.watcher.chain());
+            // Which of two blocks is the chain's is for the watcher to settle.
+            let is_ours = !found.iter().any(|difference| matches!(difference, Difference::OtherBlock { .. }));
+            let is_restated = self.repair && is_ours && is_outweighed(&mut db.read().await?, chain, block).await?;
+            if let Some(missing) = self.to_mend(&found).or_else(|| is_restated.then(Vec::new)) {
                 let one = std::slice::from_ref(block);
                 let wanted = |address: &Address| missing.contains(address);
                 let ticked = self.watcher.credit_final(one, &wanted, now).await?;

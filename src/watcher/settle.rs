@@ -1,5 +1,6 @@
 //! Settles: CONFIRMED or FAILED, on evidence from a final block of our own chain, read again and proved again; where no roots
-//! prove a block, what it told when it was connected is as good (`told_blocks`).
+//! prove a block, what it told when it was connected is as good (`told_blocks`). A record that stood on one endpoint's word is made
+//! what two tell before anything is judged by it (`restate`).
 //!
 //! A block is final when the source's final block has the hash that our chain has at its number: then everything
 //! below hangs on it by parent links. One comparison proves all of it, and nothing is settled before it holds.
@@ -9,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use futures_util::{StreamExt, stream};
-use landfall_chain::{Block, BlockRef, BlockSource, Fate, Lane, Payer, Read, Tip};
+use landfall_chain::{AssetTransfer, Block, BlockRef, BlockSource, Fate, Lane, Payer, Read, Tip};
 use tracing::{info, warn};
 
 use crate::decision::{AuditEntry, Orders};
@@ -24,6 +25,8 @@ use crate::watcher::evidence::{Excess, guard_both_forms, guard_sum, leg_in, paid
 use crate::watcher::grants::{Due, Grant};
 use crate::watcher::kept_witness::{ByWitness, by_witness};
 use crate::watcher::leg::{announce, paid_by, prove_signer};
+use crate::watcher::payers::{self, Payers};
+use crate::watcher::restate::is_outweighed;
 use crate::watcher::second_witness::guard_logged;
 use crate::watcher::{TickError, Ticked, Watcher, over_credit};
 
@@ -66,22 +69,43 @@ impl<S: BlockSource> Watcher<S> {
         let blocks_are_left = list_is_cut || by_block.len() > TICK_EVIDENCE_MAX;
         let last = by_block.keys().take(TICK_EVIDENCE_MAX).next_back().copied().filter(|_| blocks_are_left);
         let missing_are_left = u32::try_from(missing.len()) == Ok(TICK_MISSING_MAX);
+        // The reads hold on to the watcher. Where a tick ends early, waiting for who paid begins anew.
+        let mut payers = std::mem::take(&mut self.restating);
         let mut reads = stream::iter(by_block.into_values().take(TICK_EVIDENCE_MAX))
-            .map(async |of_block| match self.told_of(&of_block) {
-                Some(told) => (Ok(Some(told.clone())), of_block),
-                None => (self.evidence(&of_block.seen_in).await, of_block),
+            .map(async |of_block| match self.told_of(&of_block).await {
+                Ok(None) => (self.evidence(&of_block.seen_in).await, of_block, true),
+                told => (told, of_block, false),
             })
             .buffered(READS_AHEAD_MAX);
         // What cannot be read now must not hold up the rest: it is told at the end.
-        let (mut unread, mut all_are_read) = (Ok(()), true);
-        while let Some((evidence, of_block)) = reads.next().await {
-            match evidence {
+        let (mut unread, mut all_are_read, mut is_disputed, mut withheld) = (Ok(()), true, false, None);
+        while let Some((evidence, mut of_block, is_whole)) = reads.next().await {
+            let read = match evidence {
+                // Of what was told before, legs alone were kept.
+                Ok(Some(mut evidence)) if is_whole => {
+                    let named = self.restated(&mut evidence, &mut of_block, &mut payers, now, ticked).await?;
+                    named.map(|()| Some(evidence))
+                }
+                evidence => evidence,
+            };
+            match read {
                 Ok(Some(evidence)) => self.judge(&evidence, of_block, now, ticked).await?,
-                Ok(None) => all_are_read = false,
-                Err(error) => (unread, all_are_read) = (unread.and(Err(error)), false),
+                Ok(None) => (all_are_read, withheld) = (false, withheld.or(Some(of_block.seen_in))),
+                Err(error) => {
+                    is_disputed |= matches!(&error, TickError::Source(error) if error.is_disputed);
+                    (unread, all_are_read) = (unread.and(Err(error)), false);
+                }
             }
         }
         drop(reads);
+        self.restating = payers;
+        if is_disputed {
+            self.told.forget_alone();
+        }
+        // Of a round that goes over several ticks each tells of its own part.
+        if withheld.is_some() || all_are_read && !blocks_are_left && self.settle_from == 0 {
+            self.alarms.withheld(withheld, now);
+        }
         // Nor keep those behind it waiting: the next tick goes on from there, and then round again.
         self.settle_from = last.filter(|_| !all_are_read).map_or(0, |last| last + 1);
         if let Some(finalized) = finalized.filter(|_| all_are_read && !blocks_are_left) {
@@ -140,10 +164,52 @@ impl<S: BlockSource> Watcher<S> {
         Ok(tx.commit().await?)
     }
 
-    /// What the block told when it was connected, where that is enough to judge all of these deposits by.
-    fn told_of(&self, of_block: &OfBlock) -> Option<&Block> {
-        let told = self.told.of(&of_block.seen_in, self.endpoints.agree())?;
-        of_block.deposits.iter().all(|deposit| self.has_leg(told, deposit)).then_some(told)
+    /// What the block told when it was connected, where that is enough to judge all of these deposits by, and our record of it
+    /// was not made on less by another process since.
+    async fn told_of(&self, of_block: &OfBlock) -> Result<Option<Block>, TickError> {
+        let told = self.told.of(&of_block.seen_in, self.endpoints.agree());
+        let Some(told) = told.filter(|told| of_block.deposits.iter().all(|deposit| self.has_leg(told, deposit))) else {
+            return Ok(None);
+        };
+        let is_outweighed = is_outweighed(&mut self.db.read().await?, self.chain(), told).await?;
+        Ok((!is_outweighed).then(|| told.clone()))
+    }
+
+    /// Makes our record what two tell in `evidence`, a whole block, where it stood on one endpoint's word, in a transaction of its
+    /// own; then `of_block` has the deposits that are to be judged.
+    ///
+    /// The inner error says why nobody can be asked who paid; the block waits for that as it does when it is connected.
+    async fn restated(
+        &self,
+        evidence: &mut Block,
+        of_block: &mut OfBlock,
+        payers: &mut Payers,
+        now: Timestamp,
+        ticked: &mut Ticked,
+    ) -> Result<Result<(), TickError>, TickError> {
+        let Watcher { source, network, watch_list, .. } = self;
+        if !is_outweighed(&mut self.db.read().await?, self.chain(), evidence).await? {
+            return Ok(Ok(()));
+        }
+        let wanted = |leg: &AssetTransfer| payers::is_recorded(leg, network, watch_list);
+        if let Err(error) = payers.name(source, evidence, wanted, now).await {
+            return Ok(Err(error.into()));
+        }
+        let mut tx = self.db.begin().await?;
+        Cursor::lock(&mut tx, self.chain()).await?;
+        let block = evidence.header.block;
+        if !self.is_ours(&mut tx, &block).await? {
+            return Ok(Ok(()));
+        }
+        watch_list.follow(&mut tx).await?;
+        ticked.pending += self.restate(&mut tx, evidence, now).await?;
+        let mut deposits = deposits::in_block(&mut tx, self.chain(), &block.hash, Lane::Roots).await?;
+        tx.commit().await?;
+        // What a grant is for was listed by it.
+        let listed = std::mem::take(&mut of_block.deposits);
+        deposits.retain(|deposit| of_block.grant.is_none() || listed.iter().any(|listed| listed.id == deposit.id));
+        of_block.deposits = deposits;
+        Ok(Ok(()))
     }
 
     /// The final block `wanted`, read again; `None` while the source shows another one there.
@@ -176,6 +242,10 @@ impl<S: BlockSource> Watcher<S> {
         if let Some(grant) = &grant
             && !self.is_ours(&mut tx, &grant.through).await?
         {
+            return Ok(());
+        }
+        // Another process connected it on less meanwhile: it is restated first.
+        if is_outweighed(&mut tx, self.chain(), evidence).await? {
             return Ok(());
         }
         // A deposit stands on what its block was last read with.

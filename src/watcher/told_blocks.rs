@@ -54,6 +54,14 @@ impl ToldBlocks {
         self.blocks.get(&block.number).filter(|told| told.header.block == *block).filter(is_told)
     }
 
+    /// Forgets what one endpoint told alone: where endpoints differ, what was heard once is no evidence any more.
+    pub(super) fn forget_alone(&mut self) {
+        let alone = |(number, block): (&u64, &Block)| (block.proof == Proof::OneEndpoint).then_some(*number);
+        for number in self.blocks.iter().filter_map(alone).collect::<Vec<_>>() {
+            self.drop_at(number);
+        }
+    }
+
     /// Forgets all blocks up to this number, inclusive.
     pub(super) fn forget_through(&mut self, number: u64) {
         while let Some(lowest) = self.blocks.keys().next().copied().filter(|lowest| *lowest <= number) {

@@ -24,7 +24,7 @@ use tracing::{error, info, warn};
 
 use crate::store::cursors::{self, Cursor};
 use crate::store::traces::TraceFailure;
-use crate::store::{Db, StoreError, accounts, traces, witnesses};
+use crate::store::{Db, StoreError, accounts, native_settings, traces, witnesses};
 use crate::time::{Clock, Pulse, Timestamp};
 use crate::watcher::connect::FINAL_BLOCKS_KEPT;
 use crate::watcher::leg::{WatchedLeg, prove_signer};
@@ -91,7 +91,8 @@ pub(super) enum Reading {
 }
 
 /// Records that a network is not traced (any more), so that nobody waits for its traces; whether deposits that were found
-/// by traces are still to be settled, or blocks that were to be traced still to be read by the chain's own logs.
+/// by traces are still to be settled, or may still be found by a process that was started before, or blocks that were to be
+/// traced still to be read by the chain's own logs.
 ///
 /// # Errors
 /// When the store cannot be written.
@@ -102,7 +103,9 @@ pub async fn not_traced(db: &Db, network: &Network) -> Result<bool, StoreError> 
         Some(from) => traces::are_untraced(&mut tx, chain, from..=u64::MAX).await?,
         None => false,
     };
-    let is_work_left = are_unread || witnesses::are_left(&mut tx, chain).await?;
+    let newest = native_settings::newest(&mut tx, chain).await?.map(|(_, newest)| newest.source);
+    let was_traced = newest == Some(NativeSource::Trace) && newest != Some(network.native.source);
+    let is_work_left = are_unread || was_traced || witnesses::are_left(&mut tx, chain).await?;
     tx.commit().await?;
     Ok(is_work_left)
 }

@@ -119,11 +119,7 @@ impl Answer {
 fn api(db: &Db, limits: Limits, clock: &Arc<AtomicI64>) -> Api {
     let clock = Arc::clone(clock);
     let clock = Clock::new(move || Timestamp(clock.load(Ordering::Relaxed)));
-    Api::new(
-        db.clone(),
-        Settings { environment: Environment::Test, host: HOST.to_owned(), limits, networks: Vec::new() },
-        clock,
-    )
+    Api::new(db.clone(), Settings { host: HOST.to_owned(), limits, ..Settings::of(Environment::Test) }, clock)
 }
 
 fn request(method: &Method, path: &str, key: &ApiKey) -> Request<Body> {

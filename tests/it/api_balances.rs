@@ -1,6 +1,7 @@
 //! What an account has: read at final blocks beside the watcher, kept fresh, and never a zero that was not read. The chain's
 //! own sums are the judge.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use axum::Router;
@@ -36,6 +37,13 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// After which another process takes over.
 const LEASE: Duration = MINUTE;
 const LEASE_NAME: &str = "balances ETHEREUM_TESTNET";
+
+fn router(world: &World, retired: BTreeSet<Chain>) -> Router {
+    let limits = Limits { ip_requests_per_sec: 0, key_requests_per_sec: 0, ..Limits::default() };
+    let networks = vec![world.network.clone(), landfall_evm::network(Chain::BaseMainnet).unwrap()];
+    let settings = Settings { limits, networks, retired, ..Settings::of(Environment::Test) };
+    api::Api::new(world.db().clone(), settings, world.clock()).router()
+}
 
 /// A world whose balances are read and served.
 struct Bench {
@@ -82,11 +90,7 @@ impl Bench {
     }
 
     fn again(world: World, key: String) -> Self {
-        let limits = Limits { ip_requests_per_sec: 0, key_requests_per_sec: 0, ..Limits::default() };
-        let networks = vec![world.network.clone(), landfall_evm::network(Chain::BaseMainnet).unwrap()];
-        let settings = Settings { limits, networks, ..Settings::of(Environment::Test) };
-        let router = api::Api::new(world.db().clone(), settings, world.clock()).router();
-        let watch = watch(&world, "one");
+        let (watch, router) = (watch(&world, "one"), router(&world, BTreeSet::new()));
         Bench { watch, world, router, key, follows: true }
     }
 
@@ -348,6 +352,11 @@ async fn a_chain_that_was_followed_and_is_left_out_of_the_configuration_is_named
             let (status, body) = bench.get(&format!("/v2/accounts/{path}")).await;
             assert_eq!((status, body["balances"].as_array().unwrap().len()), (StatusCode::OK, 2), "{path}: {body}");
         }
+        // Until somebody says that it was given up for good.
+        bench.router = router(&bench.world, BTreeSet::from([polygon]));
+        assert_eq!(bench.balances("bob").await.1["balances"].as_array().unwrap().len(), 2);
+        let (status, _) = bench.get("/v2/accounts/bob/balances?chain=POLYGON_MAINNET").await;
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "who asks for it is told that it is not known");
         bench.world.close().await;
     }
 }

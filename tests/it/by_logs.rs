@@ -92,6 +92,30 @@ async fn an_address_added_between_read_and_record_has_its_block_read_in_full() {
 }
 
 #[tokio::test]
+async fn an_address_that_another_worker_took_in_meanwhile_has_its_block_read_in_full_too() {
+    let mut world = world(Engine::Sqlite).await;
+    world.tick().await;
+    // It follows the same list of addresses.
+    let lane = world.lane_beside();
+    world.chain.mine(vec![payment(0, BOB, 7)]);
+    world.chain.mine(vec![payment(1, ALICE, 5)]);
+    // The tip, both by their logs, and Alice's block in full, late.
+    let late = Fault::Late(Duration::from_millis(1_500));
+    world.chain.script([Fault::Late(Duration::ZERO), Fault::Late(Duration::ZERO), late]);
+    let (db, now) = (world.db().clone(), world.now());
+    let (chain, before) = (world.chain.clone(), world.chain.calls());
+    let adding = async {
+        until_called(&chain, before + 3).await;
+        watch(&db, "bob", address(BOB), now).await;
+        lane.tick(now).await.unwrap();
+    };
+    let (ticked, ()) = tokio::join!(world.try_tick(), adding);
+    assert_eq!(ticked.unwrap().pending, 2);
+    assert_eq!(proofs(world.db()).await, ["roots", "roots"]);
+    world.close().await;
+}
+
+#[tokio::test]
 async fn a_block_that_is_replaced_before_it_is_read_in_full_is_not_recorded() {
     let mut world = world(Engine::Sqlite).await;
     world.catch_up().await;

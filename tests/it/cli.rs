@@ -400,7 +400,7 @@ fn run_without_migration_refuses_another_schema() {
     let last = lines.lines().last().unwrap();
     assert_eq!(
         last,
-        "landfall: the store's schema is version none, this program needs version 24: run `landfall migrate`"
+        "landfall: the store's schema is version none, this program needs version 25: run `landfall migrate`"
     );
 }
 
@@ -666,7 +666,7 @@ fn a_backfill_of_bad_input_is_one_clear_line() {
     let both = line("backfill", chain, &["--address", ADDRESS, "--account", "alice"]);
     assert!(both.contains("cannot be used with"), "{both}");
     let endless = desk.refused(&["backfill", "--chain", chain, "--address", ADDRESS]);
-    let expected = format!("landfall: {chain} is searched block by block: say which with --from and --to");
+    let expected = format!("landfall: {chain} is searched block by block; say with --from where to begin");
     assert_eq!(endless.lines().last(), Some(expected.as_str()));
     let silent = line("backfill", chain, &[]);
     assert!(

@@ -54,6 +54,7 @@ impl Desk {
 async fn told(world: &mut World, receiver: &Receiver) {
     register(world, "hook", &receiver.url("/")).await;
     pay(world, &[5, 7]).await;
+    world.pass(Duration::from_secs(1));
     world.chain.mine_empty(FINALITY_DEPTH);
     world.catch_up().await;
     for _ in 0..2 {
@@ -136,6 +137,15 @@ async fn a_replay_sends_again_in_order_and_a_dry_run_changes_nothing() {
         told(&mut world, &receiver).await;
         let said = desk.json(&["event", "replay", "--account", "alice", "--dry-run"]).remove(0);
         assert_eq!((&said["events"], &said["deliveries"], &said["dry_run"]), (&4.into(), &4.into(), &true.into()));
+        // Between two times, both inclusive.
+        let listed = desk.json(&["event", "list"]);
+        let at = |nth: usize| listed[nth]["created_at"].as_str().unwrap();
+        assert!(at(1) < at(2), "{listed:?}");
+        for (range, events) in [([at(0), at(1)], 2), ([at(2), at(3)], 2), ([at(1), at(2)], 4)] {
+            let range = ["--from", range[0], "--to", range[1]];
+            let said = desk.json(&[["event", "replay", "--dry-run"].as_slice(), &range].concat()).remove(0);
+            assert_eq!((&said["events"], &said["deliveries"]), (&events.into(), &events.into()), "{range:?}");
+        }
         world.pass(Duration::from_secs(1_000_000_000));
         assert_eq!(tick(&world).await, Delivered::default(), "nothing has changed");
 

@@ -203,6 +203,13 @@ fn promises_broken(case: &Case, outcome: &Outcome) -> Vec<String> {
             broken.push(format!("{name} (seed {}): {what}", case.seed));
         }
     };
+    if case.is_its_word_alone() && outcome.stuck.is_some() {
+        // It was believed, and what shows that it was wrong waits for a person; nothing is credited twice.
+        let is_told = |halt: &String| halt.contains("was final and is no longer canonical");
+        let halted = outcome.halts.first().is_some_and(is_told) && outcome.halts.iter().all(is_told);
+        check(halted && outcome.audit.twice == 0, format!("{:?}, {:?}", outcome.stuck, outcome.audit));
+        return broken;
+    }
     check(outcome.audit.is_clean() && outcome.audit.legs > 20, format!("{:?}", outcome.audit));
     check(outcome.stuck.is_none(), format!("{:?}, {:?}", outcome.stuck, outcome.waited_for));
     if case.healthy > 0 {
@@ -214,7 +221,11 @@ fn promises_broken(case: &Case, outcome: &Outcome) -> Vec<String> {
         // Beside another fault it strikes seldom: then the other method may have told the trace in the same tick.
         let made_good = case.faults.len() > 1 && outcome.by_other_method > 0;
         let is_made_good = |fault: &Fault| made_good && matches!(fault, Fault::EmptyTraces);
-        let must_show = case.faults.iter().any(|fault| shows(fault, case.mode) && !is_made_good(fault));
+        // Of two faults of what is final the one that calls the newest block so tells it.
+        let early = case.faults.contains(&Fault::FinalEarly);
+        let is_hidden = |fault: &Fault| early && matches!(fault, Fault::FinalOnFork | Fault::FinalAhead);
+        let must_show =
+            case.faults.iter().any(|fault| shows(fault, case.mode) && !is_made_good(fault) && !is_hidden(fault));
         check(!must_show || outcome.failed_ticks > 0, format!("{:?} strikes and no trouble shown", outcome.struck));
     }
     // Otherwise it was not tried whether a phantom can be had.
@@ -224,8 +235,7 @@ fn promises_broken(case: &Case, outcome: &Outcome) -> Vec<String> {
         _ => true,
     };
     check(lured || case.healthy > 0, "the lie was never believed, not for a while either".to_owned());
-    let may_halt = case.faults.contains(&Fault::WrongChainId) && case.healthy == 0;
-    check(may_halt || outcome.halts.is_empty(), format!("halted: {}", outcome.halts.join("; ")));
+    check(case.halts_alone() || outcome.halts.is_empty(), format!("halted: {}", outcome.halts.join("; ")));
     broken
 }
 

@@ -124,7 +124,8 @@ fn answer(shared: &Shared, message: Published) -> Option<String> {
     match shared.script.lock().unwrap().pop_front().unwrap_or(Answer::Stored) {
         Answer::Stored => Some(json!({ "stream": "LANDFALL", "seq": published.len() }).to_string()),
         Answer::Refused => {
-            let error = json!({ "code": 503, "err_code": 10_077, "description": "maximum messages exceeded" });
+            // PostgreSQL's TEXT does not take its end.
+            let error = json!({ "code": 503, "err_code": 10_077, "description": "maximum messages exceeded\0" });
             Some(json!({ "stream": "LANDFALL", "seq": 0, "error": error }).to_string())
         }
         Answer::Cut => None,

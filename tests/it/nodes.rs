@@ -4,6 +4,7 @@
 //!
 //! `faults.rs` throws every fault by dice; here each row is told step by step, with what must be seen on the way.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use landfall::account::{AccountType, NewAccount};
@@ -11,11 +12,16 @@ use landfall::deposit::DepositStatus::{self, Confirmed, Pending};
 use landfall::registry;
 use landfall::store::cursors::Cursor;
 use landfall::store::deposits::{self, DepositFilter};
+use landfall::store::movements;
 use landfall::time::Timestamp;
-use landfall::watcher::{Settings, Start, TickError, Ticked, Watcher, block_stall};
-use landfall_chain::{Address, EndpointState, EndpointStatus, Endpoints, Network, ReadProof};
+use landfall::watcher::{Backfill, Job, Scope, Settings, Start, TickError, Ticked, Watcher, block_stall};
+use landfall_chain::{
+    Address, AssetId, Chain as Name, EndpointState, EndpointStatus, Endpoints, FinalityRule, Native, NativeSource,
+    Network, ReadProof, U256,
+};
 use landfall_evm::EvmSource;
 use landfall_node::{Chain, Fault, Server, Tx, When};
+use serde_json::Value;
 
 use crate::follower::{Mode, network, usdc};
 use crate::postgres::{Engine, TestStore};
@@ -33,7 +39,7 @@ struct Line {
     servers: Vec<Server>,
     store: TestStore,
     endpoints: Endpoints,
-    watcher: Watcher<EvmSource>,
+    watcher: Watcher<Arc<EvmSource>>,
     network: Network,
     proof: ReadProof,
     now: Timestamp,
@@ -59,13 +65,14 @@ impl Line {
             addresses: [(CHAIN, Address::Evm(ALICE))].into(),
         };
         registry::add_accounts(&store.db, &[alice], now).await.unwrap();
-        let (watcher, endpoints) = watcher(&network, &servers, &store, proof);
+        let (watcher, endpoints) = watcher(&network, &servers, &store, proof, Start::Number(1));
         Line { servers, store, endpoints, watcher, network, proof, now }
     }
 
     /// A new process: all it knows is what is on record.
     fn restart(&mut self) {
-        (self.watcher, self.endpoints) = watcher(&self.network, &self.servers, &self.store, self.proof);
+        (self.watcher, self.endpoints) =
+            watcher(&self.network, &self.servers, &self.store, self.proof, Start::Number(1));
     }
 
     async fn tick(&mut self) -> Result<Ticked, TickError> {
@@ -117,11 +124,12 @@ fn watcher(
     servers: &[Server],
     store: &TestStore,
     proof: ReadProof,
-) -> (Watcher<EvmSource>, Endpoints) {
+    start: Start,
+) -> (Watcher<Arc<EvmSource>>, Endpoints) {
     let urls: Vec<_> = servers.iter().map(|server| server.url().parse().unwrap()).collect();
-    let source = EvmSource::new(network.clone(), &urls).unwrap();
+    let source = Arc::new(EvmSource::new(network.clone(), &urls).unwrap());
     let endpoints = source.endpoints();
-    let (poll, start) = (Duration::from_millis(10), Start::Number(1));
+    let poll = Duration::from_millis(10);
     let (finality_stall, block_stall) = (Some(STALL), Some(block_stall(network)));
     let settings = Settings { start, proof, poll, failed_grace: FAILED_GRACE, finality_stall, block_stall };
     (Watcher::new(source, endpoints.clone(), store.db.clone(), network.clone(), settings), endpoints)
@@ -414,4 +422,53 @@ async fn p2_of_three_nodes_the_one_on_another_fork_is_left_out_with_its_reason()
     assert_eq!(alone.state, EndpointState::Quarantined, "{alone:?}");
     assert!(alone.reason.contains("final"), "{alone:?}");
     assert!([1, 2].iter().all(|index| line.endpoint(*index).state == EndpointState::Healthy));
+}
+
+#[tokio::test]
+async fn what_a_rollups_transactions_paid_for_l1_too_is_on_record_with_their_fees() {
+    const NUMBER: u64 = 109_860_869;
+    let read = |part: &str| -> Value {
+        let file = format!("chains/evm/testdata/optimism_mainnet_{NUMBER}_{part}.json");
+        serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap()
+    };
+    let receipts = read("receipts");
+    let network = Network {
+        native: Native { source: NativeSource::TopLevel, eip7708_from: None },
+        finality: FinalityRule::FINALIZED.into(),
+        ..landfall_evm::network(Name::OptimismMainnet).unwrap()
+    };
+    let chain = Chain::empty(10, 0);
+    chain.add_recorded(&read("block"), &receipts, None);
+    chain.claim_final(chain.latest());
+    let line = Line::on(network, &[&chain], ReadProof::Full).await;
+    let number = |field: &Value| field.as_str().unwrap().parse::<U256>().unwrap();
+    // The first is the chain's own deposit, which costs nothing.
+    let paid = receipts.as_array().unwrap()[1..].iter().map(|receipt| {
+        let payer = receipt["from"].as_str().unwrap().parse::<landfall_node::Address>().unwrap();
+        let [used, price, l1] = ["gasUsed", "effectiveGasPrice", "l1Fee"].map(|field| number(&receipt[field]));
+        (Address::Evm(payer.into()), used * price + l1)
+    });
+    let paid: Vec<(Address, U256)> = paid.collect();
+    assert_eq!(paid.len(), 7);
+    let payers = NewAccount {
+        id: "payers".to_owned(),
+        identity_id: None,
+        kind: AccountType::Segregated,
+        addresses: paid.iter().map(|(payer, _)| (Name::OptimismMainnet, *payer)).collect(),
+    };
+    registry::add_accounts(&line.store.db, &[payers], line.now).await.unwrap();
+    let another = || watcher(&line.network, &line.servers, &line.store, line.proof, Start::Finalized).0;
+    another().tick(line.now).await.unwrap();
+    // Its parent is not recorded: it is taken up on it, and read as a past one.
+    let job = Job { from: NUMBER, to: Some(NUMBER), proof: line.proof, scope: Scope::All, dry_run: false };
+    let mut backfill = Backfill::begin(another(), job).await.unwrap();
+    while !backfill.is_done() {
+        backfill.step(line.now).await.unwrap();
+    }
+    let mut reader = line.store.db.read().await.unwrap();
+    for (payer, fee) in paid {
+        let at = NUMBER..=NUMBER;
+        let spent = movements::spent(&mut reader, Name::OptimismMainnet, &payer, &AssetId::Native, &at).await.unwrap();
+        assert_eq!(spent.fees, fee, "{payer}");
+    }
 }

@@ -121,7 +121,7 @@ pub(crate) fn folder() -> TempDir {
 }
 
 /// The URL of a database that nobody else uses.
-async fn create_database(options: &str) -> String {
+pub(crate) async fn create_database(options: &str) -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     #[expect(clippy::disallowed_methods, reason = "the test's own environment, set by scripts/test")]
     let server = std::env::var("LANDFALL_TEST_POSTGRES")

@@ -15,6 +15,7 @@ use landfall_cluster::tx::associated;
 use landfall_cluster::{Fault, Ledger, Lists, Node, Payment, Refusal, SlotOrder, Tx, Version, When};
 use landfall_solana::{EndpointUrl, Options, SolanaSource, TokenProgram, Wrapped, network};
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
 use crate::books::events;
 use crate::postgres::{ENGINES, Engine, TestStore};
@@ -590,17 +591,23 @@ async fn beside_run_what_came_before_the_account_is_found_and_nothing_twice() {
         let from = following.tick(NOW).await.unwrap();
         assert_eq!((from.pending, deposits_of(&store).await.len()), (0, 0), "it was read before the account was there");
         let mut backfill = Backfill::begin(watcher(&[&node], &store, 11), by_address()).await.unwrap();
-        assert_eq!(backfill.progress().until, 50, "what is not final is not read");
+        assert_eq!(backfill.progress().until, 60, "from slot 61 on it is watched");
         ledger.produce(61, vec![Tx::sol(61, PAYER, OURS, 61)]);
         let cursor = Cursor::load(&mut store.db.read().await.unwrap(), CHAIN).await.unwrap().at;
         let (ticked, stepped) = tokio::join!(following.tick(NOW), backfill.step(NOW));
         stepped.unwrap();
         assert_eq!((ticked.unwrap().pending, backfill.progress().found), (1, 3));
+        backfill.step(NOW).await.unwrap();
+        assert_eq!((backfill.progress().next, backfill.waits_for()), (51, Some(60)), "what is not final is not read");
         assert_ne!(Cursor::load(&mut store.db.read().await.unwrap(), CHAIN).await.unwrap().at, cursor, "that was run");
         ledger.finalize(61);
         following.tick(NOW).await.unwrap();
+        while !backfill.is_done() {
+            backfill.step(NOW).await.unwrap();
+        }
+        assert_eq!(backfill.progress().found, 4, "slot 55 lay between");
         let progress = run(&[&node], &store, &by_address()).await;
-        assert_eq!((progress.found, progress.until), (1, 61), "slot 55 lay between");
+        assert_eq!((progress.found, progress.until), (0, 61));
         assert_all_credited(&store, &ledger).await;
         let last = Cursor::load(&mut store.db.read().await.unwrap(), CHAIN).await.unwrap().at;
         assert_eq!(last.unwrap().number, 61);
@@ -715,6 +722,7 @@ async fn the_real_command_reads_an_address_to_its_begin_and_slots_by_their_range
         "SOLANA_MAINNET: 3 deposits recorded, 3 confirmed; the next slot is 51\n\
          some of it is the word of one endpoint alone (one_endpoint)\n"
     );
+    assert!(said.contains("was never followed: only with start = 51 will `landfall run` leave out no slot"), "{said}");
     let by_slots = ["--chain", "SOLANA_MAINNET", "--from", "15", "--to", "40", "--json"];
     for verb in ["backfill", "rescan"] {
         let (code, told, said) = run(&[&[verb], by_slots.as_slice()].concat()).await;
@@ -722,6 +730,75 @@ async fn the_real_command_reads_an_address_to_its_begin_and_slots_by_their_range
         assert_eq!(code, Some(0), "{told}{said}");
         assert_eq!((&told["found"], &told["next"], &told["proof"]), (&json!(0), &json!(41), &json!("one_endpoint")));
     }
+}
+
+/// A folder in which the chain was followed up to slot 60 before `OURS` was added; 50 is final.
+async fn added_late(ledger: &Ledger, node: &Node) -> (TestStore, tempfile::TempDir) {
+    let store = TestStore::fresh(Engine::Sqlite).await;
+    watch(&store, "other", OTHER).await;
+    [20, 55].into_iter().for_each(|slot| ledger.put(slot, Tx::sol(slot, PAYER, OURS, slot)));
+    ledger.finalize(50);
+    watcher(&[node], &store, 11).tick(NOW).await.unwrap();
+    watch(&store, "ours", OURS).await;
+    let (folder, url) = (crate::postgres::folder(), &store.url);
+    let config = format!(
+        "[store]\nurl = \"{url}\"\n[api]\nenvironment = \"live\"\n[chains.SOLANA_MAINNET]\nrpc = [\"{}\"]\n",
+        node.url()
+    );
+    std::fs::write(folder.path().join("landfall.toml"), config).unwrap();
+    (store, folder)
+}
+
+/// The line that says what a backfill waits for, and what it says behind that.
+async fn waiting(child: &mut tokio::process::Child) -> (String, BufReader<tokio::process::ChildStderr>) {
+    let mut said = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("waiting") {
+        line.clear();
+        assert!(said.read_line(&mut line).await.unwrap() > 0, "it ended without a word of waiting");
+    }
+    (line, said)
+}
+
+#[tokio::test]
+async fn the_real_command_waits_behind_account_add_until_nothing_lies_between_and_can_be_stopped() {
+    let ledger = Ledger::of(10..=60);
+    let node = Node::start(&ledger).await;
+    let (store, folder) = added_late(&ledger, &node).await;
+    let start = || {
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_landfall"));
+        command.current_dir(folder.path()).args(["backfill", "--chain", "SOLANA_MAINNET", "--account", "ours"]);
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).kill_on_drop(true);
+        command.spawn().unwrap()
+    };
+    let mut stopped = start();
+    let (line, _open) = waiting(&mut stopped).await;
+    assert_eq!(
+        line,
+        "SOLANA_MAINNET: waiting until slot 60 is final and `landfall run` has read it; behind it the addresses are watched\n"
+    );
+    let id = i32::try_from(stopped.id().unwrap()).unwrap();
+    assert!(std::process::Command::new("kill").args(["-INT", &id.to_string()]).status().unwrap().success());
+    let output = stopped.wait_with_output().await.unwrap();
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("1 deposits recorded") && told.contains("the next slot is 51"), "{told}");
+    assert!(told.contains("stopped before the end; the same command goes on from there"), "{told}");
+    let mut waits = start();
+    let (_, mut rest) = waiting(&mut waits).await;
+    ledger.finalize(60);
+    let output = waits.wait_with_output().await.unwrap();
+    let (told, mut said) = (String::from_utf8(output.stdout).unwrap(), String::new());
+    rest.read_to_string(&mut said).await.unwrap();
+    assert_eq!(output.status.code(), Some(0), "{told}{said}");
+    assert!(told.contains("2 deposits recorded") && told.contains("the next slot is 61"), "{told}");
+    assert!(!said.contains("waiting"), "it is said once: {said}");
+    // Above what `run` has looked at for slots that were left out, it is `run` that confirms.
+    let mut following = watcher(&[&node], &store, 11);
+    for _ in 0..3 {
+        following.tick(NOW).await.unwrap();
+    }
+    assert_all_credited(&store, &ledger).await;
 }
 
 #[tokio::test]
@@ -746,9 +823,9 @@ async fn a_search_that_pages_for_long_says_how_far_it_has_come() {
     let line =
         said.lines().find_map(|line| line.strip_prefix("signatures: list 1: ")).unwrap_or_else(|| panic!("{said}"));
     let numbers: Vec<u64> = line.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect();
-    let [pages, named, lowest] = numbers[..] else { panic!("{line}") };
-    assert_eq!(line, format!("{pages} pages, {named} signatures, down to {lowest}"));
-    assert!(pages > 1 && named == 10 * pages && lowest == 29 - (named - 1) / 40, "{line}");
+    let [pages, named, account, lowest] = numbers[..] else { panic!("{line}") };
+    assert_eq!(line, format!("{pages} pages, {named} signatures, account {account} down to {lowest}"));
+    assert!(account == 1 && pages > 1 && named == 10 * pages && lowest == 29 - (named - 1) / 40, "{line}");
 }
 
 /// The most that a process has held in memory, in MiB, as far as it was looked at.

@@ -116,8 +116,8 @@ async fn a_block_that_was_to_be_traced_is_read_by_the_chains_own_logs_where_thos
             assert!(not_traced(world.db(), &world.network).await.unwrap(), "{native:?}: a block is to be read");
             let traced = lane.tick(world.now()).await.unwrap();
             assert_eq!((traced.traced, traced.pending), (1, 1), "{native:?}");
-            assert!(!not_traced(world.db(), &world.network).await.unwrap(), "{native:?}: nothing is left");
             until_final(&mut world, &lane).await;
+            assert!(!not_traced(world.db(), &world.network).await.unwrap(), "{native:?}: nothing is left");
             assert_eq!(confirmed(&world).await, ["5"], "{native:?}");
             assert_eq!(report(&world).await.traces_alarm, "");
             world.abandon();
@@ -306,6 +306,74 @@ async fn a_setting_that_would_have_shown_more_names_the_blocks_that_were_followe
         world.restart();
         world.tick().await;
         assert_eq!(world.incidents().await, seen, "a change is told once");
+        world.abandon();
+    }
+}
+
+#[tokio::test]
+async fn a_process_with_another_setting_than_the_one_started_last_connects_nothing_any_more() {
+    for engine in ENGINES {
+        let mut world = World::traced(engine, 1).await;
+        world.network.native = Native::TOP_LEVEL;
+        world.restart();
+        world.watch("alice", address(ALICE)).await;
+        world.chain.mine_empty(1);
+        world.catch_up().await;
+        world.network.native = TRACED;
+        let mut newer = world.another_watcher();
+        newer.tick(world.now()).await.unwrap();
+        world.chain.mine(vec![inner(0, ALICE, 5)]);
+        let refused = world.try_tick().await.unwrap_err();
+        let why = "another process was started later with native = \"trace\", this one follows ETHEREUM_TESTNET with native = \
+                   \"top_level\": stop this one, or start it anew with the setting that is meant";
+        assert!(refused.may_pass() && refused.to_string().contains(why), "{refused}");
+        world.restart();
+        let lane = world.another_watcher().leftover_lane();
+        until_final(&mut world, &lane).await;
+        assert_eq!(confirmed(&world).await, ["5"]);
+        world.abandon();
+    }
+}
+
+#[tokio::test]
+async fn what_a_process_with_the_setting_of_before_still_finds_is_settled_all_the_same() {
+    let mut world = world(Engine::Sqlite).await;
+    world.chain.mine(vec![inner(0, ALICE, 5)]);
+    world.tick().await;
+    // Nothing is found yet when the one that is not traced is started.
+    let older = world.another_watcher().leftover_lane();
+    world.network.native = Native::TOP_LEVEL;
+    assert!(not_traced(world.db(), &world.network).await.unwrap(), "the setting of before is still on record");
+    let lane = world.another_watcher().leftover_lane();
+    older.tick(world.now()).await.unwrap();
+    world.restart();
+    until_final(&mut world, &lane).await;
+    assert_eq!(confirmed(&world).await, ["5"]);
+    world.restart();
+    assert!(!not_traced(world.db(), &world.network).await.unwrap());
+    world.abandon();
+}
+
+#[tokio::test]
+async fn blocks_that_are_connected_anew_count_as_followed_with_the_setting_of_then() {
+    for engine in ENGINES {
+        let mut world = world(engine).await;
+        world.chain.mine_empty(2);
+        world.catch_up().await;
+        world.network.native = Native::TOP_LEVEL;
+        world.restart();
+        world.chain.mine_empty(1);
+        world.catch_up().await;
+        world.chain.fork_at(1);
+        world.chain.mine(vec![inner(0, ALICE, 5)]);
+        world.chain.mine_empty(4);
+        world.catch_up().await;
+        world.network.native = TRACED;
+        world.restart();
+        world.tick().await;
+        let [incident] = world.incidents().await.try_into().unwrap();
+        let command = format!("`landfall backfill --chain {CHAIN} --from 2 --to 6`");
+        assert!(incident.what.contains(&command), "{}", incident.what);
         world.abandon();
     }
 }

@@ -5,9 +5,12 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 
+use futures_util::future::join_all;
 use landfall::resolver::Resolver;
-use landfall::webhook::{AllowedNetworks, WebhookUrlError, check_url};
+use landfall::webhook::{AllowedNetworks, Scheme, WebhookUrlError, check_url};
 
 /// Machines of one's own, of one's cloud, of nobody.
 const INSIDE: [[u8; 4]; 12] = [
@@ -316,4 +319,25 @@ async fn an_operator_lets_a_webhook_reach_the_networks_that_are_named_and_no_oth
     assert_eq!(vet("http://93.184.216.34/").await, Err(WebhookUrlError::Scheme("http".into())));
     assert!(vet("http://example.com/").await.is_err());
     assert!(vet("https://user@10.1.2.3/").await.is_err());
+}
+
+#[tokio::test]
+async fn names_that_nobody_answers_for_are_asked_for_by_some_who_register_at_once_and_hold_up_no_delivery() {
+    let ((open, gate), asked) = (mpsc::channel::<()>(), Arc::new(AtomicUsize::new(0)));
+    let (gate, counted) = (Mutex::new(gate), Arc::clone(&asked));
+    let resolver = Resolver::new(move |name| {
+        if name != "example.com" {
+            counted.fetch_add(1, Ordering::Relaxed);
+            assert!(gate.lock().unwrap().recv().is_err(), "until the test ends");
+        }
+        Ok(vec!["93.184.216.34".parse().unwrap()])
+    });
+    let nowhere = AllowedNetworks::default();
+    let urls: Vec<_> =
+        (0..600).map(|index| check_url(&format!("https://{index}.tarpit.example/"), &nowhere).unwrap()).collect();
+    let registered = join_all(urls.iter().map(|url| resolver.vet(url, &nowhere)));
+    let (registered, delivered) = tokio::join!(registered, resolver.vetted("example.com", Scheme::Https, &nowhere));
+    assert!(registered.iter().all(Result::is_ok), "who is to have the name may not have it yet");
+    assert_eq!((delivered.unwrap().len(), asked.load(Ordering::Relaxed)), (1, 32));
+    drop(open);
 }

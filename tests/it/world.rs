@@ -115,6 +115,11 @@ impl World {
         watcher(&self.pool, &self.store.db, self.start, self.proof, self.network.clone())
     }
 
+    /// A lane of the traces that shares the watcher's list of addresses.
+    pub(crate) fn lane_beside(&self) -> TraceLane<SimPool> {
+        self.watcher.leftover_lane()
+    }
+
     /// A watcher of another chain on the same store.
     pub(crate) fn watcher_of(&self, source: SimPool, network: Network) -> Watcher<SimPool> {
         watcher(&source, &self.store.db, Start::Number(1), self.proof, network)

@@ -171,7 +171,7 @@ async fn no_secret_is_in_an_answer_or_a_log_however_much_is_logged() {
     let log_now = || std::fs::read_to_string(&log).unwrap();
     told.of_others.extend(ask_amiss(port, admin, &key).await);
     let begun = Instant::now();
-    let words = ["answered", "127.0.0.1:9", "nats", &hook, "certificate not accepted"];
+    let words = ["answered", "127.0.0.1:9", "nats", &hook, "certificate not accepted", "SOLANA_DEVNET"];
     while !words.iter().all(|word| log_now().contains(word)) {
         assert!(begun.elapsed() < PATIENCE, "requests, the dead endpoint, NATS or the webhooks: {}", log_now());
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -205,6 +205,7 @@ fn look(told: &mut Told, stage: &Stage, hook: &str) {
     std::fs::write(told.folder.join("agree.toml"), agree).unwrap();
     // Whether it is late already is a matter of time.
     told.run_for(&["health"], &[0, 1], |_| Vec::new());
+    told.run(&["deposit", "explain", "SOLANA_DEVNET", &"1".repeat(64)], 2);
     let commands: [(&[&str], i32); 28] = [
         (&["status"], 0),
         (&["status", "--json"], 0),
@@ -433,6 +434,8 @@ async fn stage_of_secrets(port: u16, admin: u16) -> Stage {
     let with_secrets = format!("{{ url = \"{dead}\", headers = {{ x-api-key = \"canary-header\" }} }}");
     let wake_up = "\"ws://127.0.0.1:9/canary-wake-up?key=canary\"";
     stage.replace_in_config(&format!("\"{node}\""), &format!("\"{node}\", {with_secrets}, {wake_up}"));
+    let solana = format!("[chains.SOLANA_DEVNET]\nrpc = [{with_secrets}, {wake_up}]\n\n[admin]");
+    stage.replace_in_config("[admin]", &solana);
     let nats =
         "[nats]\nurls = [\"nats://canary-user:canary-password@127.0.0.1:9\"]\ncredentials = \"nats.creds\"\n\n[admin]";
     let credentials = format!(

@@ -35,7 +35,10 @@ impl Server {
         let server = Server { folder, port };
         own(server.folder.path());
         let data = server.data();
-        server.tool("initdb", &["-D", data.to_str().unwrap(), "-A", "trust", "-U", "postgres", "--no-sync"]);
+        server.tool(
+            "initdb",
+            &["-D", data.to_str().unwrap(), "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync"],
+        );
         server
     }
 

@@ -17,7 +17,9 @@ pub struct Searched {
     pub pages: u64,
     /// How many transactions they named.
     pub named: u64,
-    /// The lowest number that they named; `None` before the first.
+    /// Which account of it is asked for, counted from 1: each has pages of its own.
+    pub account: u32,
+    /// The lowest number that was named of that account; `None` before the first.
     pub lowest: Option<u64>,
 }
 
@@ -51,6 +53,14 @@ impl Pages<'_> {
         *searched = Some(Searched { list, ..Searched::default() });
     }
 
+    /// Another account of the list is asked for, from its newest page.
+    pub fn account(&self) {
+        if let Some(searched) = self.0.lock().as_mut() {
+            searched.account += 1;
+            searched.lowest = None;
+        }
+    }
+
     /// A page was read that named so many transactions, and this as their lowest number.
     pub fn add(&self, named: u64, lowest: Option<u64>) {
         if let Some(searched) = self.0.lock().as_mut() {
@@ -78,10 +88,21 @@ mod tests {
         let pages = searching.begin();
         assert_eq!(searching.now(), Some(Searched::default()));
         pages.list();
-        pages.add(1_000, Some(70));
-        pages.add(3, Some(90));
+        pages.account();
+        pages.add(1_000, Some(90));
+        pages.add(3, Some(70));
         pages.add(0, None);
-        assert_eq!(searching.clone().now(), Some(Searched { list: 1, pages: 3, named: 1_003, lowest: Some(70) }));
+        let searched = Searched { list: 1, pages: 3, named: 1_003, account: 1, lowest: Some(70) };
+        assert_eq!(searching.clone().now(), Some(searched));
+        pages.account();
+        assert_eq!(
+            searching.now(),
+            Some(Searched { account: 2, lowest: None, ..searched }),
+            "nothing of it is known yet"
+        );
+        pages.add(1_000, Some(95));
+        let searched = Searched { pages: 4, named: 2_003, account: 2, lowest: Some(95), ..searched };
+        assert_eq!(searching.now(), Some(searched), "it begins at its newest");
         pages.list();
         assert_eq!(searching.now(), Some(Searched { list: 2, ..Searched::default() }));
         drop(pages);

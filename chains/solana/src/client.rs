@@ -3,7 +3,10 @@
 //! Promises: the pool keeps health, limits, secrets and time of every call, because the client's transport is the
 //! endpoint; the client keeps what the calls are named and what their answers hold. A failure comes back as this crate's
 //! own error, whatever the client makes of it. Nothing else names solana-client, so another version of it is a change
-//! here. Deliberately not here: blocks, which are megabytes and are read by our own structs; versions of transactions.
+//! here. Deliberately not here: blocks, which are megabytes and are read by our own structs, and their headers, which are told by the
+//! same method; versions of transactions. Past the client go, too: what is asked aside, so that blocks never wait for it
+//! (`getMultipleAccounts`, `getAccountInfo`, `getTransaction`), and lists of signatures, a thousand to a page and read from the text
+//! as it came, with where they begin (`getSignaturesForAddress`, `getFirstAvailableBlock`).
 
 use std::ops::RangeInclusive;
 use std::pin::Pin;

@@ -9,14 +9,15 @@
 //!
 //! Promises: what an endpoint said a moment ago is not asked again (`told`), but of one in quarantine everything is.
 //! A node behind the same address that has not reached what was told takes nothing back: the word stands for some
-//! seconds, and is a failure then. Another genesis hash puts an endpoint into quarantine. A lie cannot be told from
-//! the truth here, for nothing proves a blockhash: that is for endpoints to agree on.
+//! seconds, in which it is asked no oftener than another, and is a failure then. Another genesis hash puts an endpoint
+//! into quarantine. A lie cannot be told from the truth here, for nothing proves a blockhash: that is for endpoints to
+//! agree on.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_util::future::try_join;
-use landfall_chain::{BlockHash, BlockRef, Finality};
+use landfall_chain::{BlockHash, Finality};
 use landfall_rpc::{Codes, Dialect, Fault, Question, Subscription};
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -25,7 +26,7 @@ use crate::base58;
 use crate::calls::{BLOCK, read_header};
 use crate::client::{Light, Newest};
 use crate::error::SolanaError;
-use crate::told::{Told, Words};
+use crate::told::{Kept, Told, Words};
 
 const LATEST: &str = "getLatestBlockhash";
 
@@ -62,21 +63,26 @@ impl Solana {
         Err(SolanaError::WrongChain { chain, endpoint, served, expected })
     }
 
-    /// The newest block at `commitment`: what was `told` within that time, or is told now.
+    /// The newest block at `commitment`: what is `kept` and was told within that time, or is told now. Who was asked in
+    /// vain a moment ago is not asked either.
     async fn newest(
         &self,
         endpoint: &Endpoint,
         commitment: &str,
         within: Duration,
-        told: impl Fn(Duration) -> Option<BlockRef> + Send + Sync,
+        kept: Option<Kept>,
     ) -> Result<Fresh, SolanaError> {
-        if let Some(block) = told(within) {
-            return Ok(Fresh { block, is_new: false });
+        let told = |within: Duration| kept.filter(|kept| kept.is_told(within));
+        let asked = kept.filter(|kept| kept.is_asked(self.told.confirmed_for()));
+        if let Some(kept) = told(within).or(asked) {
+            return Ok(Fresh { kept, is_new: false });
         }
-        let reached = told(self.told.reached_for()).map(|block| block.number);
+        let reached = told(self.told.reached_for()).map(|kept| kept.block.number);
+        // A word is as old as its question, however slow the answer was.
+        let now = Instant::now();
         match (Light::of(endpoint).newest(commitment, reached).await?, told(self.told.behind_for())) {
-            (Newest::Block(block), _) => Ok(Fresh { block, is_new: true }),
-            (Newest::Behind, Some(block)) => Ok(Fresh { block, is_new: false }),
+            (Newest::Block(block), _) => Ok(Fresh { kept: Kept::told(block, now), is_new: true }),
+            (Newest::Behind, Some(kept)) => Ok(Fresh { kept: kept.asked(now), is_new: false }),
             (Newest::Behind, None) => {
                 Err(endpoint.unusable(LATEST, "it has not reached the slot that it told before: it lags"))
             }
@@ -131,24 +137,22 @@ impl Dialect for Solana {
         // Who may have been pointed elsewhere, or lied, is asked for everything anew.
         let mut words = if question.which_chain { Words::default() } else { self.told.of(&endpoint.id) };
         let (confirmed_for, finalized_for) = (self.told.confirmed_for(), self.told.finalized_for());
-        // A word is as old as its question, however slow the answer was.
         let now = Instant::now();
-        let (finalized, confirmed) = try_join(
-            self.newest(endpoint, "finalized", finalized_for, |within| words.finalized(within)),
-            self.newest(endpoint, "confirmed", confirmed_for, |within| words.confirmed(within)),
+        let (Fresh { kept: finalized, is_new }, Fresh { kept: confirmed, .. }) = try_join(
+            self.newest(endpoint, "finalized", finalized_for, words.finalized),
+            self.newest(endpoint, "confirmed", confirmed_for, words.confirmed),
         )
         .await?;
-        if finalized.block.number == confirmed.block.number && finalized.block.hash != confirmed.block.hash {
-            let reason = format!("block {} is called confirmed, but {} final", confirmed.block, finalized.block);
+        (words.finalized, words.confirmed) = (Some(finalized), Some(confirmed));
+        let (finalized, confirmed) = (finalized.block, confirmed.block);
+        if finalized.number == confirmed.number && finalized.hash != confirmed.hash {
+            let reason = format!("block {confirmed} is called confirmed, but {finalized} final");
             return Err(endpoint.unusable(LATEST, &reason));
         }
-        if finalized.is_new {
-            words.say_finalized(finalized.block, now);
+        if is_new {
             // What stood in a slot that has become final since may be told otherwise now.
             words.forget_hashes();
         }
-        confirmed.is_new.then(|| words.say_confirmed(confirmed.block, now));
-        let (finalized, confirmed) = (finalized.block, confirmed.block);
         // Two nodes behind one address may answer, and what is final is confirmed too.
         let latest = if finalized.number > confirmed.number { finalized } else { confirmed };
         let mut hashes = BTreeMap::from([confirmed, finalized].map(|block| (block.number, block.hash)));
@@ -182,7 +186,7 @@ impl Dialect for Solana {
 
 /// A newest block, and whether it was told just now.
 struct Fresh {
-    block: BlockRef,
+    kept: Kept,
     is_new: bool,
 }
 

@@ -97,6 +97,7 @@ pub(crate) async fn read_named(
 ) -> Result<Told, SolanaError> {
     let mut slots = none.clone();
     for account in accounts {
+        pages.account();
         read_all(endpoint, account, &mut slots, pages).await?;
     }
     // What it prunes while it is asked is known behind the last page only.

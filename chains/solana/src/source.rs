@@ -324,30 +324,44 @@ impl SolanaSource {
         if must <= 1 {
             return Ok(self.told_by_one(wanted, read.legs).await?.1.block);
         }
-        let told = match read.proof {
-            ReadProof::Full => self.told_before(wanted.slot).await,
+        let slot = wanted.slot;
+        match read.proof {
+            ReadProof::Full => {
+                let word = self.words.of(slot);
+                let told = match &word {
+                    Some(word) => self.as_told(word).await,
+                    None => Vec::new(),
+                };
+                let agreed = self.told_by_two(wanted, read.legs, told, SECOND_WAIT_MAX).await;
+                // Who looked through it and goes on with that has it compared before it counts as final.
+                if let (Err(SolanaError::Unwitnessed { .. }), Some(Word { endpoint, digest })) = (&agreed, word) {
+                    self.second_look.owed.keep(&endpoint, digest);
+                }
+                Ok(agreed?.block)
+            }
             ReadProof::Listed => {
+                let owed = &self.second_look.owed;
                 let (endpoint, Reading { digest, block }) = self.told_by_one(wanted, read.legs).await?;
-                if !self.sample.picks(&block.header.block.hash) {
+                // What is owed is connected anew on no less than was to be compared.
+                if !self.sample.picks(&block.header.block.hash) && owed.of(slot).is_none() {
                     self.words.keep(&endpoint.id, digest);
                     return Ok(block);
                 }
                 let told = vec![(endpoint, Witnessed { digest, block: Some(block.clone()) })];
-                let slot = wanted.slot;
-                return match self.told_by_two(wanted, read.legs, told, Duration::ZERO).await {
-                    // Nobody is waited for here: it is compared before it counts as final.
+                match self.told_by_two(wanted, read.legs, told, Duration::ZERO).await {
+                    // Nobody is waited for here: it is compared before it counts as final, and at once where it concerns somebody.
                     Err(SolanaError::Unwitnessed { .. }) => {
-                        self.second_look.owed.keep(&endpoint.id, digest);
+                        self.words.keep(&endpoint.id, digest);
+                        owed.keep(&endpoint.id, digest);
                         Ok(block)
                     }
                     told => told.map(|agreed| {
-                        self.second_look.owed.forget(slot);
+                        owed.forget(slot);
                         agreed.block
                     }),
-                };
+                }
             }
-        };
-        Ok(self.told_by_two(wanted, read.legs, told, SECOND_WAIT_MAX).await?.block)
+        }
     }
 
     async fn told_by_one(&self, wanted: Wanted, legs: Legs) -> Result<(&Endpoint, Reading), SolanaError> {
@@ -363,14 +377,6 @@ impl SolanaSource {
         Ok(reading)
     }
 
-    /// What an endpoint told when the slot was only looked through; nothing when it is not believed any more.
-    async fn told_before(&self, slot: u64) -> Vec<Told<'_>> {
-        match self.words.of(slot) {
-            Some(word) => self.as_told(&word).await,
-            None => Vec::new(),
-        }
-    }
-
     /// A word that was kept, of an endpoint that is believed still.
     pub(crate) async fn as_told(&self, word: &Word) -> Vec<Told<'_>> {
         let endpoints = self.pool.of_use(need(word.digest.block.number)).await;
@@ -379,7 +385,8 @@ impl SolanaSource {
     }
 
     /// The block as two endpoints tell it; `told` is what is known of it already. One that has it not yet is waited for with
-    /// `patience`, and asked again when a poll shows that it has come further. Who tells it otherwise than two others is put into quarantine.
+    /// `patience`, and asked again when a poll shows that it has come further; who fails at it is not asked again meanwhile.
+    /// Who tells it otherwise than two others is put into quarantine.
     pub(crate) async fn told_by_two<'p>(
         &'p self,
         wanted: Wanted,
@@ -397,11 +404,11 @@ impl SolanaSource {
                 Ok(read.inspect_err(|error| lacked.note(endpoint, head, error))?.into())
             })
         };
-        let begun = Instant::now();
+        let (begun, mut failed) = (Instant::now(), Vec::new());
         let (missing, all_lack) = loop {
-            let heard = self.pool.call_each(need(wanted.slot), told, read, witness::agree).await?;
-            let Heard { told: all, missing, is_lacking, is_unheard } = heard;
-            told = all;
+            let heard = self.pool.call_each_but(failed, need(wanted.slot), told, read, witness::agree).await?;
+            let Heard { told: all, failed: at_it, missing, is_lacking, is_unheard } = heard;
+            (told, failed) = (all, at_it);
             if !witness::agree(&told) && told.len() > 1 && told.iter().any(|(_, one)| one.block.is_none()) {
                 // What was told before may be out of date: it is told anew before anybody is said to contradict it.
                 self.words.forget(wanted.slot);

@@ -35,10 +35,19 @@ pub(crate) struct Told {
 /// What is kept of one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Words {
-    confirmed: Option<(BlockRef, Instant)>,
-    finalized: Option<(BlockRef, Instant)>,
+    pub(crate) confirmed: Option<Kept>,
+    pub(crate) finalized: Option<Kept>,
     /// By slot; `None` where it has no block to tell of.
     hashes: BTreeMap<u64, (Option<BlockHash>, Instant)>,
+}
+
+/// A newest block as it was told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kept {
+    pub(crate) block: BlockRef,
+    told_at: Instant,
+    /// When it was last asked for: later than it was told where a node answered that had not reached it.
+    asked_at: Instant,
 }
 
 impl Told {
@@ -76,25 +85,9 @@ impl Told {
 }
 
 impl Words {
-    pub(crate) fn confirmed(&self, within: Duration) -> Option<BlockRef> {
-        kept(self.confirmed, within)
-    }
-
-    pub(crate) fn finalized(&self, within: Duration) -> Option<BlockRef> {
-        kept(self.finalized, within)
-    }
-
     /// Its word on a slot, where it has given one: `Some(None)` is that it has no block there.
     pub(crate) fn hash(&self, slot: u64, within: Duration) -> Option<Option<BlockHash>> {
-        kept(self.hashes.get(&slot).copied(), within)
-    }
-
-    pub(crate) fn say_confirmed(&mut self, block: BlockRef, now: Instant) {
-        self.confirmed = Some((block, now));
-    }
-
-    pub(crate) fn say_finalized(&mut self, block: BlockRef, now: Instant) {
-        self.finalized = Some((block, now));
+        self.hashes.get(&slot).filter(|(_, at)| at.elapsed() < within).map(|(hash, _)| *hash)
     }
 
     pub(crate) fn say_hash(&mut self, slot: u64, hash: Option<BlockHash>, now: Instant) {
@@ -111,8 +104,23 @@ impl Words {
     }
 }
 
-fn kept<T>(word: Option<(T, Instant)>, within: Duration) -> Option<T> {
-    word.filter(|(_, at)| at.elapsed() < within).map(|(word, _)| word)
+impl Kept {
+    pub(crate) fn told(block: BlockRef, now: Instant) -> Self {
+        Kept { block, told_at: now, asked_at: now }
+    }
+
+    /// The same, of which a node was asked that had not reached it.
+    pub(crate) fn asked(self, now: Instant) -> Self {
+        Kept { asked_at: now, ..self }
+    }
+
+    pub(crate) fn is_told(&self, within: Duration) -> bool {
+        self.told_at.elapsed() < within
+    }
+
+    pub(crate) fn is_asked(&self, within: Duration) -> bool {
+        self.asked_at.elapsed() < within
+    }
 }
 
 #[cfg(test)]
@@ -142,12 +150,17 @@ mod tests {
     fn a_word_is_told_until_it_is_too_old_and_then_forgotten() {
         let ago = Instant::now().checked_sub(10 * SEC).expect("the machine runs for longer");
         let mut words = Words::default();
-        words.say_confirmed(block(7), ago);
-        words.say_finalized(block(5), ago);
         words.say_hash(6, None, ago);
         words.say_hash(8, Some(BlockHash([8; 32])), Instant::now());
-        assert_eq!((words.confirmed(3_600 * SEC), words.confirmed(9 * SEC)), (Some(block(7)), None));
-        assert_eq!((words.finalized(3_600 * SEC), words.finalized(9 * SEC)), (Some(block(5)), None));
+        let newest = Kept::told(block(5), ago);
+        let of_both = [newest.is_told(3_600 * SEC), newest.is_told(9 * SEC), newest.is_asked(9 * SEC)];
+        assert_eq!(of_both, [true, false, false]);
+        let asked = newest.asked(Instant::now());
+        assert_eq!(
+            [asked.is_told(9 * SEC), asked.is_asked(9 * SEC)],
+            [false, true],
+            "no word is younger for a question"
+        );
         assert_eq!((words.hash(6, 3_600 * SEC), words.hash(6, 9 * SEC)), (Some(None), None));
         assert_eq!((words.hash(8, Duration::ZERO), words.hash(9, 3_600 * SEC)), (None, None));
         words.forget(3_600 * SEC);
@@ -162,10 +175,9 @@ mod tests {
     #[test]
     fn each_endpoints_words_are_its_own() {
         let told = Told::new(SEC);
-        let mut words = Words::default();
-        words.say_confirmed(block(7), Instant::now());
+        let words = Words { confirmed: Some(Kept::told(block(7), Instant::now())), ..Words::default() };
         told.keep("one", words);
-        assert_eq!(told.of("one").confirmed(3_600 * SEC), Some(block(7)));
-        assert_eq!(told.of("other").confirmed(3_600 * SEC), None);
+        assert_eq!(told.of("one").confirmed.map(|newest| newest.block), Some(block(7)));
+        assert!(told.of("other").confirmed.is_none());
     }
 }

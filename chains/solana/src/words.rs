@@ -1,4 +1,4 @@
-//! What one endpoint told of blocks that nobody else was asked for: when a block turns out to concern somebody, only a second
+//! What one endpoint told of blocks that nobody else has told: when a block turns out to concern somebody, only a second
 //! endpoint has to tell it, and the first is not asked for its megabytes again.
 //!
 //! Promises: each word serves one comparison that came to an end; whoever reads the block once more, to judge by it, has it

@@ -77,6 +77,16 @@ impl Case {
         self.healthy == 1 && self.faults.iter().any(differ)
     }
 
+    /// A lone endpoint that shows another branch and calls it final: nothing can be held against it until it shows the other.
+    pub(super) fn is_its_word_alone(&self) -> bool {
+        self.healthy == 0 && [Fault::AnotherFork, Fault::FinalEarly].iter().all(|fault| self.faults.contains(fault))
+    }
+
+    /// A lone endpoint of another chain ends the watcher, until a person resumes it.
+    pub(super) fn halts_alone(&self) -> bool {
+        self.healthy == 0 && self.faults.contains(&Fault::WrongChainId)
+    }
+
     /// Runs it.
     pub(super) async fn run(&self) -> Outcome {
         let chain = Chain::of(&network(self.mode), self.seed);
@@ -103,6 +113,9 @@ impl Case {
         outcome.struck = self.faults.iter().map(|fault| struck(&follower, fault)).collect();
         let calls = |server: &Server| server.counts().calls.get("trace_block").copied().unwrap_or(0);
         outcome.by_other_method = follower.servers.iter().map(calls).sum();
+        if self.halts_alone() {
+            follower.restart();
+        }
         outcome.stuck = follower.settle(FINALITY_DEPTH).await.err();
         outcome.audit = follower.audit().await;
         (outcome.waits, outcome.waited_for) = (follower.waits, follower.waited_for);

@@ -173,6 +173,11 @@ pub(super) const OF_SOLANA: &[Entry] = &[
         ],
     ),
     (
+        "carbon: no cursor, so that what comes while it stands still is read by nobody",
+        MISTAKES,
+        &["private_channels_the_tail_of_a_stop_is_read_also_when_the_chain_moves_meanwhile"],
+    ),
+    (
         "private-channels: slots complete by their head, the cursor moved over failures and gaps, a tail lost, a signature \
          as identity",
         MISTAKES,

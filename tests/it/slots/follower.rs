@@ -4,6 +4,7 @@
 //! Each is counted by its identity, so nothing can hide behind an equal amount.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ use landfall::store::cursors::Cursor;
 use landfall::store::deposits::{self, DepositFilter};
 use landfall::store::{Connection, Engine as Connected, incidents, overrides};
 use landfall::time::{Clock, Pulse, Timestamp};
-use landfall::watcher::{Backfill, Job, Scope, Settings, Start, TickError, Ticked, Watcher};
+use landfall::watcher::{Backfill, Job, Rescan, Scope, Settings, Start, TickError, Ticked, Watcher};
 use landfall_chain::{Address, AssetId, Chain, EndpointState, Endpoints, Network, ReadProof, TxId, U256};
 use landfall_cluster::{Finality, Ledger, Node};
 use landfall_solana::{Sample, SolanaSource, network};
@@ -183,8 +184,18 @@ impl Follower {
         let job = Job { from: 0, to: None, proof: ReadProof::Listed, scope, dry_run: false };
         let (other, _) = watcher(&self.nodes, &self.store, self.sample);
         let mut backfill = Backfill::begin(other, job).await.unwrap();
-        while !backfill.is_done() {
+        while !backfill.is_done() && backfill.waits_for().is_none() {
             backfill.step(self.now).await?;
+        }
+        Ok(())
+    }
+
+    /// Compares these slots with what is on record, and mends it, as another process.
+    pub(super) async fn repair(&self, slots: RangeInclusive<u64>) -> Result<(), TickError> {
+        let (other, _) = watcher(&self.nodes, &self.store, self.sample);
+        let mut rescan = Rescan::begin(other, *slots.start(), *slots.end(), true).await.unwrap();
+        while !rescan.is_done() {
+            rescan.step(self.now).await?;
         }
         Ok(())
     }
@@ -246,6 +257,20 @@ impl Follower {
         let text = "SELECT blocks.number, inclusions.block_hash FROM inclusions JOIN blocks ON blocks.hash = inclusions.block_hash \
                     WHERE blocks.canonical AND blocks.number = $1";
         self.rows::<(i64, Vec<u8>)>(text, i64::try_from(slot).unwrap()).await.len()
+    }
+
+    /// What counts of all that is on record: deposits with their status, debits, fees and what else came, in order.
+    pub(super) async fn books(&self) -> Vec<(String, String, String, String)> {
+        let text = "SELECT 'deposit' AS what, d.id AS id, d.status AS of, d.amount_text AS amount FROM inclusions AS i \
+                    JOIN deposits AS d ON d.id = i.deposit_id JOIN blocks AS b ON b.hash = i.block_hash \
+                    WHERE b.canonical AND b.number > $1 \
+                    UNION ALL SELECT 'debit', hex(m.leg_hash), hex(m.sender), m.amount_text FROM debits AS m \
+                    JOIN blocks AS b ON b.hash = m.block_hash WHERE b.canonical \
+                    UNION ALL SELECT 'fee', hex(m.tx_id), hex(m.payer), m.amount_text FROM fees AS m \
+                    JOIN blocks AS b ON b.hash = m.block_hash WHERE b.canonical \
+                    UNION ALL SELECT 'else', hex(m.leg_hash), m.reason, m.amount_text FROM unattributed AS m \
+                    JOIN blocks AS b ON b.hash = m.block_hash WHERE b.canonical ORDER BY what, id, of, amount";
+        self.rows(text, 0).await
     }
 
     /// Whether a block of this slot is on record.

@@ -14,7 +14,7 @@ use landfall::time::{Clock, Pulse};
 use landfall::watcher::{Settings, Start, Watcher};
 use landfall_chain::{Address, ReadProof};
 use landfall_cluster::{Finality, Ledger, Node, Tx, recorded};
-use landfall_solana::{EndpointUrl, Options, SolanaSource, network};
+use landfall_solana::{EndpointUrl, Options, POLL, SolanaSource, network};
 use tokio_util::sync::CancellationToken;
 
 use super::follower::{CHAIN, FIRST_SLOT};
@@ -23,9 +23,7 @@ use crate::world::FAILED_GRACE;
 
 const SLOT: Duration = Duration::from_millis(200);
 const BLOCKS: u64 = 40;
-/// As `landfall run` polls.
-const POLL: Duration = Duration::from_millis(900);
-/// Some five blocks come between two polls. A machine with other work to do looks less often, and takes more at a time.
+/// Some six blocks come between two polls. A machine with other work to do looks less often, and takes more at a time.
 const POLLS_MAX: u64 = BLOCKS / 2;
 /// For one more block, on any machine.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -2,7 +2,8 @@
 //!
 //! What is looked up behind the store's back is looked up with [`rows`], with SQL of the test's own.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use landfall::account::{AccountType, NewAccount};
@@ -24,7 +25,7 @@ use landfall_chain::{
 };
 use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
-use sqlx::{AssertSqlSafe, FromRow, SqlSafeStr};
+use sqlx::{AssertSqlSafe, FromRow, PgConnection, SqlSafeStr};
 
 use crate::postgres::TestStore;
 
@@ -233,4 +234,45 @@ pub(super) async fn run(db: &Db, text: impl SqlSafeStr) {
         Connected::Sqlite(connection) => drop(sqlx::query(text).execute(connection).await.unwrap()),
     }
     tx.commit().await.unwrap();
+}
+
+/// What is read from here on: rows of a table as PostgreSQL counts them, steps of SQLite.
+pub(super) struct Reads {
+    table: &'static str,
+    /// What PostgreSQL still counts of what its connection read before.
+    before: u64,
+    steps: Arc<AtomicU64>,
+}
+
+impl Reads {
+    pub(super) async fn begin(tx: &mut Tx, table: &'static str) -> Self {
+        let (mut before, steps) = (0, Arc::new(AtomicU64::new(0)));
+        match tx.engine() {
+            Connected::Postgres(connection) => before = rows_read(connection, table).await,
+            Connected::Sqlite(connection) => {
+                let counted = Arc::clone(&steps);
+                let count = move || counted.fetch_add(1, Ordering::Relaxed) < u64::MAX;
+                connection.lock_handle().await.unwrap().set_progress_handler(1, count);
+            }
+        }
+        Self { table, before, steps }
+    }
+
+    /// Asserts that no more was read since: so many rows, or so many steps.
+    pub(super) async fn assert_few(&self, tx: &mut Tx, rows_max: u64, steps_max: u64, what: &str) {
+        let (read, most, of) = match tx.engine() {
+            Connected::Postgres(connection) => {
+                (rows_read(connection, self.table).await - self.before, rows_max, self.table)
+            }
+            Connected::Sqlite(_) => (self.steps.load(Ordering::Relaxed), steps_max, "steps of SQLite"),
+        };
+        println!("{what}: {read} {of}");
+        assert!(read <= most, "{what}: {read} {of}");
+    }
+}
+
+async fn rows_read(connection: &mut PgConnection, table: &str) -> u64 {
+    let text = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = $1";
+    let (read,): (i64,) = sqlx::query_as(text).bind(table).fetch_one(connection).await.unwrap();
+    u64::try_from(read).unwrap()
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use landfall::store::{Db, OpenError, StoreUrl};
 
 use super::cast::prepare;
-use crate::postgres::{Engine, TestStore, folder};
+use crate::postgres::{Engine, TestStore, create_database, folder};
 
 #[tokio::test]
 async fn a_sqlite_file_is_readable_by_its_owner_alone() {
@@ -138,4 +138,17 @@ async fn a_postgres_server_that_is_down_may_come_back_and_a_wrong_database_may_n
     let url: StoreUrl = "postgres://user:hunter2@host:port/money".parse().unwrap();
     let error = Db::open(&url).await.unwrap_err();
     assert!(matches!(error, OpenError::Url), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_postgres_database_that_has_no_place_for_every_character_is_refused_in_one_line_that_says_what_to_do() {
+    let latin = create_database("ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0").await;
+    let url: StoreUrl = latin.parse().unwrap();
+    let error = Db::open(&url).await.unwrap_err();
+    let said = error.to_string();
+    assert!(said.starts_with(&format!("{url} keeps text as LATIN1, ")), "{said}");
+    assert!(said.contains("CREATE DATABASE .. ENCODING 'UTF8' TEMPLATE template0") && !said.contains('\n'), "{said}");
+    assert!(!error.may_pass(), "somebody must make another");
+    let bytes = create_database("ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0").await;
+    assert!(Db::open(&bytes.parse().unwrap()).await.is_ok(), "it keeps all bytes as they come");
 }

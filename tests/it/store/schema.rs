@@ -116,7 +116,9 @@ async fn both_engines_have_the_same_indexes() {
     let expected = rows::<(String, String)>(&postgres.db, text).await.into_iter().map(|(table, text)| {
         let (head, rest) = text.split_once(" USING btree (").unwrap();
         let (columns, rest) = rest.split_once(')').unwrap();
-        (table, head.starts_with("CREATE UNIQUE"), rest.starts_with(" WHERE"), columns.replace('"', ""))
+        // SQLite compares texts by their bytes.
+        let columns = columns.replace(" COLLATE \"C\"", "").replace('"', "");
+        (table, head.starts_with("CREATE UNIQUE"), rest.starts_with(" WHERE"), columns)
     });
     assert_same("index", &indexes, &expected.collect());
 }

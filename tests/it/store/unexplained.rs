@@ -1,19 +1,16 @@
 //! What is on record to have moved between two readings: each kind of movement, of these blocks, this address and this asset
 //! only.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use landfall::balance::{HeldAfter, Moved, Readings, Unexplained};
 use landfall::deposit::DepositStatus::Pending;
 use landfall::store::unexplained::{self, Entry};
-use landfall::store::{Connection, Db, Engine as Connected, cursors, deposits, movements, unattributed};
+use landfall::store::{Db, cursors, deposits, movements, unattributed};
 use landfall_chain::{
     Address, AssetId, AssetTransfer, Fee, Lane, Rejected, SenderRule, TxId, TxLife, TxRef, U256, Verdict,
 };
 use sqlx::AssertSqlSafe;
 
-use super::cast::{CHAIN, NOW, OTHER_CHAIN, address, block, connect, deposit, include, insert, run, write};
+use super::cast::{CHAIN, NOW, OTHER_CHAIN, Reads, address, block, connect, deposit, include, insert, run, write};
 use crate::postgres::TestStore;
 
 on_both_engines!(
@@ -224,21 +221,9 @@ async fn what_moved_in_a_few_blocks_is_found_among_many_deposits_of_an_address(s
     run(&store.db, AssertSqlSafe(copy)).await;
     include(&store, &came, &block(10_001, 1)).await;
     let mut tx = store.db.begin().await.unwrap();
-    let steps = Arc::new(AtomicU64::new(0));
-    if let Connected::Sqlite(connection) = tx.engine() {
-        let counted = Arc::clone(&steps);
-        let count = move || counted.fetch_add(1, Ordering::Relaxed) < u64::MAX;
-        connection.lock_handle().await.unwrap().set_progress_handler(1, count);
-    }
+    let reads = Reads::begin(&mut tx, "inclusions").await;
     let readings = between(10_000, 10_003);
     assert_eq!(unexplained::moved(&mut tx, &readings).await.unwrap().unwrap().came, came.amount);
     assert!(!unexplained::is_unseen(&mut tx, &readings).await.unwrap());
-    let Connected::Postgres(connection) = tx.engine() else {
-        let steps = steps.load(Ordering::Relaxed);
-        assert!(steps <= STEPS_MAX, "{steps} steps of SQLite");
-        return;
-    };
-    let read = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'inclusions'";
-    let (read,): (i64,) = sqlx::query_as(read).fetch_one(connection).await.unwrap();
-    assert!(read <= 10, "{read} inclusions were read");
+    reads.assert_few(&mut tx, 10, STEPS_MAX, "what moved in three blocks").await;
 }

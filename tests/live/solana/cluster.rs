@@ -63,7 +63,8 @@ impl Cluster {
         let url = url.unwrap().to_owned();
         // Once per process; a second time changes nothing.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        // The script closes a connection that was idle for some seconds, perhaps just as a call begins.
+        let client = reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build().unwrap();
         let (_surfpool, _validator) = (surfpool, validator.map(|(validator, _)| validator));
         let mut cluster = Cluster { _surfpool, _validator, client, url, payer, genesis: BlockHash([0; 32]) };
         let begun = Instant::now();

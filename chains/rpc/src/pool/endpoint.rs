@@ -35,6 +35,9 @@ const LACKED_DIVISOR: u32 = 5;
 const LAST_RESORT_REST: Duration = Duration::from_millis(200);
 /// How many polls in a row must show the same that is too new: one spoilt answer is none.
 const NEWER_POLLS: u32 = 3;
+/// For how long one that showed the block that was agreed on is not asked for it again, where hashes are asked one by one:
+/// longer than a word on what is final is kept on Solana (`told`), behind which another block is agreed on.
+const SHOWN_FOR: Duration = Duration::from_secs(15);
 /// How often an endpoint must tell its chain id again: a URL may be pointed to another node at any time.
 const CHAIN_ID_EVERY: Duration = Duration::from_secs(3_600);
 /// After as long without a failure, rests begin small again.
@@ -63,6 +66,8 @@ struct Standing<D: Dialect> {
     /// When it last told the chain id of the network.
     told_chain_at: Option<Instant>,
     said: Option<Said>,
+    /// The block that was agreed on and that it showed last, and when it was asked for that.
+    shown: Option<(BlockRef, Instant)>,
     memory: D::Memory,
     trouble: Option<Trouble>,
     rests: Retry,
@@ -92,6 +97,8 @@ pub(crate) struct Said {
     /// The newest final number by each rule.
     pub(crate) finals: Vec<Option<u64>>,
     pub(crate) hashes: BTreeMap<u64, BlockHash>,
+    /// When it was asked.
+    at: Instant,
 }
 
 /// Why an endpoint is not asked.
@@ -142,6 +149,7 @@ impl<D: Dialect> Endpoint<D> {
         let standing = Mutex::new(Standing {
             told_chain_at: None,
             said: None,
+            shown: None,
             memory: D::Memory::default(),
             trouble: None,
             rests: Retry::new(REST_FIRST, REST_MAX),
@@ -257,6 +265,16 @@ impl<D: Dialect> Endpoint<D> {
         self.lock().answers
     }
 
+    /// Whether it has shown `agreed` a moment ago, and need not do so again.
+    pub(crate) fn has_shown(&self, agreed: BlockRef, now: Instant) -> bool {
+        let mut standing = self.lock();
+        let said = standing.said.as_ref().filter(|said| said.hashes.get(&agreed.number) == Some(&agreed.hash));
+        if let Some(at) = said.map(|said| said.at) {
+            standing.shown = Some((agreed, at));
+        }
+        standing.shown.is_some_and(|(block, at)| block == agreed && now.duration_since(at) < SHOWN_FOR)
+    }
+
     /// Whether its next poll asks for its chain id: before the first answer, in quarantine, and once an hour.
     pub(crate) fn must_prove_its_chain(&self, now: Instant) -> bool {
         let standing = self.lock();
@@ -282,7 +300,7 @@ impl<D: Dialect> Endpoint<D> {
             standing.told_chain_at = Some(begun);
         }
         let finals = dialect.finals(&word, &mut standing.memory);
-        standing.said = Some(Said { latest: word.latest, finals, hashes: word.hashes });
+        standing.said = Some(Said { latest: word.latest, finals, hashes: word.hashes, at: begun });
         standing.answers += 1;
         if let Some(Trouble { quarantined: true, .. }) = standing.trouble {
             standing.trouble = None;

@@ -261,8 +261,12 @@ impl<D: Dialect> Pool<D> {
             (&agreement.wanted() | numbers, agreement.finalized().filter(|_| self.must_agree() > 1))
         };
         let compared = self.branches().wanted();
-        // Whoever is not needed to agree may be on another fork, and show it by the block that was agreed on.
+        // Whoever is not needed to agree may be on another fork, and show it by the block that was agreed on: of each such
+        // block once, where a hash is a request of its own.
         let may_convict = self.endpoints.len() > self.must_agree();
+        let must_show = |endpoint: &Endpoint<D>, agreed: BlockRef| {
+            endpoint.is_quarantined() || may_convict && (D::BATCH_MAX > 1 || !endpoint.has_shown(agreed, now))
+        };
         let mut polls = self.polls.lock().unwrap_or_else(PoisonError::into_inner);
         while polls.try_join_next().is_some() {}
         for endpoint in self.endpoints.iter().filter(|endpoint| endpoint.begin_poll(lack, now)) {
@@ -270,7 +274,7 @@ impl<D: Dialect> Pool<D> {
             let which_chain = endpoint.must_prove_its_chain(now);
             let mut question = Question { which_chain, numbers: wanted.clone() };
             question.numbers.extend(compared);
-            question.numbers.extend(anchor.filter(|_| may_convict || endpoint.is_quarantined()).map(|it| it.number));
+            question.numbers.extend(anchor.filter(|it| must_show(&endpoint, *it)).map(|it| it.number));
             let polling = Polling { dialect, endpoint, news: Arc::clone(&self.news) };
             polls.spawn(async move { polling.run(question, anchor).await });
         }
@@ -282,7 +286,7 @@ impl<D: Dialect> Pool<D> {
         self.tell_what_is_not_checked(must);
         let mut agreement = self.agreement();
         let voice = |(index, endpoint): (usize, &Arc<Endpoint<D>>)| {
-            endpoint.voice(now, |Said { latest, finals, hashes }| {
+            endpoint.voice(now, |Said { latest, finals, hashes, .. }| {
                 let (finals, hashes) = (finals.clone(), hashes.clone());
                 Voice { index, id: endpoint.id.clone(), latest: *latest, finals, hashes }
             })

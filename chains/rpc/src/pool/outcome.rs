@@ -41,6 +41,11 @@ impl<'a, D: Dialect> Outcome<'a, D> {
         Ok(())
     }
 
+    /// An endpoint is not asked again: its failure is known, and counted once.
+    pub(crate) fn failed_before(&mut self, error: &D::Error) {
+        self.last = Some(error.clone());
+    }
+
     /// Another endpoint's answer was understood: then who showed something newer is wrong.
     pub(crate) fn one_understands(&mut self) {
         self.one_understands_through(u64::MAX);
@@ -90,6 +95,11 @@ impl<D: Dialect> Endpoint<D> {
         let head = self.head().unwrap_or_default();
         let reason = format!("shows {shown} of the blocks {first} to {last}, although its newest block is {head}");
         self.unusable(D::BLOCKS, &reason)
+    }
+
+    /// Why it told nothing that others did tell.
+    pub(crate) fn as_its_own(&self, error: D::Error) -> D::Error {
+        if matches!(D::fault(&error), Fault::TooNew { .. }) { self.alone(&error) } else { error }
     }
 
     /// What it says of a block is no other endpoint's word.

@@ -32,6 +32,8 @@ pub struct Need {
 pub struct Heard<'a, D: Dialect, T> {
     /// In the order in which they were asked.
     pub told: Vec<(&'a Endpoint<D>, T)>,
+    /// Who failed at it, and how. Who only lacks it is not among them.
+    pub failed: Vec<(&'a Endpoint<D>, D::Error)>,
     /// Why others told nothing.
     pub missing: Vec<String>,
     /// One of those has it not, or not yet, and serves all else.
@@ -136,8 +138,23 @@ impl<D: Dialect> Pool<D> {
         read: impl Fn(&'a Endpoint<D>) -> BoxFuture<'a, Result<T, D::Error>> + Send,
         enough: impl Fn(&[(&'a Endpoint<D>, T)]) -> bool + Send,
     ) -> Result<Heard<'a, D, T>, D::Error> {
+        self.call_each_but(Vec::new(), need, told, read, enough).await
+    }
+
+    /// As [`Pool::call_each`], without those that have `failed` at it.
+    ///
+    /// # Errors
+    /// As [`Pool::call_each`].
+    pub async fn call_each_but<'a, T: Send>(
+        &'a self,
+        failed: Vec<(&'a Endpoint<D>, D::Error)>,
+        need: Need,
+        told: Vec<(&'a Endpoint<D>, T)>,
+        read: impl Fn(&'a Endpoint<D>) -> BoxFuture<'a, Result<T, D::Error>> + Send,
+        enough: impl Fn(&[(&'a Endpoint<D>, T)]) -> bool + Send,
+    ) -> Result<Heard<'a, D, T>, D::Error> {
         let mut outcome = Outcome::new(self);
-        let mut heard = Heard { told, missing: Vec::new(), is_lacking: false, is_unheard: false };
+        let mut heard = Heard { told, failed, missing: Vec::new(), is_lacking: false, is_unheard: false };
         let mut unasked: BTreeSet<usize> = self.endpoints.iter().map(|endpoint| endpoint.index).collect();
         let of_use = self.of_use(need).await;
         let begun = Instant::now();
@@ -155,6 +172,12 @@ impl<D: Dialect> Pool<D> {
                 heard.is_unheard = true;
                 continue;
             }
+            if let Some((_, error)) = heard.failed.iter().find(|(other, _)| std::ptr::eq(*other, endpoint)) {
+                heard.missing.push(error.to_string());
+                heard.is_unheard = true;
+                outcome.failed_before(error);
+                continue;
+            }
             let begun = Instant::now();
             match read(endpoint).await {
                 Ok(value) => {
@@ -166,6 +189,9 @@ impl<D: Dialect> Pool<D> {
                     let is_lacking = D::fault(&error) == Fault::Lacking;
                     heard.is_lacking |= is_lacking;
                     heard.is_unheard |= !is_lacking;
+                    if !is_lacking {
+                        heard.failed.push((endpoint, endpoint.as_its_own(error.clone())));
+                    }
                     outcome.failed(endpoint, error)?;
                 }
             }

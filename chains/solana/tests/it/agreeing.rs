@@ -77,3 +77,43 @@ async fn two_that_agree_put_a_third_out_that_calls_another_branch_final() {
     assert_eq!(liar.state, EndpointState::Quarantined, "{}", liar.reason);
     assert_eq!(settled(&source).await.latest, at(30), "its newer blocks count no longer");
 }
+
+#[tokio::test]
+async fn a_third_that_leaves_the_branch_later_is_put_out_by_the_next_block_that_two_agree_on() {
+    let mut nodes = Vec::new();
+    for _ in 0..3 {
+        nodes.push(Node::start(&Ledger::of(10..=30)).await);
+    }
+    nodes.iter().for_each(|node| node.call_final(12));
+    let source = source(&nodes.iter().collect::<Vec<_>>());
+    source.check().await.unwrap();
+    assert_eq!(settled(&source).await.finalized, Some(at(12)));
+    settled(&source).await;
+    // It calls nothing final there.
+    nodes[2].show(&Ledger::of(10..=30).forked_at(20));
+    nodes[2].call_final(12);
+    nodes[..2].iter().for_each(|node| node.call_final(24));
+    assert_eq!(settled(&source).await.finalized, Some(at(24)));
+    settled(&source).await;
+    let third = source.endpoints().snapshot().remove(2);
+    assert_eq!(third.state, EndpointState::Quarantined, "{}", third.reason);
+}
+
+#[tokio::test]
+async fn each_endpoint_shows_a_block_that_was_agreed_on_once() {
+    let mut nodes = Vec::new();
+    for _ in 0..3 {
+        nodes.push(Node::start(&Ledger::of(10..=30)).await);
+    }
+    for (node, finalized) in nodes.iter().zip([24, 23, 22]) {
+        node.call_final(finalized);
+    }
+    let source = source(&nodes.iter().collect::<Vec<_>>());
+    source.check().await.unwrap();
+    assert_eq!(settled(&source).await.finalized, Some(at(23)));
+    for _ in 0..10 {
+        settled(&source).await;
+    }
+    // The second one names it by itself.
+    assert_eq!([0, 1, 2].map(|node: usize| nodes[node].calls("getBlock", Some(23))), [1, 0, 1]);
+}

@@ -117,6 +117,26 @@ async fn a_node_that_lags_behind_the_same_address_takes_nothing_back() {
     until(|| async { source.tip().await.unwrap().latest == at(17) }).await;
 }
 
+#[tokio::test]
+async fn a_node_behind_its_own_word_is_asked_no_oftener_than_another() {
+    let node = Node::start(&Ledger::of(10..=16)).await;
+    let source = polled(&[&node], Duration::from_secs(5));
+    source.tip().await.unwrap();
+    node.lag(4);
+    let asked = latest_calls(&node);
+    until(|| async {
+        source.tip().await.unwrap();
+        latest_calls(&node) > asked
+    })
+    .await;
+    let asked = latest_calls(&node);
+    for _ in 0..20 {
+        assert_eq!(source.tip().await.unwrap().latest, at(16));
+    }
+    let more = latest_calls(&node) - asked;
+    assert!(more < 10, "looked at twenty times at once, it was asked {more} times");
+}
+
 async fn until<F: Future<Output = bool>>(done: impl Fn() -> F) {
     let is_done = async {
         while !done().await {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use landfall_chain::{BlockSource, EndpointState, SourceErrorKind};
 use landfall_cluster::{Instead, Ledger, Node, Refusal, Tx};
+use landfall_solana::{Options, SolanaSource};
 use serde_json::{Value, json};
 
 use crate::made::Made;
@@ -121,6 +122,20 @@ async fn what_follows_from_each_reaction() {
         other.lose([14]);
         assert_eq!(slots(&source, 14, 14).await, [14], "{reaction}");
         assert!(status().refused.is_empty(), "{reaction}");
+    }
+}
+
+#[tokio::test]
+async fn the_version_that_is_configured_leaves_for_the_node_or_else_1() {
+    let mainnet = landfall_solana::network(landfall_chain::Chain::SolanaMainnet).unwrap();
+    for (max_transaction_version, asked) in [(None, 1), (Some(0), 0), (Some(3), 3)] {
+        let node = Node::start(&Ledger::of(10..=12)).await;
+        let options = Options { max_transaction_version, ..Options::default() };
+        let url: url::Url = node.url().parse().unwrap();
+        let source = SolanaSource::at(&mainnet, vec![url.into()], &options).unwrap();
+        assert_eq!(slots(&source, 10, 12).await, [10, 11, 12]);
+        let last = node.counts().last;
+        assert_eq!(last["getBlock"][1]["maxSupportedTransactionVersion"], json!(asked), "{last:?}");
     }
 }
 

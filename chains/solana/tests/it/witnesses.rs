@@ -257,6 +257,24 @@ async fn a_second_endpoint_is_asked_for_a_block_when_a_poll_shows_it_there() {
 }
 
 #[tokio::test]
+async fn who_fails_at_a_block_is_not_asked_for_it_again_while_another_is_waited_for() {
+    // Of a version that nobody knows it is asked for in three ways, once.
+    for (refusal, calls) in [(Refusal::Internal, 1), (Refusal::TransactionVersion(9), 3)] {
+        let (nodes, source) = nodes(3).await;
+        nodes[2].answer_instead(12, Instead::Refuse(refusal));
+        nodes[1].lag(4);
+        let error = full(&source, 12).await.unwrap_err().to_string();
+        assert!(error.contains("has not reached block 12") && error.contains(nodes[2].id()), "{error}");
+        assert_eq!(nodes[2].calls("getBlock", Some(12)), calls, "{error}");
+        // It failed once, and rests for as long as one does that failed once.
+        nodes[2].behave();
+        nodes[2].show(&paying(10..=15));
+        tokio::time::sleep(Duration::from_millis(600)).await;
+        assert_eq!(full(&source, 12).await.unwrap().proof, Proof::TwoEndpoints, "{refusal:?}");
+    }
+}
+
+#[tokio::test]
 async fn another_block_in_the_slot_is_another_branch_and_neither_a_lie_nor_a_second_word() {
     let (nodes, source) = nodes(2).await;
     nodes[1].show(&paying(10..=15).forked_at(12));
@@ -306,6 +324,18 @@ async fn an_endpoint_that_leaves_transactions_out_is_found_in_blocks_without_a_h
     assert_eq!((shown.len(), shown[2].txs.len()), (6, 2));
     assert_eq!(states(&source)[0], EndpointState::Quarantined);
     assert!(source.endpoints().snapshot()[0].reason.contains("(its transactions)"));
+}
+
+#[tokio::test]
+async fn a_block_that_was_to_be_compared_and_concerns_somebody_is_not_asked_for_again_of_who_told_it() {
+    let (nodes, source) = nodes(2).await;
+    let source = source.with_sample(Sample { one_in: 1, key: 0 });
+    nodes[1].lag(4);
+    let listed = source.blocks(12..=12, LISTED).await.unwrap();
+    assert_eq!(listed[0].proof, Proof::OneEndpoint, "the second has not got it yet");
+    nodes[1].lag(0);
+    assert_eq!(full(&source, 12).await.unwrap().proof, Proof::TwoEndpoints);
+    assert_eq!(nodes[0].calls("getBlock", Some(12)), 1);
 }
 
 #[tokio::test]
