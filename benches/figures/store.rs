@@ -40,6 +40,13 @@ impl Store {
         Ok(Store { db, folder })
     }
 
+    /// Another one with the same content, of this one that is closed.
+    pub(crate) async fn copy(&self) -> anyhow::Result<Self> {
+        let folder = tempfile::tempdir()?;
+        std::fs::copy(self.path(), path(folder.path()))?;
+        Ok(Store { db: open(&path(folder.path())).await?, folder })
+    }
+
     pub(crate) fn path(&self) -> String {
         path(self.folder.path())
     }

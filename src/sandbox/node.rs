@@ -13,7 +13,7 @@ use landfall_chain::with_causes;
 use serde_json::{Value, json};
 
 /// How long a node may take to listen, also on a busy machine.
-const START_TIME_MAX: Duration = Duration::from_secs(30);
+const START_TIME_MAX: Duration = Duration::from_secs(180);
 const START_POLL: Duration = Duration::from_millis(20);
 /// Longer than a machine stands still that writes gigabytes beside it.
 const CALL_TIME_MAX: Duration = Duration::from_secs(60);
@@ -55,7 +55,7 @@ pub enum NodeError {
     Log { name: &'static str, path: PathBuf, error: std::io::Error },
     #[error("{name} ended at its start; its last words: {words:?}")]
     Ended { name: &'static str, words: String },
-    #[error("{name} did not listen within 30 s; its last words: {words:?}")]
+    #[error("{name} did not listen within {} s; its last words: {words:?}", START_TIME_MAX.as_secs())]
     Silent { name: &'static str, words: String },
     #[error("{method} of {name}: {what}")]
     Call { name: &'static str, method: String, what: String },

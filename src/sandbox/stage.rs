@@ -1,8 +1,9 @@
 //! The stage the play is given on: the node, the people who are paid, the receiver, and how to wait for something.
 //!
-//! Promises: nothing waits beyond [`PLAY_TIME_MAX`]; blocks are mined only when a payment or a wait asks for it, so that a
-//! reorg hits the block it means.
+//! Promises: nothing is waited for beyond [`STANDSTILL_MAX`] in which nothing new came; blocks are mined only when a payment
+//! or a wait asks for it, so that a reorg hits the block it means.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -26,7 +27,8 @@ use crate::store::cursors::Cursor;
 use crate::store::{Db, status, unexplained};
 use crate::time::Clock;
 
-const PLAY_TIME_MAX: Duration = Duration::from_secs(90);
+/// How long nothing new may come before the play gives up. Not for the whole play: that takes as long as the machine is slow.
+const STANDSTILL_MAX: Duration = Duration::from_secs(90);
 /// How often a block comes: for eyes that follow, and for machines.
 const BLOCK_TIME: Duration = Duration::from_millis(700);
 const BLOCK_TIME_ONCE: Duration = Duration::from_millis(200);
@@ -98,9 +100,12 @@ pub(super) struct Stage<'h> {
     nonce: u64,
     /// How many of the receiver's events are on the screen.
     shown: usize,
+    /// Their ids: one that comes again is nothing new.
+    known: BTreeSet<String>,
     block_time: Duration,
     mined_at: Instant,
-    deadline: Instant,
+    /// When a new event came or a wait ended, whichever was last.
+    moved_at: Instant,
 }
 
 /// Makes the network's token real on the node, and the first blocks; the account that has all the money.
@@ -171,9 +176,10 @@ impl<'h> Stage<'h> {
             token,
             nonce: 1,
             shown: 0,
+            known: BTreeSet::new(),
             block_time: if once { BLOCK_TIME_ONCE } else { BLOCK_TIME },
             mined_at: now,
-            deadline: now + PLAY_TIME_MAX,
+            moved_at: now,
         })
     }
 
@@ -223,6 +229,7 @@ impl<'h> Stage<'h> {
         while self.mined_at.elapsed() < self.block_time {
             self.turn(Mining::Off, "the time of the next block").await?;
         }
+        self.moved_at = Instant::now();
         self.mine().await
     }
 
@@ -238,6 +245,7 @@ impl<'h> Stage<'h> {
         while self.deposits_of(tx, status).len() < legs {
             self.turn(mining, &format!("an event that {tx} is {status}")).await?;
         }
+        self.moved_at = Instant::now();
         Ok(())
     }
 
@@ -247,6 +255,7 @@ impl<'h> Stage<'h> {
         while Cursor::load(&mut self.house.db.read().await?, self.chain).await?.at != Some(latest) {
             self.turn(Mining::Off, &format!("the watcher at block {latest}")).await?;
         }
+        self.moved_at = Instant::now();
         Ok(latest)
     }
 
@@ -260,10 +269,10 @@ impl<'h> Stage<'h> {
         ids
     }
 
-    /// A moment of a wait, which ends in an error when the time is over.
+    /// A moment of a wait, which ends in an error when nothing new comes any more.
     async fn turn(&mut self, mining: Mining, waiting_for: &str) -> anyhow::Result<()> {
         if self.is_late() {
-            bail!("after {} s still waiting for {waiting_for}", PLAY_TIME_MAX.as_secs());
+            bail!("nothing new came for {} s, still waiting for {waiting_for}", STANDSTILL_MAX.as_secs());
         }
         self.pass_a_moment(mining).await
     }
@@ -278,8 +287,9 @@ impl<'h> Stage<'h> {
         Ok(())
     }
 
+    /// Whether nothing new has come for too long.
     pub(super) fn is_late(&self) -> bool {
-        Instant::now() >= self.deadline
+        self.moved_at.elapsed() >= STANDSTILL_MAX
     }
 
     /// Shows what arrives, for ever.
@@ -294,6 +304,9 @@ impl<'h> Stage<'h> {
         for received in self.house.receiver.log_after(self.shown) {
             self.screen.event(&received);
             self.shown += 1;
+            if self.known.insert(received.id) {
+                self.moved_at = Instant::now();
+            }
         }
     }
 

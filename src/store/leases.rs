@@ -21,10 +21,15 @@ pub struct Lease {
 statements! {
     ENSURE = "INSERT INTO leases (name, owner, epoch, expires_us) VALUES ($1, '', 0, 0) ON CONFLICT (name) DO NOTHING";
     EXPIRES = "SELECT expires_us FROM leases WHERE name = $1";
-    // An end that lies farther off than any lease reaches was written by a clock that is ahead: nobody waits for it.
     TAKE = "UPDATE leases SET owner = $2, epoch = epoch + 1, expires_us = $4 \
-            WHERE name = $1 AND (expires_us <= $3 OR expires_us > $4) RETURNING epoch";
+            WHERE name = $1 AND (expires_us <= $3 OR expires_us > $5) RETURNING epoch";
     HOLD = "UPDATE leases SET expires_us = $4 WHERE name = $1 AND owner = $2 AND epoch = $3";
+}
+
+/// An end beyond this was written by a clock that is ahead: nobody waits for it. One that was renewed behind the moment in
+/// which we read our clock ends a little farther off than ours would.
+fn farthest(now: Timestamp, time: Duration) -> Timestamp {
+    now.plus(time * 2)
 }
 
 /// Whether it looks as if the lease could be taken: a cheap look before [`take`].
@@ -35,7 +40,7 @@ pub async fn is_free(
     time: Duration,
 ) -> Result<bool, StoreError> {
     let row = fetch_optional!(connection, (i64,), EXPIRES, name)?;
-    Ok(row.is_none_or(|(expires,)| expires <= now.0 || expires > now.plus(time).0))
+    Ok(row.is_none_or(|(expires,)| expires <= now.0 || expires > farthest(now, time).0))
 }
 
 /// Takes the lease until `time` from now on; `None` while somebody else has it.
@@ -47,7 +52,8 @@ pub async fn take(
     time: Duration,
 ) -> Result<Option<Lease>, StoreError> {
     execute!(tx, ENSURE, name)?;
-    let row = fetch_optional!(tx, (i64,), TAKE, name, owner, now.0, now.plus(time).0)?;
+    let (expires, farthest) = (now.plus(time).0, farthest(now, time).0);
+    let row = fetch_optional!(tx, (i64,), TAKE, name, owner, now.0, expires, farthest)?;
     Ok(row.map(|(epoch,)| Lease { name: name.to_owned(), owner: owner.to_owned(), epoch }))
 }
 

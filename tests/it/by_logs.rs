@@ -75,13 +75,14 @@ async fn an_address_added_between_read_and_record_has_its_block_read_in_full() {
         let mut world = world(engine).await;
         world.tick().await;
         world.chain.mine(vec![payment(0, BOB, 7)]);
-        // The block is read late by its logs; meanwhile Bob is added, after the list was loaded.
-        world.chain.script([Fault::Late(Duration::ZERO), Fault::Late(Duration::from_millis(1_500))]);
+        // While the block is read by its logs Bob is added, after the list was loaded.
+        world.chain.script([Fault::Late(Duration::ZERO), Fault::Held]);
         let (db, now) = (world.db().clone(), world.now());
         let (chain, before) = (world.chain.clone(), world.chain.calls());
         let adding = async {
             until_called(&chain, before + 2).await;
             watch(&db, "bob", address(BOB), now).await;
+            chain.release();
         };
         let (ticked, ()) = tokio::join!(world.try_tick(), adding);
         assert_eq!(ticked.unwrap().pending, 1, "{engine:?}");
@@ -99,15 +100,15 @@ async fn an_address_that_another_worker_took_in_meanwhile_has_its_block_read_in_
     let lane = world.lane_beside();
     world.chain.mine(vec![payment(0, BOB, 7)]);
     world.chain.mine(vec![payment(1, ALICE, 5)]);
-    // The tip, both by their logs, and Alice's block in full, late.
-    let late = Fault::Late(Duration::from_millis(1_500));
-    world.chain.script([Fault::Late(Duration::ZERO), Fault::Late(Duration::ZERO), late]);
+    // The tip, both by their logs, and Alice's block in full, which is held.
+    world.chain.script([Fault::Late(Duration::ZERO), Fault::Late(Duration::ZERO), Fault::Held]);
     let (db, now) = (world.db().clone(), world.now());
     let (chain, before) = (world.chain.clone(), world.chain.calls());
     let adding = async {
         until_called(&chain, before + 3).await;
         watch(&db, "bob", address(BOB), now).await;
         lane.tick(now).await.unwrap();
+        chain.release();
     };
     let (ticked, ()) = tokio::join!(world.try_tick(), adding);
     assert_eq!(ticked.unwrap().pending, 2);

@@ -11,7 +11,7 @@ use landfall_sim::{Fault, SimLeg, SimTx};
 
 use crate::books::events;
 use crate::postgres::{ENGINES, Engine};
-use crate::world::{FINALITY_DEPTH, World, address, report};
+use crate::world::{FINALITY_DEPTH, World, address, report, until_called};
 
 const ALICE: u8 = 0xa1;
 const BOB: u8 = 0xb0;
@@ -331,11 +331,12 @@ async fn a_block_that_is_not_final_any_more_when_its_roots_are_read_again_settle
             world.catch_up().await;
             world.chain.set_finality_depth(Some(FINALITY_DEPTH));
             world.tick().await;
-            world.chain.script([Fault::Late(Duration::from_millis(200))]);
-            let (lane, now) = (world.watcher_lane(), world.now());
+            world.chain.script([Fault::Held]);
+            let (lane, now, before) = (world.watcher_lane(), world.now(), world.chain.calls());
             let taken_back = async {
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                until_called(&world.chain, before + 1).await;
                 execute(&world, meanwhile).await;
+                world.chain.release();
             };
             let (traced, ()) = tokio::join!(lane.tick(now), taken_back);
             assert_eq!(traced.unwrap().confirmed, 0, "{meanwhile}");

@@ -112,13 +112,12 @@ async fn while_one_of_two_is_down_nothing_is_final_until_an_operator_lets_one_de
 
     running.ok(&[decide.as_slice(), &["clear", "--reason", "both again"]].concat());
     running.until("the override has ended", |chain| chain["overrides"].as_array().is_some_and(Vec::is_empty));
-    std::thread::sleep(Duration::from_millis(500));
+    running.until("nothing is unchecked", |chain| !unchecked(chain));
     chain.mine_empty(5);
     running.until("the new blocks are read", |chain| chain["cursor"] == 15);
     assert_eq!(running.until("a status", |_| true)["finalized"], 8, "one alone decides no more");
     down.behave();
     running.until("both agree", is_final(13));
-    running.until("nothing is unchecked", |chain| !unchecked(chain));
     let audit = running.ok(&["chain", "audit"]);
     assert!(audit.contains("one node is down") && audit.contains("both again"), "{audit}");
 }

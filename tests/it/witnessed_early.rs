@@ -11,7 +11,7 @@ use landfall_sim::{Fault, SimLeg, SimTx};
 
 use crate::postgres::{ENGINES, Engine};
 use crate::rescan::execute;
-use crate::world::{CHAIN, FINALITY_DEPTH, TOKEN, World, address};
+use crate::world::{CHAIN, FINALITY_DEPTH, TOKEN, World, address, until_called};
 
 const ALICE: u8 = 0xa1;
 const PAYER: u8 = 0x01;
@@ -109,12 +109,12 @@ async fn a_witness_that_is_gone_or_says_otherwise_by_then_confirms_nothing() {
             world.catch_up().await;
             // Listed before and judged after it: tip, the new blocks, then the roots of the block.
             world.chain.mine_empty(2);
-            let late = Fault::Late(Duration::from_millis(200));
-            world.chain.script([Fault::Late(Duration::ZERO), Fault::Late(Duration::ZERO), late]);
-            let db = world.db().clone();
+            world.chain.script([Fault::Late(Duration::ZERO), Fault::Late(Duration::ZERO), Fault::Held]);
+            let (db, chain, before) = (world.db().clone(), world.chain.clone(), world.chain.calls());
             let replaced = async {
-                tokio::time::sleep(Duration::from_millis(100)).await;
+                until_called(&chain, before + 3).await;
                 execute(&db, meanwhile).await;
+                chain.release();
             };
             let (ticked, ()) = tokio::join!(world.try_tick(), replaced);
             assert_eq!(ticked.unwrap().confirmed, 0, "{meanwhile}");

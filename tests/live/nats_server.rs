@@ -3,23 +3,28 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::net::{Ipv4Addr, TcpStream as StdTcpStream};
+use std::net::Ipv4Addr;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use async_nats::jetstream::{self, Context};
+use async_nats::ConnectOptions;
+use async_nats::jetstream::context::{ContextBuilder, GetStreamErrorKind};
+use async_nats::jetstream::stream::Stream;
+use async_nats::jetstream::{Context, ErrorCode};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::stage::{free_port, variable};
+use crate::stage::variable;
 
 const STREAM: &str = "LANDFALL";
 const PATIENCE: Duration = Duration::from_secs(60);
+/// What the server logs before its port.
+const LISTENING: &str = "Listening for client connections on 127.0.0.1:";
 
 /// A server; killed when dropped.
 pub(crate) struct NatsServer {
@@ -46,8 +51,9 @@ pub(crate) struct LossyDoor {
 impl NatsServer {
     /// A running server without any stream.
     pub(crate) fn start() -> Self {
-        let mut server = NatsServer { folder: tempfile::tempdir().unwrap(), port: free_port(), child: None };
-        server.start_again();
+        let mut server = NatsServer { folder: tempfile::tempdir().unwrap(), port: 0, child: None };
+        // It chooses a free one itself: nobody takes that in between.
+        server.port = server.run("-1");
         server
     }
 
@@ -57,18 +63,28 @@ impl NatsServer {
 
     /// Starts it on what is left on the disk.
     pub(crate) fn start_again(&mut self) {
-        let log = File::options().create(true).append(true).open(self.folder.path().join("log")).unwrap();
+        self.run(&self.port.to_string());
+    }
+
+    /// Runs it and waits until it listens; at which port.
+    fn run(&mut self, port: &str) -> u16 {
+        let path = self.folder.path().join("log");
         let child = Command::new(variable("LANDFALL_NATS_SERVER"))
-            .args(["-a", "127.0.0.1", "-p", &self.port.to_string(), "-js", "-sd"])
+            .args(["-a", "127.0.0.1", "-p", port, "-js", "-sd"])
             .arg(self.folder.path().join("data"))
             .stdout(Stdio::null())
-            .stderr(log)
+            .stderr(File::create(&path).unwrap())
             .spawn();
         self.child = Some(child.unwrap());
         let begun = Instant::now();
-        while StdTcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
-            let log = || std::fs::read_to_string(self.folder.path().join("log")).unwrap();
-            assert!(begun.elapsed() < PATIENCE, "nats-server does not listen: {}", log());
+        loop {
+            let log = std::fs::read_to_string(&path).unwrap();
+            // A line that is still being written has no end yet.
+            let port = |line: &str| line.strip_suffix('\n')?.split_once(LISTENING)?.1.parse().ok();
+            if let Some(port) = log.split_inclusive('\n').find_map(port) {
+                return port;
+            }
+            assert!(begun.elapsed() < PATIENCE, "nats-server does not listen: {log}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -87,13 +103,31 @@ impl NatsServer {
     }
 
     pub(crate) async fn context(&self) -> Context {
-        jetstream::new(async_nats::connect(self.url()).await.unwrap())
+        let connected = ConnectOptions::new().connection_timeout(PATIENCE).connect(self.url()).await;
+        ContextBuilder::new().timeout(PATIENCE).build(connected.unwrap())
+    }
+
+    /// The stream, when there is one. A server that does not tell is asked again.
+    async fn stream(&self) -> Option<Stream> {
+        let begun = Instant::now();
+        loop {
+            match self.context().await.get_stream(STREAM).await {
+                Ok(stream) => return Some(stream),
+                Err(error) => match error.kind() {
+                    GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND => {
+                        return None;
+                    }
+                    kind => assert!(begun.elapsed() < PATIENCE, "the server does not tell of {STREAM}: {kind:?}"),
+                },
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// Everything in the stream, in its order; nothing while there is no stream.
     pub(crate) async fn stored(&self) -> Vec<Stored> {
-        let Ok(mut stream) = self.context().await.get_stream(STREAM).await else { return Vec::new() };
-        let state = stream.info().await.unwrap().state.clone();
+        let Some(stream) = self.stream().await else { return Vec::new() };
+        let state = stream.cached_info().state.clone();
         let mut stored = Vec::new();
         if state.messages == 0 {
             return stored;
@@ -113,14 +147,11 @@ impl NatsServer {
     pub(crate) async fn until_stored(&self, count: usize, patience: Duration) {
         let begun = Instant::now();
         loop {
-            let state = match self.context().await.get_stream(STREAM).await {
-                Ok(stream) => stream.cached_info().state.messages,
-                Err(_) => 0,
-            };
-            if usize::try_from(state).unwrap() >= count {
+            let stored = self.stream().await.map_or(0, |stream| stream.cached_info().state.messages);
+            if usize::try_from(stored).unwrap() >= count {
                 return;
             }
-            assert!(begun.elapsed() < patience, "{state} of {count} are stored");
+            assert!(begun.elapsed() < patience, "{stored} of {count} are stored");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }

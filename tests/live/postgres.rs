@@ -1,13 +1,14 @@
 //! PostgreSQL for live tests: databases on the server of `scripts/test`, and servers of one's own to stop.
 
-use std::net::TcpListener;
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use tempfile::TempDir;
+use tokio::net::TcpSocket;
 
-use crate::stage::variable;
+use crate::stage::{kept_port, variable};
 
 /// The URL of a database that nobody else uses.
 pub(crate) async fn fresh_database() -> String {
@@ -25,14 +26,16 @@ pub(crate) async fn fresh_database() -> String {
 pub(crate) struct Server {
     folder: TempDir,
     port: u16,
+    /// Keeps the port until the first start.
+    kept: Cell<Option<TcpSocket>>,
 }
 
 impl Server {
     /// Makes a cluster; it does not run yet.
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let server = Server { folder, port };
+        let (port, kept) = kept_port();
+        let server = Server { folder, port, kept: Cell::new(Some(kept)) };
         own(server.folder.path());
         let data = server.data();
         server.tool(
@@ -50,6 +53,7 @@ impl Server {
         let (data, folder) = (self.data(), self.folder.path().display());
         let options = format!("-p {} -c listen_addresses=127.0.0.1 -k {folder}", self.port);
         let log = self.folder.path().join("log");
+        drop(self.kept.take());
         self.tool(
             "pg_ctl",
             &["-D", data.to_str().unwrap(), "-o", &options, "-l", log.to_str().unwrap(), "-w", "start"],

@@ -11,18 +11,23 @@ use landfall::webhook::{sign, signing_key};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::net::TcpSocket;
 
-use crate::stage::{Engine, Stage, address, binary, free_port, variable};
+use crate::stage::{Engine, Stage, address, binary, kept_port, variable};
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
 const NODE_MODULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/nodes/node_modules");
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A minute beyond the five that a signature holds: clocks are set back by less.
+const TOO_OLD_SECS: i64 = 360;
 
 /// A receiver and what it keeps, from one start to the next.
 struct Example {
     name: &'static str,
     program: Vec<String>,
     port: u16,
+    /// Keeps the port until the first start.
+    kept: Option<TcpSocket>,
     folder: TempDir,
     running: Option<Child>,
 }
@@ -42,7 +47,8 @@ impl Example {
     }
 
     fn new(name: &'static str, program: Vec<String>, folder: TempDir) -> Self {
-        Example { name, program, port: free_port(), folder, running: None }
+        let (port, kept) = kept_port();
+        Example { name, program, port, kept: Some(kept), folder, running: None }
     }
 
     fn url(&self) -> String {
@@ -56,6 +62,7 @@ impl Example {
         command.args(&self.program[1..]).current_dir(self.folder.path()).stdin(Stdio::null()).stdout(output);
         command.env("SIGNING_KEY", key).env("PORT", self.port.to_string()).env("LEDGER", "ledger");
         command.env("NODE_PATH", NODE_MODULES);
+        drop(self.kept.take());
         self.running = Some(command.spawn().unwrap());
         let begun = Instant::now();
         while tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.is_err() {
@@ -83,10 +90,11 @@ impl Example {
 
     async fn send(&self, key: &str, request: &Request<'_>) -> StatusCode {
         let body = request.body.to_string();
-        let signature = sign(key, request.id, request.timestamp, &body).unwrap();
+        let timestamp = Clock::system().now().0 / 1_000_000 - request.age_secs;
+        let signature = sign(key, request.id, timestamp, &body).unwrap();
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
         let client = client.post(self.url()).header("webhook-id", request.id).header("webhook-signature", signature);
-        let client = client.header("webhook-timestamp", request.timestamp.to_string());
+        let client = client.header("webhook-timestamp", timestamp.to_string());
         client.body(body).send().await.unwrap().status()
     }
 }
@@ -99,7 +107,8 @@ impl Drop for Example {
 
 struct Request<'a> {
     id: &'a str,
-    timestamp: i64,
+    /// Of its signature.
+    age_secs: i64,
     body: Value,
 }
 
@@ -139,12 +148,11 @@ async fn the_examples_believe_signed_events_only_and_credit_each_deposit_once_wh
     for mut example in Example::all() {
         let name = example.name;
         example.start(&key).await;
-        let now = Clock::system().now().0 / 1_000_000;
-        let request = |body: Value| Request { id: "one", timestamp: now, body };
+        let request = |body: Value| Request { id: "one", age_secs: 0, body };
         let cases = [
             (&key, request(deposit("a", "PENDING", "1250.5")), 204),
             (&stranger, request(deposit("a", "CONFIRMED", "1250.5")), 401),
-            (&key, Request { timestamp: now - 301, ..request(deposit("a", "CONFIRMED", "1250.5")) }, 401),
+            (&key, Request { age_secs: TOO_OLD_SECS, ..request(deposit("a", "CONFIRMED", "1250.5")) }, 401),
             (&key, request(deposit("a", "CONFIRMED", "1250.5")), 204),
             (&key, request(deposit("a", "CONFIRMED", "1250.5")), 204),
             // Out of order, and without its PENDING.

@@ -1,6 +1,7 @@
 //! The harness: a node with a token, a webhook receiver, a store and the real program, used as an operator would.
 
 use std::fs::File;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use landfall_chain::{Address, AssetId, Chain, Family, TxId, U256};
 use serde_json::{Value, json};
 use sqlx::Connection;
 use tempfile::TempDir;
+use tokio::net::TcpSocket;
 
 use crate::contracts;
 
@@ -167,6 +169,19 @@ impl Stage {
         }
     }
 
+    /// Waits until `health` finds nothing: where the machine stood still, it may find that for a while.
+    pub(crate) async fn until_healthy(&self) {
+        let begun = Instant::now();
+        loop {
+            let health = self.run(&["health"]);
+            if health.status.success() {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{}", String::from_utf8_lossy(&health.stdout));
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
     /// Sends a call of a contract with the payer's next nonce.
     pub(crate) async fn call(&mut self, to: Address, data: String) -> TxRequest {
         self.send(to, U256::ZERO, data).await
@@ -292,6 +307,13 @@ pub(crate) fn address(who: u8) -> Address {
 
 pub(crate) fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A port for a program that starts later, and what keeps it until then: nobody else gets it, and it refuses connections.
+pub(crate) fn kept_port() -> (u16, TcpSocket) {
+    let kept = TcpSocket::new_v4().unwrap();
+    kept.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    (kept.local_addr().unwrap().port(), kept)
 }
 
 /// A variable that `scripts/test` sets.

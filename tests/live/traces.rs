@@ -33,7 +33,7 @@ async fn what_a_contract_pays_inside_is_pending_and_then_confirmed_by_the_balanc
     assert_eq!((&status["traces_reason"], &status["traces_alarm"]), (&json!(""), &json!("")));
     let shown = stage.ok(&["status"]);
     assert!(shown.contains(&format!("native currency complete up to block {}", status["traced"])), "{shown}");
-    assert_eq!(stage.run(&["health"]).status.code(), Some(0));
+    stage.until_healthy().await;
     assert_eq!(service.stop().0, Some(0));
 }
 
@@ -91,7 +91,7 @@ async fn an_endpoint_without_traces_harms_no_token_says_why_and_top_level_silenc
     let service = stage.start();
     let silent = |status: &Value| status["traces_reason"] == "" && status["traced"].is_null();
     until(&stage, "silence", |status| silent(status) && status["state"] == "following").await;
-    assert_eq!(stage.run(&["health"]).status.code(), Some(0));
+    stage.until_healthy().await;
     assert_eq!(self::explained(&stage, &inside)["traces"]["state"], "not_traced");
     assert_eq!(stage.deposits().len(), 2);
     assert_eq!(service.stop().0, Some(0));

@@ -13,8 +13,8 @@ pub enum Fault {
     Refuse,
     /// It answers after this time.
     Late(Duration),
-    /// It answers with blocks after this time, as they were before it.
-    Slow(Duration),
+    /// Blocks: it answers with what they were when it was asked, but not before [`crate::SimChain::release`].
+    Held,
     /// It answers with nothing: no headers, no blocks, an unknown fate. A tip has no empty answer and fails.
     Empty,
     /// It answers as a node would that is so many blocks behind.
@@ -38,7 +38,7 @@ impl Fault {
             Fault::Fail => "fail",
             Fault::Refuse => "refuse",
             Fault::Late(_) => "late",
-            Fault::Slow(_) => "slow",
+            Fault::Held => "held",
             Fault::Empty => "empty",
             Fault::Lag(_) => "lag",
             Fault::Invent(..) => "invent",

@@ -10,6 +10,7 @@ use landfall_chain::{
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
+use tokio::sync::Notify;
 
 use crate::Fault;
 
@@ -73,6 +74,8 @@ pub(crate) struct State {
     pub(crate) faults: VecDeque<Fault>,
     /// Of reads of traces.
     pub(crate) trace_faults: VecDeque<Fault>,
+    /// Tells the call that is held to answer.
+    pub(crate) release: Arc<Notify>,
     /// How often a call met each fault.
     pub(crate) struck: BTreeMap<(Lane, &'static str), u64>,
     /// Whether full reads of traces come from two endpoints that agree.
@@ -161,6 +164,7 @@ impl SimChain {
             rng,
             faults: VecDeque::new(),
             trace_faults: VecDeque::new(),
+            release: Arc::default(),
             struck: BTreeMap::new(),
             traced_twice: false,
             second_hangs: false,
@@ -252,6 +256,11 @@ impl SimChain {
     /// The next reads of traces misbehave, one fault each. Reads of the roots do not take them.
     pub fn script_traces(&self, faults: impl IntoIterator<Item = Fault>) {
         self.lock().trace_faults.extend(faults);
+    }
+
+    /// Lets the call that is held answer; while none is, the next one that would be.
+    pub fn release(&self) {
+        self.lock().release.notify_one();
     }
 
     /// Whether full reads of traces come from two endpoints, from now on; one that lies is contradicted by the other.

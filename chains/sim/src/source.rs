@@ -1,6 +1,7 @@
 //! The chain as a source: what a node that knows it would answer, faults included.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_chain::{
@@ -48,8 +49,9 @@ impl BlockSource for SimChain {
             state.can_trace(&range, read, fault)?;
             state.served(range, fault).iter().map(|block| state.read(block, read, fault)).collect()
         };
-        if let Some(Fault::Slow(time)) = fault {
-            tokio::time::sleep(time).await;
+        if fault == Some(Fault::Held) {
+            let release = Arc::clone(&self.lock().release);
+            release.notified().await;
         }
         let hangs = self.lock().second_hangs;
         if hangs && read.lane == Lane::Traces && read.proof == ReadProof::Full {

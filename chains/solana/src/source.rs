@@ -61,6 +61,8 @@ pub struct SolanaSource {
     told: Mutex<Option<Tip>>,
     words: Words,
     sample: Sample,
+    /// With a second endpoint that has not got a block yet.
+    patience: Duration,
     pub(crate) second_look: SecondLook,
     pub(crate) searching: Searching,
 }
@@ -86,14 +88,20 @@ impl SolanaSource {
         let rules = Rules::of(network).with_options(options);
         let reader = Reader::new(rules, options.max_transaction_version);
         let (words, sample, second_look) = (Words::default(), Sample::default(), SecondLook::default());
-        let (told, searching) = (Mutex::new(None), Searching::default());
-        Ok(SolanaSource { reader, pool, told, words, sample, second_look, searching })
+        let (told, searching, patience) = (Mutex::new(None), Searching::default(), SECOND_WAIT_MAX);
+        Ok(SolanaSource { reader, pool, told, words, sample, patience, second_look, searching })
     }
 
     /// With another choice of the blocks that are compared though they are only looked through.
     #[must_use]
     pub fn with_sample(self, sample: Sample) -> Self {
         SolanaSource { sample, ..self }
+    }
+
+    /// With another patience for a second endpoint that has not got a block yet.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        SolanaSource { patience, ..self }
     }
 
     /// Sets how many endpoints must agree on what is final, and whether two must tell a block alike: with 1, the word of
@@ -332,7 +340,7 @@ impl SolanaSource {
                     Some(word) => self.as_told(word).await,
                     None => Vec::new(),
                 };
-                let agreed = self.told_by_two(wanted, read.legs, told, SECOND_WAIT_MAX).await;
+                let agreed = self.told_by_two(wanted, read.legs, told, self.patience).await;
                 // Who looked through it and goes on with that has it compared before it counts as final.
                 if let (Err(SolanaError::Unwitnessed { .. }), Some(Word { endpoint, digest })) = (&agreed, word) {
                     self.second_look.owed.keep(&endpoint, digest);

@@ -23,7 +23,7 @@ fn usdc() -> Address {
 async fn post(node: &Node, body: &Value) -> Result<Value, String> {
     // An error says that the process has one already.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(5)).build().unwrap();
+    let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(60)).build().unwrap();
     let sent = http.post(node.url()).body(body.to_string()).send().await.map_err(|error| error.to_string())?;
     if !sent.status().is_success() {
         return Err(format!("{} {:?}", sent.status(), sent.headers().get("retry-after")));

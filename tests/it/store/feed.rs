@@ -25,6 +25,7 @@ on_both_engines!(
     one_numbers_at_a_time_and_another_takes_over_from_who_is_gone,
     a_holder_that_was_paused_beyond_its_lease_writes_nothing,
     a_lease_from_a_clock_that_is_ahead_holds_nobody_up,
+    a_lease_that_is_renewed_after_another_read_its_clock_stays_with_its_holder,
     a_numbering_that_is_cut_off_anywhere_leaves_no_gap_and_numbers_nothing_twice,
     events_from_before_the_feed_are_numbered_in_their_order_and_in_batches,
     what_shows_that_a_webhook_works_is_not_in_the_feed,
@@ -184,6 +185,15 @@ async fn a_lease_from_a_clock_that_is_ahead_holds_nobody_up(store: TestStore) {
     announce(&store, 1, NOW).await;
     assert_eq!(ahead.tick(NOW.plus(LEASE * 1_000)).await.unwrap(), Ticked::Aside, "and it is fenced off");
     assert_eq!(numbered(&store.db).await.len(), 1);
+}
+
+async fn a_lease_that_is_renewed_after_another_read_its_clock_stays_with_its_holder(store: TestStore) {
+    insert_once(&store, 1).await;
+    let (mut holder, mut other) = (numberer(&store, "holder"), numberer(&store, "other"));
+    assert_eq!(holder.tick(NOW.plus(SECOND)).await.unwrap(), Ticked::Numbered(1));
+    announce(&store, 1, NOW).await;
+    assert_eq!(other.tick(NOW).await.unwrap(), Ticked::Aside);
+    assert_eq!(holder.tick(NOW.plus(SECOND)).await.unwrap(), Ticked::Numbered(1));
 }
 
 async fn a_numbering_that_is_cut_off_anywhere_leaves_no_gap_and_numbers_nothing_twice(store: TestStore) {

@@ -21,7 +21,7 @@ use crate::solana::follower::CHAIN;
 use crate::solana::programs::{self as call, Token};
 use crate::stage::{Engine, Service, program};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(50);
 pub(crate) const DECIMALS: u8 = 6;
 /// What the payer has of each token.

@@ -128,9 +128,9 @@ async fn an_endpoint_of_another_chain_is_quarantined_and_never_asked_again() {
 async fn a_wrong_endpoint_beside_a_right_one_fails_the_check_but_not_the_reading() {
     let (wrong, right) = (Node::start(|_, _| Ok(json!("0x5"))).await, good().await);
     let source = source(&[wrong.id(), right.id()]);
+    assert_eq!(source.check().await.unwrap_err().kind, SourceErrorKind::Permanent);
     assert_eq!(source.tip().await.unwrap().latest.number, 5);
     assert_eq!(states(&source), [EndpointState::Quarantined, EndpointState::Healthy]);
-    assert_eq!(source.check().await.unwrap_err().kind, SourceErrorKind::Permanent);
 }
 
 #[tokio::test]
@@ -138,15 +138,15 @@ async fn beside_a_dead_endpoint_a_good_one_serves() {
     let (dead, right) = (dead().await, good().await);
     let source = source(&[&dead, right.id()]);
     assert_eq!(states(&source), [EndpointState::Untried; 2]);
+    let error = source.check().await.unwrap_err();
+    assert_eq!(error.kind, SourceErrorKind::Transient);
+    assert!(error.to_string().contains(&dead), "{error}");
     source.tip().await.unwrap();
     assert_eq!(states(&source), [EndpointState::Failing, EndpointState::Healthy]);
     let reason = source.endpoints().snapshot().remove(0).reason;
     let expected = format!("ETHEREUM_MAINNET: endpoint {dead} failed eth_chainId: cannot connect: Connection refused");
     assert!(reason.starts_with(&expected), "{reason}");
     assert_eq!(source.blocks(5..=5, Read::FULL).await.unwrap().len(), 1);
-    let error = source.check().await.unwrap_err();
-    assert_eq!(error.kind, SourceErrorKind::Transient);
-    assert!(error.to_string().contains(&dead), "{error}");
 }
 
 #[tokio::test]

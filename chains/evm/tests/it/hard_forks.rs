@@ -8,7 +8,7 @@ use landfall_evm::EvmSource;
 use serde_json::{Value, json};
 
 use crate::mint::{self, Tx};
-use crate::node::{Answer, Ledger, Live, led_by_first, mainnet, source};
+use crate::node::{Answer, Ledger, Live, hear_all, led_by_first, mainnet, settled, source};
 
 /// Blocks 1 to 20; other ones from `from` on.
 fn fork(from: u64) -> Ledger {
@@ -135,7 +135,7 @@ async fn who_ends_below_what_was_agreed_to_be_final_does_not_lead() {
         let tip = source.tip().await.unwrap();
         assert_eq!((tip.latest.number, tip.finalized), (20, Some(ledger(20, 10).reference(10))));
     }
-    let waiting = source.tip().await.unwrap().waiting.unwrap();
+    let waiting = settled(&source).await.waiting.unwrap();
     assert!(waiting.starts_with("1 of the 2 endpoints that must agree have reached block 10 "), "{waiting}");
     assert!(waiting.ends_with(&format!("not {}", first.node.id())), "{waiting}");
     second.lie(|_, _| Some(Err((-32000, "down".to_owned()))));
@@ -143,6 +143,7 @@ async fn who_ends_below_what_was_agreed_to_be_final_does_not_lead() {
         [(ledger(5, 3), "is 5 (0x"), (ledger(9, 9), "is 9 (0x"), (fork(3).up_to(10, None), "is 10 (0x")]
     {
         *first.ledger.lock().unwrap() = below;
+        hear_all(&source).await;
         let error = source.tip().await.unwrap_err();
         assert_eq!(error.kind, SourceErrorKind::Transient);
         let text = error.to_string();
@@ -180,6 +181,6 @@ async fn from_the_start_two_on_different_forks_make_nothing_final_and_say_so() {
     for _ in 0..3 {
         assert_eq!(source.tip().await.unwrap().finalized, None);
     }
-    let waiting = source.tip().await.unwrap().waiting.unwrap();
+    let waiting = settled(&source).await.waiting.unwrap();
     assert!(waiting.starts_with("1 of 2 endpoints agree on block 10, and 2 must: "), "{waiting}");
 }

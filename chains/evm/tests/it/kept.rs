@@ -5,7 +5,7 @@ use landfall_chain::{Block, BlockSource, Lane, Legs, Proof, Read, ReadProof};
 use serde_json::Value;
 
 use crate::mint::{self, Tx};
-use crate::node::{Ledger, Live, source};
+use crate::node::{Ledger, Live, hearing};
 use crate::trace::{FULL, LISTED, NESTED, address, frame, nested, traced};
 
 const SIGNER: Address = address(0xaa);
@@ -97,8 +97,7 @@ async fn what_is_explained_is_read_again() {
 async fn a_trace_that_two_endpoints_tell_costs_no_second_read_of_its_block_either() {
     let ledger = ledger(9, 1);
     let (one, other) = (tracing(&ledger).await, tracing(&ledger).await);
-    let source = source(traced(), &[&one.node, &other.node]);
-    source.tip().await.unwrap();
+    let source = hearing(traced(), &[&one.node, &other.node]).await;
     source.blocks(5..=5, Read::FULL).await.unwrap();
     let _ = [&one, &other].map(asked);
     let twice = Read { legs: Legs::Creditable, ..FULL };

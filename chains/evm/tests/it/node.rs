@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use landfall_chain::{BlockHash, BlockRef, BlockSource, Chain, FinalityRule, Network};
+use landfall_chain::{BlockHash, BlockRef, BlockSource, Chain, FinalityRule, Network, Tip};
 use landfall_evm::{EvmSource, network};
 use serde_json::{Value, json};
 use tokio::sync::{OwnedRwLockWriteGuard, RwLock};
@@ -92,6 +92,28 @@ impl Node {
 pub(crate) fn source(network: Network, nodes: &[&Node]) -> EvmSource {
     let urls: Vec<url::Url> = nodes.iter().map(|node| format!("http://{}", node.id()).parse().unwrap()).collect();
     EvmSource::new(network, &urls).unwrap()
+}
+
+/// The same, which has heard all of them.
+pub(crate) async fn hearing(network: Network, nodes: &[&Node]) -> EvmSource {
+    let source = source(network, nodes);
+    hear_all(&source).await;
+    source
+}
+
+/// Hears every endpoint that may be asked: a tip waits only a moment for who is late, and goes without his voice when the
+/// machine stands still. First a poll that was under way, then what they say now, then the hash that is worth asking for.
+pub(crate) async fn hear_all(source: &EvmSource) {
+    for _ in 0..3 {
+        // Some are meant to fail.
+        source.check().await.ok();
+    }
+}
+
+/// The tip when all have been heard.
+pub(crate) async fn settled(source: &EvmSource) -> Tip {
+    hear_all(source).await;
+    source.tip().await.unwrap()
 }
 
 /// A source with these nodes, of which the first one leads and is asked first, however fast they are: it alone has told

@@ -8,7 +8,7 @@ use landfall_evm::EvmSource;
 use serde_json::{Value, json};
 
 use crate::mint::{self, Tx};
-use crate::node::{Answer, Ledger, Live, led_by_first, mainnet, source, takes_less_than, until};
+use crate::node::{Answer, Ledger, Live, hear_all, led_by_first, mainnet, source, takes_less_than, until};
 
 /// Blocks 1 to 20 with one payment each; `fork` makes other blocks of those from `from` on.
 fn chain(from: usize, fork: u64) -> Ledger {
@@ -90,6 +90,8 @@ async fn blocks_are_read_from_an_endpoint_that_has_them() {
     ahead.set_delay_ms(30);
     source.check().await.unwrap();
     assert_eq!(latest(&source).await, 10);
+    // The last poll of the one that lags is over.
+    hear_all(&source).await;
     lagging.take_calls();
     assert_eq!(source.blocks(9..=10, Read::FULL).await.unwrap().len(), 2);
     assert_eq!(source.headers(1..=10).await.unwrap().len(), 10);
@@ -123,6 +125,8 @@ async fn an_endpoint_that_shows_less_than_its_head_says_is_left_for_another() {
     assert_eq!(states(&source), [EndpointState::Failing, EndpointState::Healthy]);
     let expected = "shows 4 of the blocks 5 to 12, although its newest block is 20";
     assert!(reason(&source, 0).contains(expected), "{}", reason(&source, 0));
+    // Where it has rested by now it is polled, and is not to come back.
+    first.lie(|_, _| Some(Err((-32000, "out of order".to_owned()))));
     assert_eq!(latest(&source).await, 18, "nor does its head count while it rests");
 }
 
@@ -201,6 +205,8 @@ async fn a_failed_proof_quarantines_until_a_proved_header_of_the_agreed_chain() 
     assert_eq!(states(&source), [EndpointState::Quarantined, EndpointState::Healthy]);
     let expected = "the receipts do not make up the header's receiptsRoot";
     assert!(reason(&source, 0).contains(expected), "{}", reason(&source, 0));
+    // However long the machine stands still, it is convicted once.
+    liar.lie(|_, _| Some(Err((-32000, "out of order".to_owned()))));
     liar.take_calls();
     for _ in 0..3 {
         latest(&source).await;

@@ -4,7 +4,7 @@ use landfall_chain::{BlockSource, Proof, SourceErrorKind, U256};
 use serde_json::{Value, json};
 
 use crate::mint::{self, Tx};
-use crate::node::{Answer, Ledger, Node, led_by_first, source};
+use crate::node::{Answer, Ledger, Node, hearing, led_by_first};
 use crate::trace::{FLAT, FULL, LISTED, NESTED, address, frame, nested, traced, tracing};
 use crate::tracers::{live, proof, take_reads, told, tracer};
 
@@ -28,7 +28,7 @@ async fn two_endpoints_that_differ_are_an_error_that_names_both_and_the_transact
         let other = tracer(NESTED, amount).await;
         let (ledger, ..) = told(5);
         for nodes in [[&one, &other], [&other, &one]] {
-            let source = source(traced(), &nodes);
+            let source = hearing(traced(), &nodes).await;
             let error = source.blocks(5..=5, FULL).await.unwrap_err();
             assert_eq!(error.kind, SourceErrorKind::Transient);
             let (block, _) = &ledger.blocks[&5];
@@ -83,11 +83,12 @@ async fn of_three_endpoints_two_must_agree_on_each_block_not_the_same_two_on_all
         };
         nodes.push(Node::start(answer).await);
     }
-    let blocks = source(traced(), &[&nodes[0], &nodes[1], &nodes[2]]).blocks(5..=7, FULL).await.unwrap();
+    let source = hearing(traced(), &[&nodes[0], &nodes[1], &nodes[2]]).await;
+    let blocks = source.blocks(5..=7, FULL).await.unwrap();
     let told: Vec<(Proof, U256)> = blocks.iter().map(|block| (block.proof, block.transfers[0].amount)).collect();
     assert_eq!(told, vec![(Proof::TwoEndpoints, U256::from(100)); 3]);
     // Two of them agree on one block only; of the others nobody's word counts.
-    let two = source(traced(), &[&nodes[0], &nodes[1]]);
+    let two = hearing(traced(), &[&nodes[0], &nodes[1]]).await;
     let error = two.blocks(5..=7, FULL).await.unwrap_err();
     assert!(error.to_string().contains("tell different traces"), "{error}");
     assert_eq!(two.blocks(7..=7, FULL).await.unwrap()[0].proof, Proof::TwoEndpoints);
@@ -107,10 +108,12 @@ async fn honest_traces_differ_in_order_and_sender_and_agree_on_who_received_what
     let thrice = tell(vec![pay(from, 5), pay(from, 5), pay(from, 5), pay(from, 6), destroyed(from)]);
     let node = async |traces: &Value| Node::start(tracing(ledger.clone(), NESTED, traces.clone())).await;
     let first = node(&one).await;
-    let block = source(traced(), &[&first, &node(&alike).await]).blocks(5..=5, FULL).await.unwrap().remove(0);
+    let second = node(&alike).await;
+    let block = hearing(traced(), &[&first, &second]).await.blocks(5..=5, FULL).await.unwrap().remove(0);
     assert_eq!((block.proof, block.transfers.len()), (Proof::TwoEndpoints, 4));
     for other in [once, thrice] {
-        let error = source(traced(), &[&first, &node(&other).await]).blocks(5..=5, FULL).await.unwrap_err();
+        let second = node(&other).await;
+        let error = hearing(traced(), &[&first, &second]).await.blocks(5..=5, FULL).await.unwrap_err();
         assert!(error.to_string().contains("tell different traces"), "{error}");
     }
 }
@@ -127,7 +130,7 @@ async fn of_two_differing_transactions_the_first_is_named() {
     let one = Node::start(tracing(ledger.clone(), NESTED, whole)).await;
     let other = Node::start(tracing(ledger, NESTED, part)).await;
     for nodes in [[&one, &other], [&other, &one]] {
-        let error = source(traced(), &nodes).blocks(5..=5, FULL).await.unwrap_err();
+        let error = hearing(traced(), &nodes).await.blocks(5..=5, FULL).await.unwrap_err();
         assert!(error.to_string().contains(block["transactions"][0]["hash"].as_str().unwrap()), "{error}");
     }
 }
@@ -150,14 +153,15 @@ async fn a_second_endpoint_that_cannot_say_is_no_witness_and_no_obstacle() {
     ];
     for other in &others {
         let one = tracer(NESTED, 5).await;
-        let source = source(traced(), &[&one, other]);
+        let source = hearing(traced(), &[&one, other]).await;
         for _ in 0..5 {
             assert_eq!(proof(&source, FULL).await, Proof::OneEndpoint);
         }
     }
     // A third one is asked then.
     let (one, third) = (tracer(NESTED, 5).await, tracer(NESTED, 5).await);
-    assert_eq!(proof(&source(traced(), &[&one, &others[0], &third]), FULL).await, Proof::TwoEndpoints);
+    let source = hearing(traced(), &[&one, &others[0], &third]).await;
+    assert_eq!(proof(&source, FULL).await, Proof::TwoEndpoints);
 }
 
 #[tokio::test]

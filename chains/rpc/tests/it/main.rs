@@ -10,7 +10,7 @@ mod slots;
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use landfall_chain::{BlockHash, BlockRef, Chain, EndpointState};
+use landfall_chain::{BlockHash, BlockRef, Chain, EndpointState, Tip};
 use landfall_rpc::{Call, EndpointUrl, Need, Pool, RpcError};
 use serde_json::json;
 
@@ -24,6 +24,16 @@ fn pool(nodes: &[&Node]) -> Pool<Slots> {
     Pool::over(Slots, Chain::SolanaMainnet, nodes.iter().map(url).collect()).unwrap()
 }
 
+/// The tip when all endpoints have been heard: by itself it waits only a moment for who is late, and goes without his voice
+/// when the machine stands still. First a poll that was under way, then what they say now, then the hash that is worth
+/// asking for.
+async fn settled(pool: &Pool<Slots>) -> Tip {
+    for _ in 0..3 {
+        pool.check().await.unwrap();
+    }
+    pool.tip().await.unwrap()
+}
+
 fn at(slot: u64) -> Option<BlockRef> {
     let hash = BlockHash([u8::try_from(slot).unwrap(); 32]);
     Some(BlockRef { number: slot, hash })
@@ -33,14 +43,12 @@ fn at(slot: u64) -> Option<BlockRef> {
 async fn what_two_endpoints_show_in_one_slot_is_final_without_a_batch() {
     let (ahead, behind) = (Node::start(20, 12).await, Node::start(19, 10).await);
     let pool = pool(&[&ahead, &behind]);
-    pool.check().await.unwrap();
-    let tip = pool.tip().await.unwrap();
+    let tip = settled(&pool).await;
     assert_eq!((Some(tip.latest), tip.finalized), (at(20), at(10)));
     // Nothing was produced in slot 13: nobody has a word about it, and the newest slot that both show counts.
     ahead.finalized.store(14, Relaxed);
     behind.finalized.store(12, Relaxed);
-    pool.tip().await.unwrap();
-    let tip = pool.tip().await.unwrap();
+    let tip = settled(&pool).await;
     assert_eq!((Some(tip.latest), tip.finalized, tip.waiting), (at(20), at(12), None));
     assert_eq!(pool.final_at(11).await.unwrap(), at(11));
     assert_eq!(pool.final_at(7).await.unwrap(), None, "an empty slot");
@@ -52,8 +60,7 @@ async fn two_that_differ_about_a_slot_are_waited_for_with_both_hashes() {
     let (one, other) = (Node::start(20, 10).await, Node::start(20, 10).await);
     other.forked.store(true, Relaxed);
     let pool = pool(&[&one, &other]);
-    pool.tip().await.unwrap();
-    let tip = pool.tip().await.unwrap();
+    let tip = settled(&pool).await;
     assert_eq!(tip.finalized, None);
     let waiting = tip.waiting.unwrap();
     assert!(waiting.starts_with("1 of 2 endpoints agree on block 10, and 2 must"), "{waiting}");
@@ -77,7 +84,7 @@ async fn another_genesis_is_a_wrong_chain_and_nothing_is_read_there() {
 async fn a_read_that_fails_is_answered_elsewhere_and_tells_no_secret() {
     let (bad, good) = (Node::start(21, 10).await, Node::start(20, 10).await);
     let pool = pool(&[&bad, &good]);
-    pool.tip().await.unwrap();
+    settled(&pool).await;
     *bad.refuses.lock().unwrap() = Some((-32_005, "unhealthy; kanary-key, kanary-header".to_owned()));
     let need = Need { first: 15, last: 15, methods: &[] };
     let read = || {

@@ -1,18 +1,11 @@
 //! What is final: two endpoints must show it, however one of them lags, stalls or lies.
 
-use landfall_chain::{BlockSource, EndpointState, Tip};
+use std::time::Instant;
+
+use landfall_chain::{BlockSource, EndpointState};
 use landfall_cluster::{Ledger, Node};
-use landfall_solana::SolanaSource;
 
-use crate::sources::{at, source};
-
-/// The tip after enough polls for all to have been heard.
-async fn settled(source: &SolanaSource) -> Tip {
-    for _ in 0..2 {
-        source.tip().await.unwrap();
-    }
-    source.tip().await.unwrap()
-}
+use crate::sources::{at, settled, source};
 
 #[tokio::test]
 async fn a_second_endpoint_that_lags_holds_up_what_is_final_and_nothing_else() {
@@ -109,11 +102,15 @@ async fn each_endpoint_shows_a_block_that_was_agreed_on_once() {
         node.call_final(finalized);
     }
     let source = source(&nodes.iter().collect::<Vec<_>>());
+    let begun = Instant::now();
     source.check().await.unwrap();
     assert_eq!(settled(&source).await.finalized, Some(at(23)));
     for _ in 0..10 {
         settled(&source).await;
     }
-    // The second one names it by itself.
-    assert_eq!([0, 1, 2].map(|node: usize| nodes[node].calls("getBlock", Some(23))), [1, 0, 1]);
+    let [first, second, third] = [0, 1, 2].map(|node: usize| nodes[node].calls("getBlock", Some(23)));
+    // What was shown counts for 15 s: a machine that took longer has it shown again.
+    let most = 1 + begun.elapsed().as_secs() / 15;
+    assert!([first, third].iter().all(|shown| (1..=most).contains(shown)), "{first} and {third}, not {most}");
+    assert_eq!(second, 0, "it names it by itself");
 }

@@ -4,7 +4,7 @@ use landfall_chain::{BlockRef, BlockSource, EndpointState, Fate, SourceErrorKind
 use landfall_cluster::{Ledger, Node, Tx, hash};
 
 use crate::made::Made;
-use crate::sources::{at, slots, source};
+use crate::sources::{at, hear_all, settled, slots, source};
 
 #[tokio::test]
 async fn the_newest_slot_that_two_call_final_is_final() {
@@ -13,11 +13,11 @@ async fn the_newest_slot_that_two_call_final_is_final() {
     let source = source(&[&ahead, &behind]);
     ahead.call_final(12);
     behind.call_final(11);
-    let tip = source.tip().await.unwrap();
+    let tip = settled(&source).await;
     assert_eq!((tip.latest, tip.finalized), (at(16), Some(at(11))));
     ahead.call_final(15);
     behind.call_final(15);
-    let tip = source.tip().await.unwrap();
+    let tip = settled(&source).await;
     assert_eq!((tip.finalized, tip.waiting), (Some(at(15)), None));
     assert_eq!(source.final_at(12).await.unwrap(), Some(at(12)));
     assert_eq!(source.final_at(13).await.unwrap(), None, "nobody has a block there");
@@ -41,8 +41,7 @@ async fn two_that_call_different_blocks_final_are_waited_for() {
     let source = source(&[&one, &other]);
     one.call_final(14);
     other.call_final(14);
-    source.tip().await.unwrap();
-    let tip = source.tip().await.unwrap();
+    let tip = settled(&source).await;
     assert_eq!(tip.finalized, None);
     assert!(tip.waiting.unwrap().starts_with("1 of 2 endpoints agree on block 14, and 2 must"));
 }
@@ -86,6 +85,7 @@ async fn where_a_transaction_is_said_to_be_is_a_hint_and_silence_says_nothing() 
     ledger.put(12, Tx::raw(&tx));
     let (knows, ignorant) = (Node::start(&ledger).await, Node::start(&Ledger::of(10..=17)).await);
     let source = source(&[&ignorant, &knows]);
+    hear_all(&source).await;
     let of = |byte| TxRef { id: TxId::Solana([byte; 64]), life: TxLife::Block };
     let found = BlockRef { number: 12, hash: hash(12, 0) };
     assert_eq!(source.fate(&of(7), &at(15)).await.unwrap(), Fate::In(found));

@@ -8,7 +8,7 @@ use landfall_cluster::{Fault, Ledger, Node, OwnAnswer, When};
 use serde_json::{Value, json};
 
 use crate::made::{Made, key};
-use crate::sources::{at, source};
+use crate::sources::{at, hear_all, source};
 
 const SLOT: u64 = 12;
 const ASKED: &str = "getTransaction";
@@ -54,7 +54,7 @@ async fn ask(answers: &[OwnAnswer], rule: SenderRule) -> (Result<Vec<Payer>, Sou
         nodes.push(node);
     }
     let source = source(&nodes.iter().collect::<Vec<_>>());
-    source.tip().await.unwrap();
+    hear_all(&source).await;
     let payers = source.payers(&at(SLOT), &[leg(rule)]).await;
     for node in &nodes {
         let counts = node.counts();

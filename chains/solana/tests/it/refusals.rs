@@ -9,7 +9,7 @@ use landfall_solana::{Options, SolanaSource};
 use serde_json::{Value, json};
 
 use crate::made::Made;
-use crate::sources::{blocks, slots, source, two};
+use crate::sources::{blocks, leads, slots, source, two};
 
 const REFUSALS: [(Instead, EndpointState); 25] = [
     (Instead::Null, EndpointState::Healthy),
@@ -114,6 +114,7 @@ async fn what_follows_from_each_reaction() {
             }
         };
         tokio::time::timeout(Duration::from_secs(60), is_healthy).await.unwrap();
+        leads(&source, 16).await;
         let is_told = status().refused.contains_key("getBlock with transactions");
         assert_eq!(slots(&source, 13, 13).await, [13], "{reaction}");
         let is_asked = expected.2.map(|_| ahead.calls("getBlock", Some(13)) == 1);

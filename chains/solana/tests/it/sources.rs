@@ -1,6 +1,6 @@
 //! Sources over the nodes of a test, and what comes back from them.
 
-use landfall_chain::{Block, BlockRef, BlockSource, Chain, Legs, Read, ReadProof, SourceError};
+use landfall_chain::{Block, BlockRef, BlockSource, Chain, Legs, Read, ReadProof, SourceError, Tip};
 use landfall_cluster::{Ledger, Node, hash};
 use landfall_solana::{Sample, SolanaSource, network};
 
@@ -22,8 +22,26 @@ pub(crate) async fn two() -> (Node, Node, SolanaSource) {
     (ahead, other, source)
 }
 
+/// That this is the newest block; who told it leads from now on.
 pub(crate) async fn leads(source: &SolanaSource, latest: u64) {
-    assert_eq!(source.tip().await.unwrap().latest.number, latest);
+    assert_eq!(settled(source).await.latest.number, latest);
+    // A poll that is under way still would tell later what is so by then.
+    source.check().await.ok();
+}
+
+/// Hears every endpoint that may be asked: a tip waits only a moment for who is late, and goes without his voice when the
+/// machine stands still. First a poll that was under way, then what they say now, then the hash that is worth asking for.
+pub(crate) async fn hear_all(source: &SolanaSource) {
+    for _ in 0..3 {
+        // Some are meant to fail.
+        source.check().await.ok();
+    }
+}
+
+/// The tip when all have been heard.
+pub(crate) async fn settled(source: &SolanaSource) -> Tip {
+    hear_all(source).await;
+    source.tip().await.unwrap()
 }
 
 pub(crate) async fn blocks(source: &SolanaSource, first: u64, last: u64) -> Result<Vec<Block>, SourceError> {

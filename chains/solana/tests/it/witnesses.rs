@@ -22,6 +22,8 @@ type Spoil = fn(&Node);
 
 const LISTED: Read = Read { proof: ReadProof::Listed, ..Read::FULL };
 const TOKEN_2022: &str = "TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb";
+/// Longer than any machine stands still.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// SOL, and USDC to where it belongs.
 pub(crate) fn payments() -> Vec<Value> {
@@ -50,7 +52,6 @@ async fn nodes(count: usize) -> (Vec<Node>, SolanaSource) {
         nodes.push(Node::start(&paying(10..=15)).await);
     }
     let source = source(&nodes.iter().collect::<Vec<_>>());
-    source.check().await.unwrap();
     leads(&source, 16).await;
     (nodes, source)
 }
@@ -207,6 +208,8 @@ async fn what_the_second_cannot_tell_is_waited_for_and_never_passed_over() {
         let (nodes, source) = nodes(2).await;
         source.blocks(10..=15, LISTED).await.unwrap();
         spoil(&nodes[1]);
+        // Whether it has come as far is known then.
+        leads(&source, 16).await;
         let error = full(&source, 12).await.unwrap_err();
         assert_eq!((error.kind, error.is_disputed), (SourceErrorKind::Transient, false), "{error}");
         let text = error.to_string();
@@ -216,6 +219,7 @@ async fn what_the_second_cannot_tell_is_waited_for_and_never_passed_over() {
         nodes[1].behave();
         nodes[1].lag(0);
         nodes[1].show(&paying(10..=15));
+        let source = source.with_patience(PATIENCE);
         assert_eq!(full(&source, 12).await.unwrap().proof, Proof::TwoEndpoints, "{why}");
     }
 }
@@ -223,6 +227,7 @@ async fn what_the_second_cannot_tell_is_waited_for_and_never_passed_over() {
 #[tokio::test]
 async fn a_second_endpoint_that_is_a_moment_behind_is_waited_for() {
     let (nodes, source) = nodes(2).await;
+    let source = source.with_patience(PATIENCE);
     nodes[1].lag(4);
     let comes_later = async {
         while nodes[1].calls("getBlock", Some(12)) == 0 {
@@ -232,7 +237,7 @@ async fn a_second_endpoint_that_is_a_moment_behind_is_waited_for() {
         nodes[1].lag(0);
     };
     let both = async { tokio::join!(full(&source, 12), comes_later).0 };
-    let block = tokio::time::timeout(Duration::from_secs(60), both).await.unwrap();
+    let block = tokio::time::timeout(PATIENCE, both).await.unwrap();
     assert_eq!(block.unwrap().proof, Proof::TwoEndpoints);
     assert_eq!(nodes[1].calls("getBlock", Some(12)), 2, "once more when it has told a newer block");
 }
@@ -240,8 +245,9 @@ async fn a_second_endpoint_that_is_a_moment_behind_is_waited_for() {
 #[tokio::test]
 async fn a_second_endpoint_is_asked_for_a_block_when_a_poll_shows_it_there() {
     let (nodes, source) = nodes(2).await;
+    let source = source.with_patience(PATIENCE);
     nodes[1].lag(4);
-    source.tip().await.unwrap();
+    leads(&source, 16).await;
     let asked = nodes[1].calls("getLatestBlockhash", None);
     let comes_later = async {
         while nodes[1].calls("getLatestBlockhash", None) < asked + 4 {
@@ -251,7 +257,7 @@ async fn a_second_endpoint_is_asked_for_a_block_when_a_poll_shows_it_there() {
         nodes[1].lag(0);
     };
     let both = async { tokio::join!(full(&source, 12), comes_later).0 };
-    let block = tokio::time::timeout(Duration::from_secs(60), both).await.unwrap();
+    let block = tokio::time::timeout(PATIENCE, both).await.unwrap();
     assert_eq!(block.unwrap().proof, Proof::TwoEndpoints);
     assert_eq!([&nodes[0], &nodes[1]].map(|node| node.calls("getBlock", None)), [1, 1]);
 }
@@ -263,6 +269,7 @@ async fn who_fails_at_a_block_is_not_asked_for_it_again_while_another_is_waited_
         let (nodes, source) = nodes(3).await;
         nodes[2].answer_instead(12, Instead::Refuse(refusal));
         nodes[1].lag(4);
+        leads(&source, 16).await;
         let error = full(&source, 12).await.unwrap_err().to_string();
         assert!(error.contains("has not reached block 12") && error.contains(nodes[2].id()), "{error}");
         assert_eq!(nodes[2].calls("getBlock", Some(12)), calls, "{error}");
@@ -329,7 +336,7 @@ async fn an_endpoint_that_leaves_transactions_out_is_found_in_blocks_without_a_h
 #[tokio::test]
 async fn a_block_that_was_to_be_compared_and_concerns_somebody_is_not_asked_for_again_of_who_told_it() {
     let (nodes, source) = nodes(2).await;
-    let source = source.with_sample(Sample { one_in: 1, key: 0 });
+    let source = source.with_sample(Sample { one_in: 1, key: 0 }).with_patience(PATIENCE);
     nodes[1].lag(4);
     let listed = source.blocks(12..=12, LISTED).await.unwrap();
     assert_eq!(listed[0].proof, Proof::OneEndpoint, "the second has not got it yet");
@@ -345,7 +352,6 @@ async fn of_many_blocks_one_in_32_costs_the_second_endpoint_a_read() {
         (Node::start(&Ledger::of(10..=10 + SLOTS)).await, Node::start(&Ledger::of(10..=9 + SLOTS)).await);
     let sample = Sample::default();
     let source = source(&[&first, &second]).with_sample(sample);
-    source.check().await.unwrap();
     leads(&source, 10 + SLOTS).await;
     let mut sampled = 0;
     let mut from = 10;
