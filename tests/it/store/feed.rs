@@ -189,6 +189,7 @@ async fn a_lease_from_a_clock_that_is_ahead_holds_nobody_up(store: TestStore) {
 
 async fn a_lease_that_is_renewed_after_another_read_its_clock_stays_with_its_holder(store: TestStore) {
     insert_once(&store, 1).await;
+    announce(&store, 1, NOW).await;
     let (mut holder, mut other) = (numberer(&store, "holder"), numberer(&store, "other"));
     assert_eq!(holder.tick(NOW.plus(SECOND)).await.unwrap(), Ticked::Numbered(1));
     announce(&store, 1, NOW).await;

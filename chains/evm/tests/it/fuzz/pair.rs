@@ -60,8 +60,6 @@ impl Pair {
 
     fn greets(&self, source: &EvmSource) -> bool {
         self.nodes.iter().for_each(|(table, _)| *lock(table) = honest(chain_id(&self.network)));
-        // A tip alone waits only a moment for the second.
-        self.runtime.block_on(source.check()).ok();
         let believes = self.runtime.block_on(source.tip()).is_ok_and(|tip| tip.finalized.is_none());
         let states = source.endpoints().snapshot();
         believes && states.iter().all(|endpoint| endpoint.state == EndpointState::Healthy)
