@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::Context;
+use sqlx::Connection;
 
 /// Where databases are made.
 #[derive(Clone, Debug)]
@@ -52,8 +53,8 @@ impl Place {
 }
 
 async fn admin(server: &str, text: &str) -> anyhow::Result<()> {
-    let pool = sqlx::PgPool::connect(server).await?;
-    sqlx::query(sqlx::AssertSqlSafe(text.to_owned())).execute(&pool).await?;
-    pool.close().await;
+    let mut admin = sqlx::PgConnection::connect(server).await?;
+    sqlx::query(sqlx::AssertSqlSafe(text.to_owned())).execute(&mut admin).await?;
+    admin.close().await?;
     Ok(())
 }

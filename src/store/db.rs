@@ -10,10 +10,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
-use sqlx::pool::PoolConnection;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{AssertSqlSafe, PgPool, Postgres, SqlSafeStr, Sqlite, SqlitePool, Transaction};
+use sqlx::pool::{PoolConnection, PoolOptions};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
+use sqlx::{AssertSqlSafe, Database, PgPool, Postgres, SqlSafeStr, Sqlite, SqlitePool, Transaction};
 
 use crate::store::sql::{Connection, Engine, fetch_optional, statements};
 use crate::store::{OpenError, StoreError};
@@ -283,6 +283,13 @@ impl Connection for Reader {
     }
 }
 
+/// A pool whose connections stay for as long as it does. sqlx's sweep for old ones reads a count of the idle ones that may have
+/// gone below zero for a moment: then it turns for ever, takes a processor, and the program never ends
+/// (transact-rs/sqlx#3645, in 0.9.0 still).
+fn lasting<DB: Database>(connections_max: u32) -> PoolOptions<DB> {
+    PoolOptions::new().max_connections(connections_max).acquire_timeout(WAIT_MAX).idle_timeout(None).max_lifetime(None)
+}
+
 async fn open_sqlite(path: &Path) -> Result<Db, OpenError> {
     create_private(path).map_err(|error| OpenError::File { path: path.to_owned(), error })?;
     let options = SqliteConnectOptions::new()
@@ -295,9 +302,9 @@ async fn open_sqlite(path: &Path) -> Result<Db, OpenError> {
         .busy_timeout(WAIT_MAX);
     let open = |error| OpenError::Connect { url: StoreUrl::Sqlite(path.to_owned()), error };
     // A file does not hang up: asking each connection whether it is there would double the work of short reads.
-    let pool = SqlitePoolOptions::new().acquire_timeout(WAIT_MAX).test_before_acquire(false);
-    let write = pool.clone().max_connections(1).connect_with(options.clone()).await.map_err(open)?;
-    let read = pool.max_connections(READERS_MAX).connect_with(options.read_only(true)).await.map_err(open)?;
+    let pool = |most| lasting(most).test_before_acquire(false);
+    let write = pool(1).connect_with(options.clone()).await.map_err(open)?;
+    let read = pool(READERS_MAX).connect_with(options.read_only(true)).await.map_err(open)?;
     Ok(Db::Sqlite { read, write })
 }
 
@@ -316,9 +323,8 @@ async fn open_postgres(url: &StoreUrl, text: &str) -> Result<Db, OpenError> {
         // What a process that is paused in a transaction has locked, the feed's numbering above all, is free after this.
         ("idle_in_transaction_session_timeout", "10s"),
     ]);
-    let pool = PgPoolOptions::new().max_connections(POSTGRES_CONNECTIONS_MAX).acquire_timeout(WAIT_MAX);
     let connect = |error| OpenError::Connect { url: url.clone(), error };
-    let pool = pool.connect_with(options).await.map_err(connect)?;
+    let pool = lasting(POSTGRES_CONNECTIONS_MAX).connect_with(options).await.map_err(connect)?;
     let encoding: String = sqlx::query_scalar("SHOW server_encoding").fetch_one(&pool).await.map_err(connect)?;
     match encoding.as_str() {
         // The latter, of a cluster that was made without a locale, keeps all bytes as they come.
@@ -330,7 +336,7 @@ async fn open_postgres(url: &StoreUrl, text: &str) -> Result<Db, OpenError> {
 /// On a connection of its own, since an index over many rows takes longer than any other statement may.
 async fn migrate_postgres(pool: &PgPool) -> Result<(), MigrateError> {
     let options = PgConnectOptions::clone(&pool.connect_options()).options([("statement_timeout", "0")]);
-    let patient = PgPoolOptions::new().max_connections(1).acquire_timeout(WAIT_MAX).connect_with(options).await?;
+    let patient = lasting::<Postgres>(1).connect_with(options).await?;
     let migrated = migrator(POSTGRES_WORDS).run(&patient).await;
     patient.close().await;
     migrated

@@ -10,7 +10,7 @@ use std::time::Duration;
 use landfall::store::{Connection, Db, Engine as Connected, StoreUrl};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{AssertSqlSafe, Database, Pool, SqlSafeStr, SqlStr, SqliteConnection};
+use sqlx::{AssertSqlSafe, Connection as _, Database, Pool, SqlSafeStr, SqlStr, SqliteConnection};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
@@ -169,9 +169,11 @@ pub(crate) async fn create_database(options: &str) -> String {
     let server = std::env::var("LANDFALL_TEST_POSTGRES")
         .expect("LANDFALL_TEST_POSTGRES is not set: run scripts/test, which installs and starts a PostgreSQL server");
     let name = format!("it_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    let Ok(pool) = sqlx::PgPool::connect(&server).await else { panic!("no PostgreSQL server answers at {server}") };
-    sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {name} {options}"))).execute(&pool).await.unwrap();
-    pool.close().await;
+    let Ok(mut admin) = sqlx::PgConnection::connect(&server).await else {
+        panic!("no PostgreSQL server answers at {server}")
+    };
+    sqlx::query(AssertSqlSafe(format!("CREATE DATABASE {name} {options}"))).execute(&mut admin).await.unwrap();
+    admin.close().await.unwrap();
     let (base, _) = server.rsplit_once('/').unwrap();
     format!("{base}/{name}")
 }

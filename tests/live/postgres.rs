@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use sqlx::Connection;
 use tempfile::TempDir;
 use tokio::net::TcpSocket;
 
@@ -15,9 +16,9 @@ pub(crate) async fn fresh_database() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let server = variable("LANDFALL_TEST_POSTGRES");
     let name = format!("live_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-    let pool = sqlx::PgPool::connect(&server).await.unwrap();
-    sqlx::query(sqlx::AssertSqlSafe(format!("CREATE DATABASE {name}"))).execute(&pool).await.unwrap();
-    pool.close().await;
+    let mut admin = sqlx::PgConnection::connect(&server).await.unwrap();
+    sqlx::query(sqlx::AssertSqlSafe(format!("CREATE DATABASE {name}"))).execute(&mut admin).await.unwrap();
+    admin.close().await.unwrap();
     let (base, _) = server.rsplit_once('/').unwrap();
     format!("{base}/{name}")
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use landfall::store::{Db, OpenError, StoreUrl};
 
 use super::cast::prepare;
-use crate::postgres::{Engine, TestStore, create_database, folder};
+use crate::postgres::{ENGINES, Engine, TestStore, create_database, folder};
 
 #[tokio::test]
 async fn a_sqlite_file_is_readable_by_its_owner_alone() {
@@ -151,4 +151,21 @@ async fn a_postgres_database_that_has_no_place_for_every_character_is_refused_in
     assert!(!error.may_pass(), "somebody must make another");
     let bytes = create_database("ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0").await;
     assert!(Db::open(&bytes.parse().unwrap()).await.is_ok(), "it keeps all bytes as they come");
+}
+
+/// Its connections are swept by nobody: sqlx's sweep may turn for ever (transact-rs/sqlx#3645).
+#[tokio::test]
+async fn an_open_store_runs_nothing_of_its_own() {
+    let metrics = tokio::runtime::Handle::current().metrics();
+    for engine in ENGINES {
+        let store = TestStore::fresh(engine).await;
+        let url: StoreUrl = store.url.parse().unwrap();
+        let before = metrics.num_alive_tasks();
+        let db = Db::open(&url).await.unwrap();
+        db.begin().await.unwrap().commit().await.unwrap();
+        // A connection goes back to its pool in a task, which ends.
+        let settled = async { while metrics.num_alive_tasks() > before { tokio::task::yield_now().await } };
+        let settled = tokio::time::timeout(std::time::Duration::from_secs(10), settled).await;
+        assert!(settled.is_ok(), "{engine:?}: {} tasks more", metrics.num_alive_tasks() - before);
+    }
 }
