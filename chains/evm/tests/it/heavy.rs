@@ -122,3 +122,24 @@ async fn what_is_too_much_to_hold_at_once_is_asked_for_in_parts() {
         assert_eq!(light[7], heavy[0], "{read:?}: {light:?}");
     }
 }
+
+#[tokio::test]
+async fn what_is_too_much_of_traces_makes_no_other_request_smaller() {
+    let txs = (0..4).map(|nonce| vec![Tx { nonce, ..Tx::default() }]).collect();
+    let live = Live::start(Ledger::of(mint::chain(5, txs))).await;
+    live.lie(|method, _| match method {
+        NESTED => Some(Err((-32000, "execution timeout".to_owned()))),
+        "debug_traceTransaction" => Some(Err((-32600, "batch too large".to_owned()))),
+        _ => None,
+    });
+    let source = live.node.source(traced());
+    source.check().await.unwrap();
+    let mut requests = Vec::new();
+    for _ in 0..3 {
+        live.node.take_requests();
+        assert_eq!(source.blocks(5..=8, Read::FULL).await.unwrap().len(), 4);
+        requests.push(live.node.take_requests());
+        source.blocks(6..=6, LISTED).await.unwrap_err();
+    }
+    assert_eq!(requests, [requests[0]; 3], "blocks and receipts go in one request as before");
+}

@@ -2,8 +2,8 @@
 //!
 //! Promises: what is too much for the node at once is asked for in parts, and what it says of its limits is learnt;
 //! every error names the endpoint and the method, and no secret. What is asked aside (traces, account proofs) says
-//! nothing of how the endpoint serves all else: no pause and no latency is learnt from it, and its pace is its own. Retries
-//! nothing.
+//! nothing of how the endpoint serves all else: no pause and no latency is learnt from it, nor how many calls a request may
+//! hold, unless the endpoint names a number; its pace is its own. Retries nothing.
 
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -20,7 +20,7 @@ use crate::pool::endpoint::Endpoint;
 enum Weight {
     /// How it serves.
     Counts,
-    /// Nothing but what is too much at once: such calls are dear, and are often served by other machines and paid for
+    /// Nothing but what it says it serves: such calls are dear, and are often served by other machines and paid for
     /// by another tariff.
     Aside,
 }
@@ -144,7 +144,9 @@ impl<D: Dialect> Endpoint<D> {
             if matches!(limit, Limit::RateLimited { pause: None }) {
                 pace.refused(begun, now);
             }
-            if weight == Weight::Counts || !matches!(limit, Limit::RateLimited { .. }) {
+            // Of a heavy trace so many are too much (a gateway's 413): lighter calls go in one request as before.
+            let is_of_these = matches!(limit, Limit::RateLimited { .. } | Limit::BatchTooLarge { most: None });
+            if weight == Weight::Counts || !is_of_these {
                 self.learnt.refused(limit, method, calls.len(), now);
             }
         };
