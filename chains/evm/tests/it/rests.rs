@@ -284,3 +284,24 @@ async fn who_lets_blocks_wait_in_vain_is_asked_for_them_once_and_does_not_lead_b
     assert_eq!(source.blocks(6..=6, Read::FULL).await.unwrap().len(), 1);
     assert_eq!(asked.load(Ordering::Relaxed), 2);
 }
+
+#[tokio::test]
+async fn who_failed_is_asked_again_while_another_is_silent() {
+    let (first, second) = (Live::start(ledger()).await, Live::start(ledger()).await);
+    let source = source(mainnet(), &[&first.node, &second.node]);
+    for is_known in [false, true] {
+        if is_known {
+            hear_all(&source).await;
+        }
+        let fails = AtomicBool::new(true);
+        first.lie(move |_, _| fails.swap(false, Ordering::Relaxed).then(|| Err((-32_000, "out of order".to_owned()))));
+        let held = second.hold().await;
+        first.node.take_requests();
+        let begun = Instant::now();
+        assert_eq!(source.tip().await.unwrap().latest.number, 20, "{is_known}");
+        // A little later, so that it is not hammered.
+        assert!(begun.elapsed() >= Duration::from_millis(150), "{:?}", begun.elapsed());
+        assert_eq!(first.node.take_requests(), 2, "{is_known}");
+        drop(held);
+    }
+}

@@ -18,6 +18,9 @@ use crate::pool::endpoint::{Endpoint, Lack};
 
 /// How long a poll waits for the first endpoint to have rested, where nobody can be asked before.
 const FIRST_RESTED_MAX: Duration = Duration::from_secs(1);
+/// How long a poll that nobody has answered yet leaves those alone that failed, before they are asked again beside those that are
+/// silent: who asks for the tip pauses only between his calls.
+const AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// How many blocks ahead another branch may be without taking the lead, while nobody can tell which will win.
 const AHEAD_MAX: u64 = 1;
 
@@ -81,6 +84,14 @@ impl<D: Dialect> Pool<D> {
         let rests = self.endpoints.iter().filter(|endpoint| !endpoint.is_of_wrong_chain());
         let first = rests.filter_map(|endpoint| endpoint.rests_until(Lack::Everybody)).min()?;
         (first <= Instant::now() + FIRST_RESTED_MAX).then_some(first)
+    }
+
+    /// When the first endpoint of which no poll is under way may be asked again, behind those that were asked at `asked_at`.
+    pub(crate) fn next_poll(&self, asked_at: Instant) -> Option<Instant> {
+        let lack = self.lack();
+        let idle = self.endpoints.iter().filter(|endpoint| !endpoint.is_polled());
+        let first = idle.map(|endpoint| endpoint.rests_until(lack).unwrap_or(asked_at)).min()?;
+        Some(first.max(asked_at + AGAIN_AFTER))
     }
 }
 
