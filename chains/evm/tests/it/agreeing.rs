@@ -46,8 +46,28 @@ async fn two_endpoints_agree_on_what_both_call_final() {
     let tip = settled(&source).await;
     assert_eq!((tip.finalized, tip.waiting), (Some(ledger(30, 20).reference(20)), None));
     *second.ledger.lock().unwrap() = ledger(31, 25);
+    assert_eq!(number(settled(&source).await.finalized), Some(20), "the first does not call it final yet");
+}
+
+#[tokio::test]
+async fn an_endpoint_that_stands_still_is_named_where_nothing_is_final_without_it() {
+    let (first, frozen, source) = pair(mainnet(), ledger(30, 20), ledger(30, 20)).await;
+    assert_eq!(settled(&source).await.waiting, None);
+    let mut told = Vec::new();
+    for (latest, finalized) in [(33, 23), (36, 26), (40, 30)] {
+        *first.ledger.lock().unwrap() = ledger(latest, finalized);
+        let tip = settled(&source).await;
+        assert_eq!((tip.latest.number, number(tip.finalized)), (latest, Some(20)));
+        told.push(tip.waiting.unwrap());
+    }
+    let (agreed, id) = (ledger(30, 20).reference(20), frozen.node.id());
+    let expected =
+        format!("1 of the 2 endpoints that must agree call a newer block final than {agreed}: not {id}");
+    assert_eq!(told, [&*expected; 3]);
+    assert_eq!(source.endpoints().snapshot()[1].state, EndpointState::Healthy);
+    *frozen.ledger.lock().unwrap() = ledger(40, 30);
     let tip = settled(&source).await;
-    assert_eq!((number(tip.finalized), tip.waiting), (Some(20), None), "the first does not call it final yet");
+    assert_eq!((number(tip.finalized), tip.waiting), (Some(30), None));
 }
 
 #[tokio::test]

@@ -126,8 +126,8 @@ impl Agreement {
             return Some(format!("{naming} of the {must} endpoints that must agree call any block final"));
         }
         let target = target(voices, 0, must)?;
-        if self.finalized().is_some_and(|finalized| finalized.number >= target) {
-            return None;
+        if let Some(finalized) = self.finalized().filter(|finalized| finalized.number >= target) {
+            return why_no_newer(voices, &finalized, must);
         }
         let says = |number: u64| {
             voices.iter().filter_map(move |voice| {
@@ -148,6 +148,18 @@ impl Agreement {
 /// Whether a chain that ends at `latest` cannot hold the final block `agreed`.
 pub(crate) fn is_below(latest: &BlockRef, agreed: &BlockRef) -> bool {
     latest.number < agreed.number || latest.number == agreed.number && latest.hash != agreed.hash
+}
+
+/// Who calls nothing newer final than what was agreed on, while others do. For some seconds that is usual, and whoever warns of
+/// it waits for longer; the words are the same as long as the same stand still.
+fn why_no_newer(voices: &[Voice], agreed: &BlockRef, must: usize) -> Option<String> {
+    let is_newer = |voice: &&Voice| voice.finals[0].is_some_and(|newest| newest > agreed.number);
+    let (newer, behind): (Vec<&Voice>, Vec<&Voice>) = voices.iter().partition(is_newer);
+    let behind: Vec<&str> = behind.iter().map(|voice| &*voice.id).collect();
+    let (there, behind) = (newer.len(), behind.join(", "));
+    (there > 0).then(|| {
+        format!("{there} of the {must} endpoints that must agree call a newer block final than {agreed}: not {behind}")
+    })
 }
 
 /// The newest number that as many call final as must agree.
