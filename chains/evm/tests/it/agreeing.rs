@@ -266,6 +266,23 @@ async fn each_tier_has_its_own_final_block() {
 }
 
 #[tokio::test]
+async fn of_two_branches_a_tier_convicts_nobody_for_either_may_win() {
+    let tier = Tier { asset: AssetId::Native, up_to: U256::from(1), rule: FinalityRule::confirmations(1) };
+    let finality = Finality { rule: FinalityRule::FINALIZED, tiers: vec![tier] };
+    let (a, b) = (Live::start(ledger(30, 10)).await, Live::start(ledger(30, 10)).await);
+    let third = Live::start(fork(28).up_to(30, Some(10))).await;
+    let source = source(with(finality), &[&a.node, &b.node, &third.node]);
+    let tip = settled(&source).await;
+    assert_eq!((tip.finalized, tip.tiers), (Some(ledger(30, 10).reference(10)), vec![Some(ledger(30, 10).reference(29))]));
+    assert!(source.endpoints().snapshot().iter().all(|status| status.state == EndpointState::Healthy));
+    // Its branch won: those that were two follow it.
+    for node in [&a, &b, &third] {
+        *node.ledger.lock().unwrap() = fork(28).up_to(40, Some(30));
+    }
+    assert_eq!(settled(&source).await.finalized, Some(fork(28).reference(30)));
+}
+
+#[tokio::test]
 async fn on_the_op_stack_l1_blocks_must_pass_since_safe_first_covered_a_block() {
     let rule = FinalityRule { tag: Some(Tag::Safe), confirmations: 0, l1_blocks: 12 };
     let base = Network { finality: rule.into(), ..network(Chain::BaseMainnet).unwrap() };
