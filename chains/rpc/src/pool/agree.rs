@@ -90,7 +90,11 @@ impl Agreement {
         }
         self.waiting = self.why_waiting(voices, must, others);
         // One endpoint's word against another's is no proof of a lie: two agree, and a third is wrong.
-        if must > 1 { voices.iter().filter_map(|voice| contradiction(voice, voices, must)).collect() } else { Vec::new() }
+        if must > 1 {
+            voices.iter().filter_map(|voice| contradiction(voice, voices, must)).collect()
+        } else {
+            Vec::new()
+        }
     }
 
     /// The block at `number`, when so many call it final and show the same.
