@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use anyhow::ensure;
 use clap::Subcommand;
 use landfall_chain::Chain as ChainName;
 use serde::Serialize;
@@ -91,7 +92,14 @@ struct AuditLine<'a> {
 impl Chain {
     pub(super) async fn run(self, db: &Db, config: &Config) -> anyhow::Result<()> {
         if let Some(chain) = self.name() {
-            config.chain(chain)?;
+            let readable = config.chain(chain)?.readable();
+            if let Chain::Override { word: Override::Finality { agree, .. }, .. } = &self {
+                let are_there = usize::try_from(*agree).is_ok_and(|agree| agree <= readable);
+                ensure!(
+                    are_there,
+                    "{chain}: expected --agree 1 to {readable}: so many http or https endpoints are configured"
+                );
+            }
         }
         match self {
             Chain::Halt { chain, why } => {

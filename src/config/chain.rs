@@ -209,7 +209,7 @@ impl ChainSection {
         let rpc = self.rpc.into_iter().enumerate();
         let rpc =
             rpc.map(|(index, entry)| entry.check(&format!("{at}.rpc[{index}]"))).collect::<Result<Vec<_>, _>>()?;
-        let readable = rpc.iter().filter(|entry| matches!(entry.url.scheme(), "http" | "https")).count();
+        let readable = readable(&rpc);
         if readable == 0 {
             return Err(key(&format!("{at}.rpc"), "at least one http or https URL is needed; ws and wss only wake up"));
         }
@@ -345,16 +345,31 @@ impl RpcEntry {
     }
 }
 
+fn readable(rpc: &[RpcConfig]) -> usize {
+    rpc.iter().filter(|entry| entry.is_read_from()).count()
+}
+
 /// The places of the first two entries that are read from and lead to the same endpoint.
 fn named_twice(rpc: &[RpcConfig]) -> Option<(usize, usize)> {
-    let is_read_from = |entry: &RpcConfig| matches!(entry.url.scheme(), "http" | "https");
-    rpc.iter().enumerate().filter(|(_, entry)| is_read_from(entry)).find_map(|(index, entry)| {
-        let first = rpc[..index].iter().position(|other| is_read_from(other) && other.leads_to() == entry.leads_to());
+    rpc.iter().enumerate().filter(|(_, entry)| entry.is_read_from()).find_map(|(index, entry)| {
+        let first = rpc[..index].iter().position(|other| other.is_read_from() && other.leads_to() == entry.leads_to());
         first.map(|first| (first, index))
     })
 }
 
+impl ChainConfig {
+    /// How many endpoints are read from, and may agree.
+    pub fn readable(&self) -> usize {
+        readable(&self.rpc)
+    }
+}
+
 impl RpcConfig {
+    /// All others only wake up.
+    fn is_read_from(&self) -> bool {
+        matches!(self.url.scheme(), "http" | "https")
+    }
+
     /// What tells one endpoint from another, however it is spelt: behind one host, another path or key may lead elsewhere.
     fn leads_to(&self) -> impl PartialEq {
         let RpcConfig { url, headers } = self;

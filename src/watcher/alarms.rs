@@ -119,6 +119,8 @@ impl Alarms {
         if told > *finalized || *finalized_at == Timestamp::EPOCH {
             (*finalized, *finalized_at) = (told.max(*finalized), now);
             self.moving_since = None;
+            // Something newer is final: who waits now, as for an endpoint that is always a block behind, begins anew.
+            self.waiting = None;
         }
         self.told_at = Some(now);
         if *latest_at == Timestamp::EPOCH {
@@ -486,5 +488,21 @@ mod tests {
         assert_eq!(alarms.texts(minute(11)), [format!("nothing newer is final since {}: 0 of 2 agree", minute(0))]);
         alarms.observe(&tip(100, Some(90)), minute(12));
         assert!(alarms.texts(minute(30)).is_empty());
+    }
+
+    #[test]
+    fn while_newer_blocks_become_final_who_is_behind_is_no_alarm() {
+        let mut alarms = Alarms::new(LIMIT * 6, None);
+        let behind = |at: u32| {
+            let number = u64::from(at);
+            Tip { waiting: Some("1 of 2".to_owned()), ..tip(100 + number, Some(90 + number)) }
+        };
+        for at in 0..30 {
+            alarms.observe(&behind(at), minute(at));
+            assert!(alarms.texts(minute(at)).is_empty());
+        }
+        alarms.observe(&behind(29), minute(39));
+        assert!(alarms.texts(minute(39)).is_empty());
+        assert_eq!(alarms.texts(minute(40)), [format!("nothing newer is final since {}: 1 of 2", minute(29))]);
     }
 }

@@ -464,6 +464,10 @@ fn what_a_person_decides_about_a_chain_needs_a_reason_and_stands_in_the_audit() 
             on_chain(&["confirm", "--through", "7", "--reason", "x"]),
             "ETHEREUM_TESTNET: block 7 is not on our chain's record; `landfall status` shows how far that reaches",
         ),
+        (
+            on_chain(&["finality", "--agree", "2", "--for", "30m", "--reason", "x"]),
+            "ETHEREUM_TESTNET: expected --agree 1 to 1: so many http or https endpoints are configured",
+        ),
         (on_chain(&["clear", "--reason", " "]), "a decision needs a reason: --reason TEXT"),
         (
             desk.refused(&["chain", "halt", "BASE_MAINNET", "--reason", "x"]),

@@ -7,6 +7,7 @@
 use landfall_chain::{FinalityRule, Tag};
 use landfall_rpc::{Codes, Dialect, Fault, Question, Subscription};
 use serde::Deserialize;
+use tokio::time::Instant;
 
 use crate::error::EvmError;
 use crate::headers::BY_NUMBER;
@@ -84,7 +85,7 @@ impl Dialect for Evm {
     }
 
     fn finals(&self, word: &Word, covered: &mut Covered) -> Vec<Option<u64>> {
-        covered.note(&word.marks);
+        covered.note(&word.marks, Instant::now());
         self.rules.iter().map(|rule| final_number(word, rule, covered)).collect()
     }
 }

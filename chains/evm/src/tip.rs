@@ -5,11 +5,13 @@
 //! it. Whether endpoints agree, and whether one is believed alone, is the pool's.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use landfall_chain::{BlockRef, FinalityRule, Header, Tag};
 use landfall_rpc::{Answer, Call, NodeError, Question, Raw};
 use serde_json::json;
 use serde_json::value::RawValue;
+use tokio::time::Instant;
 
 use crate::dialect::{Endpoint, Evm, Word};
 use crate::error::{Check, EvmError};
@@ -25,18 +27,30 @@ const L1_NUMBER: &str = "0x8381f58a";
 const UNKNOWN_BLOCK: i64 = -39_001;
 /// How many L1 blocks are remembered with what was safe then; a rule asks for fewer.
 pub(crate) const L1_BLOCKS_MAX: u64 = 1_000;
+/// How long an L1 block takes at the least: Ethereum's slot of 12 s (consensus specs, `SECONDS_PER_SLOT`), and a tenth less, for
+/// polls and sequencers see a block late.
+const L1_BLOCK_LEAST: Duration = Duration::from_millis(10_800);
 
 /// What decides what is final beside the newest block.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Marks {
+    asked_at: Instant,
     /// By tag, where the endpoint names a block by it.
     tags: Vec<(Tag, BlockRef)>,
     l1_number: Option<u64>,
 }
 
-/// What was safe when: pairs of an L1 block and the newest L2 block that was safe by then, both growing.
+/// What was safe when: the newest L2 block that was safe by an L1 block, all growing.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Covered(VecDeque<(u64, u64)>);
+pub(crate) struct Covered(VecDeque<Seen>);
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    l1: u64,
+    safe: u64,
+    /// When that was told.
+    at: Instant,
+}
 
 /// Asks `endpoint`.
 pub(crate) async fn read_word(evm: &Evm, endpoint: &Endpoint, question: &Question) -> Result<Word, EvmError> {
@@ -50,6 +64,7 @@ pub(crate) async fn read_word(evm: &Evm, endpoint: &Endpoint, question: &Questio
         Call { method: CALL, params: json!([call, "latest"]) }
     }));
     calls.extend(by_number(question.numbers.iter().copied(), false));
+    let asked_at = Instant::now();
     let mut answers = endpoint.ask(&calls).await?.into_iter();
     let mut next = || answers.next().ok_or_else(|| endpoint.unusable(BY_NUMBER, "no answer"));
 
@@ -59,7 +74,7 @@ pub(crate) async fn read_word(evm: &Evm, endpoint: &Endpoint, question: &Questio
     let latest = next()?.map_err(|error| endpoint.refused(BY_NUMBER, &error))?;
     let latest = header_of(endpoint, &latest)?.ok_or_else(|| endpoint.unusable(BY_NUMBER, "no latest block"))?.block;
     let hashes = BTreeMap::from([(latest.number, latest.hash)]);
-    let mut word = Word { latest, hashes, marks: Marks::default() };
+    let mut word = Word { latest, hashes, marks: Marks { asked_at, tags: Vec::new(), l1_number: None } };
     for tag in &evm.tags {
         let Some(block) = tagged_block(endpoint, next()?)? else { continue };
         if block.number > latest.number || block.number == latest.number && block != latest {
@@ -92,8 +107,7 @@ pub(crate) fn final_number(word: &Word, rule: &FinalityRule, covered: &Covered) 
     let confirmed = word.latest.number.checked_sub(rule.confirmations)?;
     let Some(tag) = rule.tag else { return Some(confirmed) };
     let tagged = word.marks.tagged(tag)?.number;
-    let tagged =
-        if rule.l1_blocks > 0 { covered.since(word.marks.l1_number?, rule.l1_blocks)?.min(tagged) } else { tagged };
+    let tagged = if rule.l1_blocks > 0 { covered.since(&word.marks, rule.l1_blocks)?.min(tagged) } else { tagged };
     Some(tagged.min(confirmed))
 }
 
@@ -104,30 +118,34 @@ impl Marks {
 }
 
 impl Covered {
-    /// Remembers what `marks` call safe, at the L1 block that they stand on.
-    pub(crate) fn note(&mut self, marks: &Marks) {
+    /// Remembers what `marks`, which came at `at`, call safe at the L1 block that they stand on.
+    pub(crate) fn note(&mut self, marks: &Marks, at: Instant) {
         let (Some(l1), Some(safe)) = (marks.l1_number, marks.tagged(Tag::Safe)) else { return };
-        let safe = safe.number;
+        let seen = Seen { l1, safe: safe.number, at };
         match self.0.back_mut() {
             // A block that is safe now was covered now at the latest: a later pair may only wait longer.
-            Some((last, _)) if *last > l1 => {}
+            Some(last) if last.l1 > seen.l1 => {}
             // What was safe and is no longer must be covered anew.
-            Some((_, covered)) if *covered > safe => {
-                self.0.retain(|(_, covered)| *covered <= safe);
-                self.0.push_back((l1, safe));
+            Some(last) if last.safe > seen.safe => {
+                self.0.retain(|before| before.safe <= seen.safe);
+                self.0.push_back(seen);
             }
-            Some((last, covered)) if *last == l1 => *covered = safe,
-            Some(_) | None => self.0.push_back((l1, safe)),
+            Some(last) if last.l1 == seen.l1 && last.safe == seen.safe => {}
+            Some(last) if last.l1 == seen.l1 => *last = seen,
+            Some(_) | None => self.0.push_back(seen),
         }
-        while self.0.len() > 1 && self.0.get(1).is_some_and(|(second, _)| second + L1_BLOCKS_MAX <= l1) {
+        while self.0.len() > 1 && self.0.get(1).is_some_and(|second| second.l1 + L1_BLOCKS_MAX <= l1) {
             self.0.pop_front();
         }
     }
 
-    /// The newest block that was safe `blocks` L1 blocks before `l1`.
-    fn since(&self, l1: u64, blocks: u64) -> Option<u64> {
-        let by = l1.checked_sub(blocks)?;
-        self.0.iter().rev().find(|(at, _)| *at <= by).map(|(_, covered)| *covered)
+    /// The newest block that was safe `blocks` L1 blocks before `marks`, and for as long as these take at the least: the number is that
+    /// of the newest L2 block's origin, which leaps when a sequencer that had lost its L1 catches up.
+    fn since(&self, marks: &Marks, blocks: u64) -> Option<u64> {
+        let by = marks.l1_number?.checked_sub(blocks)?;
+        let least = L1_BLOCK_LEAST.saturating_mul(u32::try_from(blocks).unwrap_or(u32::MAX));
+        let is_past = |seen: &&Seen| seen.l1 <= by && marks.asked_at.saturating_duration_since(seen.at) >= least;
+        self.0.iter().rev().find(is_past).map(|seen| seen.safe)
     }
 }
 
@@ -235,26 +253,46 @@ mod tests {
 
     use super::*;
 
-    fn word(latest: u64, safe: u64, l1: u64) -> Word {
+    fn word(latest: u64, safe: u64, l1: u64, asked_at: Instant) -> Word {
         let block = |number| BlockRef { number, hash: BlockHash([1; 32]) };
         Word {
             latest: block(latest),
             hashes: BTreeMap::new(),
-            marks: Marks { tags: vec![(Tag::Safe, block(safe))], l1_number: Some(l1) },
+            marks: Marks { asked_at, tags: vec![(Tag::Safe, block(safe))], l1_number: Some(l1) },
         }
     }
 
     const RULE: FinalityRule = FinalityRule { tag: Some(Tag::Safe), confirmations: 0, l1_blocks: 12 };
 
-    fn after(polls: &[(u64, u64)]) -> Option<u64> {
-        let mut covered = Covered::default();
+    /// What is final behind these polls, each of a safe block, an L1 block and a second.
+    fn after_at(polls: &[(u64, u64, u64)]) -> Option<u64> {
+        let (mut covered, begun) = (Covered::default(), Instant::now());
         let mut last = None;
-        for (safe, l1) in polls {
-            let word = word(1_000, *safe, *l1);
-            covered.note(&word.marks);
+        for (safe, l1, secs) in polls {
+            let at = begun + Duration::from_secs(*secs);
+            let word = word(1_000, *safe, *l1, at);
+            covered.note(&word.marks, at);
             last = final_number(&word, &RULE, &covered);
         }
         last
+    }
+
+    /// The same with L1 blocks of 12 s each, from the 40th on; one that falls back is told at once.
+    fn after(polls: &[(u64, u64)]) -> Option<u64> {
+        let polls: Vec<_> = polls.iter().map(|(safe, l1)| (*safe, *l1, (l1 - 40) * 12)).collect();
+        after_at(&polls)
+    }
+
+    #[test]
+    fn l1_blocks_that_leap_make_nothing_final_before_their_time() {
+        assert_eq!(after_at(&[(100, 50, 0), (160, 62, 24)]), None);
+        assert_eq!(after_at(&[(100, 50, 0), (160, 62, 24), (170, 62, 129)]), None);
+        assert_eq!(after_at(&[(100, 50, 0), (160, 62, 24), (170, 62, 130)]), Some(100));
+        // What was told later counts from then, though its L1 block is the same.
+        assert_eq!(after_at(&[(100, 50, 0), (105, 50, 60), (160, 62, 130)]), None);
+        assert_eq!(after_at(&[(100, 50, 0), (105, 50, 60), (160, 62, 190)]), Some(105));
+        // Time alone is not enough.
+        assert_eq!(after_at(&[(100, 50, 0), (160, 61, 1_000)]), None);
     }
 
     #[test]
@@ -275,17 +313,21 @@ mod tests {
 
     #[test]
     fn the_pairs_are_bounded_and_the_oldest_that_counts_stays() {
-        let mut covered = Covered::default();
-        for l1 in 0..5_000 {
-            covered.note(&word(100_000, l1 * 6, l1).marks);
+        let (mut covered, begun) = (Covered::default(), Instant::now());
+        let told = |l1: u64| {
+            let at = begun + Duration::from_secs(l1 * 12);
+            (word(100_000, l1 * 6, l1, at).marks, at)
+        };
+        for (marks, at) in (0..5_000).map(told) {
+            covered.note(&marks, at);
         }
         assert!(covered.0.len() <= 1_002, "{}", covered.0.len());
-        assert_eq!(covered.since(4_999, L1_BLOCKS_MAX), Some(3_999 * 6));
+        assert_eq!(covered.since(&told(4_999).0, L1_BLOCKS_MAX), Some(3_999 * 6));
     }
 
     #[test]
     fn all_parts_of_a_rule_must_hold() {
-        let (word, covered) = (word(100, 80, 0), Covered::default());
+        let (word, covered) = (word(100, 80, 0, Instant::now()), Covered::default());
         let number = |confirmations| {
             final_number(&word, &FinalityRule { tag: Some(Tag::Safe), confirmations, l1_blocks: 0 }, &covered)
         };

@@ -46,8 +46,27 @@ async fn two_endpoints_agree_on_what_both_call_final() {
     let tip = settled(&source).await;
     assert_eq!((tip.finalized, tip.waiting), (Some(ledger(30, 20).reference(20)), None));
     *second.ledger.lock().unwrap() = ledger(31, 25);
+    assert_eq!(number(settled(&source).await.finalized), Some(20), "the first does not call it final yet");
+}
+
+#[tokio::test]
+async fn an_endpoint_that_stands_still_is_named_where_nothing_is_final_without_it() {
+    let (first, frozen, source) = pair(mainnet(), ledger(30, 20), ledger(30, 20)).await;
+    assert_eq!(settled(&source).await.waiting, None);
+    let mut told = Vec::new();
+    for (latest, finalized) in [(33, 23), (36, 26), (40, 30)] {
+        *first.ledger.lock().unwrap() = ledger(latest, finalized);
+        let tip = settled(&source).await;
+        assert_eq!((tip.latest.number, number(tip.finalized)), (latest, Some(20)));
+        told.push(tip.waiting.unwrap());
+    }
+    let (agreed, id) = (ledger(30, 20).reference(20), frozen.node.id());
+    let expected = format!("1 of the 2 endpoints that must agree call a newer block final than {agreed}: not {id}");
+    assert_eq!(told, [&*expected; 3]);
+    assert_eq!(source.endpoints().snapshot()[1].state, EndpointState::Healthy);
+    *frozen.ledger.lock().unwrap() = ledger(40, 30);
     let tip = settled(&source).await;
-    assert_eq!((number(tip.finalized), tip.waiting), (Some(20), None), "the first does not call it final yet");
+    assert_eq!((number(tip.finalized), tip.waiting), (Some(30), None));
 }
 
 #[tokio::test]
@@ -246,8 +265,28 @@ async fn each_tier_has_its_own_final_block() {
 }
 
 #[tokio::test]
+async fn of_two_branches_a_tier_convicts_nobody_for_either_may_win() {
+    let tier = Tier { asset: AssetId::Native, up_to: U256::from(1), rule: FinalityRule::confirmations(1) };
+    let finality = Finality { rule: FinalityRule::FINALIZED, tiers: vec![tier] };
+    let (a, b) = (Live::start(ledger(30, 10)).await, Live::start(ledger(30, 10)).await);
+    let third = Live::start(fork(28).up_to(30, Some(10))).await;
+    let source = source(with(finality), &[&a.node, &b.node, &third.node]);
+    let tip = settled(&source).await;
+    assert_eq!(
+        (tip.finalized, tip.tiers),
+        (Some(ledger(30, 10).reference(10)), vec![Some(ledger(30, 10).reference(29))])
+    );
+    assert!(source.endpoints().snapshot().iter().all(|status| status.state == EndpointState::Healthy));
+    // Its branch won: those that were two follow it.
+    for node in [&a, &b, &third] {
+        *node.ledger.lock().unwrap() = fork(28).up_to(40, Some(30));
+    }
+    assert_eq!(settled(&source).await.finalized, Some(fork(28).reference(30)));
+}
+
+#[tokio::test]
 async fn on_the_op_stack_l1_blocks_must_pass_since_safe_first_covered_a_block() {
-    let rule = FinalityRule { tag: Some(Tag::Safe), confirmations: 0, l1_blocks: 12 };
+    let rule = FinalityRule { tag: Some(Tag::Safe), confirmations: 0, l1_blocks: 1 };
     let base = Network { finality: rule.into(), ..network(Chain::BaseMainnet).unwrap() };
     let ledger = |latest, safe| Ledger { chain_id: chain_id(Chain::BaseMainnet), ..ledger(latest, safe) };
     let (first, second, source) = pair(base.clone(), ledger(20, 10), ledger(20, 10)).await;
@@ -267,12 +306,17 @@ async fn on_the_op_stack_l1_blocks_must_pass_since_safe_first_covered_a_block() 
         }
         number(settled(&source).await.finalized)
     };
+    // An L1 block takes 10.8 s at the least.
+    const L1_BLOCK: Duration = Duration::from_millis(11_000);
     assert_eq!(step([100, 100], 10).await, None);
-    assert_eq!(step([111, 111], 15).await, None);
-    assert_eq!(step([112, 111], 15).await, None, "one alone cannot hurry it");
-    assert_eq!(step([112, 112], 15).await, Some(10));
-    assert_eq!(step([122, 122], 20).await, Some(10));
-    assert_eq!(step([123, 123], 20).await, Some(15));
+    assert_eq!(step([100, 100], 15).await, None);
+    let begun = Instant::now();
+    let is_early = |told: Option<u64>| told.is_none() || begun.elapsed() >= L1_BLOCK;
+    assert!(is_early(step([112, 112], 20).await), "the number leaps");
+    tokio::time::sleep(L1_BLOCK).await;
+    assert_eq!(step([112, 100], 20).await, None, "one alone cannot hurry it");
+    assert_eq!(step([112, 112], 20).await, Some(15));
+    assert_eq!(step([113, 113], 25).await, Some(20));
     let ethereum = Network { finality: rule.into(), ..mainnet() };
     let url: [url::Url; 1] = ["http://localhost".parse().unwrap()];
     assert!(

@@ -1,7 +1,7 @@
 //! Who rests and why: asked earlier where it is lacked, left alone where it asked for that, and told with its reason.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
@@ -234,4 +234,74 @@ async fn another_healthy_endpoint_is_asked_rather_than_one_that_must_be_waited_f
     let reads = join_all((0..10).map(|_| source.blocks(6..=6, Read::FULL))).await;
     assert!(reads.iter().all(Result::is_ok), "{reads:?}");
     assert!(is_read_from(&second));
+}
+
+/// A node that lets whoever asks for blocks wait in vain while it is told to; and how often it was asked for some.
+async fn silent_on_blocks() -> (Node, Arc<AtomicBool>, Arc<AtomicUsize>) {
+    let (hangs, asked, ledger) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)), Arc::new(ledger()));
+    let (told, count) = (Arc::clone(&hangs), Arc::clone(&asked));
+    let node = Node::start_raw(move |_, body| {
+        let is_of_blocks = body.contains("eth_getBlockReceipts");
+        count.fetch_add(usize::from(is_of_blocks), Ordering::Relaxed);
+        let (is_silent, ledger) = (is_of_blocks && told.load(Ordering::Relaxed), Arc::clone(&ledger));
+        async move {
+            if is_silent {
+                // Longer than a request takes that comes to something.
+                tokio::time::sleep(Duration::from_millis(5_100)).await;
+                return StatusCode::GATEWAY_TIMEOUT.into_response();
+            }
+            let reply = node::reply(&body, &|method: &str, params: &Value| ledger.answer(method, params));
+            ([("content-type", "application/json")], reply).into_response()
+        }
+    })
+    .await;
+    (node, hangs, asked)
+}
+
+#[tokio::test]
+async fn who_lets_blocks_wait_in_vain_is_asked_for_them_once_and_does_not_lead_beside_a_healthy_one() {
+    let (first, hangs, asked) = silent_on_blocks().await;
+    let second = Live::start(ledger().up_to(19, Some(5))).await;
+    let source = source(mainnet(), &[&first, &second.node]);
+    hear_all(&source).await;
+    assert_eq!(source.tip().await.unwrap().latest.number, 20, "the first leads");
+    hangs.store(true, Ordering::Relaxed);
+    assert_eq!(source.blocks(6..=6, Read::FULL).await.unwrap().len(), 1);
+    until("its polls are answered again", async || {
+        source.tip().await.unwrap();
+        states(&source)[0] == EndpointState::Healthy
+    })
+    .await;
+    for number in 7..=12 {
+        assert_eq!(source.tip().await.unwrap().latest.number, 19);
+        assert_eq!(source.blocks(number..=number, Read::FULL).await.unwrap().len(), 1);
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+
+    refuse(&second, "out of order");
+    hangs.store(false, Ordering::Relaxed);
+    until("there is nobody else", async || source.tip().await.unwrap().latest.number == 20).await;
+    assert_eq!(source.blocks(6..=6, Read::FULL).await.unwrap().len(), 1);
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn who_failed_is_asked_again_while_another_is_silent() {
+    let (first, second) = (Live::start(ledger()).await, Live::start(ledger()).await);
+    let source = source(mainnet(), &[&first.node, &second.node]);
+    for is_known in [false, true] {
+        if is_known {
+            hear_all(&source).await;
+        }
+        let fails = AtomicBool::new(true);
+        first.lie(move |_, _| fails.swap(false, Ordering::Relaxed).then(|| Err((-32_000, "out of order".to_owned()))));
+        let held = second.hold().await;
+        first.node.take_requests();
+        let begun = Instant::now();
+        assert_eq!(source.tip().await.unwrap().latest.number, 20, "{is_known}");
+        // A little later, so that it is not hammered.
+        assert!(begun.elapsed() >= Duration::from_millis(150), "{:?}", begun.elapsed());
+        assert_eq!(first.node.take_requests(), 2, "{is_known}");
+        drop(held);
+    }
 }

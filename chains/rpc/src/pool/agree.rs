@@ -69,17 +69,12 @@ impl Agreement {
     /// Takes in what the endpoints say now; the places of those that contradict what others agree on. `others` says
     /// why the rest is not heard.
     pub(crate) fn hear(&mut self, voices: &[Voice], must: usize, others: &str) -> Vec<(usize, BlockRef, BlockRef)> {
-        let mut contradicting = Vec::new();
         for rule in 0..self.agreed.len() {
             let known = self.agreed[rule].map_or(0, |agreed| agreed.number);
             if let Some(agreed) = newest_agreed(voices, rule, must)
                 && self.agreed[rule].is_none_or(|before| before.number < agreed.number)
             {
                 self.agreed[rule] = Some(agreed);
-            }
-            // One endpoint's word against another's is no proof of a lie: two agree, and a third is wrong.
-            if must > 1 {
-                contradicting.extend(voices.iter().filter_map(|voice| contradiction(voice, voices, rule, must)));
             }
             let now = self.agreed[rule];
             let wanted = &mut self.wanted[rule];
@@ -94,7 +89,12 @@ impl Agreement {
             }
         }
         self.waiting = self.why_waiting(voices, must, others);
-        contradicting
+        // One endpoint's word against another's is no proof of a lie: two agree, and a third is wrong.
+        if must > 1 {
+            voices.iter().filter_map(|voice| contradiction(voice, voices, must)).collect()
+        } else {
+            Vec::new()
+        }
     }
 
     /// The block at `number`, when so many call it final and show the same.
@@ -126,8 +126,8 @@ impl Agreement {
             return Some(format!("{naming} of the {must} endpoints that must agree call any block final"));
         }
         let target = target(voices, 0, must)?;
-        if self.finalized().is_some_and(|finalized| finalized.number >= target) {
-            return None;
+        if let Some(finalized) = self.finalized().filter(|finalized| finalized.number >= target) {
+            return why_no_newer(voices, &finalized, must);
         }
         let says = |number: u64| {
             voices.iter().filter_map(move |voice| {
@@ -150,6 +150,18 @@ pub(crate) fn is_below(latest: &BlockRef, agreed: &BlockRef) -> bool {
     latest.number < agreed.number || latest.number == agreed.number && latest.hash != agreed.hash
 }
 
+/// Who calls nothing newer final than what was agreed on, while others do. For some seconds that is usual, and whoever warns of
+/// it waits for longer; the words are the same as long as the same stand still.
+fn why_no_newer(voices: &[Voice], agreed: &BlockRef, must: usize) -> Option<String> {
+    let is_newer = |voice: &&Voice| voice.finals[0].is_some_and(|newest| newest > agreed.number);
+    let (newer, behind): (Vec<&Voice>, Vec<&Voice>) = voices.iter().partition(is_newer);
+    let behind: Vec<&str> = behind.iter().map(|voice| &*voice.id).collect();
+    let (there, behind) = (newer.len(), behind.join(", "));
+    (there > 0).then(|| {
+        format!("{there} of the {must} endpoints that must agree call a newer block final than {agreed}: not {behind}")
+    })
+}
+
 /// The newest number that as many call final as must agree.
 fn target(voices: &[Voice], rule: usize, must: usize) -> Option<u64> {
     let mut finals: Vec<u64> = voices.iter().filter_map(|voice| voice.finals[rule]).collect();
@@ -164,10 +176,11 @@ fn newest_agreed(voices: &[Voice], rule: usize, must: usize) -> Option<BlockRef>
     numbers.into_iter().rev().find_map(|number| agreed_at(voices, rule, number, must))
 }
 
-/// Where `voice` shows another block than those that agree on what is final, also when it calls nothing final there.
-fn contradiction(voice: &Voice, voices: &[Voice], rule: usize, must: usize) -> Option<(usize, BlockRef, BlockRef)> {
+/// Where `voice` shows another block than those that agree on what is final, also when it calls nothing final there. By the rule of
+/// the network only: where two endpoints agree by that of a tier, the branch of a third may yet win.
+fn contradiction(voice: &Voice, voices: &[Voice], must: usize) -> Option<(usize, BlockRef, BlockRef)> {
     voice.hashes.iter().rev().find_map(|(number, hash)| {
-        let agreed = agreed_at(voices, rule, *number, must)?;
+        let agreed = agreed_at(voices, 0, *number, must)?;
         (agreed.hash != *hash).then_some((voice.index, BlockRef { number: *number, hash: *hash }, agreed))
     })
 }

@@ -1,7 +1,7 @@
 //! Who leads among the endpoints, and what is lacked while some of them rest.
 //!
 //! Promises: no block below what was agreed to be final is ever the newest; who strays from the branch that most follow
-//! does not lead; while nobody can be read from, the first that
+//! does not lead, nor who was silent beside one that was not; while nobody can be read from, the first that
 //! may be asked again is waited for, and for a second at most.
 
 use std::sync::Arc;
@@ -18,6 +18,9 @@ use crate::pool::endpoint::{Endpoint, Lack};
 
 /// How long a poll waits for the first endpoint to have rested, where nobody can be asked before.
 const FIRST_RESTED_MAX: Duration = Duration::from_secs(1);
+/// How long a poll that nobody has answered yet leaves those alone that failed, before they are asked again beside those that are
+/// silent: who asks for the tip pauses only between his calls.
+const AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// How many blocks ahead another branch may be without taking the lead, while nobody can tell which will win.
 const AHEAD_MAX: u64 = 1;
 
@@ -25,7 +28,7 @@ impl<D: Dialect> Pool<D> {
     /// The newest block that a healthy endpoint told; who told it leads from now on, and before others at its number.
     /// Who ends below the newest block that was `agreed` to be final lags, or is not on that chain: he does not lead.
     pub(crate) fn lead(&self, agreed: Option<BlockRef>) -> Result<BlockRef, D::Error> {
-        let mut leader = self.leader();
+        let (mut leader, now) = (self.leader(), Instant::now());
         let (above, below): (Vec<_>, Vec<_>) = self.heads().partition(|(latest, _)| reaches(latest, agreed.as_ref()));
         let (is_split, strays) = {
             let branches = self.branches();
@@ -33,11 +36,13 @@ impl<D: Dialect> Pool<D> {
         };
         let best = above.into_iter().zip(strays).max_by_key(|((latest, index), is_stray)| {
             let endpoint = &self.endpoints[*index];
+            // Its newest blocks would be read elsewhere, and may not be there yet.
+            let is_silent = endpoint.silence(now).is_some();
             // Of two branches, who has not answered this time speaks of what was.
             let leads = *leader == Some(endpoint.index) && !(is_split && endpoint.is_polled());
             let slowness = endpoint.latency_ms().unwrap_or(u64::MAX);
             let reach = latest.number + if is_split && leads { AHEAD_MAX } else { 0 };
-            (!is_stray, reach, leads, std::cmp::Reverse((slowness, *index)))
+            (!is_stray, !is_silent, reach, leads, std::cmp::Reverse((slowness, *index)))
         });
         let best = best.map(|(head, _)| head);
         match (best, below.into_iter().max_by_key(|(latest, _)| latest.number), agreed) {
@@ -79,6 +84,14 @@ impl<D: Dialect> Pool<D> {
         let rests = self.endpoints.iter().filter(|endpoint| !endpoint.is_of_wrong_chain());
         let first = rests.filter_map(|endpoint| endpoint.rests_until(Lack::Everybody)).min()?;
         (first <= Instant::now() + FIRST_RESTED_MAX).then_some(first)
+    }
+
+    /// When the first endpoint of which no poll is under way may be asked again, behind those that were asked at `asked_at`.
+    pub(crate) fn next_poll(&self, asked_at: Instant) -> Option<Instant> {
+        let lack = self.lack();
+        let idle = self.endpoints.iter().filter(|endpoint| !endpoint.is_polled());
+        let first = idle.map(|endpoint| endpoint.rests_until(lack).unwrap_or(asked_at)).min()?;
+        Some(first.max(asked_at + AGAIN_AFTER))
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Promises: the newest block of the best endpoint counts, but never one below what was agreed to be final; a slow or
 //! failing one delays nobody: polls run beside each other, one of each endpoint at a time, and outlive the call that
-//! began them. Who rests is asked earlier where it is lacked, and waited for a little where there is nobody else.
+//! began them. Who rests is asked earlier where it is lacked, and waited for a little where there is nobody else; who failed
+//! is asked again while all others are silent.
 //! Deliberately not here: what the endpoints are asked (the family's), who serves a read (`reads`), whether they agree
 //! (`agree`), which branch they follow (`branches`), who leads (`heads`).
 
@@ -30,7 +31,7 @@ use tokio::time::Instant;
 
 use crate::dialect::{Dialect, Question};
 use crate::error::RpcError;
-use crate::http::{Rpc, http_client};
+use crate::http::{CALL_TIMEOUT, Rpc, http_client};
 use crate::pool::agree::{Agreement, Voice};
 use crate::pool::branches::Branches;
 use crate::pool::endpoint::{Endpoint, Said, Use};
@@ -225,7 +226,9 @@ impl<D: Dialect> Pool<D> {
             tokio::time::sleep_until(rested).await;
             self.begin_polls(numbers);
         }
-        let mut give_up: Option<Instant> = None;
+        let (mut give_up, mut asked_at): (Option<Instant>, _) = (None, Instant::now());
+        // By then the polls that began first have ended, and whoever called may hear that nobody answers.
+        let again_until = asked_at + CALL_TIMEOUT;
         loop {
             // First in line for news, then looking: nothing that comes between is missed.
             let news = self.news.notified();
@@ -240,16 +243,21 @@ impl<D: Dialect> Pool<D> {
             if wait == Wait::Grace && has_answer && give_up.is_none() {
                 give_up = Some(Instant::now() + GRACE);
             }
-            match give_up {
-                None => news.await,
-                Some(at) => {
-                    if tokio::time::timeout_at(at, news).await.is_err() {
-                        // Its answer is taken when it comes; nobody waits for it until it is faster.
-                        open().for_each(|endpoint| endpoint.set_prompt(false));
-                        return;
-                    }
-                }
+            let again = if has_answer || wait == Wait::All { None } else { self.next_poll(asked_at) };
+            let Some(at) = give_up.or(again.filter(|at| *at < again_until)) else {
+                news.await;
+                continue;
+            };
+            if tokio::time::timeout_at(at, news).await.is_ok() {
+                continue;
             }
+            if give_up.is_some() {
+                // Its answer is taken when it comes; nobody waits for it until it is faster.
+                open().for_each(|endpoint| endpoint.set_prompt(false));
+                return;
+            }
+            asked_at = Instant::now();
+            self.begin_polls(numbers);
         }
     }
 

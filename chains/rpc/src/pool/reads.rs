@@ -2,8 +2,8 @@
 //!
 //! Promises: a read that fails is tried again at once on each other endpoint that is of use, once. What one endpoint alone
 //! does not understand is its own failure (`outcome`). Who rests is asked only when there is nobody else, or for a second
-//! word, and who was silent not even then while others answer; who would have to be waited for (`pace`) behind others that serve
-//! the same. Decides nothing about what was read: a
+//! word, and who was silent not even then while others answer; for any other read who was silent is asked last of the healthy,
+//! and who would have to be waited for (`pace`) behind others that serve the same. Decides nothing about what was read: a
 //! short list is only ever a reason to ask another.
 
 use std::collections::BTreeSet;
@@ -241,7 +241,9 @@ impl<D: Dialect> Pool<D> {
             let missing = need.last.saturating_sub(head);
             let (wait, leads) = (endpoint.pace.wait(now), leader == Some(endpoint.index));
             let strays = !leads && branches.is_stray(*place);
-            (!serves, endpoint.standing(now), strays, missing, wait, !leads, endpoint.latency_ms(), endpoint.index)
+            // It may tell its head and no block: each read would wait for it again.
+            let (standing, is_silent) = (endpoint.standing(now), endpoint.silence(now).is_some());
+            (!serves, standing, strays, is_silent, missing, wait, !leads, endpoint.latency_ms(), endpoint.index)
         });
         endpoints.into_iter().map(|(_, endpoint)| &**endpoint).collect()
     }
