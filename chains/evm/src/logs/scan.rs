@@ -6,17 +6,18 @@
 //! withdrawal names one. So a block that is not told holds nothing of ours, but for logs that a node left out while it
 //! showed others of the same contract and block: only receipts prove more. Not seen, where native movements are logged,
 //! is what a watched address paid in fees for a transaction that moved nothing.
+//! A search ends before the first failure: with hundreds of requests in one, some fail at many a provider.
 //! How many blocks one call asks for is learnt of each endpoint: fewer when it refuses or answers too much, else more.
 
 use std::ops::RangeInclusive;
 
 use alloy_trie::EMPTY_ROOT_HASH;
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{StreamExt, stream};
 use landfall_chain::{Address, Candidates, Header};
-use landfall_rpc::Limit;
+use landfall_rpc::{Dialect, Fault, Limit, Raw};
 use serde_json::json;
 
-use crate::dialect::Endpoint;
+use crate::dialect::{Endpoint, Evm};
 use crate::error::{Check, EvmError};
 use crate::headers::{BY_NUMBER, HeaderOnly, by_number, proved_header, refused};
 use crate::legs::{self, withdrawals};
@@ -46,8 +47,12 @@ impl Reader {
         let ranges = stream::iter(ranges(endpoint, range));
         let mut scans = ranges.map(|range| self.range(endpoint, range, watched)).buffered(RANGES_AHEAD_MAX);
         let mut all = Candidates::default();
-        while let Some(part) = scans.try_next().await? {
-            let (asked, part) = part;
+        while let Some(part) = scans.next().await {
+            let (asked, part) = match part {
+                Ok(part) => part,
+                Err(error) if is_behind_a_front(&all, &error) => break,
+                Err(error) => return Err(error),
+            };
             let is_linked = match (all.headers.last(), part.headers.first()) {
                 (Some(parent), Some(first)) => first.parent == parent.block,
                 (None, _) | (_, None) => true,
@@ -81,19 +86,12 @@ impl Reader {
             let many = if is_logged { HEADERS_MAX } else { FULL_MAX };
             let numbers = (first..=*range.end()).take(many).take_while(|at| is_told(*at) == is_logged);
             let numbers: Vec<u64> = numbers.collect();
-            let answers = endpoint.ask_all(&by_number(numbers.iter().copied(), !is_logged)).await?;
-            for (number, answer) in numbers.iter().zip(&answers) {
-                let told = if is_logged {
-                    let block: Option<HeaderOnly<'_>> = endpoint.parse(BY_NUMBER, answer)?;
-                    block.map(|block| told(self, endpoint, *number, &block, &seen)).transpose()?
-                } else {
-                    let found = self.next(endpoint, *number, answer, None)?;
-                    let told = |block: &FullBlock<'_>| -> Result<(Header, bool), EvmError> {
-                        let (header, is_hit) = told(self, endpoint, *number, block, &seen)?;
-                        Ok((header, is_hit || pays_watched(self, endpoint, &header, block, &seen)?))
-                    };
-                    found.map(|found| told(&found.block)).transpose()?
-                };
+            let part = match self.part(endpoint, &numbers, is_logged, &seen).await {
+                Ok(part) => part,
+                Err(error) if is_behind_a_front(&found, &error) => return Ok((range, found)),
+                Err(error) => return Err(error),
+            };
+            for told in part {
                 let Some((header, is_hit)) = told else { return Ok((range, found)) };
                 if found.headers.last().is_some_and(|parent| parent.block != header.parent) {
                     return Ok((range, found));
@@ -106,6 +104,30 @@ impl Reader {
             tokio::task::yield_now().await;
         }
         Ok((range, found))
+    }
+
+    /// The header of each of `numbers`, and whether its block must be read; `None` for one that is not shown.
+    async fn part(
+        &self,
+        endpoint: &Endpoint,
+        numbers: &[u64],
+        is_logged: bool,
+        seen: &Seen<'_>,
+    ) -> Result<Vec<Option<(Header, bool)>>, EvmError> {
+        let answers = endpoint.ask_all(&by_number(numbers.iter().copied(), !is_logged)).await?;
+        let told = |(number, answer): (&u64, &Raw)| {
+            if is_logged {
+                let block: Option<HeaderOnly<'_>> = endpoint.parse(BY_NUMBER, answer)?;
+                return block.map(|block| told(self, endpoint, *number, &block, seen)).transpose();
+            }
+            let found = self.next(endpoint, *number, answer, None)?;
+            let told = |block: &FullBlock<'_>| -> Result<(Header, bool), EvmError> {
+                let (header, is_hit) = told(self, endpoint, *number, block, seen)?;
+                Ok((header, is_hit || pays_watched(self, endpoint, &header, block, seen)?))
+            };
+            found.map(|found| told(&found.block)).transpose()
+        };
+        numbers.iter().zip(&answers).map(told).collect()
     }
 
     /// Takes in the logs of `range`, in as many calls as the node wants.
@@ -138,6 +160,12 @@ impl Reader {
         }
         Ok(())
     }
+}
+
+/// What failed behind blocks that are proved already: these are of use, and the next search begins at the failure, which is an
+/// error then if it is one still. A lie is told at once.
+fn is_behind_a_front(front: &Candidates, error: &EvmError) -> bool {
+    !front.headers.is_empty() && matches!(Evm::fault(error), Fault::Failing | Fault::Lacking)
 }
 
 /// The range in parts, each as wide as was learnt when it is begun.

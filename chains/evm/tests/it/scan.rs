@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::forge::{self, Deposit, Entry};
 use crate::mint::{self, Tx, transfer};
-use crate::node::{Answer, Ledger, Node, chain_id, mainnet};
+use crate::node::{Answer, Ledger, Live, Node, chain_id, mainnet};
 
 const USDC: Address = address!("A0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48");
 const FAKE: Address = Address::repeat_byte(0xfa);
@@ -119,6 +119,28 @@ async fn an_empty_answer_makes_every_block_with_a_listed_contract_a_candidate() 
     let mut expected: Vec<u64> = (1..=60).filter(|number| number % 3 == 0 || *number == 40).collect();
     expected.sort_unstable();
     assert_eq!(numbers(&candidates), expected);
+}
+
+#[tokio::test]
+async fn a_search_ends_before_what_failed_and_the_next_one_begins_there() {
+    let live = Live::start(ledger()).await;
+    let source = live.node.source(mainnet());
+    source.check().await.unwrap();
+    let watched = |address: &ChainAddress| *address == ChainAddress::Evm(ALICE.into());
+    live.lie(|method, params| {
+        let is_behind = method == "eth_getBlockByNumber" && params[0] == "0x1f";
+        is_behind.then(|| Err((-32603, "internal error".to_owned())))
+    });
+    let front = linked(source.candidates(1..=60, Watched::Asked(&watched)).await.unwrap());
+    let last = front.headers.last().unwrap().block.number;
+    assert_eq!((numbers(&front), front.headers.len() as u64), (vec![12], last));
+    assert!(last < 0x1f, "{last}");
+    // It is an error where nothing stands before it.
+    let error = source.candidates(0x1f..=60, Watched::Asked(&watched)).await.unwrap_err();
+    assert!(error.to_string().contains("internal error"), "{error}");
+    live.tell_the_truth();
+    let rest = linked(source.candidates(last + 1..=60, Watched::Asked(&watched)).await.unwrap());
+    assert_eq!((numbers(&rest), rest.headers[0].parent), (vec![33, 40], front.headers.last().unwrap().block));
 }
 
 #[tokio::test]
