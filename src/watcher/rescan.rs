@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-use landfall_chain::{Address, AddressSource, Block, BlockHash, BlockRef, BlockSource, Lane, Proof, TxId};
+use landfall_chain::{Address, AddressSource, Block, BlockHash, BlockRef, BlockSource, Chain, Lane, Proof, TxId};
 
 use crate::deposit::{Deposit, DepositId, DepositStatus};
 use crate::store::cursors;
@@ -149,6 +149,10 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
         self.progress.is_done()
     }
 
+    pub fn chain(&self) -> Chain {
+        self.watcher.chain()
+    }
+
     /// What the progress counts.
     pub fn numbers(&self) -> &'static str {
         self.watcher.chain().family().numbers()
@@ -236,6 +240,20 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
 }
 
 impl Difference {
+    /// The block of the final chain that differs; where that has none, ours.
+    pub fn block(&self) -> BlockRef {
+        match self {
+            Difference::OtherBlock { finalized: block, .. }
+            | Difference::NoBlock { ours: block, .. }
+            | Difference::Missing { block, .. }
+            | Difference::Failed { block, .. }
+            | Difference::Unseen { block, .. }
+            | Difference::NotThere { block, .. }
+            | Difference::Unbooked { block, .. }
+            | Difference::Unmoved { block, .. } => *block,
+        }
+    }
+
     /// Whom something must be recorded for.
     fn whose(&self) -> Option<Address> {
         match self {
