@@ -14,6 +14,8 @@ use crate::{LOGGED, Size, network, token};
 const TXS: usize = 20;
 const LOGS: usize = 40;
 const FINALITY_DEPTH: u64 = 3;
+/// What is final is agreed on a poll or two later.
+const FILL_MAX: u64 = 4 * FINALITY_DEPTH;
 
 /// A way of watching, and how many requests a block may cost.
 struct Way {
@@ -36,6 +38,13 @@ const WAYS: [Way; 5] = [
 struct Told {
     first: String,
     second: String,
+}
+
+/// What became of a tick.
+struct Done {
+    /// Blocks that were connected or traced.
+    read: u64,
+    confirmed: u64,
 }
 
 /// What is driven.
@@ -69,10 +78,11 @@ pub(crate) async fn measure(size: Size) -> anyhow::Result<()> {
             driven.catch_up().await?;
             let quiet = driven.per_block(blocks, false).await?;
             let idle = driven.idle().await?;
+            driven.fill().await?;
             let hit = driven.per_block(blocks, true).await?;
             println!(
                 "requests per live block, {}, {watched} watched: {} (goal <= {}); polls that find nothing new: {}; a block with a \
-                 hit, until all is confirmed: {}",
+                 hit, the confirmation of one included: {}",
                 way.name, quiet.first, way.goal, idle.first, hit.first
             );
             println!(
@@ -85,35 +95,55 @@ pub(crate) async fn measure(size: Size) -> anyhow::Result<()> {
 }
 
 impl Driven {
-    async fn tick(&mut self) -> anyhow::Result<u64> {
+    async fn tick(&mut self) -> anyhow::Result<Done> {
         let ticked = self.watcher.tick(self.clock.now()).await?;
         let traced = match &self.lane {
             Some(lane) => lane.tick(self.clock.now()).await?.traced,
             None => 0,
         };
-        Ok(ticked.connected + traced)
+        Ok(Done { read: ticked.connected + traced, confirmed: ticked.confirmed })
     }
 
     async fn catch_up(&mut self) -> anyhow::Result<()> {
-        while self.tick().await? > 0 {}
+        while self.tick().await?.read > 0 {}
         Ok(())
     }
 
-    /// One poll for each block.
+    /// Blocks with hits, until with each one that is found an earlier one is confirmed.
+    async fn fill(&mut self) -> anyhow::Result<()> {
+        for _ in 0..FILL_MAX {
+            if self.follow(true).await?.confirmed > 0 {
+                return Ok(());
+            }
+        }
+        anyhow::bail!("of {FILL_MAX} blocks with a hit none was confirmed")
+    }
+
+    /// One poll for each block. As many hits are confirmed as are found.
     async fn per_block(&mut self, blocks: u64, pays: bool) -> anyhow::Result<Told> {
         self.take_counts()?;
+        let mut confirmed = 0;
         for _ in 0..blocks {
-            for node in &mut self.nodes {
-                node.mine(TXS, LOGS, pays.then(|| PAYEE.into()))?;
-            }
-            anyhow::ensure!(self.tick().await? > 0, "the block was not connected");
+            confirmed += self.follow(pays).await?.confirmed;
         }
+        let hits = if pays { blocks } else { 0 };
+        anyhow::ensure!(confirmed == hits, "{confirmed} of {hits} hits were confirmed");
         self.told(blocks)
+    }
+
+    /// A new block, and a poll.
+    async fn follow(&mut self, pays: bool) -> anyhow::Result<Done> {
+        for node in &mut self.nodes {
+            node.mine(TXS, LOGS, pays.then(|| PAYEE.into()))?;
+        }
+        let done = self.tick().await?;
+        anyhow::ensure!(done.read > 0, "the block was not connected");
+        Ok(done)
     }
 
     async fn idle(&mut self) -> anyhow::Result<Told> {
         self.take_counts()?;
-        anyhow::ensure!(self.tick().await? == 0, "something was connected");
+        anyhow::ensure!(self.tick().await?.read == 0, "something was connected");
         self.told(1)
     }
 

@@ -4,6 +4,8 @@
 //! Exit codes: 0 all is done (rescan: and nothing differs); 1 stopped before (Ctrl-C, SIGTERM, traces that no endpoint
 //! serves), differences, or a contradiction that a person must look at; 2 bad input.
 
+mod difference;
+
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::path::Path;
@@ -16,9 +18,10 @@ use landfall_chain::{Address, AddressSource, BlockSource, Chain, Family, Proof, 
 use serde::Serialize;
 
 use crate::cli::bar::{Screen, Shown};
+use crate::cli::past::difference::DifferenceLine;
 use crate::cli::{asked_to_stop, existing, json_line, load, printable};
 use crate::time::Clock;
-use crate::watcher::{Backfill, Job, Progress, Rescan, Scope, Span, TickError};
+use crate::watcher::{Backfill, Difference, Job, Progress, Rescan, Scope, Span, TickError};
 use crate::{app, random};
 
 const RETRY_FIRST: Duration = Duration::from_millis(500);
@@ -76,7 +79,7 @@ pub(super) struct RescanArgs {
     /// The last block or slot, inclusive; it must be final.
     #[arg(long, value_name = "NUMBER")]
     to: u64,
-    /// End with one JSON object.
+    /// One JSON object on each line: the differences as they are found, and at the end the summary, which has `done`.
     #[arg(long)]
     json: bool,
     /// Record deposits, debits and fees that are missing.
@@ -134,8 +137,8 @@ trait Work {
     }
 
     /// What there is to print by now.
-    fn take_lines(&mut self) -> Vec<String> {
-        Vec::new()
+    fn take_lines(&mut self) -> anyhow::Result<Vec<String>> {
+        Ok(Vec::new())
     }
 }
 
@@ -176,26 +179,37 @@ impl<S: BlockSource + AddressSource + Clone> Work for Backfill<S> {
     }
 }
 
-impl<S: BlockSource + AddressSource + Clone> Work for Rescan<S> {
+/// A rescan, and how its differences are printed.
+struct Comparing<S> {
+    rescan: Rescan<S>,
+    json: bool,
+}
+
+impl<S: BlockSource + AddressSource + Clone> Work for Comparing<S> {
     async fn step(&mut self, clock: &Clock) -> Result<(), TickError> {
-        Rescan::step(self, clock.now()).await
+        self.rescan.step(clock.now()).await
     }
 
-    fn take_lines(&mut self) -> Vec<String> {
-        self.take_differences().iter().map(ToString::to_string).collect()
+    fn take_lines(&mut self) -> anyhow::Result<Vec<String>> {
+        let (chain, differences) = (self.rescan.chain(), self.rescan.take_differences());
+        let line = |difference: &Difference| match self.json {
+            true => json_line(&DifferenceLine::of(chain, difference)),
+            false => Ok(difference.to_string()),
+        };
+        differences.iter().map(line).collect()
     }
 
     fn progress(&self) -> Progress {
-        Rescan::progress(self)
+        self.rescan.progress()
     }
 
     fn shown(&self) -> Shown {
-        let numbers = self.numbers();
-        Shown { what: numbers, numbers, next: self.next(), until: self.progress().until }
+        let numbers = self.rescan.numbers();
+        Shown { what: numbers, numbers, next: self.rescan.next(), until: self.progress().until }
     }
 
     fn is_at_roots(&self) -> bool {
-        self.next() >= self.progress().next
+        self.rescan.next() >= self.progress().next
     }
 }
 
@@ -276,10 +290,10 @@ impl RescanArgs {
     pub(super) async fn run(self, config: &Path) -> anyhow::Result<ExitCode> {
         let RescanArgs { chain, from, to, json, repair } = self;
         let watcher = app::watcher(&load(config)?, chain, existing(config).await?).await?;
-        let mut rescan = Rescan::begin(watcher, from, to, repair).await?;
-        tell_of_cut(chain, Some(to), rescan.progress().until);
-        let done = drive(&mut rescan, &Clock::system()).await?;
-        let (progress, next) = (rescan.progress(), rescan.next());
+        let mut comparing = Comparing { rescan: Rescan::begin(watcher, from, to, repair).await?, json };
+        tell_of_cut(chain, Some(to), comparing.progress().until);
+        let done = drive(&mut comparing, &Clock::system()).await?;
+        let (progress, next) = (comparing.progress(), comparing.rescan.next());
         if json {
             println!("{}", json_line(&Summary { next, ..Summary::of(chain, &progress) })?);
         } else {
@@ -350,28 +364,33 @@ async fn tell_of_search(searching: Option<Searching>, screen: &mut Screen, clock
 async fn drive(work: &mut impl Work, clock: &Clock) -> anyhow::Result<bool> {
     let asked = asked_to_stop()?;
     let mut screen = Screen::new(work.shown(), work.progress().from, clock);
-    let done = drive_on(work, asked, &mut screen, clock).await;
-    screen.print(work.take_lines());
+    let done = drive_on(work, asked, &mut screen, clock).await?;
+    screen.print(work.take_lines()?);
     Ok(done)
 }
 
-async fn drive_on(work: &mut impl Work, asked: impl Future<Output = ()>, screen: &mut Screen, clock: &Clock) -> bool {
+async fn drive_on(
+    work: &mut impl Work,
+    asked: impl Future<Output = ()>,
+    screen: &mut Screen,
+    clock: &Clock,
+) -> anyhow::Result<bool> {
     tokio::pin!(asked);
     let mut retry = Retry::new(RETRY_FIRST, RETRY_MAX);
     let (mut failures, mut is_told) = (0, false);
     loop {
         let progress = work.progress();
-        screen.print(work.take_lines());
+        screen.print(work.take_lines()?);
         screen.show(work.shown(), progress.found, clock);
         if progress.is_done() {
-            return true;
+            return Ok(true);
         }
         let searching = work.searching();
         // What a step had not committed when it was dropped is read again.
         let stepped = tokio::select! {
             stepped = work.step(clock) => stepped,
             never = tell_of_search(searching, screen, clock) => match never {},
-            () = &mut asked => return false,
+            () = &mut asked => return Ok(false),
         };
         let pause = match stepped {
             Ok(()) => {
@@ -391,12 +410,12 @@ async fn drive_on(work: &mut impl Work, asked: impl Future<Output = ()>, screen:
             }
             Err(error) => {
                 screen.give_up(&error.to_string());
-                return false;
+                return Ok(false);
             }
         };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = &mut asked => return false,
+            () = &mut asked => return Ok(false),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! record or what stands against it, with a code of the closed list ([`Verdict`]). It changes nothing.
 
 use landfall_chain::{
-    AssetTransfer, Block, BlockRef, BlockSource, Chain, Fate, Lane, Legs, Network, Read, ReadProof, Rejected,
+    AssetTransfer, Block, BlockRef, BlockSource, Chain, Family, Fate, Lane, Legs, Network, Read, ReadProof, Rejected,
     SourceError, TxId, TxLife, TxRef, Verdict,
 };
 
@@ -159,7 +159,10 @@ impl Explainer<'_> {
             Some(asset) if number < asset.from_block => {
                 format!("its token is listed from block {} on", asset.from_block)
             }
-            Some(_) => "its token is listed under another program".to_owned(),
+            Some(_) => match self.network.chain.family() {
+                Family::Evm => "its contract is listed, but this Transfer tells no amount (ERC-721)".to_owned(),
+                Family::Solana => "its token is listed under another program".to_owned(),
+            },
         }
     }
 

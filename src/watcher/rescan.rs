@@ -2,16 +2,16 @@
 //! otherwise.
 //!
 //! Compared are the block's hash, the numbers that the chain passes over, the deposits that a block's legs to watched
-//! addresses must have made, the deposits that were seen in it, and what left watched addresses and what they paid; of the traces what two endpoints tell, where there are
+//! addresses must have made or were seen again by, the deposits that were seen in it, and what left watched addresses and what they paid; of the traces what two endpoints tell, where there are
 //! two. Legs from before their address was watched are no difference: nobody has read them yet, and backfill is for
 //! them. With `repair`, what is missing is recorded as a backfill would, and the record of a block that stood on one endpoint's word is
 //! made what two tell (`restate`); nothing else is taken away.
 
 use std::fmt;
 
-use landfall_chain::{Address, AddressSource, Block, BlockHash, BlockRef, BlockSource, Lane, Proof, TxId};
+use landfall_chain::{Address, AddressSource, Block, BlockHash, BlockRef, BlockSource, Chain, Lane, Proof, TxId};
 
-use crate::deposit::{DepositId, DepositStatus};
+use crate::deposit::{Deposit, DepositId, DepositStatus};
 use crate::store::cursors;
 use crate::store::{accounts, deposits};
 use crate::time::Timestamp;
@@ -33,6 +33,8 @@ pub enum Difference {
     Missing { block: BlockRef, deposit: DepositId, tx: TxId, recipient: Address, proof: Proof },
     /// A leg to a watched address is final, and its deposit FAILED.
     Failed { block: BlockRef, deposit: DepositId, recipient: Address, proof: Proof },
+    /// A leg to a watched address is in the block, and its deposit, which was seen elsewhere, was not seen there.
+    Unseen { block: BlockRef, deposit: DepositId, status: DepositStatus, recipient: Address, proof: Proof },
     /// A deposit was seen in the block, and its leg is not there.
     NotThere { block: BlockRef, deposit: DepositId, status: DepositStatus, proof: Proof },
     /// What left a watched address, or a fee that it paid, is not on record, or a fee with another amount.
@@ -147,6 +149,10 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
         self.progress.is_done()
     }
 
+    pub fn chain(&self) -> Chain {
+        self.watcher.chain()
+    }
+
     /// What the progress counts.
     pub fn numbers(&self) -> &'static str {
         self.watcher.chain().family().numbers()
@@ -194,13 +200,19 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
             }
             Some(_) | None => {}
         }
+        // A leg is seen in a block once, by whichever lane was first.
+        let by_roots = deposits::in_block(&mut reader, chain, &at.hash, Lane::Roots).await?;
+        let by_traces = deposits::in_block(&mut reader, chain, &at.hash, Lane::Traces).await?;
         for leg in self.watcher.wanted_legs(block, &|_| true) {
             let (deposit, recipient) = (leg.hash().deposit_id(), *leg.recipient());
             match deposits::by_leg(&mut reader, &leg.hash()).await? {
-                Some(recorded) if recorded.status == DepositStatus::Failed => {
+                Some(Deposit { status: DepositStatus::Failed, .. }) => {
                     differences.push(Difference::Failed { block: at, deposit, recipient, proof });
                 }
-                Some(_) => {}
+                Some(_) if by_roots.iter().chain(&by_traces).any(|seen| seen.id == deposit) => {}
+                Some(Deposit { status, .. }) => {
+                    differences.push(Difference::Unseen { block: at, deposit, status, recipient, proof });
+                }
                 None => {
                     let from = accounts::watched_from(&mut reader, chain, &recipient).await?;
                     if from.is_some_and(|from| from <= at.number) {
@@ -209,7 +221,7 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
                 }
             }
         }
-        for deposit in deposits::in_block(&mut reader, chain, &at.hash, lane).await? {
+        for deposit in if lane == Lane::Roots { by_roots } else { by_traces } {
             if !self.watcher.has_leg(block, &deposit) {
                 let (deposit, status) = (deposit.id, deposit.status);
                 differences.push(Difference::NotThere { block: at, deposit, status, proof });
@@ -228,10 +240,26 @@ impl<S: BlockSource + AddressSource + Clone> Rescan<S> {
 }
 
 impl Difference {
+    /// The block of the final chain that differs; where that has none, ours.
+    pub fn block(&self) -> BlockRef {
+        match self {
+            Difference::OtherBlock { finalized: block, .. }
+            | Difference::NoBlock { ours: block, .. }
+            | Difference::Missing { block, .. }
+            | Difference::Failed { block, .. }
+            | Difference::Unseen { block, .. }
+            | Difference::NotThere { block, .. }
+            | Difference::Unbooked { block, .. }
+            | Difference::Unmoved { block, .. } => *block,
+        }
+    }
+
     /// Whom something must be recorded for.
     fn whose(&self) -> Option<Address> {
         match self {
-            Difference::Missing { recipient, .. } | Difference::Failed { recipient, .. } => Some(*recipient),
+            Difference::Missing { recipient, .. }
+            | Difference::Failed { recipient, .. }
+            | Difference::Unseen { recipient, .. } => Some(*recipient),
             Difference::Unbooked { of, .. } => Some(*of),
             Difference::OtherBlock { .. }
             | Difference::NoBlock { .. }
@@ -260,6 +288,10 @@ impl fmt::Display for Difference {
             Difference::Failed { block, deposit, proof, .. } => {
                 let by = by(*proof);
                 write!(f, "block {block}: deposit {deposit} is FAILED, but its transaction is in this final block{by}")
+            }
+            Difference::Unseen { block, deposit, status, proof, .. } => {
+                let by = by(*proof);
+                write!(f, "block {block}: deposit {deposit} ({status}) was not seen in it, but its leg is there{by}")
             }
             Difference::Unbooked { block, movement, of, tx, proof } => {
                 let by = by(*proof);

@@ -2,8 +2,8 @@
 //!
 //! Balances show only what is left of all that came and went: value that never came is hidden by value that never left. So
 //! they count only where a trace cannot lie on both sides: nothing left the address inside of transactions, neither in this
-//! reading nor in an earlier one of the block, what it paid for transactions is proved in full, and what is CONFIRMED of the
-//! block by traces, or witnessed already, is told by this reading too. Everywhere else a second trace is the only witness.
+//! reading nor in an earlier one of the block, what it paid for transactions is proved in full, the block's fees did not go to
+//! it, and what is CONFIRMED of the block by traces, or witnessed already, is told by this reading too. Everywhere else a second trace is the only witness.
 
 use landfall_chain::{
     Address, AddressSource, AssetId, AssetTransfer, Block, BlockRef, BlockSource, Network, Proof, U256,
@@ -67,6 +67,9 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         let mut legs = traces.transfers.iter().filter(|leg| leg.asset == AssetId::Native);
         if legs.any(|leg| leg.sender == *address) {
             return Ok(Some("value left it inside of transactions, too".to_owned()));
+        }
+        if roots.fee_recipient == Some(*address) {
+            return Ok(Some("the fees of the block went to it, too".to_owned()));
         }
         if roots.fees.iter().any(|fee| fee.payer == *address && !fee.proved) {
             return Ok(Some("it paid for a transaction, of which a part is the node's word".to_owned()));

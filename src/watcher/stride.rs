@@ -87,6 +87,7 @@ mod tests {
             unattributed: Vec::new(),
             fees: Vec::new(),
             rejected: Vec::new(),
+            fee_recipient: None,
             proof: Proof::Roots,
             signers: Signers::default(),
         }

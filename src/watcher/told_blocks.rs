@@ -38,8 +38,9 @@ impl ToldBlocks {
         self.legs += transfers.len();
         let (txs, debits, unattributed) = (Vec::new(), Debits::Net(Vec::new()), Vec::new());
         let (fees, rejected, signers) = (Vec::new(), Vec::new(), block.signers.clone());
-        let Block { header, proof, .. } = *block;
-        let kept = Block { header, txs, transfers, debits, unattributed, fees, rejected, proof, signers };
+        let Block { header, fee_recipient, proof, .. } = *block;
+        let kept =
+            Block { header, txs, transfers, debits, unattributed, fees, rejected, fee_recipient, proof, signers };
         self.blocks.insert(number, kept);
         while self.legs > LEGS_MAX
             && let Some(lowest) = self.blocks.keys().next().copied()
@@ -98,6 +99,7 @@ mod tests {
             unattributed: Vec::new(),
             fees: Vec::new(),
             rejected: Vec::new(),
+            fee_recipient: None,
             proof,
             signers: Signers::default(),
         }

@@ -751,6 +751,7 @@ fn block(number: u64) -> Block {
         unattributed: Vec::new(),
         fees: Vec::new(),
         rejected: Vec::new(),
+        fee_recipient: None,
         proof: Proof::Roots,
         signers: Signers::default(),
     }

@@ -549,6 +549,7 @@ async fn on_record(desk: &Desk) -> DepositId {
         unattributed: Vec::new(),
         fees: Vec::new(),
         rejected: Vec::new(),
+        fee_recipient: None,
         proof: Proof::OneEndpoint,
         signers: Signers::default(),
     };

@@ -60,6 +60,8 @@ async fn every_leg_of_a_transaction_has_its_verdict() {
         pay(vec![leg(ALICE, 1), token, leg(BOB, 3), leg(CAROL, 4), leg(DAVE, 5), inner(ALICE, 6), inner(BOB, 7)]);
     tx.rejected = vec![
         (SimLeg { asset: unlisted_token(), ..leg(ALICE, 8) }, Verdict::FakeToken),
+        // As of ERC-721.
+        (SimLeg { asset: TOKEN, ..leg(ALICE, 1) }, Verdict::FakeToken),
         (inner(ALICE, 9), Verdict::RevertedFrame),
     ];
     let id = tx.tx.id;
@@ -75,6 +77,7 @@ async fn every_leg_of_a_transaction_has_its_verdict() {
             (4, Lane::Roots, Verdict::ChainNotRegistered),
             (5, Lane::Roots, Verdict::NotWatchedThen),
             (8, Lane::Roots, Verdict::FakeToken),
+            (1, Lane::Roots, Verdict::FakeToken),
             (6, Lane::Traces, ours),
             (7, Lane::Traces, Verdict::NotWatched),
             (9, Lane::Traces, Verdict::RevertedFrame),
@@ -85,6 +88,8 @@ async fn every_leg_of_a_transaction_has_its_verdict() {
     assert_eq!((told.is_final, &told.traces), (false, &TraceReading::Read));
     assert_eq!(told.legs[3].why, "its recipient is watched on BASE_SEPOLIA");
     assert_eq!(told.legs[4].why, "its recipient is watched from block 3 on");
+    assert_eq!(told.legs[5].why, "its token is not listed");
+    assert_eq!(told.legs[6].why, "its contract is listed, but this Transfer tells no amount (ERC-721)");
     assert_eq!(told.legs[0].deposit.as_ref().map(|deposit| deposit.account_id.as_str()), Some("alice"));
 
     world.chain.mine_empty(FINALITY_DEPTH);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use landfall::deposit::DepositStatus;
 use landfall::store::accounts;
-use landfall::watcher::BalanceWatch;
+use landfall::watcher::{BalanceWatch, Ticked};
 use landfall_chain::{Address, AssetId, Lane};
 use landfall_sim::{Fault, Lie, SimChain, SimLeg, SimTx};
 use rand::rngs::StdRng;
@@ -68,7 +68,7 @@ impl std::fmt::Display for Tally {
 }
 
 /// All that has to happen in a full or bounded run, in the order of the alphabet.
-const HAPPENS: [&str; 33] = [
+const HAPPENS: [&str; 35] = [
     "balances read",
     "blocks",
     "by logs",
@@ -95,6 +95,8 @@ const HAPPENS: [&str; 33] = [
     "lost",
     "moved while read",
     "reorgs",
+    "reorgs 12 deep",
+    "reorgs 12 deep, taken back at once",
     "replaced",
     "restarts",
     "steps",
@@ -311,11 +313,13 @@ impl History {
             70..73 => world.pass(Duration::from_secs(self.rng.random_range(1..2_000))),
             73..78 if self.lies => self.lie(world),
             78..88 if self.balances.is_some() => self.read_balances(world, tally).await,
-            _ => {
-                if world.tick_or_fail_for_now().await.is_none() {
-                    tally.count("failed ticks");
+            _ => match world.tick_or_fail_for_now().await {
+                Some(Ticked { disconnected: REORG_DEPTH_MAX, .. }) => {
+                    tally.count(&format!("reorgs {REORG_DEPTH_MAX} deep, taken back at once"));
                 }
-            }
+                Some(_) => {}
+                None => tally.count("failed ticks"),
+            },
         }
         self.highest = self.highest.max(world.chain.latest().number);
         if let Some(newest) = world.chain.tiers().into_iter().flatten().map(|block| block.number).max() {
@@ -413,8 +417,13 @@ impl History {
         let depth = self.rng.random_range(0..=REORG_DEPTH_MAX);
         let keep = latest.saturating_sub(depth).max(final_number).max(self.tier_floor.load(Ordering::Relaxed));
         if keep < latest {
+            let before = world.chain.blocks().len();
             self.mempool.extend(world.chain.fork_at(keep));
             tally.count("reorgs");
+            // In blocks: numbers may be skipped.
+            if u64::try_from(before - world.chain.blocks().len()) == Ok(REORG_DEPTH_MAX) {
+                tally.count(&format!("reorgs {REORG_DEPTH_MAX} deep"));
+            }
             for _ in 0..self.rng.random_range(0..4) {
                 self.mine(world, tally);
             }

@@ -290,18 +290,27 @@ async fn r6_a_reorg_below_the_final_block_changes_nothing_and_needs_a_person() {
     let mut world = world().await;
     world.chain.mine(vec![payment(0, 5)]);
     world.chain.mine_empty(FINALITY_DEPTH);
+    world.chain.mine(vec![payment(1, 6)]);
     world.catch_up().await;
-    assert_eq!(world.status_of(5).await, Confirmed);
+    assert_eq!((world.status_of(5).await, world.status_of(6).await), (Confirmed, Pending));
     let latest = world.chain.latest().number;
     let fork = world.chain.blocks();
+    // The first payment is gone, and what the second one's block would wait for is final on either branch.
     world.chain.fork_at(1);
+    world.chain.mine(vec![payment(1, 6)]);
     world.chain.mine_empty(latest + 5);
 
-    let error = world.try_tick().await.unwrap_err();
-    assert!(matches!(error, TickError::PostFinalityReorg { confirmed: 1, .. }) && !error.may_pass(), "{error}");
-    assert_eq!(world.status_of(5).await, Confirmed);
-    assert_eq!(events(world.db()).await.len(), 2);
+    for _ in 0..3 {
+        let error = world.try_tick().await.unwrap_err();
+        assert!(matches!(error, TickError::PostFinalityReorg { confirmed: 1, .. }) && !error.may_pass(), "{error}");
+        assert_eq!((world.status_of(5).await, world.status_of(6).await), (Confirmed, Pending));
+        world.pass(FAILED_GRACE);
+    }
+    assert_eq!(events(world.db()).await.len(), 3);
     world.chain.restore(fork);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    assert_eq!(world.status_of(6).await, Confirmed, "nothing was lost either");
     world.close().await;
 }
 

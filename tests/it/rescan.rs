@@ -1,8 +1,9 @@
 //! `landfall rescan`: the record is compared with the chain, and what is missing is told, and mended when asked to.
 
-use landfall::deposit::DepositStatus::Confirmed;
+use landfall::deposit::DepositStatus::{Confirmed, Pending};
 use landfall::store::{Connection, Db, Engine as Connected};
 use landfall::watcher::{BackfillError, Difference, Movement, Rescan};
+use landfall_chain::Lane;
 use landfall_sim::{SimLeg, SimPool, SimTx};
 
 use crate::postgres::{ENGINES, Engine};
@@ -128,6 +129,52 @@ async fn a_failed_deposit_in_a_final_block_is_told_and_revived() {
     assert_eq!(world.status_of(3).await, Confirmed);
     assert_eq!(rescan(&world, false).await, []);
     world.abandon();
+}
+
+#[tokio::test]
+async fn a_deposit_that_was_not_seen_in_the_final_block_that_pays_it_is_told_and_mended() {
+    for (engine, lane) in ENGINES.into_iter().flat_map(|engine| [(engine, Lane::Roots), (engine, Lane::Traces)]) {
+        let mut world = World::traced(engine, 1).await;
+        world.chain.trace_twice(true);
+        world.watch("alice", address(ALICE)).await;
+        let paid = payment(0, ALICE, 3);
+        let paid = paid.replaced_by(vec![SimLeg { lane, ..paid.legs[0] }]);
+        world.chain.mine(vec![paid.clone()]);
+        world.catch_up().await;
+        assert_eq!(world.status_of(3).await, Pending, "{engine:?}, {lane:?}");
+        // Seen in a block that is gone; of the one that pays it now, the record does not tell.
+        world.chain.fork_at(0);
+        world.chain.mine_empty(1);
+        world.chain.mine(vec![paid]);
+        world.chain.mine_empty(40);
+        world.catch_up().await;
+        let lost = "DELETE FROM inclusions WHERE block_number = 2";
+        for texts in [
+            [
+                lost,
+                "UPDATE deposits SET status = 'PENDING', confirmed_us = NULL",
+                "DELETE FROM events WHERE status = 'CONFIRMED'",
+            ]
+            .as_slice(),
+            &[lost],
+        ] {
+            for text in texts {
+                execute(world.db(), text).await;
+            }
+            let before = world.status_of(3).await;
+            for repair in [false, true] {
+                let differences = rescan(&world, repair).await;
+                let [Difference::Unseen { block, status, recipient, .. }] = differences.as_slice() else {
+                    panic!("{differences:?}: {engine:?}, {lane:?}")
+                };
+                assert_eq!((block.number, *status, *recipient), (2, before, address(ALICE)));
+                assert!(differences[0].to_string().contains("was not seen in it"), "{}", differences[0]);
+            }
+            assert_eq!(world.status_of(3).await, Confirmed, "{engine:?}, {lane:?}");
+            assert_eq!(rescan(&world, false).await, []);
+        }
+        world.close().await;
+    }
 }
 
 #[tokio::test]

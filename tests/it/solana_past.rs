@@ -685,7 +685,7 @@ async fn an_end_that_is_lost_is_no_skipped_slot() {
 }
 
 /// What the real binary says in this folder: its exit code, stdout, stderr.
-async fn landfall(folder: &std::path::Path, arguments: &[&str]) -> (Option<i32>, String, String) {
+pub(crate) async fn landfall(folder: &std::path::Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_landfall"));
     command.current_dir(folder).args(arguments);
     let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();

@@ -4,10 +4,11 @@ use landfall::deposit::DepositStatus::Confirmed;
 use landfall::watcher::{Difference, Rescan};
 use landfall_chain::{Proof, U256};
 use landfall_cluster::{Ledger, Node, Tx, hash};
+use serde_json::{Value, json};
 
 use crate::postgres::{ENGINES, Engine, TestStore};
 use crate::rescan::execute;
-use crate::solana_past::{NOW, OURS, PAYER, deposits_of, store, watcher};
+use crate::solana_past::{NOW, OURS, PAYER, deposits_of, landfall, store, watcher};
 
 /// We were paid in slots 14 and 20; 17 is skipped, and all is settled up to 30.
 async fn settled(engine: Engine) -> (Ledger, Node, TestStore) {
@@ -94,4 +95,34 @@ async fn another_block_one_that_is_not_there_and_a_deposit_too_many_are_told() {
         assert_eq!(numbers, (25..=30).collect::<Vec<_>>());
         assert_eq!(deposits_of(&store).await.len(), 2, "nothing is ever taken away");
     }
+}
+
+#[tokio::test]
+async fn with_json_each_line_of_the_real_command_is_an_object_and_the_last_one_tells_how_it_went() {
+    let (_, node, store) = settled(Engine::Sqlite).await;
+    let other = Ledger::of((10..=30).filter(|slot| ![17, 20].contains(slot)));
+    other.finalize(30);
+    node.show(&other);
+    let deposits = deposits_of(&store).await;
+    let [first, second] = [14, 20].map(|amount| deposits.iter().find(|it| it.amount == U256::from(amount)).unwrap());
+    let folder = crate::postgres::folder();
+    let config = format!(
+        "[store]\nurl = \"{}\"\n[api]\nenvironment = \"live\"\n[chains.SOLANA_MAINNET]\nrpc = [\"{}\"]\n",
+        store.url,
+        node.url()
+    );
+    std::fs::write(folder.path().join("landfall.toml"), config).unwrap();
+    let range = ["rescan", "--chain", "SOLANA_MAINNET", "--from", "11", "--to", "20", "--json"];
+    let (code, told, said) = landfall(folder.path(), &range).await;
+    assert_eq!(code, Some(1), "{told}{said}");
+    let told: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let [not_there, no_block, summary] = told.as_slice() else { panic!("{told:?}") };
+    let of = |id: &landfall::deposit::DepositId| json!([{ "deposit_id": id.to_string(), "status": "CONFIRMED" }]);
+    for (line, difference, slot, deposit) in [(not_there, "not_there", 14, first), (no_block, "no_block", 20, second)] {
+        assert_eq!((&line["difference"], &line["block_number"]), (&json!(difference), &json!(slot)), "{line}");
+        assert_eq!((&line["deposits"], &line["chain"]), (&of(&deposit.id), &json!("SOLANA_MAINNET")), "{line}");
+        assert!(line["reason"].as_str().unwrap().contains(&deposit.id.to_string()), "{line}");
+    }
+    assert_eq!((&not_there["proof"], &no_block["proof"]), (&json!("one_endpoint"), &Value::Null));
+    assert_eq!((&summary["found"], &summary["next"], &summary["done"]), (&json!(2), &json!(21), &json!(true)));
 }

@@ -446,6 +446,31 @@ async fn lies_that_cancel_out_in_the_balances_are_not_witnessed_by_them() {
 }
 
 #[tokio::test]
+async fn the_balances_of_the_fee_recipient_are_no_witness_that_the_fees_came_from_inside() {
+    let mut world = world().await;
+    // One trace tells, as often as it is asked for, that just so much came to her by a transaction.
+    let invent = Fault::Invent(address(ALICE), 1_000);
+    world.chain.mine(vec![inner(0, BOB, 5)]);
+    world.chain.pay_fees_to(address(ALICE), 1_000);
+    world.chain.script_traces([invent; 2]);
+    world.catch_up().await;
+    assert_eq!(world.status_of(1_000).await, Pending);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.tick().await;
+    world.chain.script_traces([invent]);
+    world.pass(Duration::from_secs(600));
+    world.trace().await;
+    assert_eq!(world.status_of(1_000).await, Pending, "the balances agree, and prove nothing");
+    world.say("").await;
+    let alarm = report(&world).await.traces_alarm;
+    assert!(alarm.contains("the fees of the block went to it, too"), "{alarm}");
+    world.chain.trace_twice(true);
+    world.pass(Duration::from_secs(600));
+    assert_eq!(world.trace().await.failed, 1);
+    world.abandon();
+}
+
+#[tokio::test]
 async fn whoever_is_paid_and_pays_inside_of_one_block_is_witnessed_by_a_second_trace() {
     let mut world = world().await;
     let on = SimLeg::inner(address(ALICE), address(BOB), 4);

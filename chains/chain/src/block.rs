@@ -60,6 +60,9 @@ pub struct Block {
     pub fees: Vec<Fee>,
     /// Movements that are no credit, with the reason; only when the read asked to explain.
     pub rejected: Vec<Rejected>,
+    /// To whom the header, which its hash covers, says that the fees of its transactions go: what they bring is no leg, and
+    /// changes the balance all the same. `None` where no header says so.
+    pub fee_recipient: Option<Address>,
     /// What stands behind this content.
     pub proof: Proof,
     /// Proves on demand who signed.

@@ -301,6 +301,7 @@ impl Reader {
             unattributed: Vec::new(),
             fees: fees::of_block(stack, &block, &receipts),
             rejected: judged.rejected,
+            fee_recipient: fees::recipient(stack, &block),
             proof: Proof::Roots,
             signers,
             txs,

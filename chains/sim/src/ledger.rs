@@ -50,6 +50,7 @@ pub struct SimTx {
 pub struct SimBlock {
     pub header: Header,
     pub txs: Vec<SimTx>,
+    pub fee_recipient: Option<Address>,
 }
 
 /// A chain; clones share it.
@@ -153,7 +154,11 @@ impl SimChain {
         let mut rng = StdRng::seed_from_u64(seed);
         let nowhere = BlockRef { number: 0, hash: BlockHash([0; 32]) };
         let block = BlockRef { number: 0, hash: BlockHash(rng.random()) };
-        let genesis = SimBlock { header: Header { block, parent: nowhere, time_secs: GENESIS_SECS }, txs: Vec::new() };
+        let genesis = SimBlock {
+            header: Header { block, parent: nowhere, time_secs: GENESIS_SECS },
+            txs: Vec::new(),
+            fee_recipient: None,
+        };
         SimChain(Arc::new(Mutex::new(State {
             blocks: vec![genesis],
             skip: 0,
@@ -189,7 +194,7 @@ impl SimChain {
         let number = parent.number + 1 + std::mem::take(&mut state.skip);
         let block = BlockRef { number, hash: BlockHash(state.rng.random()) };
         let time_secs = GENESIS_SECS + number * BLOCK_SECS;
-        state.blocks.push(SimBlock { header: Header { block, parent, time_secs }, txs });
+        state.blocks.push(SimBlock { header: Header { block, parent, time_secs }, txs, fee_recipient: None });
         state.finalize();
         block
     }
@@ -320,6 +325,14 @@ impl SimChain {
         state.shifts.push((number, of, asset, by));
     }
 
+    /// The fees of the newest block go to `of`: so much, and no leg shows it.
+    pub fn pay_fees_to(&self, of: Address, by: i64) {
+        if let Some(newest) = self.lock().blocks.last_mut() {
+            newest.fee_recipient = Some(of);
+        }
+        self.shift_balance(of, AssetId::Native, by);
+    }
+
     /// Runs `f` before each call from now on: a chain that moves while it is read.
     pub fn before_each_call(&self, f: impl FnMut(&SimChain) + Send + 'static) {
         self.lock().before_call = Some(Box::new(f));
@@ -401,6 +414,7 @@ impl SimBlock {
             unattributed: Vec::new(),
             fees: if lane == Lane::Roots { self.txs.iter().filter_map(SimTx::paid).collect() } else { Vec::new() },
             rejected: rejected.map(|(tx, leg, verdict)| Rejected { transfer: leg.transfer(tx), verdict }).collect(),
+            fee_recipient: self.fee_recipient,
             proof: if lane == Lane::Roots { Proof::Roots } else { Proof::OneEndpoint },
             signers: Signers::default(),
         }

@@ -64,6 +64,7 @@ pub fn block(rules: &Rules, answer: &str, asked: &Asked) -> Result<Candidate, Un
         unattributed: judged.unattributed,
         fees,
         rejected: judged.rejected,
+        fee_recipient: None,
         proof: Proof::OneEndpoint,
         signers: Signers::default(),
     };

@@ -80,6 +80,7 @@ pub(super) fn block(number: u64, tag: u8) -> Block {
         unattributed: Vec::new(),
         fees: Vec::new(),
         rejected: Vec::new(),
+        fee_recipient: None,
         proof: Proof::Roots,
         signers: Signers::default(),
     }

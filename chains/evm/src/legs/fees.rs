@@ -8,7 +8,7 @@
 //! Promises: checked integers; a fee of which a part is not told, or contradicts what is proved, is left out and
 //! never guessed. The payer is the stated signer, who is proved as `signer` says.
 
-use landfall_chain::{Fee, TxLife, U256};
+use landfall_chain::{Address, Fee, TxLife, U256};
 
 use crate::hex::Amount;
 use crate::legs::reference;
@@ -44,6 +44,11 @@ pub(crate) fn of_block(stack: Stack, block: &WireBlock<'_, Vec<WireTx<'_>>>, rec
         fees.extend(fee.filter(|fee| !fee.amount.is_zero()));
     }
     fees
+}
+
+/// To whom a proved header says that the fees go. Polygon's says nobody, and the fees go to the validator who sealed it.
+pub(crate) fn recipient<T>(stack: Stack, block: &WireBlock<'_, T>) -> Option<Address> {
+    (stack != Stack::Polygon).then(|| Address::Evm(block.miner.into()))
 }
 
 fn is_jovian<T>(block: &WireBlock<'_, T>) -> bool {

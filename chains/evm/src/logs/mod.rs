@@ -24,6 +24,7 @@ use crate::dialect::Endpoint;
 use crate::error::{Check, EvmError};
 use crate::headers::{BY_NUMBER, by_number, refused};
 use crate::hex::{Data, Quantity};
+use crate::legs::fees;
 use crate::legs::native::{self, LOG_TRANSFER, POLYGON_POL, SYSTEM};
 use crate::legs::withdrawals;
 use crate::legs::{self, Movement, TRANSFER};
@@ -297,6 +298,7 @@ impl Reader {
             unattributed: Vec::new(),
             fees: self.fees(found),
             rejected: Vec::new(),
+            fee_recipient: fees::recipient(self.rules.stack, block),
             proof: Proof::Bloom,
             signers: Signers::default(),
         }))

@@ -39,6 +39,19 @@ fn with_extra_data((block, mut receipts): (Value, Value), extra: Vec<u8>) -> (Va
 }
 
 #[tokio::test]
+async fn whom_the_fees_go_to_is_told_by_the_header_except_on_polygon() {
+    for (chain, prefix, number) in
+        [(Chain::EthereumMainnet, "eth_mainnet", 16_899_757), (Chain::PolygonMainnet, "polygon_mainnet", 38_102_393)]
+    {
+        let (block, receipts) = recorded(chain, prefix, number);
+        let miner: Address = block["miner"].as_str().unwrap().parse().unwrap();
+        let told = forge::read_as(network(chain).unwrap(), (block, receipts), Read::FULL).await.unwrap();
+        let expected = (chain == Chain::EthereumMainnet).then(|| ChainAddress::Evm(miner.into()));
+        assert_eq!(told.fee_recipient, expected, "{chain}");
+    }
+}
+
+#[tokio::test]
 async fn recorded_transactions_cost_what_their_receipts_say() {
     // Of types 0, 1 and 2, some failed. What is compared, `gasUsed` and `effectiveGasPrice`, is not read otherwise. On the OP
     // stack `l1Fee` comes on top, which no root covers; its deposits (0x7e) cost nothing.
