@@ -3,7 +3,8 @@
 //! `testdata/SOURCES.md` says where each is from. What a list of legs was taken from stands beside it.
 
 use landfall_chain::{
-    Address as ChainAddress, Asset, AssetId, AssetTransfer, Block, BlockSource, Chain, Family, Network, Proof, Read,
+    Address as ChainAddress, AddressSource, Asset, AssetId, AssetTransfer, Block, BlockSource, Chain, EndpointState,
+    Family, Found, Network, Proof, Read, Watched,
 };
 use landfall_evm::network;
 use serde_json::json;
@@ -208,6 +209,23 @@ async fn a_block_of_polygon_has_the_legs_written_down_by_hand() {
         7f9a797d DAI cdcdb5e59e14ca5d3291dd6d8aa7c122d15b9a76 bf79ce2fbd819e5abc2327563d02a200255b7cb3 62500000000000000000\n";
     let listed = [WETH_POLYGON, USDC_E_POLYGON, DAI_POLYGON, BRIDGED_POLYGON];
     assert_eq!(legs(Chain::PolygonMainnet, 10_000_000, &listed).await, expected);
+}
+
+#[tokio::test]
+async fn e18_a_search_reads_a_block_whose_state_sync_is_shown_and_in_no_bloom() {
+    // Nodes answer eth_getLogs with the logs of the pseudo transaction too, and no header vouches for them.
+    let network = listing(Chain::PolygonMainnet, &[BRIDGED_POLYGON]);
+    let ledger = Ledger::recorded(Chain::PolygonMainnet, "polygon_mainnet", 10_000_000);
+    let node = Node::start(move |method, params| ledger.answer(method, params)).await;
+    let source = node.source(network);
+    let found = source.candidates(10_000_000..=10_000_000, Watched::Asked(&|_| false)).await.unwrap();
+    let Found::Linked(candidates) = found else { panic!("{found:?}") };
+    let numbers: Vec<u64> = candidates.hits.iter().map(|hit| hit.number).collect();
+    assert_eq!((numbers, candidates.headers.len()), (vec![10_000_000], 1));
+    assert_eq!(source.endpoints().snapshot()[0].state, EndpointState::Healthy, "it showed nothing false");
+    // Whoever reads it in full sets those logs aside.
+    let block = source.blocks(10_000_000..=10_000_000, Read::FULL).await.unwrap().remove(0);
+    assert!(block.transfers.iter().all(|leg| leg.asset == AssetId::Native), "{:?}", block.transfers);
 }
 
 #[tokio::test]
