@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use axum::http::StatusCode;
+use axum::response::IntoResponse;
 use landfall_chain::{BlockSource, Proof, Read, ReadProof, SourceErrorKind, U256};
 use serde_json::{Value, json};
 
 use crate::mint::{self, Tx};
-use crate::node::{Ledger, Live, Node};
+use crate::node::{Ledger, Live, Node, reply};
 use crate::trace::{LISTED, NESTED, address, frame, nested, traced};
 
 /// How a block is refused that is asked for at once: whole, or one of its transactions.
@@ -82,6 +84,38 @@ async fn a_transaction_that_is_in_another_block_there_is_not_believed() {
         // The words of what was asked first.
         assert!(error.to_string().contains("execution timeout"), "{error}");
     }
+}
+
+#[tokio::test]
+async fn traces_that_are_too_much_at_once_leave_what_else_is_asked_for_as_it_was() {
+    let txs = |nonce| vec![Tx { nonce, ..Tx::default() }];
+    let ledger = Ledger::of(mint::chain(5, (0..4).map(txs).collect()));
+    let answer = move |method: &str, params: &Value| match method {
+        NESTED => {
+            let block =
+                ledger.blocks.values().map(|(block, _)| block).find(|block| block["hash"] == params[0]).unwrap();
+            Ok(nested(block, &[frame("CALL", address(0xaa), address(0xbb), 0, vec![])]))
+        }
+        _ => ledger.answer(method, params),
+    };
+    let answer = Arc::new(answer);
+    let node = Node::start_raw(move |_, body| {
+        let is_too_much = body.matches(NESTED).count() > 1;
+        let reply = if is_too_much { String::new() } else { reply(&body, answer.as_ref()) };
+        let status = if is_too_much { StatusCode::PAYLOAD_TOO_LARGE } else { StatusCode::OK };
+        async move { (status, [("content-type", "application/json")], reply).into_response() }
+    })
+    .await;
+    let source = node.source(traced());
+    source.check().await.unwrap();
+    let mut requests = Vec::new();
+    for read in [Read::FULL, LISTED, Read::FULL, LISTED] {
+        node.take_requests();
+        assert_eq!(source.blocks(5..=8, read).await.unwrap().len(), 4);
+        requests.push(node.take_requests());
+    }
+    assert_eq!((requests[0], requests[2]), (1, 1), "blocks and receipts: {requests:?}");
+    assert!(requests[3] < requests[1], "what is served of traces is known by then: {requests:?}");
 }
 
 /// Each block of the answers is `kib` heavier than it would be.
