@@ -6,17 +6,18 @@
 //! withdrawal names one. So a block that is not told holds nothing of ours, but for logs that a node left out while it
 //! showed others of the same contract and block: only receipts prove more. Not seen, where native movements are logged,
 //! is what a watched address paid in fees for a transaction that moved nothing.
+//! A request that fails ends the search where it stands: what was found before is told. A lie is told instead of all.
 //! How many blocks one call asks for is learnt of each endpoint: fewer when it refuses or answers too much, else more.
 
 use std::ops::RangeInclusive;
 
 use alloy_trie::EMPTY_ROOT_HASH;
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{StreamExt, stream};
 use landfall_chain::{Address, Candidates, Header};
-use landfall_rpc::Limit;
+use landfall_rpc::{Dialect, Fault, Limit};
 use serde_json::json;
 
-use crate::dialect::Endpoint;
+use crate::dialect::{Endpoint, Evm};
 use crate::error::{Check, EvmError};
 use crate::headers::{BY_NUMBER, HeaderOnly, by_number, proved_header, refused};
 use crate::legs::{self, withdrawals};
@@ -46,8 +47,14 @@ impl Reader {
         let ranges = stream::iter(ranges(endpoint, range));
         let mut scans = ranges.map(|range| self.range(endpoint, range, watched)).buffered(RANGES_AHEAD_MAX);
         let mut all = Candidates::default();
-        while let Some(part) = scans.try_next().await? {
-            let (asked, part) = part;
+        while let Some(part) = scans.next().await {
+            let (asked, part) = match part {
+                Ok(part) => part,
+                Err(error) => {
+                    self.ends(endpoint, &all, error)?;
+                    break;
+                }
+            };
             let is_linked = match (all.headers.last(), part.headers.first()) {
                 (Some(parent), Some(first)) => first.parent == parent.block,
                 (None, _) | (_, None) => true,
@@ -81,7 +88,13 @@ impl Reader {
             let many = if is_logged { HEADERS_MAX } else { FULL_MAX };
             let numbers = (first..=*range.end()).take(many).take_while(|at| is_told(*at) == is_logged);
             let numbers: Vec<u64> = numbers.collect();
-            let answers = endpoint.ask_all(&by_number(numbers.iter().copied(), !is_logged)).await?;
+            let answers = match endpoint.ask_all(&by_number(numbers.iter().copied(), !is_logged)).await {
+                Ok(answers) => answers,
+                Err(error) => {
+                    self.ends(endpoint, &found, error)?;
+                    return Ok((range, found));
+                }
+            };
             for (number, answer) in numbers.iter().zip(&answers) {
                 let told = if is_logged {
                     let block: Option<HeaderOnly<'_>> = endpoint.parse(BY_NUMBER, answer)?;
@@ -106,6 +119,17 @@ impl Reader {
             tokio::task::yield_now().await;
         }
         Ok((range, found))
+    }
+
+    /// Takes in that a search that has `found` so much ends with an error, which is told when there is nothing else, and when
+    /// it says more than that the endpoint did not serve: who lied once may have withheld logs before.
+    fn ends(&self, endpoint: &Endpoint, found: &Candidates, error: EvmError) -> Result<(), EvmError> {
+        if found.headers.is_empty() || Evm::fault(&error) != Fault::Failing {
+            return Err(error);
+        }
+        // Others are asked first for what comes behind.
+        self.pool.noted(endpoint, &error);
+        Ok(())
     }
 
     /// Takes in the logs of `range`, in as many calls as the node wants.
