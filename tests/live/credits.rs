@@ -20,7 +20,7 @@
 //! | E15 | `e15_the_source_is_the_tokens_sender_and_not_the_transactions` |
 //! | E16 | `e16_one_base_unit_and_the_greatest_amount_are_exact` |
 //! | E17 | chains/evm/tests/it/native.rs `e17_a_transfer_log_of_polygon_is_a_leg_once_and_replaces_the_transactions_own_value`; recorded: chains/evm/tests/it/recorded.rs `e17_native_legs_of_polygon_are_those_of_its_transfer_logs`; POL's own contract: tests/live/polygon.rs `e17_what_pols_own_contract_logs_is_no_credit_beside_the_chains_log` |
-//! | E18 | chains/evm/tests/it/polygon.rs `e18_a_recorded_pseudo_transaction_is_set_aside_wherever_a_node_shows_it`, `e18_a_synthetic_state_sync_is_proved_by_its_encoding_and_pays_by_its_logs`; recorded: chains/evm/tests/it/recorded.rs `e18_a_search_reads_a_block_whose_state_sync_is_shown_and_in_no_bloom` |
+//! | E18 | chains/evm/tests/it/polygon.rs `e18_a_recorded_pseudo_transaction_is_set_aside_wherever_a_node_shows_it`, `e18_a_synthetic_state_sync_is_proved_by_its_encoding_and_pays_by_its_logs`; searched: chains/evm/tests/it/recorded.rs `e18_a_search_reads_a_block_whose_state_sync_is_shown_and_in_no_bloom` |
 //! | E19 | chains/evm/tests/it/op.rs `e19_a_synthetic_deposit_that_fails_keeps_its_mint_and_moves_nothing`; on a node: tests/live/op_stack.rs `e19_what_the_op_stack_mints_is_credited_also_when_the_transaction_fails` |
 //! | E20 | chains/evm/tests/it/native.rs `e20_eip7708_is_the_one_source_from_its_block_on_and_nothing_before` |
 //! | E21 | chains/evm/tests/it/explain.rs `e21_a_listed_contract_is_no_token_below_its_block`; chains/evm/src/networks.rs `e21_the_tokens_are_those_of_their_issuers` |

@@ -17,7 +17,7 @@ use crate::byzantium;
 use crate::dialect::{Endpoint, Evm, Pool};
 use crate::error::EvmError;
 use crate::headers::{BY_NUMBER, by_number, proved_header, refused};
-use crate::hex::Data;
+use crate::hex::{Data, Quantity};
 use crate::legs::fees;
 use crate::legs::withdrawals;
 use crate::legs::{self, Rules};
@@ -135,7 +135,7 @@ impl Reader {
             let block = answers[0].as_ref().map_err(|error| endpoint.refused(BY_NUMBER, error))?;
             let Some(mut found) = self.next(endpoint, number, block, parent.as_ref())? else { break };
             parent = Some(found.header);
-            found.receipts = self.fitting(endpoint, &found.block, &answers[1])?;
+            found.receipts = self.fitting(endpoint, &found, &answers[1])?;
             // At once, while it is at hand: what was parsed of many blocks is more than a processor's cache holds.
             linked.push(if self.content(&found).is_empty() {
                 Linked::Proved(Box::new(self.prove(endpoint, found, std::iter::empty(), legs, more)?))
@@ -196,21 +196,34 @@ impl Reader {
     fn fitting<'a>(
         &self,
         endpoint: &Endpoint,
-        block: &FullBlock<'_>,
+        found: &Found<'_>,
         answer: &'a Answer,
     ) -> Result<Option<Receipts<'a>>, EvmError> {
+        let block = &found.block;
         // Refused: the node that was asked for the receipts may not have the block yet.
         let Ok(answer) = answer else { return Ok(block.transactions.is_empty().then(Receipts::default)) };
-        let receipts = self.set_aside(block, endpoint.parse(RECEIPTS, answer)?);
+        let receipts = self.receipts(endpoint, &found.header, block, answer)?;
         let is_of_block = |receipt: &WireReceipt<'_>| receipt.block_hash == block.hash;
         let fit = receipts.all.len() == block.transactions.len() && receipts.all.iter().all(is_of_block);
         Ok(if fit { Some(receipts) } else { block.transactions.is_empty().then(Receipts::default) })
     }
 
-    fn set_aside<'a>(&self, block: &FullBlock<'_>, receipts: Option<Vec<WireReceipt<'a>>>) -> Receipts<'a> {
+    /// The receipts that an endpoint tells of a block.
+    fn receipts<'a>(
+        &self,
+        endpoint: &Endpoint,
+        header: &Header,
+        block: &FullBlock<'_>,
+        answer: &'a Raw,
+    ) -> Result<Receipts<'a>, EvmError> {
+        let stack = self.rules.stack;
+        let receipts: Option<Vec<WireReceipt<'_>>> = endpoint.parse(RECEIPTS, answer).map_err(|error| {
+            let kinds = block.transactions.iter().map(|tx| tx.kind);
+            newer(endpoint, stack, header.block, kinds).unwrap_or(error)
+        })?;
         let mut all = receipts.unwrap_or_default();
-        let pseudo = polygon::set_aside_receipt(self.rules.stack, block, &mut all);
-        Receipts { all, pseudo }
+        let pseudo = polygon::set_aside_receipt(stack, block, &mut all);
+        Ok(Receipts { all, pseudo })
     }
 
     /// What must still be asked to prove the content of a block. By hash: of the block that was read, not of its
@@ -266,7 +279,7 @@ impl Reader {
         let mut raw: Option<Data<'_>> = None;
         for (call, answer) in answers {
             match call.method {
-                RECEIPTS => receipts = Some(self.set_aside(&block, endpoint.parse(RECEIPTS, answer)?)),
+                RECEIPTS => receipts = Some(self.receipts(endpoint, &header, &block, answer)?),
                 _ => raw = endpoint.parse(RAW_TX, answer)?,
             }
         }
@@ -335,11 +348,20 @@ fn receipts_of(block: &str) -> Call {
 
 fn full_block<'a>(endpoint: &Endpoint, stack: Stack, answer: &'a Raw) -> Result<Option<FullBlock<'a>>, EvmError> {
     endpoint.parse(BY_NUMBER, answer).map_err(|error| {
-        // A type of the future may lack what every type has today: then it is no malformed answer.
         let Ok(types) = endpoint.parse::<WireTypes>(BY_NUMBER, answer) else { return error };
-        let unknown = types.transactions.iter().find_map(|tx| Kind::parse(tx.kind, stack).err());
         let block = BlockRef { number: types.number.0, hash: BlockHash(types.hash.0) };
-        let newer = |kind| EvmError::UpgradeNeeded { chain: endpoint.chain, block, what: "a transaction", kind };
-        unknown.map_or(error, newer)
+        newer(endpoint, stack, block, types.transactions.iter().map(|tx| tx.kind)).unwrap_or(error)
     })
+}
+
+/// Why an answer about a block is not understood that has a transaction of a type of the future: that, or its receipt, may
+/// lack what every one has today, and then it is no malformed answer.
+fn newer(
+    endpoint: &Endpoint,
+    stack: Stack,
+    block: BlockRef,
+    mut kinds: impl Iterator<Item = Option<Quantity>>,
+) -> Option<EvmError> {
+    let kind = kinds.find_map(|kind| Kind::parse(kind, stack).err())?;
+    Some(EvmError::UpgradeNeeded { chain: endpoint.chain, block, what: "a transaction", kind })
 }

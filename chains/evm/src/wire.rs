@@ -178,7 +178,7 @@ pub(crate) struct WirePlace {
     pub(crate) block_number: Quantity,
 }
 
-/// The types in a block or in a list of receipts, read from answers that are not understood otherwise.
+/// The types in a block, read from answers that are not understood otherwise.
 #[derive(Deserialize)]
 pub(crate) struct WireTypes {
     pub(crate) hash: B256,

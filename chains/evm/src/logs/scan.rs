@@ -6,7 +6,7 @@
 //! withdrawal names one. So a block that is not told holds nothing of ours, but for logs that a node left out while it
 //! showed others of the same contract and block: only receipts prove more. Not seen, where native movements are logged,
 //! is what a watched address paid in fees for a transaction that moved nothing.
-//! A search ends before the first failure: with hundreds of requests in one, some fail at many a provider.
+//! A request that fails ends the search where it stands: what was found before is told. A lie is told instead of all.
 //! How many blocks one call asks for is learnt of each endpoint: fewer when it refuses or answers too much, else more.
 
 use std::ops::RangeInclusive;
@@ -14,7 +14,7 @@ use std::ops::RangeInclusive;
 use alloy_trie::EMPTY_ROOT_HASH;
 use futures_util::{StreamExt, stream};
 use landfall_chain::{Address, Candidates, Header};
-use landfall_rpc::{Dialect, Fault, Limit, Raw};
+use landfall_rpc::{Dialect, Fault, Limit};
 use serde_json::json;
 
 use crate::dialect::{Endpoint, Evm};
@@ -50,8 +50,10 @@ impl Reader {
         while let Some(part) = scans.next().await {
             let (asked, part) = match part {
                 Ok(part) => part,
-                Err(error) if is_behind_a_front(&all, &error) => break,
-                Err(error) => return Err(error),
+                Err(error) => {
+                    self.ends(endpoint, &all, error)?;
+                    break;
+                }
             };
             let is_linked = match (all.headers.last(), part.headers.first()) {
                 (Some(parent), Some(first)) => first.parent == parent.block,
@@ -86,12 +88,25 @@ impl Reader {
             let many = if is_logged { HEADERS_MAX } else { FULL_MAX };
             let numbers = (first..=*range.end()).take(many).take_while(|at| is_told(*at) == is_logged);
             let numbers: Vec<u64> = numbers.collect();
-            let part = match self.part(endpoint, &numbers, is_logged, &seen).await {
-                Ok(part) => part,
-                Err(error) if is_behind_a_front(&found, &error) => return Ok((range, found)),
-                Err(error) => return Err(error),
+            let answers = match endpoint.ask_all(&by_number(numbers.iter().copied(), !is_logged)).await {
+                Ok(answers) => answers,
+                Err(error) => {
+                    self.ends(endpoint, &found, error)?;
+                    return Ok((range, found));
+                }
             };
-            for told in part {
+            for (number, answer) in numbers.iter().zip(&answers) {
+                let told = if is_logged {
+                    let block: Option<HeaderOnly<'_>> = endpoint.parse(BY_NUMBER, answer)?;
+                    block.map(|block| told(self, endpoint, *number, &block, &seen)).transpose()?
+                } else {
+                    let found = self.next(endpoint, *number, answer, None)?;
+                    let told = |block: &FullBlock<'_>| -> Result<(Header, bool), EvmError> {
+                        let (header, is_hit) = told(self, endpoint, *number, block, &seen)?;
+                        Ok((header, is_hit || pays_watched(self, endpoint, &header, block, &seen)?))
+                    };
+                    found.map(|found| told(&found.block)).transpose()?
+                };
                 let Some((header, is_hit)) = told else { return Ok((range, found)) };
                 if found.headers.last().is_some_and(|parent| parent.block != header.parent) {
                     return Ok((range, found));
@@ -106,28 +121,15 @@ impl Reader {
         Ok((range, found))
     }
 
-    /// The header of each of `numbers`, and whether its block must be read; `None` for one that is not shown.
-    async fn part(
-        &self,
-        endpoint: &Endpoint,
-        numbers: &[u64],
-        is_logged: bool,
-        seen: &Seen<'_>,
-    ) -> Result<Vec<Option<(Header, bool)>>, EvmError> {
-        let answers = endpoint.ask_all(&by_number(numbers.iter().copied(), !is_logged)).await?;
-        let told = |(number, answer): (&u64, &Raw)| {
-            if is_logged {
-                let block: Option<HeaderOnly<'_>> = endpoint.parse(BY_NUMBER, answer)?;
-                return block.map(|block| told(self, endpoint, *number, &block, seen)).transpose();
-            }
-            let found = self.next(endpoint, *number, answer, None)?;
-            let told = |block: &FullBlock<'_>| -> Result<(Header, bool), EvmError> {
-                let (header, is_hit) = told(self, endpoint, *number, block, seen)?;
-                Ok((header, is_hit || pays_watched(self, endpoint, &header, block, seen)?))
-            };
-            found.map(|found| told(&found.block)).transpose()
-        };
-        numbers.iter().zip(&answers).map(told).collect()
+    /// Takes in that a search that has `found` so much ends with an error, which is told when there is nothing else, and when
+    /// it says more than that the endpoint did not serve: who lied once may have withheld logs before.
+    fn ends(&self, endpoint: &Endpoint, found: &Candidates, error: EvmError) -> Result<(), EvmError> {
+        if found.headers.is_empty() || Evm::fault(&error) != Fault::Failing {
+            return Err(error);
+        }
+        // Others are asked first for what comes behind.
+        self.pool.noted(endpoint, &error);
+        Ok(())
     }
 
     /// Takes in the logs of `range`, in as many calls as the node wants.
@@ -160,12 +162,6 @@ impl Reader {
         }
         Ok(())
     }
-}
-
-/// What failed behind blocks that are proved already: these are of use, and the next search begins at the failure, which is an
-/// error then if it is one still. A lie is told at once.
-fn is_behind_a_front(front: &Candidates, error: &EvmError) -> bool {
-    !front.headers.is_empty() && matches!(Evm::fault(error), Fault::Failing | Fault::Lacking)
 }
 
 /// The range in parts, each as wide as was learnt when it is begun.
@@ -202,8 +198,8 @@ fn told<T>(
     for (place, source) in reader.sources.at(number) {
         match (source.may_be_in(&bloom), seen.is_some_and(|seen| seen.shown[place])) {
             (true, false) => is_hit = true,
-            // Of what is in no bloom (Polygon's state syncs once) nodes show the logs all the same.
-            (false, true) if is_mute => is_hit = true,
+            // A mute bloom makes the block a hit, and contradicts nobody: state-syncs are shown, and were in none.
+            (false, true) if is_mute => {}
             (false, true) => return Err(contradicted(endpoint, &header)),
             (true, true) | (false, false) => {}
         }

@@ -3,10 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-use landfall_chain::{BlockSource, EndpointState, Read, SourceError, SourceErrorKind};
+use alloy::primitives::B256;
+use landfall_chain::{BlockSource, EndpointState, Read, ReadProof, SourceError, SourceErrorKind};
 use landfall_evm::EvmSource;
 use serde_json::{Value, json};
 
+use crate::forge;
 use crate::mint::{self, Tx};
 use crate::node::{Answer, Ledger, Live, hear_all, led_by_first, mainnet, settled, source};
 
@@ -70,6 +72,50 @@ async fn a_header_field_of_the_future_at_the_only_endpoint_asks_for_an_upgrade()
     assert!(text.contains("\"futureRoot\"") && text.contains("an upgrade is needed"), "{text}");
     node.tell_the_truth();
     assert_eq!(source.tip().await.unwrap().latest.number, 20);
+}
+
+/// Block 16 with one transaction of a type that nobody knows, whose receipt has not what each has today.
+fn of_another_shape() -> (Value, Value) {
+    let (block, mut receipts) = forge::block(&[forge::newer(5, vec![])], &[]);
+    receipts[0].as_object_mut().unwrap().remove("cumulativeGasUsed");
+    (block, receipts)
+}
+
+#[tokio::test]
+async fn receipts_of_another_shape_behind_a_type_of_the_future_ask_for_an_upgrade() {
+    let (first, second) = (Live::start(Ledger::of([of_another_shape()])).await, Live::start(Ledger::default()).await);
+    // With the block, and by its hash where the node had not yet any by number.
+    for is_late in [false, true] {
+        first.lie(move |method, params| {
+            let by_number = params[0].as_str().is_some_and(|block| block.len() < 10);
+            (is_late && method == "eth_getBlockReceipts" && by_number).then_some(Ok(Value::Null))
+        });
+        for read in [Read::FULL, Read { proof: ReadProof::Listed, ..Read::FULL }] {
+            let error = first.node.source(mainnet()).blocks(16..=16, read).await.unwrap_err();
+            assert!(error.needs_upgrade && error.kind == SourceErrorKind::Permanent, "{is_late} {read:?}: {error}");
+            let text = error.to_string();
+            assert!(text.contains("block 16 (0x") && text.contains("a transaction of type 0x05"), "{text}");
+        }
+    }
+    first.tell_the_truth();
+    // All who answer must show it.
+    let (known, receipts) = mint::block(16, B256::repeat_byte(1), &[Tx::default()]);
+    for (ledger, needs_upgrade) in
+        [(Ledger::of([(known.clone(), receipts.clone())]), false), (Ledger::of([of_another_shape()]), true)]
+    {
+        *second.ledger.lock().unwrap() = ledger;
+        let source = led_by_first(mainnet(), &[&first, &second]).await;
+        match source.blocks(16..=16, Read::FULL).await {
+            Ok(blocks) => assert!(!needs_upgrade && blocks.len() == 1),
+            Err(error) => assert!(needs_upgrade && error.needs_upgrade, "{error}"),
+        }
+    }
+    // Of transactions that are known it is a malformed answer.
+    let mut receipts = receipts;
+    receipts[0].as_object_mut().unwrap().remove("cumulativeGasUsed");
+    *first.ledger.lock().unwrap() = Ledger::of([(known, receipts)]);
+    let error = first.node.source(mainnet()).blocks(16..=16, Read::FULL).await.unwrap_err();
+    assert!(!error.needs_upgrade && error.kind == SourceErrorKind::Transient, "{error}");
 }
 
 #[tokio::test]

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use alloy::eips::eip4895::Withdrawal;
 use alloy::primitives::{Address, B256, address, keccak256};
 use landfall_chain::{
-    Address as ChainAddress, AddressSource, BlockSource, Candidates, Chain, Found, Native, NativeSource, Network, Read,
-    SourceError, SourceErrorKind, Watched,
+    Address as ChainAddress, AddressSource, BlockSource, Candidates, Chain, EndpointState, Found, Native, NativeSource,
+    Network, Read, SourceError, SourceErrorKind, Watched,
 };
-use landfall_evm::network;
+use landfall_evm::{EvmSource, network};
 use serde_json::{Value, json};
 
 use crate::forge::{self, Deposit, Entry};
@@ -122,28 +122,6 @@ async fn an_empty_answer_makes_every_block_with_a_listed_contract_a_candidate() 
 }
 
 #[tokio::test]
-async fn a_search_ends_before_what_failed_and_the_next_one_begins_there() {
-    let live = Live::start(ledger()).await;
-    let source = live.node.source(mainnet());
-    source.check().await.unwrap();
-    let watched = |address: &ChainAddress| *address == ChainAddress::Evm(ALICE.into());
-    live.lie(|method, params| {
-        let is_behind = method == "eth_getBlockByNumber" && params[0] == "0x1f";
-        is_behind.then(|| Err((-32603, "internal error".to_owned())))
-    });
-    let front = linked(source.candidates(1..=60, Watched::Asked(&watched)).await.unwrap());
-    let last = front.headers.last().unwrap().block.number;
-    assert_eq!((numbers(&front), front.headers.len() as u64), (vec![12], last));
-    assert!(last < 0x1f, "{last}");
-    // It is an error where nothing stands before it.
-    let error = source.candidates(0x1f..=60, Watched::Asked(&watched)).await.unwrap_err();
-    assert!(error.to_string().contains("internal error"), "{error}");
-    live.tell_the_truth();
-    let rest = linked(source.candidates(last + 1..=60, Watched::Asked(&watched)).await.unwrap());
-    assert_eq!((numbers(&rest), rest.headers[0].parent), (vec![33, 40], front.headers.last().unwrap().block));
-}
-
-#[tokio::test]
 async fn a_range_that_is_too_wide_is_asked_for_in_parts() {
     for message in
         ["query returned more than 10000 results", "block range is too wide", "exceed maximum block range: 7"]
@@ -178,6 +156,76 @@ async fn an_error_of_another_kind_is_no_answer() {
     let error = node.source(logged()).candidates(1..=60, Watched::Asked(&|_| true)).await.unwrap_err();
     assert_eq!(error.kind, SourceErrorKind::Transient);
     assert!(error.to_string().contains("rate limit exceeded"), "{error}");
+}
+
+/// What a search says whose node serves seven blocks at a time, and lies about block 50 from the second search on.
+async fn search_with_trouble_at_50(
+    network: Network,
+    trouble: impl Fn(Answer) -> Answer + Copy + Send + 'static,
+) -> (Live, EvmSource, Result<Found, SourceError>) {
+    let live = Live::start(ledger()).await;
+    let answer = move |method: &str, params: &Value, troubled: bool| {
+        let number = |name: &str| u64::from_str_radix(&params[0][name].as_str().unwrap()[2..], 16).unwrap();
+        if method == "eth_getLogs" && number("toBlock") - number("fromBlock") >= 7 {
+            return Some(Err((-32005, "exceed maximum block range: 7".to_owned())));
+        }
+        let is_50 = method == "eth_getBlockByNumber" && params[0] == "0x32";
+        (troubled && is_50).then(|| trouble(ledger().answer(method, params)))
+    };
+    live.lie(move |method, params| answer(method, params, false));
+    let source = live.node.source(network);
+    let watched = |address: &ChainAddress| *address == ChainAddress::Evm(ALICE.into());
+    source.candidates(1..=60, Watched::Asked(&watched)).await.unwrap();
+    live.lie(move |method, params| answer(method, params, true));
+    let found = source.candidates(1..=60, Watched::Asked(&watched)).await;
+    (live, source, found)
+}
+
+#[tokio::test]
+async fn a_request_that_fails_behind_others_leaves_what_was_found_before_it() {
+    for network in [logged(), mainnet()] {
+        let (live, source, found) = search_with_trouble_at_50(network, |_| Err((-32000, "down".to_owned()))).await;
+        let candidates = linked(found.unwrap());
+        assert_eq!((numbers(&candidates), candidates.headers.len()), (vec![12, 33, 40], 49));
+        let status = source.endpoints().snapshot().remove(0);
+        assert!(status.state == EndpointState::Failing && status.reason.contains("down"), "{status:?}");
+        // Nothing stands before it now.
+        let error = source.candidates(50..=60, Watched::Asked(&|_| true)).await.unwrap_err();
+        assert!(error.kind == SourceErrorKind::Transient && error.to_string().contains("down"), "{error}");
+        live.tell_the_truth();
+        let rest = linked(source.candidates(50..=60, Watched::Asked(&|_| true)).await.unwrap());
+        assert_eq!(rest.headers.len(), 11);
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_fails_within_a_part_leaves_the_headers_that_were_proved_before_it() {
+    let live = Live::start(ledger()).await;
+    live.lie(|method, params| {
+        let is_50 = method == "eth_getBlockByNumber" && params[0] == "0x32";
+        is_50.then(|| Err((-32000, "down".to_owned())))
+    });
+    let source = live.node.source(mainnet());
+    let watched = |address: &ChainAddress| *address == ChainAddress::Evm(ALICE.into());
+    let candidates = linked(source.candidates(1..=60, Watched::Asked(&watched)).await.unwrap());
+    assert_eq!((numbers(&candidates), candidates.headers.len()), (vec![12, 33, 40], 40), "twenty with a request");
+    assert_eq!(source.endpoints().snapshot()[0].state, EndpointState::Failing);
+}
+
+#[tokio::test]
+async fn a_lie_behind_what_was_found_convicts_its_endpoint() {
+    let lie = |answer: Answer| {
+        answer.map(|mut block| {
+            block["timestamp"] = json!("0x1");
+            block
+        })
+    };
+    for network in [logged(), mainnet()] {
+        let (_live, source, found) = search_with_trouble_at_50(network, lie).await;
+        let error = found.expect_err("who lied once may have withheld logs before");
+        assert!(error.to_string().contains("the header does not hash to it"), "{error}");
+        assert_eq!(source.endpoints().snapshot()[0].state, EndpointState::Quarantined);
+    }
 }
 
 #[tokio::test]

@@ -2,8 +2,8 @@
 //!
 //! Promises: what is too much for the node at once is asked for in parts, and what it says of its limits is learnt;
 //! every error names the endpoint and the method, and no secret. What is asked aside (traces, account proofs) says
-//! nothing of how the endpoint serves all else: no pause and no latency is learnt from it, nor how many calls a request may
-//! hold, unless the endpoint names a number; its pace is its own. Retries nothing.
+//! nothing of how the endpoint serves all else: no pause and no latency is learnt from it, and its pace and how much of it is
+//! too much at once are its own. Retries nothing.
 
 use serde::Deserialize;
 use tokio::time::Instant;
@@ -16,12 +16,11 @@ use crate::limits::Limit;
 use crate::pool::endpoint::Endpoint;
 
 /// What the answers to some calls say of the endpoint.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Weight {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Weight {
     /// How it serves.
     Counts,
-    /// Nothing but what it says it serves: such calls are dear, and are often served by other machines and paid for
-    /// by another tariff.
+    /// Nothing of all else: such calls are dear, and are often served by other machines and paid for by another tariff.
     Aside,
 }
 
@@ -47,14 +46,14 @@ impl<D: Dialect> Endpoint<D> {
 
     async fn ask_in_parts(&self, calls: &[Call], weight: Weight) -> Result<Vec<Answer>, D::Error> {
         let mut answers = Vec::with_capacity(calls.len());
-        let mut width = self.learnt.batch();
+        let mut width = self.learnt.batch(weight);
         while let Some(next) = calls.get(answers.len()) {
             let rest = &calls[answers.len()..];
             let part = &rest[..rest.len().min(width)];
             match self.exchange(part, weight).await {
                 Ok(more) => answers.extend(more),
                 Err(Failure { limit: Some(Limit::BatchTooLarge { .. }), .. }) if part.len() > 1 => {
-                    width = self.learnt.batch().min(part.len() / 2).max(1);
+                    width = self.learnt.batch(weight).min(part.len() / 2).max(1);
                 }
                 // Of these blocks so many are too much: that says nothing of others.
                 Err(Failure { limit: Some(Limit::TooManyResults { .. }), .. }) if part.len() > 1 => {
@@ -119,9 +118,9 @@ impl<D: Dialect> Endpoint<D> {
         self.learnt.range_served(width, bytes);
     }
 
-    /// How many calls one request to this endpoint may hold.
+    /// How many calls one request to this endpoint may hold, unless they are asked aside.
     pub fn batch_width(&self) -> usize {
-        self.learnt.batch()
+        self.learnt.batch(Weight::Counts)
     }
 
     fn call_error(&self, method: &'static str, reason: String) -> D::Error {
@@ -144,11 +143,7 @@ impl<D: Dialect> Endpoint<D> {
             if matches!(limit, Limit::RateLimited { pause: None }) {
                 pace.refused(begun, now);
             }
-            // Of a heavy trace so many are too much (a gateway's 413): lighter calls go in one request as before.
-            let is_of_these = matches!(limit, Limit::RateLimited { .. } | Limit::BatchTooLarge { most: None });
-            if weight == Weight::Counts || !is_of_these {
-                self.learnt.refused(limit, method, calls.len(), now);
-            }
+            self.learnt.refused(limit, method, calls.len(), weight, now);
         };
         let answers = match outcome {
             Ok(answers) => answers,

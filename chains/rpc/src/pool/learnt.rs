@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::limits::Limit;
+use crate::pool::calls::Weight;
 
 /// How many blocks one range of a search covers at first, and at most: reth serves as many.
 const RANGE_FIRST: u64 = 100;
@@ -32,6 +33,8 @@ struct Facts {
     batch: usize,
     /// What the endpoint says it serves at most; a batch grows up to here again.
     batch_most: usize,
+    /// How many calls one request may hold that are asked aside. It only shrinks: of their answers nothing else is learnt.
+    batch_aside: usize,
     range: u64,
     /// What the endpoint says it serves at most; a range grows up to here again.
     range_most: u64,
@@ -55,6 +58,7 @@ impl Learnt {
         Learnt(Mutex::new(Facts {
             batch: batch_max,
             batch_most: batch_max,
+            batch_aside: batch_max,
             range: RANGE_FIRST,
             range_most: RANGE_MAX,
             pause: None,
@@ -62,9 +66,13 @@ impl Learnt {
         }))
     }
 
-    /// How many calls one request may hold.
-    pub(crate) fn batch(&self) -> usize {
-        self.facts().batch
+    /// How many calls of such weight one request may hold.
+    pub(crate) fn batch(&self, weight: Weight) -> usize {
+        let facts = self.facts();
+        match weight {
+            Weight::Counts => facts.batch,
+            Weight::Aside => facts.batch_aside,
+        }
     }
 
     /// How many blocks one range of a search may cover.
@@ -96,15 +104,22 @@ impl Learnt {
         facts.pause = facts.pause.filter(|pause| pause.from > begun);
     }
 
-    /// A request with `calls` calls, the first of them to `method`, met a limit.
-    pub(crate) fn refused(&self, limit: Limit, method: &'static str, calls: usize, now: Instant) {
+    /// A request with `calls` calls, which weigh so much, met a limit; one to `method` did.
+    pub(crate) fn refused(&self, limit: Limit, method: &'static str, calls: usize, weight: Weight, now: Instant) {
         let mut facts = self.facts();
         match limit {
             Limit::BatchTooLarge { most } if calls > 1 => {
                 let most = most.and_then(|most| usize::try_from(most).ok()).filter(|most| *most < calls);
-                facts.batch_most = facts.batch_most.min(most.unwrap_or(calls / 2)).max(1);
-                facts.batch = facts.batch.min(facts.batch_most);
+                let most = most.unwrap_or(calls / 2);
+                // As many light ones may do where so many heavy ones do not; the other way round nobody knows better.
+                facts.batch_aside = facts.batch_aside.min(most).max(1);
+                if weight == Weight::Counts {
+                    facts.batch_most = facts.batch_most.min(most).max(1);
+                    facts.batch = facts.batch.min(facts.batch_most);
+                }
             }
+            // Such calls are often paid for by another tariff.
+            Limit::RateLimited { .. } if weight == Weight::Aside => {}
             Limit::RateLimited { pause } => {
                 let until = now + pause.unwrap_or(REST_DEFAULT).min(REST_MAX);
                 if facts.pause.is_none_or(|before| before.until < until) {
@@ -204,42 +219,55 @@ mod tests {
     fn heavy_answers_make_batches_smaller_and_light_ones_larger_again() {
         let learnt = Learnt::new(40);
         learnt.sent(40, ANSWER_BYTES_WANTED + 1);
-        assert_eq!(learnt.batch(), 20);
+        assert_eq!(learnt.batch(Weight::Counts), 20);
         learnt.sent(10, 1_000);
-        assert_eq!(learnt.batch(), 20, "a smaller request says nothing of larger ones");
+        assert_eq!(learnt.batch(Weight::Counts), 20, "a smaller request says nothing of larger ones");
         learnt.sent(20, ANSWER_BYTES_WANTED);
-        assert_eq!(learnt.batch(), 20, "a larger one would be too heavy");
+        assert_eq!(learnt.batch(Weight::Counts), 20, "a larger one would be too heavy");
         learnt.sent(20, ANSWER_BYTES_WANTED / 2);
-        assert_eq!(learnt.batch(), 23);
+        assert_eq!(learnt.batch(Weight::Counts), 23);
         (0..20).for_each(|_| learnt.sent(40, 1_000));
-        assert_eq!(learnt.batch(), 40);
+        assert_eq!(learnt.batch(Weight::Counts), 40);
         learnt.sent(1, ANSWER_BYTES_WANTED + 1);
-        assert_eq!(learnt.batch(), 40, "of one call nothing is learnt");
+        assert_eq!(learnt.batch(Weight::Counts), 40, "of one call nothing is learnt");
         learnt.sent(2, ANSWER_BYTES_WANTED + 1);
-        assert_eq!(learnt.batch(), 1, "one call is the least");
+        assert_eq!(learnt.batch(Weight::Counts), 1, "one call is the least");
         (0..20).for_each(|_| learnt.sent(40, 1_000));
-        learnt.refused(Limit::BatchTooLarge { most: Some(8) }, "m", 40, Instant::now());
+        learnt.refused(Limit::BatchTooLarge { most: Some(8) }, "m", 40, Weight::Counts, Instant::now());
         (0..20).for_each(|_| learnt.sent(40, 1_000));
-        assert_eq!(learnt.batch(), 8, "the endpoint said how many it serves");
+        assert_eq!(learnt.batch(Weight::Counts), 8, "the endpoint said how many it serves");
     }
 
     #[test]
     fn batches_shrink_and_rests_end() {
         let (learnt, now) = (Learnt::new(1_000), Instant::now());
-        learnt.refused(Limit::BatchTooLarge { most: None }, "m", 40, now);
-        assert_eq!(learnt.batch(), 20);
-        learnt.refused(Limit::BatchTooLarge { most: Some(3) }, "m", 20, now);
-        learnt.refused(Limit::BatchTooLarge { most: Some(100) }, "m", 3, now);
-        assert_eq!(learnt.batch(), 1);
-        learnt.refused(Limit::BatchTooLarge { most: None }, "m", 1, now);
-        assert_eq!(learnt.batch(), 1);
-        learnt.refused(Limit::RateLimited { pause: Some(Duration::from_secs(7)) }, "m", 1, now);
-        learnt.refused(Limit::RateLimited { pause: None }, "m", 1, now);
+        learnt.refused(Limit::BatchTooLarge { most: None }, "m", 40, Weight::Counts, now);
+        assert_eq!(learnt.batch(Weight::Counts), 20);
+        learnt.refused(Limit::BatchTooLarge { most: Some(3) }, "m", 20, Weight::Counts, now);
+        learnt.refused(Limit::BatchTooLarge { most: Some(100) }, "m", 3, Weight::Counts, now);
+        assert_eq!(learnt.batch(Weight::Counts), 1);
+        learnt.refused(Limit::BatchTooLarge { most: None }, "m", 1, Weight::Counts, now);
+        assert_eq!(learnt.batch(Weight::Counts), 1);
+        learnt.refused(Limit::RateLimited { pause: Some(Duration::from_secs(7)) }, "m", 1, Weight::Counts, now);
+        learnt.refused(Limit::RateLimited { pause: None }, "m", 1, Weight::Counts, now);
         assert_eq!(learnt.rest(now), Some(Duration::from_secs(7)));
         assert_eq!(learnt.rest(now + Duration::from_secs(7)), None);
-        learnt.refused(Limit::Unsupported, "debug_x", 1, now);
+        learnt.refused(Limit::Unsupported, "debug_x", 1, Weight::Aside, now);
         assert!(learnt.is_served("m", now) && !learnt.is_served("debug_x", now));
         assert!(!learnt.is_served("debug_x", now + UNSUPPORTED - Duration::from_secs(1)));
         assert!(learnt.is_served("debug_x", now + UNSUPPORTED), "it may be served by now");
+    }
+
+    #[test]
+    fn what_is_too_much_or_too_often_aside_is_not_for_the_rest() {
+        let (learnt, now) = (Learnt::new(1_000), Instant::now());
+        let widths = || [Weight::Counts, Weight::Aside].map(|weight| learnt.batch(weight));
+        learnt.refused(Limit::BatchTooLarge { most: None }, "debug_x", 8, Weight::Aside, now);
+        learnt.refused(Limit::RateLimited { pause: None }, "debug_x", 8, Weight::Aside, now);
+        assert_eq!((widths(), learnt.rest(now)), ([1_000, 4], None));
+        learnt.refused(Limit::BatchTooLarge { most: Some(100) }, "m", 1_000, Weight::Counts, now);
+        assert_eq!(widths(), [100, 4]);
+        learnt.refused(Limit::BatchTooLarge { most: Some(3) }, "m", 100, Weight::Counts, now);
+        assert_eq!(widths(), [3, 3], "what is too much of the light is too much of the heavy");
     }
 }
