@@ -2,7 +2,7 @@
 //!
 //! Promises: a page costs what it shows, however many deposits the account has and however few of them are asked for. So what is
 //! asked for by chain alone, or by symbol alone, is read kind by kind: a kind is a chain and a symbol, an account has few, and each
-//! is in order in its index.
+//! is in order in its index. Deposits of one time are ordered by the bytes of their ids on both engines, as they are merged here.
 
 use crate::deposit::Deposit;
 use crate::store::deposits::{DepositFilter, DepositRow};
@@ -11,10 +11,12 @@ use crate::store::{Connection, ORGANIZATION, StoreError};
 
 statements! {
     LIST_OF_ACCOUNT = "SELECT * FROM deposits WHERE organization_id = $1 AND account_id = $2 \
-                       AND created_us >= $3 AND (created_us, id) < ($4, $5) ORDER BY created_us DESC, id DESC LIMIT $6";
+                       AND created_us >= $3 AND (created_us, id" [" COLLATE \"C\""] ") < ($4, $5) \
+                       ORDER BY created_us DESC, id" [" COLLATE \"C\""] " DESC LIMIT $6";
     // With the organization as it stands SQLite would take the index of all that the account has.
     LIST_OF_KIND = "SELECT * FROM deposits WHERE organization_id || '' = $1 AND account_id = $2 AND chain = $7 AND symbol = $8 \
-                    AND created_us >= $3 AND (created_us, id) < ($4, $5) ORDER BY created_us DESC, id DESC LIMIT $6";
+                    AND created_us >= $3 AND (created_us, id" [" COLLATE \"C\""] ") < ($4, $5) \
+                    ORDER BY created_us DESC, id" [" COLLATE \"C\""] " DESC LIMIT $6";
     // From each chain to the next one, and from each symbol on it to the next one, each found in the index: the deposits between are not
     // read. Compared one by one: of a pair SQLite would begin at the kind that it has, and walk over all of it.
     KINDS = "WITH RECURSIVE chains (chain) AS (SELECT CAST('' AS TEXT) UNION ALL SELECT \

@@ -129,7 +129,8 @@ statements! {
                     AND blocks.chain = $1 AND blocks.canonical AND blocks.number > $2 ORDER BY blocks.number, deposits.id";
     LIST = "SELECT * FROM deposits WHERE organization_id = $1 \
             AND (CAST($2 AS TEXT) IS NULL OR chain = $2) AND (CAST($3 AS TEXT) IS NULL OR symbol = $3) \
-            AND created_us >= $4 AND (created_us, id) < ($5, $6) ORDER BY created_us DESC, id DESC LIMIT $7";
+            AND created_us >= $4 AND (created_us, id" [" COLLATE \"C\""] ") < ($5, $6) \
+            ORDER BY created_us DESC, id" [" COLLATE \"C\""] " DESC LIMIT $7";
 }
 
 #[derive(FromRow)]
@@ -407,7 +408,7 @@ impl DepositFilter {
     }
 
     /// The time and id that all are before: behind a place and up to a time, in one bound. Of two, SQLite would begin at one and walk
-    /// from there, also when the other is a million deposits below. "g" is more than any hexadecimal digit.
+    /// from there, also when the other is a million deposits below. "g" is more than any hexadecimal digit, by its byte.
     pub(super) fn before(&self) -> (i64, String) {
         let end = (self.end.map_or(i64::MAX, |at| at.0), "g".to_owned());
         match self.after {

@@ -59,6 +59,14 @@ impl TestStore {
         let db = patient(open(&url).await).await;
         TestStore { db, url, _folder: folder }
     }
+
+    /// On PostgreSQL, where texts are ordered as this language orders words.
+    pub(crate) async fn ordered_as(language: &str) -> Self {
+        let options = format!("ENCODING 'UTF8' LOCALE_PROVIDER icu ICU_LOCALE '{language}' TEMPLATE template0");
+        let url = create_database(&options).await;
+        migrate(&url).await;
+        TestStore { db: patient(open(&url).await).await, url, _folder: None }
+    }
 }
 
 impl TestStore {

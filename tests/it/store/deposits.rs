@@ -319,3 +319,37 @@ async fn deposits_made_at_one_moment_are_listed_page_by_page_without_loss(store:
         assert_eq!(listed, expected, "in pages of {limit}");
     }
 }
+
+/// In Danish "aa" is a letter behind all others, so that an id may stand behind "g".
+#[tokio::test]
+async fn where_the_database_orders_words_as_a_language_does_pages_leave_out_no_deposit() {
+    let store = TestStore::ordered_as("da").await;
+    prepare(&store).await;
+    let mut expected = Vec::new();
+    write(&store, async |tx| {
+        for (tag, head) in (1..).zip(["aa", "ab", "a0", "fe", "ff", "0a", "aaaa", "faa0", "00aa"].repeat(2)) {
+            let id = DepositId(uuid::Uuid::parse_str(&format!("{head:0<30}{tag:02}")).unwrap());
+            let symbol = if tag % 2 == 0 { "USDC" } else { "ETH" };
+            let deposit = Deposit { id, symbol: symbol.to_owned(), ..deposit(tag) };
+            deposits::insert(tx, &deposit).await.unwrap();
+            expected.push(deposit);
+        }
+    })
+    .await;
+    expected.sort_by_key(|deposit| std::cmp::Reverse(deposit.id));
+    let all = DepositFilter { end: Some(NOW), ..DepositFilter::default() };
+    let of_account = DepositFilter { account_id: Some("alice".to_owned()), ..all.clone() };
+    let of_chain = DepositFilter { chain: Some(CHAIN), ..of_account.clone() };
+    for filter in [all, of_account, of_chain] {
+        assert_eq!(page_by_page(&store, &filter, 3).await, expected, "{filter:?}");
+    }
+}
+
+async fn page_by_page(store: &TestStore, filter: &DepositFilter, limit: u32) -> Vec<Deposit> {
+    let (mut filter, mut listed) = (filter.clone(), Vec::new());
+    while let page @ [.., last] = list(store, &filter, limit).await.as_slice() {
+        filter.after = Some((last.created_at, last.id));
+        listed.extend_from_slice(page);
+    }
+    listed
+}
