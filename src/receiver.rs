@@ -26,7 +26,7 @@ use crate::webhook;
 
 /// What a signature's time may differ from ours, as Standard Webhooks recommends.
 const TOLERANCE: Duration = Duration::from_secs(5 * 60);
-/// What the log holds; beyond it, events are answered 503 and come again.
+/// What the log holds; beyond it, events are answered 503 and come again. Who runs for long takes out what came.
 const RECEIVED_MAX: usize = 100_000;
 
 /// A running receiver; it ends with its owner.
@@ -44,13 +44,6 @@ pub struct Received {
     pub id: String,
     pub r#type: String,
     pub data: Value,
-}
-
-/// How much of what came somebody has seen.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Seen {
-    pub received: usize,
-    pub refused: u64,
 }
 
 #[derive(Debug)]
@@ -117,15 +110,19 @@ impl Receiver {
         self.shared.log.borrow().received.get(count..).unwrap_or_default().to_vec()
     }
 
-    /// What has come since `seen` says how much was seen; waits for it. What was refused only raises the count.
-    pub async fn next(&self, seen: &mut Seen) -> Vec<Received> {
+    /// Takes what has come out of the log; waits for it, or until more than `refused` were refused, which it raises.
+    pub async fn take(&self, refused: &mut u64) -> Vec<Received> {
         let mut log = self.shared.log.subscribe();
-        let changed = log.wait_for(|log| log.received.len() > seen.received || log.refused > seen.refused).await;
         // It ends with the receiver, which is here.
-        let Ok(log) = changed else { return Vec::new() };
-        let new = log.received.get(seen.received..).unwrap_or_default().to_vec();
-        *seen = Seen { received: log.received.len(), refused: log.refused };
-        new
+        if log.wait_for(|log| !log.received.is_empty() || log.refused > *refused).await.is_err() {
+            return Vec::new();
+        }
+        let mut taken = Vec::new();
+        self.shared.log.send_modify(|log| {
+            taken = std::mem::take(&mut log.received);
+            *refused = log.refused;
+        });
+        taken
     }
 
     /// How often something was refused: a wrong signature, or no envelope.
@@ -147,7 +144,8 @@ async fn receive(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: St
     shared.log.send_modify(|log| match log.accept(&headers, &body, now) {
         Ok(received) => log.received.push(received),
         Err(status) => {
-            log.refused += 1;
+            // Nothing is wrong with what finds no room.
+            log.refused += u64::from(status != StatusCode::SERVICE_UNAVAILABLE);
             answer = status;
         }
     });
@@ -260,5 +258,26 @@ mod tests {
             Err(StatusCode::BAD_REQUEST),
             "the id that is signed is the envelope's"
         );
+    }
+
+    #[tokio::test]
+    async fn who_takes_what_came_makes_room_and_is_told_of_refusals_only_where_something_was_wrong() {
+        let clock = Clock::new(|| NOW);
+        let receiver = Receiver::start(clock).await.unwrap();
+        receiver.set_key(&log().key);
+        let send = async |secs_later| {
+            receive(State(Arc::clone(&receiver.shared)), headers(&log().key, "e1", BODY, secs_later), BODY.to_owned())
+                .await
+        };
+        assert_eq!(send(0).await, StatusCode::OK);
+        let one = receiver.log().remove(0);
+        receiver.shared.log.send_modify(|log| log.received = vec![one; RECEIVED_MAX]);
+        assert_eq!(send(0).await, StatusCode::SERVICE_UNAVAILABLE);
+        let mut refused = 0;
+        assert_eq!((receiver.take(&mut refused).await.len(), refused), (RECEIVED_MAX, 0));
+        assert_eq!(send(0).await, StatusCode::OK);
+        assert_eq!((receiver.take(&mut refused).await.len(), receiver.log().len()), (1, 0), "nothing is kept");
+        assert_eq!(send(301).await, StatusCode::UNAUTHORIZED);
+        assert_eq!((receiver.take(&mut refused).await.len(), refused), (0, 1));
     }
 }

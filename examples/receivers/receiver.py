@@ -61,7 +61,8 @@ class Receiver(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
-        if length > BODY_BYTES_MAX:
+        # Of a length below 0 it would read for as long as the sender likes.
+        if not 0 <= length <= BODY_BYTES_MAX:
             return self.answer(413)
         body = self.rfile.read(length).decode("utf-8", "replace")
         try:

@@ -9,7 +9,7 @@
 // of your own, make it one transaction. An identity may come to the same status again, so its changes are told apart by the
 // id of their envelope.
 
-import { closeSync, fsyncSync, ftruncateSync, openSync, readFileSync, writeSync } from "node:fs";
+import { appendFileSync, closeSync, fsyncSync, ftruncateSync, openSync, readFileSync } from "node:fs";
 import { createServer, type IncomingHttpHeaders, type IncomingMessage } from "node:http";
 import { Webhook, WebhookVerificationError } from "standardwebhooks";
 
@@ -36,6 +36,8 @@ const BODY_BYTES_MAX = 1 << 20;
 class Ledger {
   private readonly taken = new Set<string>();
   private readonly file: number;
+  /** Of the lines that are whole and on the disk, in bytes. */
+  private length: number;
 
   constructor(path: string) {
     closeSync(openSync(path, "a"));
@@ -45,9 +47,7 @@ class Ledger {
     for (const line of whole.split("\n").filter((line) => line !== "")) {
       this.taken.add(Ledger.key(JSON.parse(line) as Taken));
     }
-    this.file = openSync(path, "r+");
-    ftruncateSync(this.file, Buffer.byteLength(whole));
-    closeSync(this.file);
+    this.length = Buffer.byteLength(whole);
     this.file = openSync(path, "a");
   }
 
@@ -65,8 +65,12 @@ class Ledger {
   private note(line: Taken & Record<string, string>): boolean {
     const key = Ledger.key(line);
     if (this.taken.has(key)) return false;
-    writeSync(this.file, JSON.stringify(line) + "\n");
+    const text = JSON.stringify(line) + "\n";
+    // What a write that failed left behind was never answered with a 2xx: no line stands behind it, or twice.
+    ftruncateSync(this.file, this.length);
+    appendFileSync(this.file, text);
     fsyncSync(this.file);
+    this.length += Buffer.byteLength(text);
     this.taken.add(key);
     return true;
   }

@@ -14,6 +14,7 @@ use serde::de::{Deserialize, DeserializeOwned, Deserializer, MapAccess, Visitor}
 use serde_json::error::Category;
 
 use crate::api::problem::{ParameterError, Problem};
+use crate::api::query::ERRORS_MAX;
 
 /// What is wrong with a body's fields so far.
 #[derive(Debug, Default)]
@@ -120,7 +121,9 @@ impl Faults {
     }
 
     pub(super) fn refuse(&mut self, field: impl ToString, detail: impl ToString) {
-        self.0.push(ParameterError { parameter: field.to_string(), detail: detail.to_string() });
+        if self.0.len() < ERRORS_MAX {
+            self.0.push(ParameterError { parameter: field.to_string(), detail: detail.to_string() });
+        }
     }
 
     /// The value that was read without a fault.

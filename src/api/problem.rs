@@ -191,7 +191,9 @@ impl Code {
             Code::RateLimited => "Too many requests; send it again after `Retry-After` seconds.",
             Code::HeadersTooLarge => "The URI and the headers are too large.",
             Code::Internal => "Internal failure; try again later.",
-            Code::Overloaded => "Too much at once; nothing was done, send it again after `Retry-After` seconds.",
+            Code::Overloaded => {
+                "Too much at once; nothing was done, send it again after `Retry-After` seconds, signed anew where it was signed: its nonce may be used."
+            }
             Code::Timeout => "It took too long; whether it was done is not known, so ask before sending it again.",
             Code::BalanceUnknown => {
                 "What the account has is not known on a chain that `detail` names: not read yet, not final yet, or the chain is halted, \

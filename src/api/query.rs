@@ -8,8 +8,8 @@ use std::fmt::Display;
 
 use crate::api::problem::{ParameterError, Problem};
 
-/// How much of what is wrong is told at once.
-const ERRORS_MAX: usize = 20;
+/// How much of what is wrong is told at once, of a body too.
+pub(super) const ERRORS_MAX: usize = 20;
 
 /// The parameters of a request and what is wrong with them so far.
 #[derive(Debug)]

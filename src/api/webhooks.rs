@@ -218,7 +218,7 @@ pub(super) async fn delete(
 /// Until `previous_key_expires_at` both keys sign, and so do keys before that still sign: a request whose answer was lost may be sent
 /// again, and the key that the receiver knows goes on signing. No key stops before the time that was told for it: while the keys of three
 /// rotations sign beside the one in use, a further rotation is refused. With `previous_key_valid_secs` of 0, which never is, the new
-/// key alone signs, at once.
+/// key alone signs, at once; what was taken up to be sent before may still arrive with the old one's signature, for half a minute.
 #[utoipa::path(
     post, path = "/v2/webhooks/{webhook_id}/rotate-key", operation_id = "rotate_webhook_key", tag = "Webhooks",
     security(("bearer" = ["webhooks"])),

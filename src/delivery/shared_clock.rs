@@ -16,7 +16,7 @@ use crate::time::{Clock, Timestamp};
 const EVERY: Duration = Duration::from_secs(60);
 /// An answer that took longer says too little.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// Clocks that differ by less are as good as one: what this machine writes is due at once here, and a lease leaves time.
+/// Clocks that differ by less are as good as one: a lease leaves time for it.
 pub(super) const DIFFERENCE_MAX: Duration = Duration::from_secs(10);
 
 /// How far the database's clock is ahead of this machine's; 0 while they are as good as one.

@@ -107,13 +107,13 @@ statements! {
             WHERE webhook_id = $1 AND event_id IN (SELECT event_id FROM claimable) RETURNING position, attempt";
     // What is looked for by owner or deposit says so in words that the indexes of whole queues do not know: a planner
     // without statistics would walk over a backlog with them. The earlier one is locked: whoever acknowledges it waits, and then finds this one waiting. One that is being
-    // acknowledged right now cannot be locked, and its followers are given back instead.
+    // acknowledged right now cannot be locked, and its followers wait for a moment only.
     PARK = "UPDATE deliveries SET queue = 'WAITING', attempt = attempt - 1, next_us = $3 \
             WHERE owner = $1 AND webhook_id = $2 AND queue = 'LEASED' AND state <> 'DELIVERED' AND EXISTS \
               (SELECT 1 FROM deliveries AS earlier WHERE earlier.webhook_id = deliveries.webhook_id \
                AND earlier.aggregateid = deliveries.aggregateid AND earlier.position < deliveries.position AND earlier.state <> 'DELIVERED'" [" FOR SHARE SKIP LOCKED"] ") \
             RETURNING attempt";
-    GIVE_BACK = "UPDATE deliveries SET queue = CASE attempt WHEN 1 THEN 'FIRST' ELSE 'AGAIN' END, attempt = attempt - 1, next_us = $3 \
+    GIVE_BACK = "UPDATE deliveries SET queue = 'WAITING', attempt = attempt - 1, next_us = $3 \
                  WHERE owner = $1 AND webhook_id = $2 AND queue = 'LEASED' AND state <> 'DELIVERED' AND EXISTS \
                    (SELECT 1 FROM deliveries AS earlier WHERE earlier.webhook_id = deliveries.webhook_id \
                     AND earlier.aggregateid = deliveries.aggregateid AND earlier.position < deliveries.position AND earlier.state <> 'DELIVERED') \
@@ -165,9 +165,11 @@ struct ClaimedRow {
 }
 
 impl Claim {
-    /// Leases at most `limit` due deliveries of a queue, those that have waited longest.
+    /// Leases at most `limit` due deliveries of a queue, those that have waited longest. What was never attempted is due
+    /// whatever the clock of its writer said.
     pub async fn take(self, tx: &mut Tx, webhook: &str, queue: Queue, limit: u32) -> Result<Taken, StoreError> {
-        self.take_due(tx, webhook, queue, self.now, limit).await
+        let due = if queue == Queue::First { Timestamp(i64::MAX) } else { self.now };
+        self.take_due(tx, webhook, queue, due, limit).await
     }
 
     /// Leases one of a queue, due or not; but for one that may be under way, and for one that waits for another.

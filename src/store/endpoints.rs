@@ -71,7 +71,7 @@ statements! {
               UNION ALL SELECT (SELECT MIN(webhook_id) FROM deliveries WHERE state = 'PENDING' AND webhook_id > named.id) \
                 FROM named WHERE named.id IS NOT NULL) \
             SELECT webhooks.id, kind, url, status, status_since_us, failures, strain, in_flight_max, probe_us, probed_us, releasing, \
-              EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'FIRST' AND next_us <= $1) AS first, \
+              EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'FIRST') AS first, \
               EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'AGAIN' AND next_us <= $1) AS again, \
               EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'LEASED' AND next_us <= $1) AS lapsed, \
               EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'WAITING' AND next_us <= $1) AS waiting, \

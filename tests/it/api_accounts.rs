@@ -391,6 +391,16 @@ async fn a_list_of_accounts_takes_pages_of_1_to_100_and_at_most_25_identities() 
 }
 
 #[tokio::test]
+async fn of_all_that_is_wrong_with_a_body_the_first_twenty_are_told() {
+    let api = Api::new().await;
+    let mut body = form("r-1", "default", ADDRESS);
+    body["addresses"] = json!(vec![json!({ "chains": ["BASE_MAINNET"], "address": "0x5" }); 100]);
+    let (status, body) = api.post("/v2/accounts", &body).await;
+    assert_eq!((status, body["errors"].as_array().unwrap().len()), (StatusCode::BAD_REQUEST, 20));
+    assert!(body.to_string().len() < 20_000, "{body}");
+}
+
+#[tokio::test]
 async fn a_body_that_is_wrong_is_refused_by_the_names_of_its_fields() {
     let api = Api::new().await;
     let good = form("r-1", "default", ADDRESS);

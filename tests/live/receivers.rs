@@ -11,6 +11,7 @@ use landfall::webhook::{sign, signing_key};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpSocket;
 
 use crate::stage::{Engine, Stage, address, binary, kept_port, variable};
@@ -18,6 +19,8 @@ use crate::stage::{Engine, Stage, address, binary, kept_port, variable};
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples");
 const NODE_MODULES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/nodes/node_modules");
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Shorter than the receivers wait for a body.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 /// A minute beyond the five that a signature holds: clocks are set back by less.
 const TOO_OLD_SECS: i64 = 360;
 
@@ -86,6 +89,15 @@ impl Example {
     /// What it says it credited, over all its starts.
     fn credits(&self) -> Vec<String> {
         std::fs::read_to_string(self.output()).unwrap().lines().map(str::to_owned).collect()
+    }
+
+    /// The answer's first line to a request whose length is below 0.
+    async fn send_less_than_nothing(&self) -> String {
+        let mut sent = tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.unwrap();
+        sent.write_all(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n").await.unwrap();
+        let mut line = String::new();
+        let answer = BufReader::new(sent).read_line(&mut line).await;
+        answer.map(|_| line).unwrap()
     }
 
     async fn send(&self, key: &str, request: &Request<'_>) -> StatusCode {
@@ -170,6 +182,9 @@ async fn the_examples_believe_signed_events_only_and_credit_each_deposit_once_wh
         for (key, request, expected) in cases {
             assert_eq!(example.send(key, &request).await, expected, "{name}: {}", request.body);
         }
+        let refused = tokio::time::timeout(ANSWER_TIME_MAX, example.send_less_than_nothing()).await;
+        let refused = refused.unwrap_or_else(|_| panic!("the {name} receiver waits for a body without an end"));
+        assert!(refused.split(' ').nth(1).is_some_and(|status| status.starts_with('4')), "{name}: {refused}");
         let expected = [
             "credited 1250.5 USDC to alice",
             "credited 0.000001 USDC to alice",

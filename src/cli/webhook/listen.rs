@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::cli::{asked_to_stop, json_line};
-use crate::receiver::{Receiver, Seen};
+use crate::receiver::Receiver;
 use crate::time::Clock;
 
 #[derive(clap::Args, Debug)]
@@ -47,15 +47,15 @@ impl Listen {
         receiver.set_key(key);
         eprintln!("listening on {}", receiver.url());
         let mut stop = std::pin::pin!(stop);
-        let mut seen = Seen::default();
+        let mut refused = 0;
         loop {
-            let refused = seen.refused;
+            let before = refused;
             let events = tokio::select! {
-                events = receiver.next(&mut seen) => events,
+                events = receiver.take(&mut refused) => events,
                 () = &mut stop => return Ok(()),
             };
-            if seen.refused > refused {
-                eprintln!("refused {}: not signed with this key, too old, or no envelope", seen.refused - refused);
+            if refused > before {
+                eprintln!("refused {}: not signed with this key, too old, or no envelope", refused - before);
             }
             for event in &events {
                 let line = json_line(&Line { id: &event.id, r#type: &event.r#type, data: &event.data })?;

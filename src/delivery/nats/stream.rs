@@ -105,6 +105,14 @@ fn fault(config: &jetstream::stream::Config, options: &NatsOptions) -> Option<St
             "stream {stream} may drop what nobody waits for; its retention must be limits: name another one"
         ));
     }
+    // The server drops the oldest of a subject, which is an account's, unless it is to refuse what is new.
+    if config.max_messages_per_subject > 0 && !config.discard_new_per_subject {
+        return Some(format!(
+            "stream {stream} keeps {} messages of an account only and drops those before: \
+             `nats stream edit {stream} --max-msgs-per-subject=-1`",
+            config.max_messages_per_subject
+        ));
+    }
     if config.storage != StorageType::File {
         return Some(format!(
             "stream {stream} is kept in memory and would lose events; its storage must be file: name another one"
@@ -145,6 +153,8 @@ pub(super) fn subject(prefix: &str, event_type: &str, id: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use async_nats::jetstream::stream::DiscardPolicy;
+
     use super::*;
 
     fn options() -> NatsOptions {
@@ -216,6 +226,15 @@ mod tests {
         assert!(changed(|config| config.sealed = true).contains("sealed"));
         assert!(changed(|config| config.retention = RetentionPolicy::Interest).contains("retention must be limits"));
         assert!(changed(|config| config.retention = RetentionPolicy::WorkQueue).contains("retention must be limits"));
+        let newest = changed(|config| config.max_messages_per_subject = 1);
+        assert!(newest.contains("keeps 1 messages of an account only") && newest.contains("--max-msgs-per-subject=-1"));
+        let refusing = changed(|config| {
+            config.max_messages_per_subject = 1;
+            config.discard = DiscardPolicy::New;
+            config.discard_new_per_subject = true;
+        });
+        assert_eq!(refusing, "", "what it refuses waits, and is seen");
+        assert_eq!(changed(|config| config.max_messages_per_subject = -1), "");
         assert!(changed(|config| config.storage = StorageType::Memory).contains("storage must be file"));
     }
 }
