@@ -1,4 +1,5 @@
-//! A proxy before a node: it may be slow, and may know no method of `debug` and `trace`, which anvil cannot be told to.
+//! A proxy before a node, for what anvil cannot be told to: it may be slow, and may know no method of `debug` and `trace`,
+//! or lie in them.
 //!
 //! It ends with its owner.
 
@@ -11,6 +12,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::routing::post;
 use landfall::sandbox::anvil::Anvil;
+use landfall_chain::Address;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -22,10 +24,18 @@ pub(crate) struct Proxy {
 }
 
 /// How it answers from now on.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Manner {
     latency: Duration,
     refuses_traces: bool,
+    lie_in_traces: Option<Lie>,
+}
+
+/// What is told, and what in its place.
+#[derive(Clone)]
+struct Lie {
+    payee: String,
+    instead: String,
 }
 
 type Node = (reqwest::Client, String, Arc<Mutex<Manner>>);
@@ -53,25 +63,35 @@ impl Proxy {
     pub(crate) fn refuse_traces(&self, refuses: bool) {
         self.manner.lock().unwrap().refuses_traces = refuses;
     }
+
+    /// Traces tell that whatever paid `payee` paid `instead`.
+    pub(crate) fn trace_instead(&self, payee: &Address, instead: &Address) {
+        let [payee, instead] = [payee, instead].map(|of| format!(r#""to":"{}""#, of.to_string().to_lowercase()));
+        self.manner.lock().unwrap().lie_in_traces = Some(Lie { payee, instead });
+    }
 }
 
 /// Answers what is refused itself, and has the rest answered.
 async fn forward(State((client, url, manner)): State<Node>, body: String) -> String {
-    let Manner { latency, refuses_traces } = *manner.lock().unwrap();
+    let Manner { latency, refuses_traces, lie_in_traces } = manner.lock().unwrap().clone();
     tokio::time::sleep(latency).await;
     let asked: Value = serde_json::from_str(&body).unwrap();
     let calls = asked.as_array().cloned().unwrap_or_else(|| vec![asked.clone()]);
     let mut answers = Vec::with_capacity(calls.len());
     for call in calls {
         let method = call["method"].as_str().unwrap();
-        if refuses_traces && (method.starts_with("debug_") || method.starts_with("trace_")) {
+        let is_of_traces = method.starts_with("debug_") || method.starts_with("trace_");
+        if refuses_traces && is_of_traces {
             let error =
                 json!({ "code": -32601, "message": format!("the method {method} does not exist/is not available") });
             answers.push(json!({ "jsonrpc": "2.0", "id": call["id"], "error": error }));
             continue;
         }
         let request = client.post(&url).header("content-type", "application/json").body(call.to_string());
-        let answer = request.send().await.unwrap().text().await.unwrap();
+        let mut answer = request.send().await.unwrap().text().await.unwrap();
+        if let (true, Some(Lie { payee, instead })) = (is_of_traces, &lie_in_traces) {
+            answer = answer.replace(payee, instead);
+        }
         answers.push(serde_json::from_str(&answer).unwrap());
     }
     if asked.is_array() { Value::from(answers).to_string() } else { answers.remove(0).to_string() }
