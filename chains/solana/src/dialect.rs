@@ -190,11 +190,16 @@ struct Fresh {
     is_new: bool,
 }
 
+/// That a block is not to be had, which says nothing of whether there is one.
+pub(crate) fn is_lacking(error: &SolanaError) -> bool {
+    Solana::fault(error) == Fault::Lacking
+}
+
 /// The hash of the block in `slot`; `None` where there is none or the endpoint has not got it: it has no say.
 async fn hash_of(endpoint: &Endpoint, slot: u64) -> Result<Option<BlockHash>, SolanaError> {
     match read_header(endpoint, slot).await {
         Ok(header) => Ok(Some(header.block.hash)),
-        Err(error) if Solana::fault(&error) == Fault::Lacking => Ok(None),
+        Err(error) if is_lacking(&error) => Ok(None),
         Err(error) => Err(error),
     }
 }

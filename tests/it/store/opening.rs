@@ -164,7 +164,11 @@ async fn an_open_store_runs_nothing_of_its_own() {
         let db = Db::open(&url).await.unwrap();
         db.begin().await.unwrap().commit().await.unwrap();
         // A connection goes back to its pool in a task, which ends.
-        let settled = async { while metrics.num_alive_tasks() > before { tokio::task::yield_now().await } };
+        let settled = async {
+            while metrics.num_alive_tasks() > before {
+                tokio::task::yield_now().await
+            }
+        };
         let settled = tokio::time::timeout(std::time::Duration::from_secs(10), settled).await;
         assert!(settled.is_ok(), "{engine:?}: {} tasks more", metrics.num_alive_tasks() - before);
     }
