@@ -361,9 +361,14 @@ impl SolanaSource {
                     None => Vec::new(),
                 };
                 let agreed = self.told_by_two(wanted, read.legs, told, self.patience).await;
-                // Who looked through it and goes on with that has it compared before it counts as final.
-                if let (Err(SolanaError::Unwitnessed { .. }), Some(Word { endpoint, digest })) = (&agreed, word) {
-                    self.second_look.owed.keep(&endpoint, digest);
+                match (&agreed, word) {
+                    // It is compared by this, and what was told of it before may be out of date.
+                    (Ok(_), _) => self.second_look.owed.forget(slot),
+                    // Who looked through it and goes on with that has it compared before it counts as final.
+                    (Err(SolanaError::Unwitnessed { .. }), Some(Word { endpoint, digest })) => {
+                        self.second_look.owed.keep(&endpoint, digest);
+                    }
+                    (Err(_), _) => {}
                 }
                 Ok(agreed?.block)
             }
