@@ -109,6 +109,48 @@ async fn sol_whose_slot_is_rolled_back_and_lands_in_another_is_credited_once() {
 }
 
 #[tokio::test]
+async fn a_transaction_that_failed_in_a_final_slot_may_land_later_and_is_not_failed_before_the_grace() {
+    for lands in [true, false] {
+        let ledger = Ledger::of([10, 11, 14, 15]);
+        ledger.put(14, payment());
+        let node = Node::start(&ledger).await;
+        let store = TestStore::fresh(Engine::Sqlite).await;
+        let mut watcher = watcher(&node, &store).await;
+        tick(&mut watcher).await;
+        let first = deposit(&store).await;
+
+        ledger.roll_back_to(11);
+        ledger.produce(16, vec![Tx::failing(7, PAYER, &payment().payments)]);
+        ledger.produce(17, Vec::new());
+        ledger.finalize(17);
+        for _ in 0..5 {
+            // While the fork is found, one may end in an error.
+            assert_eq!(watcher.tick(NOW).await.map_or(0, |ticked| ticked.failed), 0);
+        }
+        // With each further final block it is looked for again.
+        let almost = NOW.plus(FAILED_GRACE - Duration::from_millis(1));
+        let next = |slot: u64, txs: Vec<Tx>| {
+            ledger.produce(slot, txs);
+            ledger.finalize(slot);
+        };
+        next(18, Vec::new());
+        assert_eq!(watcher.tick(almost).await.unwrap().failed, 0);
+        assert_eq!(deposit(&store).await.status, DepositStatus::Pending);
+        if lands {
+            next(19, vec![payment()]);
+            let ticked = watcher.tick(almost).await.unwrap();
+            assert_eq!((ticked.confirmed, ticked.failed), (1, 0));
+            let confirmed = deposit(&store).await;
+            assert_eq!((confirmed.id, confirmed.status), (first.id, DepositStatus::Confirmed));
+        } else {
+            next(19, Vec::new());
+            assert_eq!(watcher.tick(NOW.plus(FAILED_GRACE)).await.unwrap().failed, 1);
+            assert_eq!(deposit(&store).await.status, DepositStatus::Failed);
+        }
+    }
+}
+
+#[tokio::test]
 async fn the_cursor_stays_below_what_a_ledger_lost_and_goes_on_when_it_is_there() {
     let ledger = Ledger::of(10..=16);
     ledger.put(13, payment());

@@ -382,6 +382,24 @@ async fn a_slot_that_a_list_invents_is_passed_over_by_the_chain() {
 }
 
 #[tokio::test]
+async fn a_slot_that_a_list_names_though_it_holds_no_block_stops_no_backfill_by_slots() {
+    let ledger = Ledger::of((10..=32).filter(|slot| ![12, 20, 21, 29].contains(slot)));
+    ledger.put(22, Tx::sol(1, PAYER, OURS, 5));
+    ledger.finalize(32);
+    let nodes = [Node::start(&ledger).await, Node::start(&ledger).await, Node::start(&ledger).await];
+    // It is the quickest, and asked first.
+    nodes[1..].iter().for_each(|node| node.set_latency(SLOWER));
+    nodes[0].misbehave(Fault::LongList, When::Always);
+    for nodes in [vec![&nodes[0]], nodes.iter().collect()] {
+        for (first, last) in [(12, 29), (20, 29), (12, 12)] {
+            let store = store(Engine::Sqlite).await;
+            run(&nodes, &store, &by_slots(first, last)).await;
+            assert_eq!(deposits_of(&store).await.len(), usize::from(last > 22), "{first} to {last}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_block_that_one_endpoint_links_over_is_missed_by_no_backfill() {
     let ledger = Ledger::of(10..=32);
     ledger.put(21, Tx::sol(1, PAYER, OURS, 5));

@@ -9,14 +9,14 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use landfall_chain::{AssetId, AssetTransfer, Block, BlockHash, BlockRef, Header, Legs, Payer, TxId};
-use landfall_rpc::{Answer, Call, Dialect, Fault, NodeError, Raw};
+use landfall_rpc::{Answer, Call, NodeError, Raw};
 use serde::Deserialize;
 use serde_json::json;
 use tracing::warn;
 
 use crate::ata::TokenProgram;
 use crate::client::Light;
-use crate::dialect::{Endpoint, Solana};
+use crate::dialect::{Endpoint, is_lacking};
 use crate::digest::Digest;
 use crate::error::{SolanaError, Unusable};
 use crate::reaction::Reaction;
@@ -219,7 +219,7 @@ pub(crate) async fn read_fate(endpoint: &Endpoint, tx: &TxId) -> Result<Option<B
     match read_header(endpoint, slot).await {
         Ok(header) => Ok(Some(header.block)),
         // It may be on its way to be confirmed, or never become it.
-        Err(error) if Solana::fault(&error) == Fault::Lacking => Ok(None),
+        Err(error) if is_lacking(&error) => Ok(None),
         Err(error) => Err(error),
     }
 }

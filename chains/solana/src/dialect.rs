@@ -138,7 +138,7 @@ impl Dialect for Solana {
         let mut words = if question.which_chain { Words::default() } else { self.told.of(&endpoint.id) };
         let (confirmed_for, finalized_for) = (self.told.confirmed_for(), self.told.finalized_for());
         let now = Instant::now();
-        let (Fresh { kept: finalized, is_new }, Fresh { kept: confirmed, .. }) = try_join(
+        let (Fresh { kept: finalized, is_new }, Fresh { kept: confirmed, is_new: is_told_now }) = try_join(
             self.newest(endpoint, "finalized", finalized_for, words.finalized),
             self.newest(endpoint, "confirmed", confirmed_for, words.confirmed),
         )
@@ -155,7 +155,11 @@ impl Dialect for Solana {
         }
         // Two nodes behind one address may answer, and what is final is confirmed too.
         let latest = if finalized.number > confirmed.number { finalized } else { confirmed };
-        let mut hashes = BTreeMap::from([confirmed, finalized].map(|block| (block.number, block.hash)));
+        let mut hashes = BTreeMap::from([(finalized.number, finalized.hash)]);
+        // What was told before its slot was final may have been taken back since: that is no word on what is final.
+        if is_told_now || confirmed.number > finalized.number {
+            hashes.insert(confirmed.number, confirmed.hash);
+        }
         words.forget(finalized_for);
         for slot in &question.numbers {
             if hashes.contains_key(slot) {
@@ -190,11 +194,16 @@ struct Fresh {
     is_new: bool,
 }
 
+/// That a block is not to be had, which says nothing of whether there is one.
+pub(crate) fn is_lacking(error: &SolanaError) -> bool {
+    Solana::fault(error) == Fault::Lacking
+}
+
 /// The hash of the block in `slot`; `None` where there is none or the endpoint has not got it: it has no say.
 async fn hash_of(endpoint: &Endpoint, slot: u64) -> Result<Option<BlockHash>, SolanaError> {
     match read_header(endpoint, slot).await {
         Ok(header) => Ok(Some(header.block.hash)),
-        Err(error) if Solana::fault(&error) == Fault::Lacking => Ok(None),
+        Err(error) if is_lacking(&error) => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -14,10 +14,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use landfall_chain::{BlockRef, Header, Legs};
-use landfall_rpc::{Dialect, Fault, Heard, Need};
+use landfall_rpc::{Heard, Need};
 
 use crate::calls::{BLOCK, BLOCKS, Wanted, read_slots};
-use crate::dialect::{Endpoint, Solana};
+use crate::dialect::{Endpoint, is_lacking};
 use crate::error::SolanaError;
 use crate::source::{BoxRead, SolanaSource};
 use crate::witness::names;
@@ -139,7 +139,7 @@ impl SolanaSource {
                 // It stays until it is read anew.
                 Ok(_) => return Ok(Some(slot)),
                 Err(SolanaError::Unwitnessed { all_lack: true, .. }) => owed.forget(slot),
-                Err(error) if Solana::fault(&error) == Fault::Lacking => owed.forget(slot),
+                Err(error) if is_lacking(&error) => owed.forget(slot),
                 Err(error) => return Err(error),
             }
         }

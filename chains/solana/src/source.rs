@@ -19,7 +19,7 @@ use landfall_chain::{
     AssetTransfer, Block, BlockRef, BlockSource, Debits, Endpoints, Fate, Header, Lane, Legs, Network, Payer, Read,
     ReadProof, Searching, SenderRule, SourceError, Tip, TxRef,
 };
-use landfall_rpc::{Dialect, EndpointUrl, Fault, Heard, Need};
+use landfall_rpc::{EndpointUrl, Heard, Need};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use url::Url;
@@ -27,7 +27,7 @@ use url::Url;
 use crate::calls::{
     BLOCK, BLOCKS, Reader, Reading, TRANSACTION, Wanted, read_fate, read_header, read_slots, read_time,
 };
-use crate::dialect::{Endpoint, Pool, Solana};
+use crate::dialect::{Endpoint, Pool, Solana, is_lacking};
 use crate::error::SolanaError;
 use crate::networks;
 use crate::options::Options;
@@ -158,7 +158,7 @@ impl BlockSource for SolanaSource {
             read.proof == ReadProof::Full && range.start() == range.end() && self.words.of(*range.start()).is_some();
         let block = |wanted| self.block(wanted, read);
         let blocks = if is_known {
-            linked(*range.start(), vec![Wanted { slot: *range.start(), hash: None }], block).await?
+            linked(*range.start(), vec![by_slot(*range.start())], block).await?
         } else {
             self.walk(&range, block).await?
         };
@@ -226,8 +226,28 @@ impl SolanaSource {
             }
         }
         // What could not be had of it is looked for again by the list, which shows what there is below.
-        let slots = self.slots(range).await?.into_iter().map(|slot| Wanted { slot, hash: None });
-        linked(first, slots.collect(), &read).await
+        let slots = self.slots(range).await?.into_iter().map(by_slot);
+        match linked(first, slots.collect(), &read).await {
+            Err(error) if is_lacking(&error) && self.is_jumped_over(range).await => Ok(Vec::new()),
+            shown => shown,
+        }
+    }
+
+    /// Whether the next block above `range` stands on one below it, so that what a list names in it may be no block. An empty
+    /// answer is proof of nothing: it sends who asked on to that block, whose parent is.
+    async fn is_jumped_over(&self, range: &RangeInclusive<u64>) -> bool {
+        let above = range.end().saturating_add(1);
+        if self.newest_told().is_some_and(|newest| newest.number < above) {
+            return false;
+        }
+        for slot in self.slots(&narrow(above..=u64::MAX)).await.unwrap_or_default() {
+            match self.header(by_slot(slot)).await {
+                Ok(next) => return next.parent.number < *range.start(),
+                Err(error) if is_lacking(&error) => {}
+                Err(_) => return false,
+            }
+        }
+        false
     }
 
     fn newest_told(&self) -> Option<BlockRef> {
@@ -285,7 +305,7 @@ impl SolanaSource {
                 Err(error) if error.is_permanent() => return Err(error),
                 Err(error) => {
                     // One that has not got it yet is as good as before for all else.
-                    if Solana::fault(&error) == Fault::Lacking {
+                    if is_lacking(&error) {
                         endpoint.answered(begun, None);
                     } else {
                         endpoint.failed(&error);
@@ -341,9 +361,14 @@ impl SolanaSource {
                     None => Vec::new(),
                 };
                 let agreed = self.told_by_two(wanted, read.legs, told, self.patience).await;
-                // Who looked through it and goes on with that has it compared before it counts as final.
-                if let (Err(SolanaError::Unwitnessed { .. }), Some(Word { endpoint, digest })) = (&agreed, word) {
-                    self.second_look.owed.keep(&endpoint, digest);
+                match (&agreed, word) {
+                    // It is compared by this, and what was told of it before may be out of date.
+                    (Ok(_), _) => self.second_look.owed.forget(slot),
+                    // Who looked through it and goes on with that has it compared before it counts as final.
+                    (Err(SolanaError::Unwitnessed { .. }), Some(Word { endpoint, digest })) => {
+                        self.second_look.owed.keep(&endpoint, digest);
+                    }
+                    (Err(_), _) => {}
                 }
                 Ok(agreed?.block)
             }
@@ -480,7 +505,7 @@ impl SolanaSource {
         let read = move |endpoint| -> BoxRead<'_, _> { Box::pin(read_time(endpoint, wanted)) };
         match self.pool.call(need(wanted.slot), read).await {
             Ok(told) => Ok(Some(told)),
-            Err(error) if Solana::fault(&error) == Fault::Lacking => Ok(None),
+            Err(error) if is_lacking(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -505,13 +530,18 @@ impl Lacked {
 
     /// It came to nothing when its newest block was `head`.
     fn note(&self, endpoint: &Endpoint, head: Option<u64>, error: &SolanaError) {
-        if Solana::fault(error) == Fault::Lacking {
+        if is_lacking(error) {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(endpoint.id.clone(), (head, error.clone()));
         }
     }
 }
 
 pub(crate) type BoxRead<'a, T> = BoxFuture<'a, Result<T, SolanaError>>;
+
+/// Whatever block is in `slot`.
+fn by_slot(slot: u64) -> Wanted {
+    Wanted { slot, hash: None }
+}
 
 fn need(slot: u64) -> Need {
     Need { first: slot, last: slot, methods: &[BLOCK] }

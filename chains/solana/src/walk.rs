@@ -1,14 +1,16 @@
 //! Reads blocks slot by slot and hands out those that hang together.
 //!
-//! A list of slots says where to look. Where a block's parent was left out of it, that one is asked for by its number,
-//! down to the block that was read before or to the first slot of the range. What cannot be had, and what stands on
-//! another branch, ends the walk before it: fewer blocks come back, never a gap.
+//! A list of slots says where to look, and proves nothing. Where a block's parent was left out of it, that one is asked for
+//! by its number, down to the block that was read before or to the first slot of the range. Where nobody has a block in a
+//! slot that it names, the next block tells whether there is one: by standing on it, or by jumping over it. What cannot be
+//! had, and what stands on another branch, ends the walk before it: fewer blocks come back, never a gap.
 //! Promises: of what comes back, each stands on the one before it, in slot and in hash.
 
 use futures_util::{StreamExt, stream};
 use landfall_chain::{Block, BlockRef, Header};
 
 use crate::calls::Wanted;
+use crate::dialect::is_lacking;
 use crate::error::SolanaError;
 use crate::links::{Link, link};
 
@@ -55,12 +57,17 @@ where
     T: Linked + Send,
     F: Future<Output = Result<T, SolanaError>> + Send,
 {
-    let mut shown: Vec<T> = Vec::with_capacity(slots.len());
-    let mut reads = stream::iter(slots).map(&read).buffered(READS_MAX);
-    while let Some(next) = reads.next().await {
+    let (mut shown, mut lacking): (Vec<T>, _) = (Vec::with_capacity(slots.len()), None);
+    let mut reads = stream::iter(slots).map(async |wanted| (wanted, read(wanted).await)).buffered(READS_MAX);
+    while let Some((wanted, next)) = reads.next().await {
         let last = shown.last().map(|last| last.header().block);
         let more = match next {
             Ok(next) => up_to(first, last, next, &read).await,
+            // Only a list says that there is one: the next block stands on it, and has it asked for by its hash, or does not.
+            Err(error) if wanted.hash.is_none() && is_lacking(&error) => {
+                lacking.get_or_insert(error);
+                continue;
+            }
             Err(error) => Err(error),
         };
         match more {
@@ -71,7 +78,10 @@ where
             Err(_) => break,
         }
     }
-    Ok(shown)
+    match lacking {
+        Some(error) if shown.is_empty() => Err(error),
+        Some(_) | None => Ok(shown),
+    }
 }
 
 /// `next` with all blocks between `last` and it, ascending; `None` when it stands on another branch.

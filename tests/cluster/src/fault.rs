@@ -27,6 +27,8 @@ pub enum Fault {
     /// Lists leave out a slot, or are empty.
     ShortList,
     EmptyList,
+    /// Lists name every slot, also those without a block.
+    LongList,
     /// Blocks have fallen into a hole of the ledger: neither lists nor blocks show every third slot.
     Hole,
     /// The same, and the next block is said to stand on the one before: every third slot looks skipped.
@@ -70,8 +72,8 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Every fault but the refusals, at sizes that fit a ledger of some hundred slots.
-    pub const OTHERS: [Fault; 30] = [
+    /// Every fault but the refusals, at sizes that fit a ledger of some hundred slots. A new one comes last: seeds go by places.
+    pub const OTHERS: [Fault; 31] = [
         Fault::Null,
         Fault::NullMeta,
         Fault::NoMeta,
@@ -102,6 +104,7 @@ impl Fault {
         Fault::Truncated,
         Fault::BrokenGzip,
         Fault::WrongId,
+        Fault::LongList,
     ];
 
     /// Every fault.
@@ -152,6 +155,7 @@ impl Fault {
             Fault::Unordered => "balances in another order",
             Fault::ShortList => "short list",
             Fault::EmptyList => "empty list",
+            Fault::LongList => "long list",
             Fault::Hole => "hole in the ledger",
             Fault::LinkedOver => "blocks linked over",
             Fault::Pruned(_) => "pruned ledger",

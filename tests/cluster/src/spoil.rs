@@ -2,12 +2,14 @@
 //!
 //! A fault that fits a call but would change nothing (an empty list cannot be emptied) has not struck.
 
+use std::ops::RangeInclusive;
+
 use serde_json::{Value, json};
 
 use crate::answer::{Answer, Call};
 use crate::block::{base58, hash};
 use crate::fault::Fault;
-use crate::view::View;
+use crate::view::{Commitment, View};
 
 /// A branch that no ledger is on.
 const NOWHERE: u64 = u64::MAX;
@@ -53,6 +55,10 @@ pub(crate) fn spoil(fault: Fault, view: &View<'_>, call: &Call, answer: &Answer)
             slots.map(|slots| slots.remove(slots.len() / 2)).is_some()
         }),
         Fault::EmptyList => is_list.then(|| Ok("[]".to_owned())),
+        Fault::LongList if method == "getBlocks" => {
+            let all = json!(asked_slots(view, &call.params)?.collect::<Vec<u64>>()).to_string();
+            (text != all).then_some(Ok(all))
+        }
         Fault::WrongParent if method == "getBlock" => changed(text, |block| {
             block["previousBlockhash"] = json!(base58(hash(block["parentSlot"].as_u64().unwrap_or_default(), NOWHERE)));
             true
@@ -72,6 +78,14 @@ fn named(text: &str, slot: u64) -> Option<Answer> {
         latest["value"]["blockhash"] = json!(base58(hash(slot, NOWHERE)));
         true
     })
+}
+
+/// The slots that a list is asked for, as far as the node has come; `None` where it would refuse.
+fn asked_slots(view: &View<'_>, params: &Value) -> Option<RangeInclusive<u64>> {
+    let how = if params[1].is_object() { &params[1] } else { &params[2] };
+    let newest = view.slot(Commitment::of_history(how).ok()?);
+    let (first, last) = (params[0].as_u64()?, params[1].as_u64().unwrap_or(newest));
+    Some(first.max(view.first)..=last.min(newest))
 }
 
 fn changed(text: &str, change: impl FnOnce(&mut Value) -> bool) -> Option<Answer> {

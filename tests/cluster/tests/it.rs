@@ -400,5 +400,10 @@ async fn what_a_node_has_is_less_while_a_fault_lasts_and_the_same_behind_it() {
     assert_eq!(listed().await, json!([17, 18, 19, 20]));
     node.misbehave(Fault::ShortList, When::Next(1));
     assert_eq!(listed().await.as_array().unwrap().len(), 7);
+    node.lose([16]);
+    node.misbehave(Fault::LongList, When::Next(1));
+    assert_eq!(listed().await.as_array().unwrap().len(), 8);
+    assert_eq!(listed().await, json!([13, 14, 15, 17, 18, 19, 20]));
+    node.find_all();
     assert_eq!(listed().await.as_array().unwrap().len(), 8);
 }

@@ -16,6 +16,7 @@ pub(super) const OF_ROWS: &[Entry] = &[
         MISTAKES,
         &[
             "p3_a_slot_that_is_said_to_be_skipped_is_open_until_a_parent_jumps_over_it",
+            "p3_a_slot_that_a_list_names_though_it_holds_no_block_stops_nobody",
             "p3_hundreds_of_slots_in_a_hole_of_a_ledger_are_read_elsewhere_and_without_another_node_waited_for",
         ],
     ),

@@ -165,8 +165,10 @@ fn is_consistent(fault: &Fault) -> bool {
 
 /// Whether a lone node's fault must be seen: not what is made good at once, and not what is right in itself.
 fn shows(fault: &Fault) -> bool {
-    let is_made_good =
-        matches!(fault, Fault::ShortList | Fault::NoTime | Fault::Unordered | Fault::FinalStill | Fault::FinalOnFork);
+    let is_made_good = matches!(
+        fault,
+        Fault::ShortList | Fault::LongList | Fault::NoTime | Fault::Unordered | Fault::FinalStill | Fault::FinalOnFork
+    );
     !is_consistent(fault) && !is_made_good && !matches!(fault, Fault::FinalEarly | Fault::Pruned(_) | Fault::Hole)
 }
 

@@ -96,6 +96,27 @@ async fn p3_hundreds_of_slots_in_a_hole_of_a_ledger_are_read_elsewhere_and_witho
 }
 
 #[tokio::test]
+async fn p3_a_slot_that_a_list_names_though_it_holds_no_block_stops_nobody() {
+    for nodes in [1, 3] {
+        let mut follower = paid(nodes).await;
+        // It is the quickest, and asked first.
+        follower.nodes[1..].iter().for_each(|node| node.set_latency(Duration::from_millis(40)));
+        follower.nodes[0].misbehave(Fault::LongList, When::Always);
+        // Behind an outage slots are read one by one.
+        follower.nodes.iter().for_each(|node| node.lose(FIRST_SLOT + 1..=LATEST));
+        let reasons = tick_in_vain(&mut follower, 6).await;
+        assert_eq!((follower.cursor().await, reasons.len()), (Some(FIRST_SLOT), 6), "{nodes} nodes: {reasons:?}");
+        follower.nodes.iter().for_each(Node::find_all);
+        let reasons = tick_in_vain(&mut follower, 4).await;
+        assert_eq!((follower.cursor().await, reasons), (Some(LATEST - 1), Vec::new()), "{nodes} nodes");
+        assert!(follower.nodes[0].struck(Fault::LongList) > 0);
+        follower.repair(FIRST_SLOT + 1..=FIRST_SLOT + 12).await.unwrap();
+        follower.repair(FIRST_SLOT + 10..=FIRST_SLOT + 10).await.unwrap();
+        is_right(follower).await;
+    }
+}
+
+#[tokio::test]
 async fn p5_a_version_that_is_asked_for_is_raised_and_one_that_is_never_enough_stops_and_pages() {
     let mut follower = paid(1).await;
     let next = follower.ledger.latest().number + 1;

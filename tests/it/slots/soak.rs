@@ -28,13 +28,14 @@ pub(super) const WATCHED: [Address; 3] =
     [Address::Solana([0xa1; 32]), Address::Solana([0xa2; 32]), Address::Solana([0xa3; 32])];
 const STRANGER: Address = Address::Solana([0xee; 32]);
 /// What strikes in storms: all that costs no named pauses in real time, which `faults` tries one by one.
-const STORMS: [Fault; 30] = [
+const STORMS: [Fault; 31] = [
     Fault::Null,
     Fault::NullMeta,
     Fault::NoErr,
     Fault::NoTime,
     Fault::ShortList,
     Fault::EmptyList,
+    Fault::LongList,
     Fault::Hole,
     Fault::Pruned(6),
     Fault::WrongParent,

@@ -1,6 +1,6 @@
 //! What polls cost, what is kept between them, and nodes that lag behind one address.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use landfall_chain::{BlockSource, Chain, EndpointState, Read, SourceErrorKind};
 use landfall_cluster::{Ledger, Node};
@@ -60,6 +60,25 @@ async fn a_hash_that_two_must_agree_on_is_asked_once_for_a_while() {
         assert_eq!(source.tip().await.unwrap().finalized, None);
     }
     assert_eq!((one.calls("getBlock", Some(14)), other.calls("getBlock", Some(14))), (1, 0));
+}
+
+#[tokio::test]
+async fn a_newest_block_of_a_moment_ago_is_no_word_on_what_is_final_now() {
+    let ledger = Ledger::of(10..=16);
+    let (one, other) = (Node::start(&ledger).await, Node::start(&ledger).await);
+    // A newest block is kept for 375 ms, what is final for 1,975 ms.
+    let source = polled(&[&one, &other], Duration::from_millis(400));
+    let begun = Instant::now();
+    source.tip().await.unwrap();
+    tokio::time::sleep_until((begun + Duration::from_millis(1_700)).into()).await;
+    assert_eq!(source.tip().await.unwrap().latest, at(16));
+    ledger.roll_back_to(13);
+    for _ in 14..=20 {
+        ledger.grow(Vec::new());
+    }
+    ledger.finalize(18);
+    until(|| async { source.tip().await.unwrap().finalized == Some(ledger.finalized()) }).await;
+    assert_ne!(source.final_at(16).await.unwrap(), Some(at(16)), "it was taken back before it could be final");
 }
 
 #[tokio::test]

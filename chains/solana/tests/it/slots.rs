@@ -2,7 +2,7 @@
 //! a parent does not pass over.
 
 use landfall_chain::{AssetId, BlockSource, EndpointState, Lane, Proof, Read, SourceErrorKind, U256};
-use landfall_cluster::{Instead, Ledger, Node, TIME, Tx, hash};
+use landfall_cluster::{Fault, Instead, Ledger, Node, TIME, Tx, When, hash};
 use serde_json::json;
 
 use crate::fixtures::address;
@@ -69,6 +69,40 @@ async fn a_block_that_only_the_list_leaves_out_is_asked_for_by_its_slot() {
     // Nothing stands on the last of them within the range: it is left out, and named by the block behind it.
     assert_eq!(slots(&source, 10, 15).await, [10, 11, 12, 13, 14]);
     assert_eq!(slots(&source, 15, 16).await, [15, 16]);
+}
+
+#[tokio::test]
+async fn a_slot_that_a_list_names_though_it_holds_no_block_is_passed_over_by_the_next_parent_only() {
+    let ledger = Ledger::of([10, 11, 13, 14, 17, 18, 20]);
+    ledger.finalize(20);
+    let nodes = [Node::start(&ledger).await, Node::start(&ledger).await];
+    let source = source(&[&nodes[0], &nodes[1]]);
+    nodes.iter().for_each(|node| node.misbehave(Fault::LongList, When::Always));
+    // At the front, in the middle and at the end of a range, and as all of it.
+    let ranges: [(u64, u64, &[u64]); 6] = [
+        (12, 14, &[13, 14]),
+        (10, 18, &[10, 11, 13, 14, 17, 18]),
+        (10, 12, &[10, 11]),
+        (12, 12, &[]),
+        (15, 16, &[]),
+        (16, 19, &[17, 18]),
+    ];
+    for (first, last, held) in ranges {
+        assert_eq!(slots(&source, first, last).await, held, "{first} to {last}");
+        let headers = source.headers(first..=last).await.unwrap();
+        assert_eq!(headers.iter().map(|header| header.block.number).collect::<Vec<_>>(), held, "{first} to {last}");
+        // As a backfill and a rescan read.
+        assert_eq!(source.blocks(first..=last, Read::FULL).await.unwrap().len(), held.len(), "{first} to {last}");
+    }
+    assert_eq!(slots(&source, 19, 19).await, [] as [u64; 0], "the newest block says so");
+    // A block that is there and that nobody tells is passed over by none, beside which slot ever.
+    nodes.iter().for_each(|node| node.lose([13]));
+    assert_eq!(slots(&source, 10, 18).await, [10, 11]);
+    for (first, last) in [(12, 18), (12, 12), (12, 13), (13, 13), (13, 14)] {
+        let error = blocks(&source, first, last).await.unwrap_err();
+        assert_eq!(error.kind, SourceErrorKind::Transient);
+        assert!(error.to_string().contains("does not tell block 1"), "{first} to {last}: {error}");
+    }
 }
 
 #[tokio::test]

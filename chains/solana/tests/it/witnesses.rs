@@ -346,6 +346,22 @@ async fn a_block_that_was_to_be_compared_and_concerns_somebody_is_not_asked_for_
 }
 
 #[tokio::test]
+async fn a_word_that_was_owed_and_is_out_of_date_takes_back_nothing_that_two_told_in_full() {
+    let (nodes, source) = nodes(2).await;
+    let source = source.with_sample(Sample { one_in: 1, key: 0 });
+    spoil(&nodes[0], |told| drop(told.txs.pop()));
+    nodes[1].lag(4);
+    let listed = source.blocks(12..=12, LISTED).await.unwrap();
+    assert_eq!((listed[0].proof, listed[0].txs.len()), (Proof::OneEndpoint, 1), "the second has not got it yet");
+    // It told the block before it knew all of it.
+    nodes[0].show(&paying(10..=16));
+    nodes[1].lag(0);
+    let source = source.with_patience(PATIENCE);
+    assert_eq!(full(&source, 12).await.unwrap().txs.len(), 2);
+    assert_eq!(source.look_again(&at(11), 12..=12, &[at(12)]).await.unwrap(), None);
+}
+
+#[tokio::test]
 async fn of_many_blocks_one_in_32_costs_the_second_endpoint_a_read() {
     const SLOTS: u64 = 1_280;
     let (first, second) =
