@@ -249,7 +249,7 @@ const PROVED: &[Entry] = &[
         ],
     ),
     (
-        "no lie is a credit: blocks, logs, traces, balances, bodies",
+        "no lie is a credit: blocks, logs, searches, traces, balances, bodies",
         FUZZ,
         &[
             "a_changed_block_is_refused_or_has_exactly_its_legs",
@@ -257,6 +257,7 @@ const PROVED: &[Entry] = &[
             "exactly_the_movements_that_the_chain_logs_are_legs",
             "a_changed_block_with_the_chains_own_logs_is_refused_or_has_exactly_its_legs",
             "blocks_by_their_logs_are_refused_or_candidates",
+            "a_search_is_refused_or_passes_over_nothing_that_was_shown",
             "a_changed_trace_is_refused_or_exactly_its_endpoints_word",
             "of_two_endpoints_no_lie_is_a_leg_while_one_tells_the_truth",
             "a_false_proof_is_refused_or_the_truth",

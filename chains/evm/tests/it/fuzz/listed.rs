@@ -29,15 +29,15 @@ use super::walk::Dice;
 use crate::mint::TRANSFER;
 
 const LISTED: Read = Read { proof: ReadProof::Listed, ..Read::FULL };
-const LOGS: &str = "eth_getLogs";
+pub(super) const LOGS: &str = "eth_getLogs";
 const BY_HASH: &str = "eth_getBlockByHash";
 /// The changes of `mutate` that know nothing of blocks stand first.
-const PLAIN_CHANGES: usize = 12;
+pub(super) const PLAIN_CHANGES: usize = 12;
 
-type Tell = fn(&mut Dice, &mut Vec<Value>);
+pub(super) type Tell = fn(&mut Dice, &mut Vec<Value>);
 
 /// Lies about the logs of a block.
-const LIES: [(&str, Tell); 7] = [
+pub(super) const LIES: [(&str, Tell); 7] = [
     ("none", |_, logs| logs.clear()),
     ("one withheld", |dice, logs| drop(logs.remove(dice.below(logs.len())))),
     ("one contract's withheld", |dice, logs| {
@@ -65,20 +65,20 @@ const LIES: [(&str, Tell); 7] = [
 ];
 
 #[derive(Clone, Debug)]
-enum Lie {
+pub(super) enum Lie {
     /// To the logs; to any answer.
     Plain(Change, bool),
     Logs(usize, u64),
 }
 
-fn lie() -> impl Strategy<Value = Lie> {
+pub(super) fn lie() -> impl Strategy<Value = Lie> {
     let plain = (0..PLAIN_CHANGES, any::<u64>(), prop::bool::weighted(0.7));
     let plain = plain.prop_map(|(kind, dice, of_logs)| Lie::Plain(Change { kind, dice }, of_logs));
     prop_oneof![2 => plain, 3 => (0..LIES.len(), any::<u64>()).prop_map(|(kind, dice)| Lie::Logs(kind, dice))]
 }
 
 impl Lie {
-    fn tell(&self, logs: &mut Vec<Value>, rest: &mut Vec<(&'static str, Value)>, corpus: &Corpus) {
+    pub(super) fn tell(&self, logs: &mut Vec<Value>, rest: &mut Vec<(&'static str, Value)>, corpus: &Corpus) {
         match self {
             // Where no block has such logs there are none to lie about.
             Lie::Plain(_, true) if logs.is_empty() => {}
@@ -100,7 +100,7 @@ impl Lie {
         }
     }
 
-    fn name(&self) -> &'static str {
+    pub(super) fn name(&self) -> &'static str {
         match self {
             Lie::Plain(change, _) => CHANGES[change.kind].0,
             Lie::Logs(kind, _) => LIES[*kind].0,
@@ -109,7 +109,7 @@ impl Lie {
 }
 
 /// What `eth_getLogs` answers of a block: the logs of the contracts and topics that were asked for.
-fn logs_of(fixture: &Fixture, block: &Value, receipts: &Value) -> Value {
+pub(super) fn logs_of(fixture: &Fixture, block: &Value, receipts: &Value) -> Value {
     let mut logs = Vec::new();
     for receipt in receipts.as_array().unwrap() {
         for log in receipt["logs"].as_array().unwrap().iter().filter(|log| source(fixture, u64::MAX, log).is_some()) {
@@ -125,7 +125,7 @@ fn logs_of(fixture: &Fixture, block: &Value, receipts: &Value) -> Value {
 }
 
 /// The contract and topic of a log, when they count in a block of this number.
-fn source(fixture: &Fixture, number: u64, log: &Value) -> Option<(Address, B256)> {
+pub(super) fn source(fixture: &Fixture, number: u64, log: &Value) -> Option<(Address, B256)> {
     let (contract, topic) = (address(&log["address"]), word(log["topics"].get(0)?));
     let network = &fixture.network;
     let listed =
@@ -213,7 +213,7 @@ fn check(
 }
 
 /// The fixtures of both corpora without the large ones, whose blooms are not empty where something happened.
-fn fixtures() -> (Corpus, Vec<Fixture>) {
+pub(super) fn fixtures() -> (Corpus, Vec<Fixture>) {
     let (mut tokens, mut native) = (Corpus::new(), chain_logs::corpus());
     let mut fixtures: Vec<Fixture> = tokens.fixtures.drain(..tokens.small).collect();
     fixtures.extend(native.fixtures.drain(..native.small));

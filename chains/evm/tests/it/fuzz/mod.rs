@@ -9,7 +9,7 @@
 //! - `logs`: which logs are legs
 //! - `traced`: traces by one endpoint and by two; `frames`, `frame_lies`, `pair`: what is told, by whom, and how falsely
 //! - `chain_logs`: native currency that the chain itself logs
-//! - `listed`: blocks by their logs; `owned`: balances and their proofs
+//! - `listed`: blocks by their logs; `searched`: where to look in a range; `owned`: balances and their proofs
 //! - `numbers`: numbers, bytes and transactions as alloy writes them, and as nobody should
 
 mod ask;
@@ -28,6 +28,7 @@ mod owned;
 mod pair;
 mod reference;
 mod run;
+mod searched;
 mod structure;
 mod traced;
 mod walk;
