@@ -10,6 +10,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::Value;
 
+use crate::proxy::Proxy;
 use crate::stage::{Engine, Stage, address};
 
 /// So many lives that end at random, for each of which the pace is taken.
@@ -35,18 +36,20 @@ async fn kill_at_random_moments(engine: Engine) {
     let begun = Instant::now();
     let mut rng = StdRng::seed_from_u64(20_261_121);
     let mut stage = Stage::new(engine).await;
+    let proxy = Proxy::start(&stage.node).await;
+    stage.replace_in_config(stage.node.url(), &proxy.url);
     stage.set_up("alice", &address(ALICE)).await;
     let mut sent = 0_u64;
     for _ in 0..PACES {
         // Twice as long as this machine takes now, whatever else it does: the kills must hit work, not only starts.
-        let longest = 2 * until_one_more_is_confirmed(&mut stage, &mut rng, &mut sent).await;
+        let longest = 2 * until_one_more_is_confirmed(&mut stage, &proxy, &mut rng, &mut sent).await;
         for _ in 0..KILLS_AT_A_PACE {
             let service = stage.start();
             let until = Instant::now() + rng.random_range(Duration::from_millis(20)..longest);
             let mut blocks = 0..BLOCKS_A_LIFE;
             while Instant::now() < until {
                 if blocks.next().is_some() {
-                    sent += flow(&mut stage, &mut rng).await;
+                    sent += flow(&mut stage, &proxy, &mut rng).await;
                 }
                 tokio::time::sleep(Duration::from_millis(rng.random_range(5..60))).await;
             }
@@ -71,14 +74,14 @@ async fn kill_at_random_moments(engine: Engine) {
 }
 
 /// Lets the service live, while deposits flow, until one that was not is CONFIRMED, and kills it; how long that took.
-async fn until_one_more_is_confirmed(stage: &mut Stage, rng: &mut StdRng, sent: &mut u64) -> Duration {
+async fn until_one_more_is_confirmed(stage: &mut Stage, proxy: &Proxy, rng: &mut StdRng, sent: &mut u64) -> Duration {
     let before = confirmed(&stage.deposits());
     let (service, started) = (stage.start(), Instant::now());
     let mut blocks = 0..BLOCKS_A_LIFE;
     while confirmed(&stage.deposits()) <= before {
         assert!(started.elapsed() < STANDSTILL_MAX, "nothing is confirmed: {}", service.log());
         if blocks.next().is_some() {
-            *sent += flow(stage, rng).await;
+            *sent += flow(stage, proxy, rng).await;
         }
     }
     service.kill();
@@ -90,7 +93,7 @@ fn confirmed(deposits: &[Value]) -> usize {
 }
 
 /// One block with some deposits in it; how many.
-async fn flow(stage: &mut Stage, rng: &mut StdRng) -> u64 {
+async fn flow(stage: &mut Stage, proxy: &Proxy, rng: &mut StdRng) -> u64 {
     let count = rng.random_range(0..3_u64);
     for _ in 0..count {
         // Two equal legs of a token, or native value: amounts repeat, so that equal deposits are common.
@@ -98,7 +101,7 @@ async fn flow(stage: &mut Stage, rng: &mut StdRng) -> u64 {
     }
     let twins = [(address(ALICE), U256::ONE), (address(ALICE), U256::ONE)];
     stage.call(stage.token, token::pay(&twins)).await;
-    stage.node.mine(1).await.unwrap();
+    proxy.mine(&stage.node).await;
     count + 2
 }
 

@@ -1,6 +1,10 @@
 //! A proxy before a node, for what anvil cannot be told to: it may be slow, and may know no method of `debug` and `trace`,
 //! or lie in them.
 //!
+//! anvil 1.7.1 answers nothing any more once a block was mined while it answered `debug_traceBlockByHash`: that takes a lock
+//! for reading twice, and what mines waits for it in between (with traces asked for without a pause it lasted some 1,000
+//! blocks). A test that mines much has its traces asked for through a proxy, and the blocks mined between them.
+//!
 //! It ends with its owner.
 
 use std::future::IntoFuture;
@@ -15,11 +19,13 @@ use landfall::sandbox::anvil::Anvil;
 use landfall_chain::Address;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::RwLock;
 use tokio::task::JoinSet;
 
 pub(crate) struct Proxy {
     pub(crate) url: String,
     manner: Arc<Mutex<Manner>>,
+    traces: Traces,
     _server: JoinSet<std::io::Result<()>>,
 }
 
@@ -38,7 +44,9 @@ struct Lie {
     instead: String,
 }
 
-type Node = (reqwest::Client, String, Arc<Mutex<Manner>>);
+/// Held for reading while a trace is answered.
+type Traces = Arc<RwLock<()>>;
+type Node = (reqwest::Client, String, Arc<Mutex<Manner>>, Traces);
 
 impl Proxy {
     /// Before `node`, at once and with all that it knows.
@@ -47,11 +55,18 @@ impl Proxy {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
         let manner = Arc::<Mutex<Manner>>::default();
-        let behind: Node = (client, node.url().to_owned(), Arc::clone(&manner));
+        let traces = Traces::default();
+        let behind: Node = (client, node.url().to_owned(), Arc::clone(&manner), Arc::clone(&traces));
         let router = Router::new().route("/", post(forward)).with_state(behind);
         let mut server = JoinSet::new();
         server.spawn(axum::serve(listener, router).into_future());
-        Proxy { url, manner, _server: server }
+        Proxy { url, manner, traces, _server: server }
+    }
+
+    /// Mines a block while `node` answers no trace.
+    pub(crate) async fn mine(&self, node: &Anvil) {
+        let _none = self.traces.write().await;
+        node.mine(1).await.unwrap();
     }
 
     /// Each request waits so long for its answer.
@@ -72,7 +87,7 @@ impl Proxy {
 }
 
 /// Answers what is refused itself, and has the rest answered.
-async fn forward(State((client, url, manner)): State<Node>, body: String) -> String {
+async fn forward(State((client, url, manner, traces)): State<Node>, body: String) -> String {
     let Manner { latency, refuses_traces, lie_in_traces } = manner.lock().unwrap().clone();
     tokio::time::sleep(latency).await;
     let asked: Value = serde_json::from_str(&body).unwrap();
@@ -88,7 +103,13 @@ async fn forward(State((client, url, manner)): State<Node>, body: String) -> Str
             continue;
         }
         let request = client.post(&url).header("content-type", "application/json").body(call.to_string());
-        let mut answer = request.send().await.unwrap().text().await.unwrap();
+        let traces = Arc::clone(&traces);
+        // The node goes on with it when who asked is gone.
+        let answered = tokio::spawn(async move {
+            let _one = if is_of_traces { Some(traces.read_owned().await) } else { None };
+            request.send().await.unwrap().text().await.unwrap()
+        });
+        let mut answer = answered.await.unwrap();
         if let (true, Some(Lie { payee, instead })) = (is_of_traces, &lie_in_traces) {
             answer = answer.replace(payee, instead);
         }
