@@ -19,14 +19,24 @@ use landfall::sandbox::anvil::Anvil;
 use landfall_chain::Address;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::RwLock;
+use tokio::sync::{RwLock, oneshot};
 use tokio::task::JoinSet;
 
 pub(crate) struct Proxy {
     pub(crate) url: String,
-    manner: Arc<Mutex<Manner>>,
-    traces: Traces,
+    behind: Arc<Behind>,
     _server: JoinSet<std::io::Result<()>>,
+}
+
+/// The node, and how much of it is shown.
+struct Behind {
+    client: reqwest::Client,
+    url: String,
+    manner: Mutex<Manner>,
+    /// Held for reading while a trace is answered.
+    traces: Arc<RwLock<()>>,
+    /// What the node was asked for: it goes on with that when who asked is gone.
+    asked: Mutex<JoinSet<()>>,
 }
 
 /// How it answers from now on.
@@ -44,51 +54,65 @@ struct Lie {
     instead: String,
 }
 
-/// Held for reading while a trace is answered.
-type Traces = Arc<RwLock<()>>;
-type Node = (reqwest::Client, String, Arc<Mutex<Manner>>, Traces);
-
 impl Proxy {
     /// Before `node`, at once and with all that it knows.
     pub(crate) async fn start(node: &Anvil) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let client = reqwest::Client::builder().no_proxy().build().unwrap();
-        let manner = Arc::<Mutex<Manner>>::default();
-        let traces = Traces::default();
-        let behind: Node = (client, node.url().to_owned(), Arc::clone(&manner), Arc::clone(&traces));
-        let router = Router::new().route("/", post(forward)).with_state(behind);
+        let behind = Arc::new(Behind {
+            client: reqwest::Client::builder().no_proxy().build().unwrap(),
+            url: node.url().to_owned(),
+            manner: Mutex::default(),
+            traces: Arc::default(),
+            asked: Mutex::default(),
+        });
+        let router = Router::new().route("/", post(forward)).with_state(Arc::clone(&behind));
         let mut server = JoinSet::new();
         server.spawn(axum::serve(listener, router).into_future());
-        Proxy { url, manner, traces, _server: server }
+        Proxy { url, behind, _server: server }
     }
 
     /// Mines a block while `node` answers no trace.
     pub(crate) async fn mine(&self, node: &Anvil) {
-        let _none = self.traces.write().await;
+        let _none = self.behind.traces.write().await;
         node.mine(1).await.unwrap();
     }
 
     /// Each request waits so long for its answer.
     pub(crate) fn set_latency(&self, latency: Duration) {
-        self.manner.lock().unwrap().latency = latency;
+        self.behind.manner.lock().unwrap().latency = latency;
     }
 
     /// Whether the methods of two namespaces do not exist here.
     pub(crate) fn refuse_traces(&self, refuses: bool) {
-        self.manner.lock().unwrap().refuses_traces = refuses;
+        self.behind.manner.lock().unwrap().refuses_traces = refuses;
     }
 
     /// Traces tell that whatever paid `payee` paid `instead`.
     pub(crate) fn trace_instead(&self, payee: &Address, instead: &Address) {
         let [payee, instead] = [payee, instead].map(|of| format!(r#""to":"{}""#, of.to_string().to_lowercase()));
-        self.manner.lock().unwrap().lie_in_traces = Some(Lie { payee, instead });
+        self.behind.manner.lock().unwrap().lie_in_traces = Some(Lie { payee, instead });
+    }
+}
+
+impl Behind {
+    async fn ask(&self, call: String, is_of_traces: bool) -> String {
+        let request = self.client.post(&self.url).header("content-type", "application/json").body(call);
+        let traces = Arc::clone(&self.traces);
+        let (tell, told) = oneshot::channel();
+        self.asked.lock().unwrap().spawn(async move {
+            let _one = if is_of_traces { Some(traces.read_owned().await) } else { None };
+            let answer = request.send().await.unwrap().text().await.unwrap();
+            // Who asked may be gone.
+            let _ = tell.send(answer);
+        });
+        told.await.unwrap()
     }
 }
 
 /// Answers what is refused itself, and has the rest answered.
-async fn forward(State((client, url, manner, traces)): State<Node>, body: String) -> String {
-    let Manner { latency, refuses_traces, lie_in_traces } = manner.lock().unwrap().clone();
+async fn forward(State(behind): State<Arc<Behind>>, body: String) -> String {
+    let Manner { latency, refuses_traces, lie_in_traces } = behind.manner.lock().unwrap().clone();
     tokio::time::sleep(latency).await;
     let asked: Value = serde_json::from_str(&body).unwrap();
     let calls = asked.as_array().cloned().unwrap_or_else(|| vec![asked.clone()]);
@@ -102,14 +126,7 @@ async fn forward(State((client, url, manner, traces)): State<Node>, body: String
             answers.push(json!({ "jsonrpc": "2.0", "id": call["id"], "error": error }));
             continue;
         }
-        let request = client.post(&url).header("content-type", "application/json").body(call.to_string());
-        let traces = Arc::clone(&traces);
-        // The node goes on with it when who asked is gone.
-        let answered = tokio::spawn(async move {
-            let _one = if is_of_traces { Some(traces.read_owned().await) } else { None };
-            request.send().await.unwrap().text().await.unwrap()
-        });
-        let mut answer = answered.await.unwrap();
+        let mut answer = behind.ask(call.to_string(), is_of_traces).await;
         if let (true, Some(Lie { payee, instead })) = (is_of_traces, &lie_in_traces) {
             answer = answer.replace(payee, instead);
         }
