@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use landfall_chain::{BlockSource, Chain, EndpointState, Read, SourceErrorKind};
-use landfall_cluster::{Ledger, Node};
+use landfall_cluster::{Fault, Ledger, Node, When};
 use landfall_solana::{EndpointUrl, Options, SolanaSource, network};
 
-use crate::sources::{at, slots, two};
+use crate::sources::{at, settled, slots, two};
 
 fn polled(nodes: &[&Node], poll: Duration) -> SolanaSource {
     let url = |node: &&Node| EndpointUrl::from(node.url().parse::<url::Url>().unwrap());
@@ -105,6 +105,21 @@ async fn a_list_of_slots_is_taken_of_a_node_that_has_reached_their_end() {
     let error = source.blocks(10..=15, Read::FULL).await.unwrap_err();
     assert!(error.to_string().contains("does not list the slots up to 15 yet"), "{error}");
     assert_eq!(error.kind, SourceErrorKind::Transient);
+}
+
+#[tokio::test]
+async fn a_list_is_asked_of_each_endpoint_as_far_as_it_has_come_itself() {
+    for fault in [Fault::HeadAhead, Fault::FinalAhead] {
+        let ledger = Ledger::of(10..=16);
+        let (ahead, other) = (Node::start(&ledger).await, Node::start(&ledger).await);
+        ahead.misbehave(fault, When::Always);
+        let source = polled(&[&ahead, &other], Duration::ZERO);
+        assert!(settled(&source).await.latest.number > 16, "it leads, and nobody has what it tells of");
+        assert_eq!(slots(&source, 11, 19).await, [11, 12, 13, 14, 15, 16]);
+        assert_eq!(other.counts().last["getBlocks"][2]["minContextSlot"], 16);
+        let error = source.blocks(17..=19, Read::FULL).await.unwrap_err();
+        assert!(error.to_string().contains("does not list the slots up to 19 yet"), "{error}");
+    }
 }
 
 #[tokio::test]
