@@ -82,6 +82,34 @@ async fn a_newest_block_of_a_moment_ago_is_no_word_on_what_is_final_now() {
 }
 
 #[tokio::test]
+async fn a_newest_block_of_a_moment_ago_contradicts_no_final_one_of_now() {
+    let ledger = Ledger::of(10..=16);
+    let node = Node::start(&ledger).await;
+    // A newest block is kept for 375 ms, what is final for 1,975 ms.
+    let source = polled(&[&node], Duration::from_millis(400));
+    let begun = Instant::now();
+    source.tip().await.unwrap();
+    tokio::time::sleep_until((begun + Duration::from_millis(1_900)).into()).await;
+    assert_eq!(source.tip().await.unwrap().latest, at(16));
+    ledger.roll_back_to(13);
+    for _ in 14..=16 {
+        ledger.grow(Vec::new());
+    }
+    ledger.finalize(16);
+    assert_ne!(ledger.latest(), at(16));
+    until(|| async {
+        let tip = source.tip().await.unwrap();
+        assert_eq!(
+            source.endpoints().snapshot()[0].state,
+            EndpointState::Healthy,
+            "what it told before is out of date"
+        );
+        tip.finalized == Some(ledger.finalized()) && tip.latest == ledger.latest()
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_few_slots_up_to_the_newest_block_are_read_without_a_list() {
     let node = Node::start(&Ledger::of([10, 11, 12, 15, 16])).await;
     let source = polled(&[&node], Duration::ZERO);
