@@ -62,7 +62,11 @@ impl<S: BlockSource> Watcher<S> {
         let (above, mut stray, mut is_empty) = (at, None, true);
         while let Some(read) = reads.next().await {
             *read_width = if read.is_ok() { (*read_width + 1).min(READ_BLOCKS_MAX) } else { (*read_width / 2).max(1) };
-            let mut blocks = read?;
+            let mut blocks = match read {
+                // What was recorded stays; why there is no more is told by the next tick, which begins with it.
+                Err(_) if at != above => break,
+                read => read?,
+            };
             let shown = blocks.len();
             is_empty &= shown == 0;
             let first = blocks.first().map(|block| block.header);

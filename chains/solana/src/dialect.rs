@@ -144,10 +144,15 @@ impl Dialect for Solana {
         )
         .await?;
         (words.finalized, words.confirmed) = (Some(finalized), Some(confirmed));
-        let (finalized, confirmed) = (finalized.block, confirmed.block);
+        let (finalized, mut confirmed) = (finalized.block, confirmed.block);
         if finalized.number == confirmed.number && finalized.hash != confirmed.hash {
-            let reason = format!("block {confirmed} is called confirmed, but {finalized} final");
-            return Err(endpoint.unusable(LATEST, &reason));
+            if is_told_now || !is_new {
+                let reason = format!("block {confirmed} is called confirmed, but {finalized} final");
+                return Err(endpoint.unusable(LATEST, &reason));
+            }
+            // It was told before its slot was final, and was taken back.
+            words.confirmed = None;
+            confirmed = finalized;
         }
         if is_new {
             // What stood in a slot that has become final since may be told otherwise now.

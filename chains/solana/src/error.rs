@@ -127,7 +127,7 @@ pub enum Unusable {
     Parent { slot: u64, parent: u64 },
     #[error("transaction {index} has no signature of 64 bytes in base58")]
     Signature { index: usize },
-    #[error("transaction {index} stands in the block twice")]
+    #[error("transaction {index} stood in the block before, and succeeded both times or was paid for by somebody else")]
     Twice { index: usize },
     #[error("transaction {index} has no meta: the node does not know what became of it")]
     NoMeta { index: usize },

@@ -2,13 +2,15 @@
 //!
 //! Pure: what it stands on and who else says the same is for the source to find out. It is a candidate until then, and
 //! one endpoint's word after that: Solana's blockhash covers no balances that could be recomputed.
-//! Promises: all transactions are in it, or it is refused; a transaction stands in it once.
+//! Promises: all transactions are in it, or it is refused; a transaction stands in it once, however often it is on record there
+//! (SIMD-0297: one of a durable nonce may fail before it succeeds, and behind that).
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ops::RangeInclusive;
 
 use landfall_chain::{
-    Block, BlockHash, BlockRef, Debits, Fee, Header, Legs, Proof, Signers, TxId, TxLife, TxRef, U256,
+    Address, Block, BlockHash, BlockRef, Debits, Fee, Header, Legs, Proof, Signers, TxId, TxLife, TxRef, U256,
 };
 
 use serde::de::DeserializeSeed;
@@ -99,35 +101,80 @@ fn parsed<'a, 'r>(rules: &'r Rules, text: &'a str, asked: &Asked) -> Result<(Wir
 
 /// What was taken in of a block's transactions, one after the other.
 struct Taken<'r> {
+    /// How many stood there, also of those that did so before.
+    count: usize,
     txs: Vec<TxId>,
-    seen: HashSet<[u8; 64]>,
+    seen: HashMap<[u8; 64], Seen>,
     fees: Vec<Fee>,
     judge: Judge<'r>,
     digester: Digester<'r>,
 }
 
+/// A transaction that stood there before.
+struct Seen {
+    last: Record,
+    has_succeeded: bool,
+}
+
+/// What one standing of a transaction cost who paid its fee.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Record {
+    payer: Address,
+    failed: bool,
+    fee: u64,
+    held: [u64; 2],
+}
+
 impl<'r> Taken<'r> {
     fn new(rules: &'r Rules, asked: &Asked) -> Self {
-        let (txs, seen, fees) = (Vec::new(), HashSet::new(), Vec::new());
-        Taken { txs, seen, fees, judge: Judge::new(rules, asked.slot, asked.legs), digester: Digester::new(rules) }
+        let (txs, seen, fees) = (Vec::new(), HashMap::new(), Vec::new());
+        let (judge, digester) = (Judge::new(rules, asked.slot, asked.legs), Digester::new(rules));
+        Taken { count: 0, txs, seen, fees, judge, digester }
     }
 
     fn take(&mut self, wire: &WireTx<'_>) -> Result<(), Unusable> {
-        let index = self.txs.len();
-        let tx = Tx::of(index, wire)?;
+        let tx = Tx::of(self.count, wire)?;
+        self.count += 1;
         let signature = signature(&tx)?;
-        if !self.seen.insert(signature) {
-            return Err(Unusable::Twice { index });
-        }
         self.digester.tx(&tx, &signature);
+        let payer = address(&tx, tx.keys[0])?;
+        let record = Record { payer, failed: tx.failed, fee: tx.fee, held: [tx.pre[0], tx.post[0]] };
         let reference = reference(signature);
-        self.txs.push(reference.id);
-        if tx.fee > 0 {
-            let payer = address(&tx, tx.keys[0])?;
-            // Nothing is covered by a root here.
-            self.fees.push(Fee { tx: reference, payer, amount: U256::from(tx.fee), proved: false });
+        match self.seen.entry(signature) {
+            Entry::Vacant(entry) => {
+                entry.insert(Seen { last: record, has_succeeded: !tx.failed });
+                self.txs.push(reference.id);
+                if tx.fee > 0 {
+                    // Nothing is covered by a root here.
+                    self.fees.push(Fee { tx: reference, payer, amount: U256::from(tx.fee), proved: false });
+                }
+                self.judge.tx(&tx, reference)
+            }
+            Entry::Occupied(mut entry) => {
+                let seen = entry.get_mut();
+                // agave keeps one record of a signature in a slot, and tells it each time (`map_transactions_to_statuses` in
+                // ledger/src/blockstore.rs).
+                if seen.last == record {
+                    return Ok(());
+                }
+                if seen.last.payer != payer || seen.has_succeeded && !tx.failed {
+                    return Err(Unusable::Twice { index: tx.index });
+                }
+                *seen = Seen { last: record, has_succeeded: seen.has_succeeded || !tx.failed };
+                self.pay_again(reference, &record);
+                if tx.failed { Ok(()) } else { self.judge.tx_that_failed_before(&tx, reference) }
+            }
         }
-        self.judge.tx(&tx, reference)
+    }
+
+    /// Adds what it cost this time to what it cost before.
+    fn pay_again(&mut self, tx: TxRef, record: &Record) {
+        let amount = U256::from(record.fee);
+        match self.fees.iter_mut().find(|fee| fee.tx == tx) {
+            Some(fee) => fee.amount += amount,
+            None if record.fee > 0 => self.fees.push(Fee { tx, payer: record.payer, amount, proved: false }),
+            None => {}
+        }
     }
 }
 

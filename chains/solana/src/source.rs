@@ -276,7 +276,7 @@ impl SolanaSource {
         let need = Need { first: *range.start(), last: *range.end(), methods: &[BLOCKS] };
         let reached = self.newest_told().map(|told| told.number.min(*range.end()));
         let read = |endpoint| -> BoxRead<'_, _> {
-            let range = range.clone();
+            let (range, reached) = (range.clone(), reached.map(|reached| reached_by(endpoint, need.first, reached)));
             Box::pin(async move {
                 let slots = read_slots(endpoint, range, "confirmed", reached).await?;
                 Ok(Some(slots).filter(|slots| !slots.is_empty()))
@@ -537,6 +537,12 @@ impl Lacked {
 }
 
 pub(crate) type BoxRead<'a, T> = BoxFuture<'a, Result<T, SolanaError>>;
+
+/// How far a node must have come that lists the slots from `first` up to `reached` for `endpoint`: as far as that one has by its own
+/// word. What another one told of need not be there.
+fn reached_by(endpoint: &Endpoint, first: u64, reached: u64) -> u64 {
+    reached.min(endpoint.head().unwrap_or_default().max(first))
+}
 
 /// Whatever block is in `slot`.
 fn by_slot(slot: u64) -> Wanted {

@@ -43,6 +43,8 @@ pub enum Fault {
     Stale(u64),
     /// The node is so many slots behind at every other call.
     HeadBack(u64),
+    /// A newest block is told a thousand slots above all that there is.
+    HeadAhead,
     /// A block of another branch is called final; one above the newest one is; the newest one is.
     FinalOnFork,
     FinalAhead,
@@ -73,7 +75,7 @@ pub enum Fault {
 
 impl Fault {
     /// Every fault but the refusals, at sizes that fit a ledger of some hundred slots. A new one comes last: seeds go by places.
-    pub const OTHERS: [Fault; 31] = [
+    pub const OTHERS: [Fault; 32] = [
         Fault::Null,
         Fault::NullMeta,
         Fault::NoMeta,
@@ -105,6 +107,7 @@ impl Fault {
         Fault::BrokenGzip,
         Fault::WrongId,
         Fault::LongList,
+        Fault::HeadAhead,
     ];
 
     /// Every fault.
@@ -163,6 +166,7 @@ impl Fault {
             Fault::AnotherFork => "another fork",
             Fault::Stale(_) => "stale head",
             Fault::HeadBack(_) => "head going back",
+            Fault::HeadAhead => "head far ahead",
             Fault::FinalOnFork => "finalized on another fork",
             Fault::FinalAhead => "finalized ahead",
             Fault::FinalEarly => "finalized too early",

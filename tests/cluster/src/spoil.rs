@@ -16,6 +16,8 @@ const NOWHERE: u64 = u64::MAX;
 const DEVNET: &str = "EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG";
 /// How far above the newest block a final one is named.
 const AHEAD: u64 = 3;
+/// The same of a newest one.
+const FAR_AHEAD: u64 = 1_000;
 
 /// The spoilt answer; `None` where the fault does not fit.
 pub(crate) fn spoil(fault: Fault, view: &View<'_>, call: &Call, answer: &Answer) -> Option<Answer> {
@@ -27,6 +29,7 @@ pub(crate) fn spoil(fault: Fault, view: &View<'_>, call: &Call, answer: &Answer)
     let is_whole = method == "getBlock" && call.params[1]["transactionDetails"] != "none";
     let is_list = method == "getBlocks" && text != "[]";
     let is_final = method == "getLatestBlockhash" && call.params[0]["commitment"] != "confirmed";
+    let is_newest = method == "getLatestBlockhash" && !is_final;
     match fault {
         Fault::Null => (text != "null").then(|| Ok("null".to_owned())),
         Fault::NullMeta if is_whole => changed(text, |block| first_tx(block, |tx| tx["meta"] = Value::Null)),
@@ -65,6 +68,7 @@ pub(crate) fn spoil(fault: Fault, view: &View<'_>, call: &Call, answer: &Answer)
         }),
         Fault::FinalOnFork if is_final => named(text, view.finalized),
         Fault::FinalAhead if is_final => named(text, view.confirmed + AHEAD),
+        Fault::HeadAhead if is_newest => named(text, view.confirmed + FAR_AHEAD),
         Fault::WrongGenesis => (method == "getGenesisHash").then(|| Ok(json!(DEVNET).to_string())),
         // Those of whole requests and of views, and those that do not fit.
         _ => None,

@@ -376,6 +376,8 @@ async fn what_a_node_has_is_less_while_a_fault_lasts_and_the_same_behind_it() {
             "{fault:?}"
         );
     }
+    node.misbehave(Fault::HeadAhead, When::Next(1));
+    assert_eq!(latest("confirmed").await["context"]["slot"], 1_020);
     node.misbehave(Fault::FinalStill, When::Always);
     ledger.finalize(15);
     assert_eq!(latest("finalized").await["context"]["slot"], 12);

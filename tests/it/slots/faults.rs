@@ -28,6 +28,7 @@ const PAIRS: usize = 24;
 const BEHIND_MAX: usize = 8;
 const TICKS_MAX: u32 = 8;
 const AT_ONCE: usize = 8;
+const SECOND: &str = ", a second node";
 
 #[derive(Clone, Debug)]
 struct Case {
@@ -82,6 +83,26 @@ fn no_pair_of_faults_of_a_solana_node_loses_or_invents_a_deposit() {
         cases.extend(with_and_without(&pair, 40_000 + base + 10 * u64::try_from(cases.len()).unwrap()));
     }
     check(cases, &format!("{count} of {all} pairs of faults ({kind}) with LANDFALL_SEED={base}"));
+}
+
+/// Seeds that once broke a promise. `LANDFALL_FAULT="null + short list, a second node:20725:300"` runs, in their place, what is
+/// printed by that name with so many seeds from there on.
+#[test]
+fn what_once_broke_a_promise_breaks_none() {
+    #[expect(clippy::disallowed_methods, reason = "the test's own environment")]
+    let asked = std::env::var("LANDFALL_FAULT").ok();
+    let found = "finalized ahead, a second node:20725:8".to_owned();
+    let what = asked.unwrap_or(found);
+    let [name, first, count] = what.split(':').collect::<Vec<_>>()[..] else { panic!("NAME:SEED:COUNT, not {what}") };
+    let (first, count): (u64, u64) = (first.parse().unwrap(), count.parse().unwrap());
+    check((first..first + count).map(|seed| named(name, seed)).collect(), &what);
+}
+
+/// The case that is printed by this name.
+fn named(name: &str, seed: u64) -> Case {
+    let (names, with_healthy) = name.strip_suffix(SECOND).map_or((name, false), |names| (names, true));
+    let of_name = |name| faults().into_iter().find(|fault| fault.name() == name).expect("the name of a fault");
+    Case { faults: names.split(" + ").map(of_name).collect(), with_healthy, seed }
 }
 
 /// Those that a watcher can meet: it asks for no signatures of addresses.
@@ -175,7 +196,7 @@ fn shows(fault: &Fault) -> bool {
 impl Case {
     fn name(&self) -> String {
         let names: Vec<&str> = self.faults.iter().map(Fault::name).collect();
-        format!("{}{}", names.join(" + "), if self.with_healthy { ", a second node" } else { "" })
+        format!("{}{}", names.join(" + "), if self.with_healthy { SECOND } else { "" })
     }
 
     async fn run(&self) -> Outcome {

@@ -112,6 +112,12 @@ impl<'r> Judge<'r> {
         Ok(())
     }
 
+    /// As [`Judge::tx`], of one that failed in this block before: that is not what became of it.
+    pub(crate) fn tx_that_failed_before(&mut self, tx: &Tx<'_>, reference: TxRef) -> Result<(), Unusable> {
+        self.judged.rejected.retain(|rejected| rejected.transfer.tx != reference);
+        self.tx(tx, reference)
+    }
+
     /// It named tokens, and no balance changed: a transfer of nothing, as those make who want to be seen.
     fn moved_nothing(&mut self, tx: &Tx<'_>, reference: TxRef) -> Result<(), Unusable> {
         for (mint, owner) in tokens::listed_holders(self.rules, tx, self.slot)? {

@@ -6,7 +6,7 @@
 //! - `generated`: transactions of real programs, with what they were made to pay
 //! - `rows`: the rows S1 to S14 of our catalogue of failures
 //! - `wrapped`, `rent`: own SOL that changes its form is no deposit, and what comes with it is one
-//! - `refused`: answers that are not whole
+//! - `refused`: answers that are not whole; `repeated`: transactions that stand in a block several times
 //! - `senders`: who paid, by which rule; `payers`: who is asked for it, and what refusals come to
 //! - `mints`: what the account of a mint says; `assets`: what nodes tell of listed mints
 //! - `fuzz`: random bytes and broken answers
@@ -33,6 +33,7 @@ mod recorded;
 mod refusals;
 mod refused;
 mod rent;
+mod repeated;
 mod rows;
 mod senders;
 mod slots;

@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use landfall_chain::{BlockSource, Chain, EndpointState, Read, SourceErrorKind};
-use landfall_cluster::{Ledger, Node};
+use landfall_cluster::{Fault, Ledger, Node, When};
 use landfall_solana::{EndpointUrl, Options, SolanaSource, network};
 
-use crate::sources::{at, slots, two};
+use crate::sources::{at, settled, slots, two};
 
 fn polled(nodes: &[&Node], poll: Duration) -> SolanaSource {
     let url = |node: &&Node| EndpointUrl::from(node.url().parse::<url::Url>().unwrap());
@@ -82,6 +82,34 @@ async fn a_newest_block_of_a_moment_ago_is_no_word_on_what_is_final_now() {
 }
 
 #[tokio::test]
+async fn a_newest_block_of_a_moment_ago_contradicts_no_final_one_of_now() {
+    let ledger = Ledger::of(10..=16);
+    let node = Node::start(&ledger).await;
+    // A newest block is kept for 375 ms, what is final for 1,975 ms.
+    let source = polled(&[&node], Duration::from_millis(400));
+    let begun = Instant::now();
+    source.tip().await.unwrap();
+    tokio::time::sleep_until((begun + Duration::from_millis(1_900)).into()).await;
+    assert_eq!(source.tip().await.unwrap().latest, at(16));
+    ledger.roll_back_to(13);
+    for _ in 14..=16 {
+        ledger.grow(Vec::new());
+    }
+    ledger.finalize(16);
+    assert_ne!(ledger.latest(), at(16));
+    until(|| async {
+        let tip = source.tip().await.unwrap();
+        assert_eq!(
+            source.endpoints().snapshot()[0].state,
+            EndpointState::Healthy,
+            "what it told before is out of date"
+        );
+        tip.finalized == Some(ledger.finalized()) && tip.latest == ledger.latest()
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_few_slots_up_to_the_newest_block_are_read_without_a_list() {
     let node = Node::start(&Ledger::of([10, 11, 12, 15, 16])).await;
     let source = polled(&[&node], Duration::ZERO);
@@ -105,6 +133,21 @@ async fn a_list_of_slots_is_taken_of_a_node_that_has_reached_their_end() {
     let error = source.blocks(10..=15, Read::FULL).await.unwrap_err();
     assert!(error.to_string().contains("does not list the slots up to 15 yet"), "{error}");
     assert_eq!(error.kind, SourceErrorKind::Transient);
+}
+
+#[tokio::test]
+async fn a_list_is_asked_of_each_endpoint_as_far_as_it_has_come_itself() {
+    for fault in [Fault::HeadAhead, Fault::FinalAhead] {
+        let ledger = Ledger::of(10..=16);
+        let (ahead, other) = (Node::start(&ledger).await, Node::start(&ledger).await);
+        ahead.misbehave(fault, When::Always);
+        let source = polled(&[&ahead, &other], Duration::ZERO);
+        assert!(settled(&source).await.latest.number > 16, "it leads, and nobody has what it tells of");
+        assert_eq!(slots(&source, 11, 19).await, [11, 12, 13, 14, 15, 16]);
+        assert_eq!(other.counts().last["getBlocks"][2]["minContextSlot"], 16);
+        let error = source.blocks(17..=19, Read::FULL).await.unwrap_err();
+        assert!(error.to_string().contains("does not list the slots up to 19 yet"), "{error}");
+    }
 }
 
 #[tokio::test]

@@ -45,7 +45,10 @@ fn one_transaction_that_is_not_whole_makes_the_block_unusable() {
         (|tx| tx["transaction"]["signatures"] = json!([]), Unusable::Signature { index: 1 }),
         (|tx| tx["transaction"]["signatures"] = json!([""]), Unusable::Signature { index: 1 }),
         (
-            |tx| tx["transaction"]["signatures"] = json!([bs58::encode([1; 64]).into_string()]),
+            |tx| {
+                tx["transaction"]["signatures"] = json!([bs58::encode([1; 64]).into_string()]);
+                tx["meta"]["fee"] = 1.into();
+            },
             Unusable::Twice { index: 1 },
         ),
         (
