@@ -12,7 +12,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use landfall_chain::{
-    Address, AddressSource, Block, BlockSource, Chain, Lane, NativeSource, ReadProof, Search, Searching, Watched,
+    Address, AddressSource, Block, BlockSource, Chain, Found, Lane, NativeSource, ReadProof, Search, Searching, Watched,
 };
 use sha2::{Digest, Sha256};
 
@@ -68,6 +68,9 @@ pub struct Backfill<S> {
     has_end: bool,
     roots: Stride,
     traces: Option<Traces<S>>,
+    /// What a search from `Progress::next` on found, while nobody could say whether its end is final: searching that anew may
+    /// be some hundred requests.
+    untied: Option<Found>,
     /// What a search has named and no step has read yet, and how far it reached.
     ahead: VecDeque<Hit>,
     searched: Option<u64>,
@@ -125,8 +128,20 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         let progress = Progress::begun(job.from, until, span);
         let (mut roots, ahead) = (Stride::roots(), VecDeque::new());
         roots.read.proof = job.proof;
-        let mut backfill =
-            Backfill { watcher, job, only, basis, progress, reach, has_end, roots, traces, ahead, searched: None };
+        let mut backfill = Backfill {
+            watcher,
+            job,
+            only,
+            basis,
+            progress,
+            reach,
+            has_end,
+            roots,
+            traces,
+            untied: None,
+            ahead,
+            searched: None,
+        };
         backfill.take_up().await?;
         Ok(backfill)
     }
@@ -259,10 +274,19 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         let searched = match self.searched.filter(|searched| *searched >= next) {
             Some(searched) => searched,
             None => {
-                let Backfill { watcher, only, .. } = &*self;
+                let Backfill { watcher, only, untied, .. } = self;
                 let all = |address: &Address| watcher.watch_list.contains(address);
                 let watched = if only.is_empty() { Watched::Asked(&all) } else { Watched::Listed(only) };
-                let scanned = watcher.scan(next, until, watched).await?;
+                let found = match untied {
+                    Some(found) => found,
+                    None => untied.insert(watcher.search(next, until, watched).await?),
+                };
+                let scanned = watcher.scanned(next, found).await;
+                // Whoever was asked and contradicts it has it searched anew.
+                if !matches!(scanned, Err(TickError::Source(_))) {
+                    self.untied = None;
+                }
+                let scanned = scanned?;
                 self.ahead = scanned.hits.into();
                 self.progress.stands_on(scanned.proof);
                 *self.searched.insert(scanned.through)

@@ -169,7 +169,7 @@ impl<S: BlockSource> Watcher<S> {
     }
 
     /// Where in `first..=to`, or so many of the front as a search spans, an address that is `watched` may be named.
-    pub(super) async fn scan(&self, first: u64, to: u64, watched: Watched<'_>) -> Result<Scanned, TickError>
+    pub(super) async fn search(&self, first: u64, to: u64, watched: Watched<'_>) -> Result<Found, TickError>
     where
         S: AddressSource,
     {
@@ -177,17 +177,22 @@ impl<S: BlockSource> Watcher<S> {
             Search::ByRange => to.min(first.saturating_add(SCAN_BLOCKS_MAX - 1)),
             Search::ByAddress => to,
         };
-        match self.source.candidates(first..=to, watched).await? {
-            Found::Linked(mut candidates) => {
-                candidates.headers.truncate(hanging(first, candidates.headers.iter()));
-                let last = candidates.headers.last().map(|header| header.block);
+        Ok(self.source.candidates(first..=to, watched).await?)
+    }
+
+    /// What a search `found` from `first` on, tied to what the source calls final.
+    pub(super) async fn scanned(&self, first: u64, found: &Found) -> Result<Scanned, TickError> {
+        match found {
+            Found::Linked(candidates) => {
+                let hanging = hanging(first, candidates.headers.iter());
+                let last = candidates.headers[..hanging].last().map(|header| header.block);
                 let through = self.tie(first, last).await?.number;
-                let hits = candidates.hits.into_iter().filter(|hit| hit.number <= through).map(Hit::Tied);
+                let hits = candidates.hits.iter().filter(|hit| hit.number <= through).copied().map(Hit::Tied);
                 Ok(Scanned { through, hits: hits.collect(), proof: Proof::Bloom })
             }
             Found::Named(Named { through, numbers, proof }) => {
-                let hits = numbers.into_iter().map(Hit::Named).collect();
-                Ok(Scanned { through, hits, proof })
+                let hits = numbers.iter().copied().map(Hit::Named).collect();
+                Ok(Scanned { through: *through, hits, proof: *proof })
             }
         }
     }

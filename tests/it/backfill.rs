@@ -322,6 +322,32 @@ async fn no_fault_of_the_source_makes_it_miss_or_credit_twice() {
 }
 
 #[tokio::test]
+async fn what_was_searched_is_not_searched_again_because_nobody_could_be_asked_whether_it_is_final() {
+    let world = late_bob(Engine::Sqlite).await;
+    let job = Job { dry_run: true, ..job(1, 50, ReadProof::Listed) };
+    let calls_of = async |backfill: &mut Backfill<SimPool>| {
+        let before = world.chain.calls();
+        let stepped = backfill.step(world.now()).await;
+        (stepped, world.chain.calls() - before)
+    };
+    let mut whole = begin(&world, &job).await.unwrap();
+    let (stepped, calls) = calls_of(&mut whole).await;
+    stepped.unwrap();
+    let mut backfill = begin(&world, &job).await.unwrap();
+    // The search is answered, and whether its end is final is not, three times.
+    world.chain.script([Fault::Late(std::time::Duration::ZERO), Fault::Fail, Fault::Fail, Fault::Fail]);
+    for expected in [2, 1, 1] {
+        let (stepped, calls) = calls_of(&mut backfill).await;
+        assert!(stepped.unwrap_err().may_pass());
+        assert_eq!(calls, expected);
+    }
+    let (stepped, rest) = calls_of(&mut backfill).await;
+    stepped.unwrap();
+    assert_eq!((rest, backfill.progress()), (calls - 1, whole.progress()));
+    world.close().await;
+}
+
+#[tokio::test]
 async fn it_survives_a_crash_at_every_await() {
     for engine in ENGINES {
         let world = late_bob(engine).await;

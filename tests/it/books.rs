@@ -124,7 +124,8 @@ async fn assert_balances(world: &World) {
     }
     let credits = "SELECT deposits.recipient, deposits.asset, deposits.amount, blocks.number FROM deposits \
                    JOIN inclusions ON inclusions.deposit_id = deposits.id \
-                   JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash WHERE blocks.canonical";
+                   JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
+                   WHERE blocks.canonical AND deposits.status <> 'FAILED'";
     type Credit = (Vec<u8>, Vec<u8>, Vec<u8>, i64);
     let credits: Vec<Credit> = rows(world.db(), credits).await;
     let watched: Vec<(Vec<u8>,)> =
@@ -160,19 +161,21 @@ where
     }
 }
 
-/// Asserts that everything final and watched is CONFIRMED, and nothing else is: for a world at rest.
+/// Asserts that everything final and watched is CONFIRMED: for a world at rest. That nothing else is, [`assert_balanced`] says.
 pub(crate) async fn assert_settled(world: &World, watched_from: &BTreeMap<landfall_chain::Address, u64>) {
-    let deposits = world.deposits().await;
-    let statuses: BTreeMap<LegHash, DepositStatus> =
-        deposits.into_iter().map(|deposit| (deposit.leg_hash, deposit.status)).collect();
-    for (leg, FinalLeg { transfer, number }) in final_legs(world) {
-        let recipient = transfer.recipient;
-        if watched_from.get(&recipient).is_some_and(|from| number >= *from) {
-            let status = statuses.get(&leg);
-            let confirmed = status == Some(&DepositStatus::Confirmed);
-            assert!(confirmed, "a leg to {recipient} in final block {number} is {status:?}: {transfer:?}");
-        }
+    if let Some(FinalLeg { transfer, number }) = unsettled(world, watched_from).await.first() {
+        panic!("a leg in final block {number} is not CONFIRMED: {transfer:?}");
     }
+}
+
+/// What is final and watched and not CONFIRMED.
+pub(crate) async fn unsettled(world: &World, watched_from: &BTreeMap<landfall_chain::Address, u64>) -> Vec<FinalLeg> {
+    let deposits = world.deposits().await.into_iter();
+    let confirmed: BTreeSet<LegHash> =
+        deposits.filter(|deposit| deposit.status == DepositStatus::Confirmed).map(|deposit| deposit.leg_hash).collect();
+    let is_watched = |leg: &FinalLeg| watched_from.get(&leg.transfer.recipient).is_some_and(|from| leg.number >= *from);
+    let left = final_legs(world).into_iter().filter(|(hash, leg)| is_watched(leg) && !confirmed.contains(hash));
+    left.map(|(_, leg)| leg).collect()
 }
 
 fn assert_events(events: &[EventRow], leg: &LegHash, status: DepositStatus) {

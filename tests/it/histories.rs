@@ -1,9 +1,11 @@
 //! Seeded random histories (R11): mining, reorgs to depth 12, transactions replaced, executed again and lost, failed, late,
 //! empty and lagging answers, restarts and crashes at any await, two processes at once, addresses added on the way. In
-//! every second one an endpoint lies, as far as proofs do not catch it; in every third some deposits wait for less.
+//! every second one an endpoint lies, as far as proofs do not catch it; in every third some deposits wait for less. In every
+//! second of those that are traced an endpoint lies in its traces, alone or contradicted by another.
 //!
 //! Nothing halts on the way, and at the end the CONFIRMED deposits are the legs of the final chain, each once, and every id is
-//! the one that its content gives; a straight scan of the final chain into an empty store says the same.
+//! the one that its content gives; a straight scan of the final chain into an empty store says the same. What a liar hid of
+//! whom nobody else was asked for, and only that, is found by the rescan that operators are told to do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,13 +14,13 @@ use std::time::{Duration, Instant};
 
 use landfall::deposit::DepositStatus;
 use landfall::store::accounts;
-use landfall::watcher::{BalanceWatch, Ticked};
+use landfall::watcher::{BalanceWatch, Rescan, Ticked};
 use landfall_chain::{Address, AssetId, Lane};
-use landfall_sim::{Fault, Lie, SimChain, SimLeg, SimTx};
+use landfall_sim::{Fault, Lie, SimChain, SimLeg, SimPool, SimTx};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::books::{FinalLeg, assert_settled, events, final_legs};
+use crate::books::{FinalLeg, assert_settled, events, final_legs, unsettled};
 use crate::lanes::on_every_processor;
 use crate::postgres::{Engine, TestStore};
 use crate::unexplained::entries;
@@ -33,6 +35,8 @@ const STEPS: u32 = 30;
 const WATCHED: [u8; 3] = [0xa1, 0xa2, 0xa3];
 const ADDED_LATER: [u8; 2] = [0xb1, 0xb2];
 const PAYERS: u8 = 4;
+/// After which what an address holds is read again without a reason.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How often each kind of thing happened, over all histories. Faults are counted when a call met them, lies when what
 /// was told was not so.
@@ -68,7 +72,7 @@ impl std::fmt::Display for Tally {
 }
 
 /// All that has to happen in a full or bounded run, in the order of the alphabet.
-const HAPPENS: [&str; 35] = [
+const HAPPENS: [&str; 40] = [
     "balances read",
     "blocks",
     "by logs",
@@ -85,9 +89,12 @@ const HAPPENS: [&str; 35] = [
     "fault: fail",
     "fault: lag",
     "fault: late",
+    "found by a rescan",
     "lie: false fate",
     "lie: false final",
     "lie: forged tip",
+    "lie: hidden leg",
+    "lie: invented leg",
     "lie: left out",
     "lie: other fork",
     "lie: refused final",
@@ -101,7 +108,9 @@ const HAPPENS: [&str; 35] = [
     "restarts",
     "steps",
     "straight scans",
+    "unexplained balances",
     "with a liar",
+    "with a liar of traces",
     "with a rival",
     "with tiers",
 ];
@@ -183,10 +192,30 @@ struct History {
     /// The highest number that a block ever had, also on a branch that is gone.
     highest: u64,
     lies: bool,
+    liar_of_traces: Option<LiarOfTraces>,
     /// Value moves inside of transactions, too, and watched addresses pay.
     is_traced: bool,
     /// Where all that moves is seen.
     balances: Option<BalanceWatch<SimChain>>,
+}
+
+/// Beside whom an endpoint lies in its traces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum LiarOfTraces {
+    /// No other one traces: balances are the witness.
+    Alone,
+    /// Another one traces, too.
+    Contradicted,
+}
+
+impl LiarOfTraces {
+    fn of(seed: u64) -> Option<Self> {
+        match seed / 4 % 4 {
+            0 => Some(LiarOfTraces::Alone),
+            1 => Some(LiarOfTraces::Contradicted),
+            _ => None,
+        }
+    }
 }
 
 fn balance_watch(world: &World) -> BalanceWatch<SimChain> {
@@ -226,7 +255,13 @@ async fn history(shelf: &Shelf, seed: u64, tally: &mut Tally) {
         world.pool.spread(if seed.is_multiple_of(4) { 2 } else { 3 }, 2, seed);
         tally.count("with a liar");
     }
+    let liar_of_traces = LiarOfTraces::of(seed).filter(|_| is_traced);
+    if let Some(liar) = liar_of_traces {
+        world.chain.trace_twice(liar == LiarOfTraces::Contradicted);
+        tally.count("with a liar of traces");
+    }
     let mut history = History {
+        liar_of_traces,
         tier_floor: Arc::default(),
         highest: 0,
         lies,
@@ -247,7 +282,11 @@ async fn history(shelf: &Shelf, seed: u64, tally: &mut Tally) {
     }
     history.come_to_rest(&mut world).await;
     history.read_balances(&world, tally).await;
-    assert_eq!(entries(world.db()).await, [], "seed {seed}: what honest endpoints tell is explained");
+    match liar_of_traces {
+        None => assert_eq!(entries(world.db()).await, [], "seed {seed}: what honest endpoints tell is explained"),
+        Some(LiarOfTraces::Contradicted) => {}
+        Some(LiarOfTraces::Alone) => history.find_what_was_hidden(&mut world, tally).await,
+    }
     assert_settled(&world, &history.watched_from).await;
     for deposit in world.deposits().await {
         match deposit.status {
@@ -263,8 +302,13 @@ async fn history(shelf: &Shelf, seed: u64, tally: &mut Tally) {
         tally.add(&format!("lie: {lie}"), count);
     }
     for ((lane, fault), count) in world.chain.struck() {
-        let kind = if lane == Lane::Traces { "fault in traces" } else { "fault" };
-        tally.add(&format!("{kind}: {fault}"), count);
+        let what = match (lane, fault) {
+            (Lane::Traces, "hide") => "lie: hidden leg".to_owned(),
+            (Lane::Traces, "invent") => "lie: invented leg".to_owned(),
+            (Lane::Traces, _) => format!("fault in traces: {fault}"),
+            (Lane::Roots, _) => format!("fault: {fault}"),
+        };
+        tally.add(&what, count);
     }
     world.close().await;
 }
@@ -313,6 +357,7 @@ impl History {
             70..73 => world.pass(Duration::from_secs(self.rng.random_range(1..2_000))),
             73..78 if self.lies => self.lie(world),
             78..88 if self.balances.is_some() => self.read_balances(world, tally).await,
+            88..95 if self.liar_of_traces.is_some() => self.lie_in_traces(world),
             _ => match world.tick_or_fail_for_now().await {
                 Some(Ticked { disconnected: REORG_DEPTH_MAX, .. }) => {
                     tally.count(&format!("reorgs {REORG_DEPTH_MAX} deep, taken back at once"));
@@ -350,6 +395,37 @@ impl History {
             _ => None,
         };
         world.pool.lie(lie, self.rng.random_range(1..=10));
+    }
+
+    /// The next traces leave out what somebody was paid, or show more.
+    fn lie_in_traces(&mut self, world: &World) {
+        for _ in 0..self.rng.random_range(1..4) {
+            let who = address(WATCHED[self.rng.random_range(0..WATCHED.len())]);
+            let is_hidden = self.rng.random_bool(0.5);
+            let invented = Fault::Invent(who, self.rng.random_range(1..4));
+            world.chain.script_traces([if is_hidden { Fault::Hide(who) } else { invented }]);
+        }
+    }
+
+    /// What the only endpoint that traced hid when it was read first is in no deposit, and is found by a rescan. Balances tell of
+    /// it where the address was read before and behind it.
+    async fn find_what_was_hidden(&mut self, world: &mut World, tally: &mut Tally) {
+        world.pass(DAY);
+        self.read_balances(world, tally).await;
+        tally.add("unexplained balances", u64::try_from(entries(world.db()).await.len()).unwrap());
+        let hidden = unsettled(world, &self.watched_from).await;
+        for FinalLeg { transfer, number } in &hidden {
+            let block = world.chain.blocks().into_iter().find(|block| block.header.block.number == *number).unwrap();
+            let is_inner = block.to_block(Lane::Traces).transfers.contains(transfer);
+            assert!(is_inner, "a leg that the roots show is missing: {transfer:?} in block {number}");
+        }
+        tally.add("found by a rescan", u64::try_from(hidden.len()).unwrap());
+        let to = world.chain.finalized().unwrap().number;
+        let mut rescan = Rescan::<SimPool>::begin(world.another_watcher(), 1, to, true).await.unwrap();
+        while !rescan.is_done() {
+            rescan.step(world.now()).await.unwrap();
+        }
+        world.catch_up().await;
     }
 
     fn mine(&mut self, world: &World, tally: &mut Tally) {

@@ -32,6 +32,11 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// Whether it tells another block than there is.
+    pub(crate) const fn is_lie(self) -> bool {
+        matches!(self, Fault::Invent(..) | Fault::Churn(..) | Fault::Merge(_) | Fault::Hide(_))
+    }
+
     /// Its name in a tally.
     pub const fn name(self) -> &'static str {
         match self {

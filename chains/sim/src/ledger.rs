@@ -77,7 +77,7 @@ pub(crate) struct State {
     pub(crate) trace_faults: VecDeque<Fault>,
     /// Tells the call that is held to answer.
     pub(crate) release: Arc<Notify>,
-    /// How often a call met each fault.
+    /// How often a call met each fault; a lie, how often it told another block than there is.
     pub(crate) struck: BTreeMap<(Lane, &'static str), u64>,
     /// Whether full reads of traces come from two endpoints that agree.
     pub(crate) traced_twice: bool,
@@ -347,7 +347,7 @@ impl SimChain {
         state.before_call = None;
     }
 
-    /// How often a call met each fault that was scripted, by its name.
+    /// How often a call met each fault that was scripted, by its name; a lie, how often it told another block than there is.
     pub fn struck(&self) -> BTreeMap<(Lane, &'static str), u64> {
         self.lock().struck.clone()
     }

@@ -45,9 +45,15 @@ impl BlockSource for SimChain {
             Lane::Traces => self.call_for_traces().await?,
         };
         let blocks = {
-            let state = self.lock();
-            state.can_trace(&range, read, fault)?;
-            state.served(range, fault).iter().map(|block| state.read(block, read, fault)).collect()
+            let mut state = self.lock();
+            let truth = state.served(range.clone(), fault);
+            let told: Vec<SimBlock> = truth.iter().map(|block| as_told(block, read.lane, fault)).collect();
+            let is_untrue = fault.is_some_and(Fault::is_lie) && told != truth;
+            if let Some(lie) = fault.filter(|_| is_untrue) {
+                state.strike(read.lane, lie);
+            }
+            state.can_trace(&range, read, is_untrue)?;
+            told.into_iter().map(|block| state.read(block, read, fault)).collect()
         };
         if fault == Some(Fault::Held) {
             let release = Arc::clone(&self.lock().release);
@@ -163,8 +169,9 @@ impl SimChain {
             let mut state = self.lock();
             state.calls += 1;
             let fault = next(&mut state);
-            if let Some(fault) = fault {
-                *state.struck.entry((lane, fault.name())).or_default() += 1;
+            // A lie is counted where it is told.
+            if let Some(fault) = fault.filter(|fault| !fault.is_lie()) {
+                state.strike(lane, fault);
             }
             fault
         };
@@ -181,6 +188,10 @@ impl SimChain {
 }
 
 impl State {
+    fn strike(&mut self, lane: Lane, fault: Fault) {
+        *self.struck.entry((lane, fault.name())).or_default() += 1;
+    }
+
     fn at_or_below(&self, number: u64) -> BlockRef {
         let above = self.blocks.partition_point(|block| block.header.block.number <= number);
         self.blocks[above.saturating_sub(1)].header.block
@@ -205,7 +216,7 @@ impl State {
 
 impl State {
     /// Whether a trace comes of it: some blocks are too much for every node, and of two that differ neither is believed.
-    fn can_trace(&self, range: &RangeInclusive<u64>, read: Read, fault: Option<Fault>) -> Result<(), SourceError> {
+    fn can_trace(&self, range: &RangeInclusive<u64>, read: Read, is_untrue: bool) -> Result<(), SourceError> {
         if read.lane == Lane::Roots {
             return Ok(());
         }
@@ -215,8 +226,7 @@ impl State {
         if self.has_forgotten(*range.start()) {
             return Err(SourceError::transient(format!("the state of block {} is forgotten", range.start())));
         }
-        let is_lie = matches!(fault, Some(Fault::Invent(..) | Fault::Churn(..) | Fault::Merge(..) | Fault::Hide(_)));
-        if is_lie && self.traced_twice && read.proof == ReadProof::Full {
+        if is_untrue && self.traced_twice && read.proof == ReadProof::Full {
             return Err(SourceError::disputed(format!(
                 "two endpoints tell different traces of block {}",
                 range.start()
@@ -225,30 +235,8 @@ impl State {
         Ok(())
     }
 
-    /// A block as a node tells it that may lie.
-    fn read(&self, block: &SimBlock, read: Read, fault: Option<Fault>) -> Block {
-        let mut told = block.clone();
-        match fault {
-            Some(Fault::Invent(to, amount)) => {
-                if let Some(tx) = told.txs.first_mut() {
-                    let leg = SimLeg { lane: read.lane, ..SimLeg::native(to, to, amount) };
-                    tx.legs.push(SimLeg { sender: Address::Evm([0xee; 20]), ..leg });
-                }
-            }
-            Some(Fault::Churn(who, amount)) => {
-                if let Some(tx) = told.txs.first_mut() {
-                    let other = Address::Evm([0xee; 20]);
-                    for (sender, recipient) in [(other, who), (who, other)] {
-                        tx.legs.push(SimLeg { lane: read.lane, ..SimLeg::native(sender, recipient, amount) });
-                    }
-                }
-            }
-            Some(Fault::Merge(to)) => merge(&mut told, to, read.lane),
-            Some(Fault::Hide(from)) => {
-                told.txs.iter_mut().for_each(|tx| tx.legs.retain(|leg| leg.recipient != from || leg.lane != read.lane));
-            }
-            Some(_) | None => {}
-        }
+    /// A block as a source hands it over that was told so.
+    fn read(&self, told: SimBlock, read: Read, fault: Option<Fault>) -> Block {
         let mut told = match (read.lane, read.proof) {
             (Lane::Roots, ReadProof::Listed) => told.to_candidates(),
             (lane, _) => told.to_block(lane),
@@ -264,6 +252,33 @@ impl State {
         }
         told
     }
+}
+
+/// A block as a node tells it that may lie.
+fn as_told(block: &SimBlock, lane: Lane, fault: Option<Fault>) -> SimBlock {
+    let mut told = block.clone();
+    match fault {
+        Some(Fault::Invent(to, amount)) => {
+            if let Some(tx) = told.txs.first_mut() {
+                let leg = SimLeg { lane, ..SimLeg::native(to, to, amount) };
+                tx.legs.push(SimLeg { sender: Address::Evm([0xee; 20]), ..leg });
+            }
+        }
+        Some(Fault::Churn(who, amount)) => {
+            if let Some(tx) = told.txs.first_mut() {
+                let other = Address::Evm([0xee; 20]);
+                for (sender, recipient) in [(other, who), (who, other)] {
+                    tx.legs.push(SimLeg { lane, ..SimLeg::native(sender, recipient, amount) });
+                }
+            }
+        }
+        Some(Fault::Merge(to)) => merge(&mut told, to, lane),
+        Some(Fault::Hide(from)) => {
+            told.txs.iter_mut().for_each(|tx| tx.legs.retain(|leg| leg.recipient != from || leg.lane != lane));
+        }
+        Some(_) | None => {}
+    }
+    told
 }
 
 /// Tells all that the lane shows of payments to `to` as one.

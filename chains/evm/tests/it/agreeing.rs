@@ -10,7 +10,7 @@ use landfall_evm::{EvmSource, network};
 use serde_json::{Value, json};
 
 use crate::mint::{self, Tx};
-use crate::node::{Ledger, Live, chain_id, hear_all, mainnet, settled, source};
+use crate::node::{Answer, Ledger, Live, chain_id, hear_all, mainnet, settled, source};
 
 /// How long a tip waits for others behind the first answer.
 const GRACE: Duration = Duration::from_millis(300);
@@ -67,6 +67,28 @@ async fn an_endpoint_that_stands_still_is_named_where_nothing_is_final_without_i
     *frozen.ledger.lock().unwrap() = ledger(40, 30);
     let tip = settled(&source).await;
     assert_eq!((number(tip.finalized), tip.waiting), (Some(30), None));
+}
+
+#[tokio::test]
+async fn an_endpoint_that_calls_a_block_final_and_never_shows_it_is_named() {
+    let answers: [fn() -> Answer; 2] = [|| Ok(Value::Null), || Err((-32_000, "header not found".to_owned()))];
+    for answer in answers {
+        let (first, hiding, source) = pair(mainnet(), ledger(30, 20), ledger(30, 20)).await;
+        assert_eq!(settled(&source).await.waiting, None);
+        *first.ledger.lock().unwrap() = ledger(36, 26);
+        *hiding.ledger.lock().unwrap() = ledger(36, 30);
+        hiding.lie(move |_, params| (params[0] == "0x1a").then(answer));
+        let expected = format!(
+            "1 of the 2 endpoints that must agree show block 26, which they call final: not {}",
+            hiding.node.id()
+        );
+        for _ in 0..2 {
+            let tip = settled(&source).await;
+            assert_eq!((number(tip.finalized), tip.waiting), (Some(20), Some(expected.clone())));
+        }
+        hiding.tell_the_truth();
+        assert_eq!(number(settled(&source).await.finalized), Some(26));
+    }
 }
 
 #[tokio::test]

@@ -69,6 +69,7 @@ impl Agreement {
     /// Takes in what the endpoints say now; the places of those that contradict what others agree on. `others` says
     /// why the rest is not heard.
     pub(crate) fn hear(&mut self, voices: &[Voice], must: usize, others: &str) -> Vec<(usize, BlockRef, BlockRef)> {
+        let asked = self.wanted.first().cloned().unwrap_or_default();
         for rule in 0..self.agreed.len() {
             let known = self.agreed[rule].map_or(0, |agreed| agreed.number);
             if let Some(agreed) = newest_agreed(voices, rule, must)
@@ -88,7 +89,7 @@ impl Agreement {
                 second.map(|second| wanted.remove(&second));
             }
         }
-        self.waiting = self.why_waiting(voices, must, others);
+        self.waiting = self.why_waiting(voices, must, &asked, others);
         // One endpoint's word against another's is no proof of a lie: two agree, and a third is wrong.
         if must > 1 {
             voices.iter().filter_map(|voice| contradiction(voice, voices, must)).collect()
@@ -102,7 +103,8 @@ impl Agreement {
         agreed_at(voices, 0, number, must)
     }
 
-    fn why_waiting(&self, voices: &[Voice], must: usize, others: &str) -> Option<String> {
+    /// `asked` are the numbers whose hashes were asked for before.
+    fn why_waiting(&self, voices: &[Voice], must: usize, asked: &BTreeSet<u64>, others: &str) -> Option<String> {
         if voices.len() < must {
             let asked = voices.len();
             return Some(format!(
@@ -138,7 +140,11 @@ impl Agreement {
         let disputed = self.wanted[0].iter().rev().chain([&target]).find(|number| {
             let mut hashes = says(**number).map(|(hash, _)| hash);
             hashes.next().is_some_and(|first| hashes.any(|other| other != first))
-        })?;
+        });
+        let Some(disputed) = disputed else {
+            let number = self.wanted[0].intersection(asked).next()?;
+            return why_not_shown(voices, *number, must);
+        };
         let (agreeing, count) = (largest_group(says(*disputed).map(|(hash, _)| *hash)), voices.len());
         let said: Vec<String> = says(*disputed).map(|(hash, id)| format!("{id} shows {hash}")).collect();
         Some(format!("{agreeing} of {count} endpoints agree on block {disputed}, and {must} must: {}", said.join(", ")))
@@ -159,6 +165,20 @@ fn why_no_newer(voices: &[Voice], agreed: &BlockRef, must: usize) -> Option<Stri
     let (there, behind) = (newer.len(), behind.join(", "));
     (there > 0).then(|| {
         format!("{there} of the {must} endpoints that must agree call a newer block final than {agreed}: not {behind}")
+    })
+}
+
+/// Who calls `number` final, which so many do, and does not show its block. An answer may be under way, so that this too may be
+/// usual for some seconds.
+fn why_not_shown(voices: &[Voice], number: u64, must: usize) -> Option<String> {
+    let says = voices.iter().filter(|voice| voice.finals[0].is_some_and(|newest| newest >= number));
+    let (showing, without): (Vec<&Voice>, Vec<&Voice>) = says.partition(|voice| voice.hashes.contains_key(&number));
+    let without: Vec<&str> = without.iter().map(|voice| &*voice.id).collect();
+    let (there, without) = (showing.len(), without.join(", "));
+    (there < must).then(|| {
+        format!(
+            "{there} of the {must} endpoints that must agree show block {number}, which they call final: not {without}"
+        )
     })
 }
 
@@ -300,6 +320,21 @@ mod tests {
             .collect();
         assert!(asked.windows(2).all(|pair| pair[0] <= pair[1]));
         assert!(asked[39] > 125, "{asked:?}");
+    }
+
+    #[test]
+    fn who_calls_a_block_final_and_never_shows_it_is_named_once_it_was_asked_for() {
+        let mut agreement = agreement();
+        agreement.hear(&[voice(0, 9, &[(9, 1)]), voice(1, 9, &[(9, 1)])], 2, "");
+        let told: Vec<Option<String>> = (10..13)
+            .map(|newest| {
+                agreement.hear(&[voice(0, newest, &[(newest, 1), (10, 1)]), voice(1, newest + 5, &[])], 2, "");
+                agreement.waiting()
+            })
+            .collect();
+        let waiting = "1 of the 2 endpoints that must agree show block 10, which they call final: not n1".to_owned();
+        assert_eq!(told, [None, Some(waiting.clone()), Some(waiting)]);
+        assert_eq!(number(&agreement), Some(9));
     }
 
     #[test]
