@@ -177,7 +177,9 @@ impl Config {
     pub fn api_settings(&self, listening: SocketAddr, networks: Vec<Network>) -> Settings {
         let host = self.api_host.clone().unwrap_or_else(|| listening.to_string());
         let (limits, retired) = (self.api_limits.clone(), self.retired.clone());
-        Settings { environment: self.environment, host, limits, networks, retired }
+        let tokens = self.chains.iter().flat_map(|(chain, config)| config.retired.iter().map(|token| (*chain, *token)));
+        let retired_tokens = tokens.collect();
+        Settings { environment: self.environment, host, limits, networks, retired, retired_tokens }
     }
 }
 
@@ -313,7 +315,7 @@ fn syntax(name: &str, text: &str, error: &toml::de::Error) -> ConfigError {
 
 #[cfg(test)]
 mod tests {
-    use landfall_chain::{FinalityRule, NativeSource, ReadProof, U256};
+    use landfall_chain::{Address, Family, FinalityRule, NativeSource, ReadProof, U256};
 
     use super::*;
     use crate::watcher::Start;
@@ -363,7 +365,8 @@ mod tests {
              [admin]\nlisten = \"127.0.0.1:2\"\n[chains.BASE_MAINNET]\nrpc = [\"https://node/${KEY}\", \"wss://other\", \
              { url = \"http://third\", headers = { Authorization = \"Bearer ${KEY}\" } }]\nagree = 2\n\
              start = 100\nproof = \"logs\"\nnative = \"trace\"\neip7708_from = 7\nfinality = \"confirmations\"\nconfirmations = 12\n\
-             poll_ms = 250\nfailed_grace_secs = 5\nfinality_stall_secs = 900\nblock_stall_secs = 0\nbalances_per_sec = 500\n[[chains.BASE_MAINNET.assets]]\nsymbol = \"EURC\"\ncontract = \"0x1\"\ndecimals = 6\nfrom = 9\n",
+             poll_ms = 250\nfailed_grace_secs = 5\nfinality_stall_secs = 900\nblock_stall_secs = 0\nbalances_per_sec = 500\n\
+             retired = [\"0x1c7D4B196Cb0C7B01d743Fbc6116a902379C7238\"]\n[[chains.BASE_MAINNET.assets]]\nsymbol = \"EURC\"\ncontract = \"0x1\"\ndecimals = 6\nfrom = 9\n",
         );
         let config = config.unwrap();
         assert_eq!(config.store.to_string(), "postgres://db:5432/landfall");
@@ -378,6 +381,8 @@ mod tests {
         let settings = config.api_settings(config.api_listen, Vec::new());
         assert_eq!((settings.host.as_str(), settings.limits), ("api.example.com", limits));
         assert_eq!(settings.retired, BTreeSet::from([Chain::OptimismMainnet]));
+        let token = Address::parse(Family::Evm, "0x1c7D4B196Cb0C7B01d743Fbc6116a902379C7238").unwrap();
+        assert_eq!(settings.retired_tokens, BTreeSet::from([(Chain::BaseMainnet, token)]));
         assert_eq!(config.api_connections, 9);
         let chain = &config.chains[&Chain::BaseMainnet];
         assert_eq!((chain.rpc.len(), chain.rpc[0].url.as_str()), (3, "https://node/canary"));
@@ -449,7 +454,7 @@ mod tests {
         let cases = [
             (
                 with("confirmatons = 3"),
-                "config key chains.ETHEREUM_TESTNET.confirmatons: unknown field `confirmatons`, expected one of `rpc`, `agree`, `start`, `proof`, `native`, `eip7708_from`, `genesis`, `max_transaction_version`, `wrapped`, `finality`, `confirmations`, `l1_blocks`, `tiers`, `poll_ms`, `failed_grace_secs`, `finality_stall_secs`, `block_stall_secs`, `balances_per_sec`, `assets`",
+                "config key chains.ETHEREUM_TESTNET.confirmatons: unknown field `confirmatons`, expected one of `rpc`, `agree`, `start`, `proof`, `native`, `eip7708_from`, `genesis`, `max_transaction_version`, `wrapped`, `finality`, `confirmations`, `l1_blocks`, `tiers`, `poll_ms`, `failed_grace_secs`, `finality_stall_secs`, `block_stall_secs`, `balances_per_sec`, `assets`, `retired`",
             ),
             (
                 with("[stor]"),
@@ -458,6 +463,10 @@ mod tests {
             (
                 format!("retired = [\"POLYGON_MAINNET\", \"ETHEREUM_TESTNET\"]\n{CHAIN}"),
                 "config key retired[1]: ETHEREUM_TESTNET is followed; take its section or this entry out",
+            ),
+            (
+                with("retired = [\"0x1\"]"),
+                "config key chains.ETHEREUM_TESTNET.retired[0]: malformed EVM address \"0x1\": expected 0x and 40 hexadecimal digits",
             ),
             (with("poll_ms = \"fast\""), "config key chains.ETHEREUM_TESTNET.poll_ms: expected u64, found string"),
             (with("poll_ms = 1"), "config key chains.ETHEREUM_TESTNET.poll_ms: expected 20 to 60000"),

@@ -1,9 +1,9 @@
 //! Looks up what the names of webhooks stand for, and lets through only what a webhook may be sent to.
 //!
 //! Promises: of a name's addresses every one is vetted, and one that must not be reached refuses them all: who answers
-//! differently to each question gains nothing by mixing. It takes 5 s and some addresses at most; the system may go on with
-//! a question for longer, so only some are asked at once for those who register. It connects to nothing: who does, connects
-//! to an address that was given out here and asks for no other.
+//! differently to each question gains nothing by mixing. It takes 5 s and some addresses at most, with the wait for its turn; the
+//! system may go on with a question for longer, so only some are asked at once, fewer for those who register. It connects to
+//! nothing: who does, connects to an address that was given out here and asks for no other.
 
 use std::fmt;
 use std::io;
@@ -23,12 +23,15 @@ const ADDRESSES_MAX: usize = 64;
 /// How many names are looked up at once for those who register a webhook. What nobody answers holds a thread for as long as
 /// the system waits, and deliveries look up names on the same threads.
 const REGISTERED_AT_ONCE: usize = 32;
+/// How many for deliveries. With those they leave some of the 512 threads that tokio has for what blocks to others.
+const DELIVERED_AT_ONCE: usize = 416;
 
 /// Tells addresses of names. Tests pass their own.
 #[derive(Clone)]
 pub struct Resolver {
     source: Source,
     registering: Arc<Semaphore>,
+    delivering: Arc<Semaphore>,
 }
 
 type Lookup = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
@@ -65,7 +68,9 @@ impl Resolver {
     }
 
     fn of(source: Source) -> Self {
-        Resolver { source, registering: Arc::new(Semaphore::new(REGISTERED_AT_ONCE)) }
+        let [registering, delivering] =
+            [REGISTERED_AT_ONCE, DELIVERED_AT_ONCE].map(|most| Arc::new(Semaphore::new(most)));
+        Resolver { source, registering, delivering }
     }
 
     /// The addresses of `name`, when a webhook with this scheme and these networks may be sent to every one of them.
@@ -78,8 +83,7 @@ impl Resolver {
         scheme: Scheme,
         allowed: &AllowedNetworks,
     ) -> Result<Vec<IpAddr>, ResolveError> {
-        let addresses = tokio::time::timeout(TIME_MAX, self.look_up(name, None)).await;
-        vetted(addresses.map_err(|_| ResolveError::TimedOut)?, scheme, allowed)
+        self.vetted_among(&self.delivering, name, scheme, allowed).await
     }
 
     /// Vets what a URL's host stands for now. A name that cannot be looked up is let through: whoever is to have it may not
@@ -90,29 +94,30 @@ impl Resolver {
     pub async fn vet(&self, url: &Url, allowed: &AllowedNetworks) -> Result<(), WebhookUrlError> {
         match target(url)? {
             Target::Address(address) => vet_address(url, address, allowed),
-            Target::Name(name) => match self.registered(&name, Scheme::of(url)?, allowed).await {
+            Target::Name(name) => match self.vetted_among(&self.registering, &name, Scheme::of(url)?, allowed).await {
                 Ok(_) | Err(ResolveError::Failed(_) | ResolveError::TimedOut) => Ok(()),
                 Err(ResolveError::Count(_) | ResolveError::Blocked) => Err(WebhookUrlError::Private(name)),
             },
         }
     }
 
-    /// As [`Resolver::vetted`], where others who register are waited for.
-    async fn registered(
+    /// As [`Resolver::vetted`], one of so many at once.
+    async fn vetted_among(
         &self,
+        among: &Arc<Semaphore>,
         name: &str,
         scheme: Scheme,
         allowed: &AllowedNetworks,
     ) -> Result<Vec<IpAddr>, ResolveError> {
         let looking = async {
-            let permit = Arc::clone(&self.registering).acquire_owned().await.map_err(io::Error::other)?;
-            self.look_up(name, Some(permit)).await
+            let permit = Arc::clone(among).acquire_owned().await.map_err(io::Error::other)?;
+            self.look_up(name, permit).await
         };
         vetted(tokio::time::timeout(TIME_MAX, looking).await.map_err(|_| ResolveError::TimedOut)?, scheme, allowed)
     }
 
     /// `permit` is given back when the system has ended, also where nobody waits for it any more.
-    async fn look_up(&self, name: &str, permit: Option<OwnedSemaphorePermit>) -> io::Result<Vec<IpAddr>> {
+    async fn look_up(&self, name: &str, permit: OwnedSemaphorePermit) -> io::Result<Vec<IpAddr>> {
         let (source, name) = (self.source.clone(), name.to_owned());
         let looking = tokio::task::spawn_blocking(move || {
             let _permit = permit;

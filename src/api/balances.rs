@@ -3,16 +3,17 @@
 //! Promises: each listed asset of each chain on which the account has an address has a line, and no line stands for what was
 //! never read, for what may have left without being seen, or for a chain that is halted or whose newest blocks have long been
 //! unread (or untraced, where traces show what leaves of the native currency): then the whole answer is refused, with the
-//! names of the chains and assets. So it is while a chain is no longer configured that once was followed: no line would read as
-//! zero, until an operator says that it was given up for good. Who asks for one chain or one symbol is answered of that.
+//! names of the chains and assets. So it is while a chain is no longer configured that once was followed, and while an asset of which
+//! the account had some is no longer listed: no line would read as zero, until an operator says that it was given up for good. Who
+//! asks for one chain or one symbol is answered of that.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
-use landfall_chain::{Asset, Chain, Network};
+use landfall_chain::{Asset, AssetId, Chain, Network};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -26,10 +27,13 @@ use crate::api::{AppState, Settings, openapi};
 use crate::balance::Balance;
 use crate::store::balances::{self, Known};
 use crate::store::cursors::Cursor;
+use crate::store::deposit_pages::{self, Kind};
 use crate::store::{Connection, StoreError, account_pages, status};
 
 /// How long the newest blocks of a chain may have been unread: what left in them is in nobody's books.
 const UNREAD_MAX: Duration = Duration::from_secs(5 * 60);
+/// By how much a watcher's clock may be ahead of ours; as `health` has it.
+const AHEAD_MAX: Duration = Duration::from_secs(30);
 
 /// What an account has of an asset on a chain.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
@@ -78,9 +82,10 @@ pub(super) struct BalanceList {
 /// (`BALANCE_UNKNOWN`) while a line would say more than is known: before an asset was read of all addresses; where there is some
 /// of it, until the block is final that the address, or the asset, is followed from; while the newest blocks of the chain
 /// have not been read for 5 minutes, or the chain is halted; and, of the native currency where traces show what contracts move,
-/// while a block above the one that it was read at has waited for its trace for 5 minutes; and while the account has an address
-/// on a chain that was followed once and is not any more. A chain that never was, or that was given up for good, has no line. With `chain` or `symbol` only what
-/// was asked for must be known.
+/// while a block above the one that it was read at has waited for its trace for 5 minutes; while the account has an address
+/// on a chain that was followed once and is not any more; and while an asset is no longer listed of which it held some or ever got
+/// a deposit: that one is told by its contract. A chain that never was followed, and a chain or an asset that was given up for good,
+/// has no line. With `chain` or `symbol` only what was asked for must be known.
 #[utoipa::path(
     get,
     path = "/v2/accounts/{account_id}/balances",
@@ -114,7 +119,8 @@ pub(super) async fn of_account(
 ) -> Result<Json<BalanceList>, Problem> {
     let account_id = account_id(id)?;
     let mut query = Query::parse(query.as_deref(), &["chain", "symbol"]);
-    let (networks, unread_since) = (&state.settings.networks, state.clock.now().minus(UNREAD_MAX));
+    let (networks, now) = (&state.settings.networks, state.clock.now());
+    let unread_since = now.minus(UNREAD_MAX);
     let only: Option<Chain> = query.optional("chain", openapi::chain);
     let symbol: Option<String> = query.optional("symbol", |text| listed(text, networks));
     query.check()?;
@@ -122,25 +128,37 @@ pub(super) async fn of_account(
     let status = account_pages::status(&mut reader, &account_id).await.map_err(Problem::internal)?;
     let status = status.ok_or_else(unknown)?;
     // Before what left is looked for: what is read in between is in that.
-    let read = status::followed_since(&mut reader, unread_since).await.map_err(Problem::internal)?;
+    let read = status::followed_since(&mut reader, unread_since, now.plus(AHEAD_MAX)).await;
+    let read = read.map_err(Problem::internal)?;
     let known = balances::of_account(&mut reader, &account_id, unread_since).await.map_err(Problem::internal)?;
     let mut missing = unfollowed(&mut reader, &known, &state.settings, only).await.map_err(Problem::internal)?;
+    let deposited = deposit_pages::kinds(&mut reader, &account_id).await.map_err(Problem::internal)?;
+    let mut unlisted = unlisted(&known, &deposited, &state.settings, symbol.as_deref());
     let mut balances = Vec::new();
     for network in networks.iter().filter(|network| only.is_none_or(|only| network.chain == only)) {
         let addresses: Vec<_> = known.iter().filter(|of| of.chain == network.chain).collect();
         let assets = network.assets.iter().filter(|asset| symbol.as_ref().is_none_or(|only| asset.symbol == *only));
         let assets: Vec<&Asset> = assets.collect();
-        if addresses.is_empty() || assets.is_empty() {
+        let unlisted = unlisted.remove(&network.chain).unwrap_or_default();
+        if addresses.is_empty() || (assets.is_empty() && unlisted.is_empty()) {
             continue;
         }
         if !read.contains(&network.chain) {
             missing.push(network.chain.name().to_owned());
             continue;
         }
-        match of_chain(network.chain, &assets, status, &addresses)? {
-            Ok(lines) => balances.extend(lines),
-            Err(unknown) if unknown.len() == network.assets.len() => missing.push(network.chain.name().to_owned()),
-            Err(unknown) => missing.push(format!("{} ({})", network.chain, unknown.join(", "))),
+        let unread = match of_chain(network.chain, &assets, status, &addresses)? {
+            Ok(lines) => {
+                balances.extend(lines);
+                Vec::new()
+            }
+            Err(unread) => unread,
+        };
+        if unread.len() == network.assets.len() {
+            missing.push(network.chain.name().to_owned());
+        } else if !(unread.is_empty() && unlisted.is_empty()) {
+            let unknown: Vec<String> = unread.into_iter().chain(unlisted).collect();
+            missing.push(format!("{} ({})", network.chain, unknown.join(", ")));
         }
     }
     if missing.is_empty() { Ok(Json(BalanceList { balances })) } else { Err(Problem::balance_unknown(&missing)) }
@@ -173,6 +191,31 @@ async fn unfollowed(
         }
     }
     Ok(unfollowed)
+}
+
+/// The contracts, on each chain that is followed, of what is not listed and the account has had some of, by a reading or a deposit:
+/// nobody reads what there is of it. With `symbol` only such as may have had that one, which of what only a reading tells of is
+/// not known.
+fn unlisted(
+    known: &[Known],
+    deposited: &[Kind],
+    settings: &Settings,
+    symbol: Option<&str>,
+) -> BTreeMap<Chain, BTreeSet<String>> {
+    let held = known.iter().flat_map(|of| of.held.iter().map(move |held| (of.chain, held)));
+    let held = held.filter(|(_, held)| !held.amount.is_zero()).map(|(chain, held)| (chain, held.asset));
+    let mut unlisted: BTreeMap<Chain, BTreeSet<String>> = BTreeMap::new();
+    for (chain, asset) in held.chain(deposited.iter().map(|kind| (kind.chain, kind.asset))) {
+        let network = settings.networks.iter().find(|network| network.chain == chain);
+        let is_listed = network.is_none_or(|network| network.assets.iter().any(|listed| listed.id == asset));
+        let is_retired = matches!(asset, AssetId::Token(token) if settings.retired_tokens.contains(&(chain, token)));
+        let mut kinds = deposited.iter().filter(|kind| kind.chain == chain && kind.asset == asset).peekable();
+        let is_asked = symbol.is_none_or(|symbol| kinds.peek().is_none() || kinds.any(|kind| kind.symbol == symbol));
+        if is_asked && !is_listed && !is_retired {
+            unlisted.entry(chain).or_default().insert(asset.to_string());
+        }
+    }
+    unlisted
 }
 
 /// A line for each of these assets, or the symbols of those that are not known of these addresses.

@@ -54,7 +54,7 @@ struct Document;
 
 struct Bearer;
 
-/// What every operation has in common: how it is signed, and how it may be refused.
+/// What every operation has in common: how it is signed, how it may be refused, and what each answer has.
 struct Everywhere;
 
 /// The interface's `Chain`: the type itself lives on the lowest floor and knows no OpenAPI.
@@ -103,6 +103,8 @@ impl Modify for Bearer {
     }
 }
 
+/// A header of every answer.
+const REQUEST_ID: &str = "X-Request-Id";
 /// Operations whose body may be left out; the derive can say so only of bodies that may be `null`, too.
 const BODY_OPTIONAL: [&str; 1] = ["rotate_webhook_key"];
 
@@ -123,7 +125,15 @@ impl Modify for Everywhere {
                     _ => drop(operation.responses.responses.insert(status, refusal(code).into())),
                 }
             }
+            for response in operation.responses.responses.values_mut() {
+                if let RefOr::T(response) = response {
+                    let id = Ref::new(format!("#/components/headers/{REQUEST_ID}"));
+                    response.headers.insert(REQUEST_ID.to_owned(), RefOr::Ref(id));
+                }
+            }
         }
+        let id = text_header("Names this request in our logs.");
+        document.components.get_or_insert_default().headers.insert(REQUEST_ID.to_owned(), RefOr::T(id));
     }
 }
 
@@ -136,11 +146,16 @@ fn refusal(code: Code) -> utoipa::openapi::Response {
             let seconds = Header::new(ObjectBuilder::new().schema_type(Type::Integer));
             response.header("Retry-After", seconds).build()
         }
-        Code::MethodNotAllowed => {
-            response.header("Allow", Header::new(ObjectBuilder::new().schema_type(Type::String))).build()
-        }
+        Code::MethodNotAllowed => response.header("Allow", text_header("The methods that it has.")).build(),
+        Code::Unauthorized => response.header("WWW-Authenticate", text_header("`Bearer`.")).build(),
         _ => response.build(),
     }
+}
+
+fn text_header(description: &str) -> Header {
+    let mut header = Header::new(ObjectBuilder::new().schema_type(Type::String));
+    header.description = Some(description.to_owned());
+    header
 }
 
 impl PartialSchema for ChainName {

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use landfall_chain::{Chain, Network};
+use landfall_chain::{Address, Chain, Network};
 
 use crate::key::Environment;
 
@@ -21,6 +21,8 @@ pub struct Settings {
     pub networks: Vec<Network>,
     /// Chains that were followed once and are given up for good: what an account has there is not told.
     pub retired: BTreeSet<Chain>,
+    /// As those, tokens of chains that are followed.
+    pub retired_tokens: BTreeSet<(Chain, Address)>,
 }
 
 /// How much is taken.
@@ -48,6 +50,7 @@ impl Settings {
             limits: Limits::default(),
             networks: Vec::new(),
             retired: BTreeSet::new(),
+            retired_tokens: BTreeSet::new(),
         }
     }
 }

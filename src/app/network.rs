@@ -36,6 +36,12 @@ pub fn network(chain: Chain, config: &ChainConfig) -> Result<Network, StartError
         }
         network.assets.push(asset);
     }
+    for (index, token) in config.retired.iter().enumerate() {
+        if let Some(listed) = network.assets.iter().find(|asset| asset.id == AssetId::Token(*token)) {
+            let what = format!("{} ({token}) is listed; take its entry in assets or this one out", listed.symbol);
+            return Err(StartError::Key { chain, key: format!("retired[{index}]"), what });
+        }
+    }
     if let Some(rule) = config.finality {
         network.finality = Finality::from(rule);
     }
@@ -133,6 +139,7 @@ mod tests {
             block_stall_secs: None,
             balances_per_sec: None,
             assets,
+            retired: Vec::new(),
         }
     }
 
@@ -203,6 +210,26 @@ mod tests {
             malformed,
             "config key chains.ETHEREUM_TESTNET.assets: malformed EVM address \"0x1\": expected 0x and 40 hexadecimal digits"
         );
+    }
+
+    #[test]
+    fn a_token_that_is_listed_is_not_given_up() {
+        let mine = Address::parse(Chain::EthereumTestnet.family(), MINE).unwrap();
+        let usdc =
+            Address::parse(Chain::EthereumTestnet.family(), "0x1c7D4B196Cb0C7B01d743Fbc6116a902379C7238").unwrap();
+        let of = |assets, retired| {
+            let config = ChainConfig { assets, retired, tiers: Vec::new(), ..config("MINE", MINE) };
+            network(Chain::EthereumTestnet, &config).map_err(|error| error.to_string())
+        };
+        let listed = |symbol: &str, token| {
+            format!(
+                "config key chains.ETHEREUM_TESTNET.retired[0]: {symbol} ({token}) is listed; take its entry in assets or \
+                 this one out"
+            )
+        };
+        assert_eq!(of(config("MINE", MINE).assets, vec![mine]).unwrap_err(), listed("MINE", mine));
+        assert_eq!(of(Vec::new(), vec![usdc]).unwrap_err(), listed("USDC", usdc));
+        assert!(of(Vec::new(), vec![mine]).is_ok());
     }
 
     #[test]

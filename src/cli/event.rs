@@ -51,7 +51,7 @@ pub(super) enum Event {
     /// them as ever.
     Replay {
         /// This one.
-        #[arg(required_unless_present_any = ["account", "from"], conflicts_with_all = ["account", "from", "to"])]
+        #[arg(required_unless_present_any = ["account", "from", "to"], conflicts_with_all = ["account", "from", "to"])]
         id: Option<String>,
         #[command(flatten)]
         which: Which,
@@ -140,6 +140,8 @@ impl Event {
                     let known = replay::is_endpoint(&mut db.read().await?, webhook).await?;
                     ensure!(known, "there is no webhook {webhook}");
                 }
+                let is_open = id.is_none() && which.account.is_none() && which.from.is_none();
+                ensure!(!is_open, "--to alone is all that was ever written up to then: say since when, by --from TIME");
                 let reason = reason.unwrap_or_default();
                 let done = as_operator(&reason, async |by| {
                     let to = webhook.as_deref();

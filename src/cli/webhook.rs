@@ -30,7 +30,7 @@ const TEST_POLL: Duration = Duration::from_millis(100);
 pub(super) enum Webhook {
     /// Register a receiver; it gets the events that come from now on. Its signing key is shown this once.
     Add(Add),
-    /// Every receiver.
+    /// Every receiver that is sent to by HTTP; `landfall status` tells how a NATS stream does.
     List {
         /// A JSON object per line.
         #[arg(long)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use landfall_chain::{BlockHash, Chain, FinalityRule, NativeSource, ReadProof, RuleName, U256, UnknownProof};
+use landfall_chain::{Address, BlockHash, Chain, FinalityRule, NativeSource, ReadProof, RuleName, U256, UnknownProof};
 use reqwest::header::{HeaderName, HeaderValue};
 use serde::{Deserialize, Deserializer};
 use url::Url;
@@ -49,6 +49,8 @@ pub struct ChainConfig {
     pub balances_per_sec: Option<u32>,
     /// Added to the built-in ones.
     pub assets: Vec<AssetConfig>,
+    /// Tokens that were listed once and are given up for good.
+    pub retired: Vec<Address>,
 }
 
 /// An endpoint. What is sent along, and parts of the URL, may be secrets.
@@ -139,6 +141,8 @@ pub(super) struct ChainSection {
     pub(super) balances_per_sec: Option<u32>,
     #[serde(default)]
     pub(super) assets: Vec<AssetConfig>,
+    #[serde(default)]
+    pub(super) retired: Vec<String>,
 }
 
 /// A URL, or a table with one.
@@ -255,6 +259,7 @@ impl ChainSection {
             block_stall_secs: self.block_stall_secs,
             balances_per_sec: self.balances_per_sec,
             assets: self.assets,
+            retired: retired(chain, at, &self.retired)?,
         })
     }
 }
@@ -276,6 +281,13 @@ impl ChainSection {
         }
         Ok(())
     }
+}
+
+fn retired(chain: Chain, at: &str, contracts: &[String]) -> Result<Vec<Address>, ConfigError> {
+    let read = |(index, text): (usize, &String)| {
+        Address::parse(chain.family(), text).map_err(|error| key(&format!("{at}.retired[{index}]"), error))
+    };
+    contracts.iter().enumerate().map(read).collect()
 }
 
 fn finality(

@@ -24,19 +24,17 @@ pub struct Bounds {
 pub type AheadLease = (String, i64);
 
 statements! {
-    // One after the other, as the delivery looks for work: a backlog at an endpoint costs no more than a single row.
-    ENDPOINTS = "WITH RECURSIVE named (id) AS (SELECT MIN(webhook_id) FROM deliveries WHERE state = 'PENDING' \
-                   UNION ALL SELECT (SELECT MIN(webhook_id) FROM deliveries WHERE state = 'PENDING' AND webhook_id > named.id) \
-                     FROM named WHERE named.id IS NOT NULL) \
-                 SELECT webhooks.id FROM named JOIN webhooks ON webhooks.id = named.id \
-                 WHERE status_since_us > $1 OR probed_us > $1 OR probe_us > $6 \
+    // As the delivery looks for work: a backlog at an endpoint costs no more than a single row, and one that is deleted nothing.
+    ENDPOINTS = "SELECT webhooks.id FROM webhooks WHERE status <> 'DELETED' \
+                 AND (SELECT state FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' LIMIT 1) = 'PENDING' \
+                 AND (status_since_us > $1 OR probed_us > $1 OR probe_us > $6 \
                  OR EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'FIRST' AND next_us > $1) \
                  OR EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'LEASED' AND next_us > $2) \
                  OR EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'WAITING' AND next_us > $3) \
                  OR EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'AGAIN' AND next_us > $4 \
                             AND deliveries.failures <= $5) \
                  OR EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'AGAIN' AND next_us > $6) \
-                 OR EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'HELD' AND next_us > $6) \
+                 OR EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'HELD' AND next_us > $6)) \
                  ORDER BY webhooks.id";
     MAKE_DUE = "UPDATE deliveries SET next_us = $3 WHERE webhook_id = $1 AND state = 'PENDING' AND queue = $2 AND next_us > $4 AND failures <= $5";
     HEALTH = "UPDATE webhooks SET status_since_us = CASE WHEN status_since_us > $3 THEN $2 ELSE status_since_us END, \

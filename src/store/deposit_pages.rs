@@ -4,10 +4,21 @@
 //! asked for by chain alone, or by symbol alone, is read kind by kind: a kind is a chain and a symbol, an account has few, and each
 //! is in order in its index. Deposits of one time are ordered by the bytes of their ids on both engines, as they are merged here.
 
+use landfall_chain::{AssetId, Chain};
+
 use crate::deposit::Deposit;
 use crate::store::deposits::{DepositFilter, DepositRow};
 use crate::store::sql::{fetch_all, statements};
-use crate::store::{Connection, ORGANIZATION, StoreError};
+use crate::store::{Connection, ORGANIZATION, StoreError, parsed};
+
+/// Deposits of an account on one chain and with one symbol.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Kind {
+    pub chain: Chain,
+    pub symbol: String,
+    /// What the newest of them is of.
+    pub asset: AssetId,
+}
 
 statements! {
     LIST_OF_ACCOUNT = "SELECT * FROM deposits WHERE organization_id = $1 AND account_id = $2 \
@@ -26,8 +37,24 @@ statements! {
              WHERE chain <> '' AND (CAST($2 AS TEXT) IS NULL OR chain = $2) UNION ALL SELECT kinds.chain, \
              (SELECT next.symbol FROM deposits AS next WHERE next.account_id = $1 AND next.chain = kinds.chain \
               AND next.symbol > kinds.symbol ORDER BY next.symbol LIMIT 1) \
-             FROM kinds WHERE kinds.symbol IS NOT NULL) SELECT chain, symbol FROM kinds WHERE symbol <> '' \
+             FROM kinds WHERE kinds.symbol IS NOT NULL) SELECT chain, symbol, \
+             (SELECT newest.asset FROM deposits AS newest WHERE newest.account_id = $1 AND newest.chain = kinds.chain \
+              AND newest.symbol = kinds.symbol ORDER BY newest.created_us DESC LIMIT 1) FROM kinds WHERE symbol <> '' \
              AND (CAST($3 AS TEXT) IS NULL OR symbol = $3)";
+}
+
+/// A chain, a symbol, and the asset of the newest of these deposits.
+type KindRow = (String, String, Vec<u8>);
+
+/// All kinds of deposits that the account ever got.
+pub async fn kinds(connection: &mut impl Connection, account: &str) -> Result<Vec<Kind>, StoreError> {
+    let any: Option<String> = None;
+    let rows = fetch_all!(connection, KindRow, KINDS, account, any.clone(), any)?;
+    let kind = |(chain, symbol, asset): KindRow| {
+        let asset = AssetId::from_bytes(&asset).map_err(|error| StoreError::inconsistent("asset", error))?;
+        Ok(Kind { chain: parsed("chain", &chain)?, symbol, asset })
+    };
+    rows.into_iter().map(kind).collect()
 }
 
 /// At most `limit` deposits of this account, newest first.
@@ -41,7 +68,10 @@ pub(super) async fn of_account(
     let kinds = match (chain, symbol) {
         (None, None) => return of_kind(connection, account, None, filter, limit).await,
         (Some(chain), Some(symbol)) => vec![(chain, symbol)],
-        (chain, symbol) => fetch_all!(connection, (String, String), KINDS, account, chain, symbol)?,
+        (chain, symbol) => {
+            let rows = fetch_all!(connection, KindRow, KINDS, account, chain, symbol)?;
+            rows.into_iter().map(|(chain, symbol, _)| (chain, symbol)).collect()
+        }
     };
     let mut found = Vec::new();
     for kind in &kinds {

@@ -66,18 +66,17 @@ pub struct Busy {
 }
 
 statements! {
-    // The endpoints that deliveries name, one after the other: a backlog at one of them costs no more than a single row.
-    BUSY = "WITH RECURSIVE named (id) AS (SELECT MIN(webhook_id) FROM deliveries WHERE state = 'PENDING' \
-              UNION ALL SELECT (SELECT MIN(webhook_id) FROM deliveries WHERE state = 'PENDING' AND webhook_id > named.id) \
-                FROM named WHERE named.id IS NOT NULL) \
-            SELECT webhooks.id, kind, url, status, status_since_us, failures, strain, in_flight_max, probe_us, probed_us, releasing, \
+    // Not those that are deleted, however many there have been, whose deliveries are held for ever. Of each, one row is looked for in
+    // its own queue, whatever the backlog there or elsewhere: as a value, for a join PostgreSQL may read all that is pending.
+    BUSY = "SELECT webhooks.id, kind, url, status, status_since_us, failures, strain, in_flight_max, probe_us, probed_us, releasing, \
               EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'FIRST') AS first, \
               EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'AGAIN' AND next_us <= $1) AS again, \
               EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'LEASED' AND next_us <= $1) AS lapsed, \
               EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'WAITING' AND next_us <= $1) AS waiting, \
               EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'HELD' AND next_us <= $1) AS held, \
               EXISTS (SELECT 1 FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue IN ('FIRST', 'AGAIN', 'HELD')) AS any_left \
-            FROM named JOIN webhooks ON webhooks.id = named.id WHERE status IN ('ACTIVE', 'OPEN') ORDER BY webhooks.id";
+            FROM webhooks WHERE status <> 'DELETED' AND status IN ('ACTIVE', 'OPEN') \
+            AND (SELECT state FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' LIMIT 1) = 'PENDING' ORDER BY webhooks.id";
     HEALTH = "SELECT status, status_since_us, failures, strain, in_flight_max, probe_us, probed_us FROM webhooks WHERE id = $1" [" FOR NO KEY UPDATE"] "";
     SET_HEALTH = "UPDATE webhooks SET status = $2, status_since_us = $3, failures = $4, in_flight_max = $5, probe_us = $6, strain = $8 \
                   WHERE id = $1 AND status = $7";

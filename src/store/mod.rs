@@ -18,7 +18,7 @@ pub mod coverage;
 pub mod cursors;
 mod db;
 pub mod deliveries;
-mod deposit_pages;
+pub mod deposit_pages;
 pub mod deposits;
 pub mod endpoints;
 mod error;

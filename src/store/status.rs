@@ -89,7 +89,7 @@ statements! {
     HALTED = "SELECT reason FROM chain_status WHERE chain = $1 AND state = 'halted' AND NOT EXISTS (SELECT 1 FROM overrides \
               WHERE overrides.chain = chain_status.chain AND overrides.kind = 'resume' AND overrides.created_us > chain_status.heartbeat_us)";
     CAUGHT_UP = "SELECT caught_up_us FROM chain_status WHERE chain = $1";
-    FOLLOWED_SINCE = "SELECT chain FROM chain_status WHERE caught_up_us >= $1 AND state <> 'halted'";
+    FOLLOWED_SINCE = "SELECT chain FROM chain_status WHERE caught_up_us >= $1 AND heartbeat_us <= $2 AND state <> 'halted'";
     FORGET_ENDPOINTS = "DELETE FROM endpoint_status WHERE chain = $1";
     RECORD_ENDPOINT = "INSERT INTO endpoint_status (chain, id, ordinal, state, reason, latest, latency_ms) \
                        VALUES ($1, $2, $3, $4, $5, $6, $7)";
@@ -166,9 +166,14 @@ pub async fn halted(connection: &mut impl Connection, chain: Chain) -> Result<Op
 }
 
 /// The chains whose cursor last stood at the newest block at `since` or later, without those that are halted: what is on record
-/// of one may not be true.
-pub async fn followed_since(connection: &mut impl Connection, since: Timestamp) -> Result<BTreeSet<Chain>, StoreError> {
-    let rows = fetch_all!(connection, (String,), FOLLOWED_SINCE, since.0)?;
+/// of one may not be true; and without those whose watcher's last sign of life is later than `until`: by its clock one
+/// that has long been unread seems fresh.
+pub async fn followed_since(
+    connection: &mut impl Connection,
+    since: Timestamp,
+    until: Timestamp,
+) -> Result<BTreeSet<Chain>, StoreError> {
+    let rows = fetch_all!(connection, (String,), FOLLOWED_SINCE, since.0, until.0)?;
     rows.into_iter().map(|(chain,)| parsed("chain", &chain)).collect()
 }
 

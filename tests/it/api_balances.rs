@@ -18,6 +18,7 @@ use landfall::store::Db;
 use landfall::store::balances::{self, Reading};
 use landfall::store::cursors::{self, Cursor};
 use landfall::store::leases;
+use landfall::time::Clock;
 use landfall::watcher::{BalanceWatch, BalancesRead};
 use landfall_chain::{
     Address, Asset, AssetId, BlockHash, BlockRef, Chain, Header, HoldingSource, Holdings, Proof, SourceError, U256,
@@ -27,10 +28,11 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use crate::postgres::{ENGINES, Engine};
-use crate::world::{CHAIN, FINALITY_DEPTH, TOKEN, World, address, report, report_as, tester};
+use crate::world::{CHAIN, FINALITY_DEPTH, TOKEN, World, address, report, report_as, report_by, tester};
 
 const ALICE: u8 = 0xa1;
 const BOB: u8 = 0xb0;
+const CAROL: u8 = 0xca;
 const PAYER: u8 = 0x01;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -38,10 +40,10 @@ const MINUTE: Duration = Duration::from_secs(60);
 const LEASE: Duration = MINUTE;
 const LEASE_NAME: &str = "balances ETHEREUM_TESTNET";
 
-fn router(world: &World, retired: BTreeSet<Chain>) -> Router {
+fn router(world: &World, retired: BTreeSet<Chain>, retired_tokens: BTreeSet<(Chain, Address)>) -> Router {
     let limits = Limits { ip_requests_per_sec: 0, key_requests_per_sec: 0, ..Limits::default() };
     let networks = vec![world.network.clone(), landfall_evm::network(Chain::BaseMainnet).unwrap()];
-    let settings = Settings { limits, networks, retired, ..Settings::of(Environment::Test) };
+    let settings = Settings { limits, networks, retired, retired_tokens, ..Settings::of(Environment::Test) };
     api::Api::new(world.db().clone(), settings, world.clock()).router()
 }
 
@@ -90,7 +92,7 @@ impl Bench {
     }
 
     fn again(world: World, key: String) -> Self {
-        let (watch, router) = (watch(&world, "one"), router(&world, BTreeSet::new()));
+        let (watch, router) = (watch(&world, "one"), router(&world, BTreeSet::new(), BTreeSet::new()));
         Bench { watch, world, router, key, follows: true }
     }
 
@@ -193,6 +195,15 @@ fn pay_token(from: u8, nonce: u64, to: u8, amount: u64) -> SimTx {
         nonce,
         vec![SimLeg { asset: TOKEN, ..SimLeg::native(address(from), address(to), amount) }],
     )
+}
+
+/// As if this had been read at the final block.
+async fn set_amount(bench: &Bench, who: u8, asset: AssetId, amount: u64) {
+    let (address, amount, number) = (&address(who), U256::from(amount), bench.final_number());
+    let reading = Reading { address, asset, amount, number, hash: None, proof: Proof::TwoEndpoints };
+    let mut tx = bench.world.db().begin().await.unwrap();
+    assert!(balances::set(&mut tx, CHAIN, &reading, true, bench.world.now()).await.unwrap());
+    tx.commit().await.unwrap();
 }
 
 async fn add(world: &World, account: &str, addresses: &[(Chain, Address)]) {
@@ -338,7 +349,7 @@ async fn a_chain_that_was_followed_and_is_left_out_of_the_configuration_is_named
         let mut bench = Bench::on(engine).await;
         let (who, polygon) = (address(BOB), Chain::PolygonMainnet);
         add(&bench.world, "bob", &[(CHAIN, who), (polygon, who)]).await;
-        add(&bench.world, "carol", &[(CHAIN, address(0xca))]).await;
+        add(&bench.world, "carol", &[(CHAIN, address(CAROL))]).await;
         bench.read_whole().await;
         // What nobody ever followed is no line that is missing.
         assert_eq!(bench.balances("bob").await.1["balances"].as_array().unwrap().len(), 2);
@@ -353,11 +364,59 @@ async fn a_chain_that_was_followed_and_is_left_out_of_the_configuration_is_named
             assert_eq!((status, body["balances"].as_array().unwrap().len()), (StatusCode::OK, 2), "{path}: {body}");
         }
         // Until somebody says that it was given up for good.
-        bench.router = router(&bench.world, BTreeSet::from([polygon]));
+        bench.router = router(&bench.world, BTreeSet::from([polygon]), BTreeSet::new());
         assert_eq!(bench.balances("bob").await.1["balances"].as_array().unwrap().len(), 2);
         let (status, _) = bench.get("/v2/accounts/bob/balances?chain=POLYGON_MAINNET").await;
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "who asks for it is told that it is not known");
         bench.world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn an_asset_that_is_no_longer_listed_is_named_where_there_was_some_and_never_a_missing_line() {
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine).await;
+        let [read, deposited] = [asset(0x72, "EURC"), asset(0x73, "DAI")];
+        bench.world.network.assets.extend([read.clone(), deposited.clone()]);
+        let mut bench = bench.restarted().await;
+        add(&bench.world, "carol", &[(CHAIN, address(CAROL))]).await;
+        bench.read().await;
+        bench.read_whole().await;
+        // Of one of them Alice has got some that nobody has read yet.
+        let leg = SimLeg { asset: deposited.id, ..SimLeg::native(address(PAYER), address(ALICE), 5) };
+        bench.world.chain.mine(vec![SimTx::new(address(PAYER), 0, vec![leg])]);
+        bench.world.catch_up().await;
+        let lines = bench.balances("alice").await.1["balances"].as_array().unwrap().len();
+        assert_eq!(lines, 4);
+        for number in [0x72, 0x73] {
+            set_amount(&bench, CAROL, AssetId::Token(address(number)), 0).await;
+        }
+        set_amount(&bench, ALICE, deposited.id, 0).await;
+        set_amount(&bench, ALICE, read.id, 9).await;
+        bench.world.network.assets.truncate(2);
+        let mut bench = bench.restarted().await;
+        let [first, second] = [read.id, deposited.id];
+        bench.assert_unknown("alice", &format!("ETHEREUM_TESTNET ({first}, {second})")).await;
+        // A symbol that the chain lists now may be the one that she had; which one had been read is not known.
+        bench.world.network.assets[1].symbol = "DAI".to_owned();
+        let mut bench = bench.restarted().await;
+        for (symbol, unknown) in [("ETH", format!("{first}")), ("DAI", format!("{first}, {second}"))] {
+            let (status, body) = bench.get(&format!("/v2/accounts/alice/balances?symbol={symbol}")).await;
+            let detail =
+                format!("what this account has on ETHEREUM_TESTNET ({unknown}) is not known; send it again later");
+            assert_eq!((status, &body["detail"]), (StatusCode::SERVICE_UNAVAILABLE, &json!(detail)), "{symbol}");
+        }
+        let none = json!({ "balances": [] });
+        assert_eq!(bench.get("/v2/accounts/alice/balances?chain=BASE_MAINNET").await, (StatusCode::OK, none));
+        let (status, body) = bench.balances("carol").await;
+        assert_eq!((status, body["balances"].as_array().unwrap().len()), (StatusCode::OK, 2), "{body}");
+        // Until somebody says that they were given up for good, each of them.
+        let tokens = [address(0x72), address(0x73)].map(|token| (CHAIN, token));
+        bench.router = router(&bench.world, BTreeSet::new(), tokens[..1].iter().copied().collect());
+        bench.assert_unknown("alice", &format!("ETHEREUM_TESTNET ({second})")).await;
+        bench.router = router(&bench.world, BTreeSet::new(), tokens.into());
+        assert_eq!(bench.balances("alice").await.1["balances"].as_array().unwrap().len(), 2);
+        bench.world.abandon();
     }
 }
 
@@ -841,6 +900,27 @@ async fn nothing_is_told_of_a_chain_that_is_halted_or_whose_newest_blocks_are_lo
     bench.follows = true;
     assert_eq!(bench.line("alice", "ETH").await, known);
     bench.world.close().await;
+}
+
+#[tokio::test]
+async fn nothing_is_told_of_a_chain_by_a_watcher_whose_clock_is_ahead_of_ours() {
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine).await;
+        bench.read_all().await;
+        let known = bench.line("alice", "ETH").await;
+        bench.follows = false;
+        for (ahead_secs, is_told) in [(30, true), (31, false), (600, false)] {
+            let (world, now) = (&bench.world, bench.world.now());
+            let ahead = Clock::new(move || now.plus(Duration::from_secs(ahead_secs)));
+            report_by(world, "following", &ahead).await;
+            if is_told {
+                assert_eq!(bench.line("alice", "ETH").await, known);
+            } else {
+                bench.assert_unknown("alice", "ETHEREUM_TESTNET").await;
+            }
+        }
+        bench.world.close().await;
+    }
 }
 
 #[tokio::test]

@@ -6,11 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
-use axum::http::{Method, Request, StatusCode, header};
+use axum::http::{HeaderMap, Method, Request, StatusCode, header};
 use futures_util::stream;
 use landfall::api::{Api, Limits, Settings, openapi_json};
 use landfall::feed::Numberer;
@@ -38,6 +39,7 @@ const ALICE: u8 = 0xa1;
 const PAYER: u8 = 0x01;
 /// Longer than any answer takes, however slow the machine is.
 const PATIENCE: Duration = Duration::from_secs(60);
+static DOCUMENT: LazyLock<Value> = LazyLock::new(|| serde_json::from_str(&openapi_json()).unwrap());
 const REQUEST_ID: &str = "req_00064f2b91d3a6c0_1f";
 
 /// The router and what it was asked.
@@ -514,12 +516,35 @@ fn random(n: usize) -> [u8; ApiKey::RANDOM_BYTES] {
 
 /// The answer; its request's number says how often was asked before, which is no part of it.
 async fn send(router: &Router, request: Request<Body>) -> (u16, Value) {
+    let asked = (request.method().clone(), request.uri().path().to_owned());
     let response = router.clone().oneshot(request).await.unwrap();
     let status = response.status();
+    assert_told(asked, status, response.headers());
     let bytes = to_bytes(response.into_body(), usize::MAX).await.unwrap();
     let mut body: Value = serde_json::from_slice(&bytes).unwrap();
     if status >= StatusCode::BAD_REQUEST {
         body["request_id"] = json!(REQUEST_ID);
     }
     (status.as_u16(), body)
+}
+
+/// That the document tells of each header of the answer; of what no operation of the path was asked, each of its operations does.
+fn assert_told((method, path): (Method, String), status: StatusCode, headers: &HeaderMap) {
+    let fits = |form: &str| {
+        let (forms, parts): (Vec<&str>, Vec<&str>) = (form.split('/').collect(), path.split('/').collect());
+        forms.len() == parts.len() && forms.iter().zip(parts).all(|(form, part)| form.starts_with('{') || *form == part)
+    };
+    let (_, item) = DOCUMENT["paths"].as_object().unwrap().iter().find(|(form, _)| fits(form)).unwrap();
+    let method = method.as_str().to_lowercase();
+    let mut asked: Vec<&Value> = item.get(&method).into_iter().collect();
+    if asked.is_empty() {
+        asked = item.as_object().unwrap().values().collect();
+    }
+    for (operation, header) in asked.iter().flat_map(|operation| headers.keys().map(move |header| (operation, header)))
+    {
+        let told = operation["responses"][status.as_str()]["headers"].as_object().unwrap();
+        let is_of_body = [header::CONTENT_TYPE, header::CONTENT_LENGTH].contains(header);
+        let is_told = told.keys().any(|name| name.eq_ignore_ascii_case(header.as_str()));
+        assert!(is_of_body || is_told, "{} {status} does not tell of {header}", operation["operationId"]);
+    }
 }

@@ -175,6 +175,9 @@ async fn a_replay_sends_again_in_order_and_a_dry_run_changes_nothing() {
             Some(2),
             "all events are never meant by nothing"
         );
+        let until = ["event", "replay", "--to", "2001-01-01T00:00:00Z", "--reason", "a test"];
+        let said = "landfall: --to alone is all that was ever written up to then: say since when, by --from TIME\n";
+        assert_eq!(desk.run(&until), (Some(2), String::new(), said.to_owned()));
         let of_nobody = ["event", "replay", "--account", "", "--reason", "a test"];
         assert_eq!(desk.run(&of_nobody).0, Some(2), "nor by a variable of the shell that is not set");
         world.close().await;
@@ -506,6 +509,8 @@ async fn a_sink_is_paused_resumed_and_given_up_when_it_is_no_longer_configured()
         );
         assert_eq!(desk.run(&["webhook", "resume", "nats", "--reason", "a test"]).0, Some(0));
         assert_eq!(desk.run(&["webhook", "list"]).1, "", "{engine:?}");
+        let said = "landfall: nats is a stream and no webhook: `landfall status` tells how it does\n";
+        assert_eq!(desk.run(&["webhook", "show", "nats"]), (Some(2), String::new(), said.to_owned()), "{engine:?}");
 
         let path = desk.0.path().join("landfall.toml");
         let config = std::fs::read_to_string(&path).unwrap();

@@ -600,7 +600,8 @@ async fn a_newest_block_that_stays_the_same_is_an_alarm_also_over_a_restart_and_
     let healthy = |status: &Status| status.complaints(&[CHAIN].into(), MINUTE).is_empty();
     let is_followed_within = async |time: Duration| {
         let mut reader = world.db().read().await.unwrap();
-        status::followed_since(&mut reader, world.now().minus(time)).await.unwrap().contains(&CHAIN)
+        let (since, until) = (world.now().minus(time), world.now());
+        status::followed_since(&mut reader, since, until).await.unwrap().contains(&CHAIN)
     };
     let stop = CancellationToken::new();
     let operate = async {

@@ -7,9 +7,10 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use landfall::resolver::Resolver;
+use landfall::resolver::{ResolveError, Resolver};
 use landfall::webhook::{AllowedNetworks, Scheme, WebhookUrlError, check_url};
 
 /// Machines of one's own, of one's cloud, of nobody.
@@ -339,5 +340,25 @@ async fn names_that_nobody_answers_for_are_asked_for_by_some_who_register_at_onc
     let (registered, delivered) = tokio::join!(registered, resolver.vetted("example.com", Scheme::Https, &nowhere));
     assert!(registered.iter().all(Result::is_ok), "who is to have the name may not have it yet");
     assert_eq!((delivered.unwrap().len(), asked.load(Ordering::Relaxed)), (1, 32));
+    drop(open);
+}
+
+#[tokio::test]
+async fn names_that_nobody_answers_for_leave_threads_to_others_however_many_deliveries_ask_for_them() {
+    let ((open, gate), asked) = (mpsc::channel::<()>(), Arc::new(AtomicUsize::new(0)));
+    let (gate, counted) = (Mutex::new(gate), Arc::clone(&asked));
+    let resolver = Resolver::new(move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        assert!(gate.lock().unwrap().recv().is_err(), "until the test ends");
+        Ok(vec!["93.184.216.34".parse().unwrap()])
+    });
+    let nowhere = AllowedNetworks::default();
+    let begun = Instant::now();
+    let delivered = join_all((0..600).map(|_| resolver.vetted("tarpit.example", Scheme::Https, &nowhere))).await;
+    assert!(delivered.iter().all(|tried| matches!(tried, Err(ResolveError::TimedOut))));
+    assert!(begun.elapsed() < Duration::from_secs(10), "the wait for a turn counts too");
+    assert_eq!(asked.load(Ordering::Relaxed), 416);
+    let other = tokio::time::timeout(Duration::from_secs(10), tokio::task::spawn_blocking(|| 7));
+    assert_eq!(other.await.expect("a thread is left").unwrap(), 7);
     drop(open);
 }

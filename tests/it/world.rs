@@ -334,6 +334,12 @@ pub(crate) async fn report(world: &World) -> ChainReport {
 
 /// As [`report`], after its watcher has said that it is in this state.
 pub(crate) async fn report_as(world: &World, state: &str) -> ChainReport {
+    report_by(world, state, &world.clock()).await
+}
+
+/// As [`report_as`], by the watcher's own clock.
+pub(crate) async fn report_by(world: &World, state: &str, clock: &Clock) -> ChainReport {
+    let now = clock.now();
     let word = ChainStatus {
         chain: CHAIN,
         state: state.to_owned(),
@@ -342,8 +348,8 @@ pub(crate) async fn report_as(world: &World, state: &str) -> ChainReport {
         latest: None,
         finalized: None,
         cursor: None,
-        caught_up_at: world.now(),
-        heartbeat_at: world.now(),
+        caught_up_at: now,
+        heartbeat_at: now,
         endpoints: Vec::new(),
         finalized_at: Timestamp::EPOCH,
         alarms: Vec::new(),

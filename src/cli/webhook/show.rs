@@ -1,11 +1,11 @@
 //! `landfall webhook list|show`: what is on record of receivers. Signing keys are never shown again.
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use serde::Serialize;
 
 use crate::cli::{json_line, printable};
-use crate::store::Db;
 use crate::store::webhooks::{self, Webhook};
+use crate::store::{Db, sinks};
 use crate::time::{Clock, Timestamp};
 use crate::webhook::verification_key;
 
@@ -39,6 +39,7 @@ pub(super) async fn list(db: &Db, json: bool) -> anyhow::Result<()> {
 }
 
 pub(super) async fn one(db: &Db, id: &str, json: bool) -> anyhow::Result<()> {
+    ensure!(id != sinks::NATS, "{id} is a stream and no webhook: `landfall status` tells how it does");
     let webhook = webhooks::by_id(&mut db.read().await?, id).await?.context("no webhook has this id")?;
     let shown = Shown::of(&webhook, Clock::system().now());
     if json {

@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use landfall::deposit::DepositId;
 use landfall::store::account_pages::{self, AccountFilter};
+use landfall::store::ahead::{self, Bounds};
 use landfall::store::deposits::{self, Fits};
 use landfall::store::status::{self, QueueStatus};
-use landfall::store::{Connection, Db, Engine as Connected, MIGRATIONS, deliveries, identities, traces, witnesses};
+use landfall::store::{
+    Connection, Db, Engine as Connected, MIGRATIONS, deliveries, endpoints, identities, traces, witnesses,
+};
 use landfall::time::Timestamp;
 use landfall_chain::{AssetId, Block, Chain, Lane, U256};
 use sqlx::{AssertSqlSafe, Executor as _, SqlSafeStr as _, Statement as _};
@@ -48,6 +51,7 @@ on_both_engines!(
     a_page_of_an_account_reads_what_it_shows_whatever_it_is_filtered_by,
     a_page_of_accounts_reads_what_it_shows_though_all_were_imported_at_once,
     how_old_a_backlog_is_is_told_without_reading_the_events_of_all_of_it,
+    what_is_to_be_sent_is_found_past_any_number_of_deleted_webhooks,
 );
 
 async fn every_statement_can_be_prepared_and_takes_the_parameters_it_is_given(store: TestStore) {
@@ -106,7 +110,7 @@ fn statements_keep_to_the_portable_subset() {
 }
 
 /// What runs at every tick, poll or request, and the index that keeps it from walking over all that ever was.
-const HOT: [(&str, &str); 48] = [
+const HOT: [(&str, &str); 52] = [
     ("deposits::SETTLEABLE", "INDEX deposits_pending"),
     ("deposits::MISSING", "INDEX deposits_pending"),
     // To the place where a page begins, not down to it from the newest.
@@ -120,6 +124,7 @@ const HOT: [(&str, &str); 48] = [
     ),
     ("deposit_pages::KINDS", "INDEX deposits_kind (account_id=? AND chain>?)"),
     ("deposit_pages::KINDS", "INDEX deposits_kind (account_id=? AND chain=? AND symbol>?)"),
+    ("deposit_pages::KINDS", "newest USING INDEX deposits_kind (account_id=? AND chain=? AND symbol=?)"),
     ("deposits::LIST", "INDEX deposits_newest (organization_id=? AND created_us>? AND (created_us,id)<"),
     ("deposits::SETTLEABLE_BY_TIER", "INDEX deposits_pending"),
     // From the newest blocks, not from every CONFIRMED deposit.
@@ -169,7 +174,10 @@ const HOT: [(&str, &str); 48] = [
     ("deliveries::NEXT", "INDEX deliveries_order"),
     ("deliveries::AGE", "INDEX deliveries_queue (webhook_id=? AND queue=?)"),
     ("status::QUEUE", "INDEX deliveries_queue"),
-    ("endpoints::BUSY", "INDEX deliveries_queue"),
+    ("endpoints::BUSY", "INDEX webhooks_kept"),
+    ("endpoints::BUSY", "INDEX deliveries_queue (webhook_id=?)"),
+    ("ahead::ENDPOINTS", "INDEX webhooks_kept"),
+    ("ahead::ENDPOINTS", "INDEX deliveries_queue (webhook_id=?)"),
     ("endpoints::RELEASE_HELD", "INDEX deliveries_queue"),
     ("endpoints::RELEASE_AGAIN", "INDEX deliveries_queue"),
     ("feed::LAST", "INDEX events_feed"),
@@ -368,6 +376,36 @@ async fn how_old_a_backlog_is_is_told_without_reading_the_events_of_all_of_it(st
         reads.assert_few(&mut tx, 1_001, 10 * count, &format!("how old {pending} are")).await;
         deliveries::delivered(&mut tx, &first, NOW).await.unwrap();
         tx.commit().await.unwrap();
+    }
+}
+
+async fn what_is_to_be_sent_is_found_past_any_number_of_deleted_webhooks(store: TestStore) {
+    claimed_once(&store).await;
+    // Copies of the one webhook and of its delivery.
+    let numbers = format!(
+        "WITH RECURSIVE numbers (n) AS (SELECT CAST(1 AS BIGINT) UNION ALL SELECT n + 1 FROM numbers WHERE n < {MANY})"
+    );
+    let webhooks =
+        "organization_id, url, label, allow_private, signing_key_id, signing_key, signing_key_created_us, created_us";
+    let text = format!(
+        "{numbers} INSERT INTO webhooks (id, status, {webhooks}) SELECT 'gone-' || n, 'DELETED', {webhooks} FROM webhooks, numbers"
+    );
+    run(&store.db, AssertSqlSafe(text)).await;
+    let deliveries = "event_id, aggregateid, position, state, attempt, lease_until_us, queue, next_us";
+    let text = format!(
+        "{numbers} INSERT INTO deliveries (webhook_id, {deliveries}) SELECT 'gone-' || n, {deliveries} FROM deliveries, numbers"
+    );
+    run(&store.db, AssertSqlSafe(text)).await;
+    run(&store.db, "ANALYZE").await;
+    let bounds = Bounds { now: NOW, written: NOW, leased: NOW, waiting: NOW, soon: NOW, soon_failures: 5, last: NOW };
+    let mut tx = store.db.begin().await.unwrap();
+    for table in ["webhooks", "deliveries"] {
+        let reads = Reads::begin(&mut tx, table).await;
+        let busy = endpoints::busy(&mut tx, NOW).await.unwrap();
+        assert_eq!(busy.iter().map(|busy| busy.id.as_str()).collect::<Vec<_>>(), ["hook"]);
+        // Its lease ends later.
+        assert_eq!(ahead::endpoints(&mut tx, bounds).await.unwrap(), ["hook"]);
+        reads.assert_few(&mut tx, ROWS_MAX, STEPS_MAX, table).await;
     }
 }
 
