@@ -223,10 +223,12 @@ fn e14_an_erc721_transfer_is_no_credit_though_its_contract_is_listed() {
     let collectible = told("E14");
     assert_eq!(collectible.credits(), NONE);
     assert_eq!(collectible.verdicts(&ALICE), ["fake_token 1"]);
+    assert_eq!(collectible.legs[0]["reason"], "its contract is listed, but this Transfer tells no amount (ERC-721)");
     // 31 bytes of data are no amount.
     assert_eq!((told("E14 short").credits(), told("E14 short").verdicts(&ALICE)), (vec![], vec![]));
     // The contract is listed: its proper log is believed.
     assert_eq!(told("E14 honest").credits(), ["alice 0.00014 ODD"]);
+    assert_eq!(told("E14 honest").verdicts(&ALICE), ["credited 140"]);
 }
 
 #[test]
