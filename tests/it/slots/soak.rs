@@ -21,7 +21,7 @@ use crate::lanes::on_every_processor;
 const SLOTS: u64 = 100_000;
 const SLOTS_FULL: u64 = 1_000_000;
 const SLOTS_OF_LANE: u64 = 2_500;
-const AT_ONCE: usize = 20;
+const AT_ONCE: usize = 6;
 const SKIP_PERCENT: u32 = 5;
 const PAYERS: u8 = 5;
 pub(super) const WATCHED: [Address; 3] =
