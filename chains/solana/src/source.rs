@@ -34,7 +34,7 @@ use crate::options::Options;
 use crate::rules::Rules;
 use crate::sample::Sample;
 use crate::second_look::SecondLook;
-use crate::walk::{Linked, linked};
+use crate::walk::{LACKING_MAX, Linked, linked};
 use crate::witness::{self, Agreed, Told, Witnessed};
 use crate::words::{Word, Words};
 
@@ -240,7 +240,7 @@ impl SolanaSource {
         if self.newest_told().is_some_and(|newest| newest.number < above) {
             return false;
         }
-        for slot in self.slots(&narrow(above..=u64::MAX)).await.unwrap_or_default() {
+        for slot in self.slots(&narrow(above..=u64::MAX)).await.unwrap_or_default().into_iter().take(LACKING_MAX) {
             match self.header(by_slot(slot)).await {
                 Ok(next) => return next.parent.number < *range.start(),
                 Err(error) if is_lacking(&error) => {}

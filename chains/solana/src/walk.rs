@@ -17,6 +17,8 @@ use crate::links::{Link, link};
 /// How many blocks of one range are asked for at once. Some megabytes each, and a watcher reads four ranges at once: eight
 /// answers at most are in memory.
 const READS_MAX: usize = 2;
+/// How many slots that a list names may turn out to hold nothing: where there are more, somebody lists what others lack.
+pub(crate) const LACKING_MAX: usize = 32;
 
 /// What a slot holds.
 pub(crate) trait Linked {
@@ -57,15 +59,15 @@ where
     T: Linked + Send,
     F: Future<Output = Result<T, SolanaError>> + Send,
 {
-    let (mut shown, mut lacking): (Vec<T>, _) = (Vec::with_capacity(slots.len()), None);
+    let (mut shown, mut lacking): (Vec<T>, _) = (Vec::with_capacity(slots.len()), Vec::new());
     let mut reads = stream::iter(slots).map(async |wanted| (wanted, read(wanted).await)).buffered(READS_MAX);
     while let Some((wanted, next)) = reads.next().await {
         let last = shown.last().map(|last| last.header().block);
         let more = match next {
             Ok(next) => up_to(first, last, next, &read).await,
             // Only a list says that there is one: the next block stands on it, and has it asked for by its hash, or does not.
-            Err(error) if wanted.hash.is_none() && is_lacking(&error) => {
-                lacking.get_or_insert(error);
+            Err(error) if wanted.hash.is_none() && is_lacking(&error) && lacking.len() < LACKING_MAX => {
+                lacking.push(error);
                 continue;
             }
             Err(error) => Err(error),
@@ -78,7 +80,7 @@ where
             Err(_) => break,
         }
     }
-    match lacking {
+    match lacking.into_iter().next() {
         Some(error) if shown.is_empty() => Err(error),
         Some(_) | None => Ok(shown),
     }

@@ -106,6 +106,18 @@ async fn a_slot_that_a_list_names_though_it_holds_no_block_is_passed_over_by_the
 }
 
 #[tokio::test]
+async fn a_list_that_names_very_many_slots_that_hold_no_block_is_not_followed_to_its_end() {
+    let ledger = Ledger::of([10, 111]);
+    ledger.finalize(111);
+    let node = Node::start(&ledger).await;
+    let source = source(&[&node]);
+    node.misbehave(Fault::LongList, When::Always);
+    assert_eq!(slots(&source, 11, 110).await, [] as [u64; 0], "block 111 stands on block 10");
+    let asked = (11..=110).filter(|slot| node.calls("getBlock", Some(*slot)) > 0).count();
+    assert!((1..=34).contains(&asked), "{asked}: 32 may be wrong, and two are asked for at once");
+}
+
+#[tokio::test]
 async fn of_a_fork_at_confirmed_the_blocks_of_one_branch_come_back() {
     let (ahead, other, source) = two().await;
     // The leader cannot tell 13, and the other one's 13 is of another branch: 14 does not stand on it.
