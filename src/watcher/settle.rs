@@ -112,7 +112,7 @@ impl<S: BlockSource> Watcher<S> {
             self.told.forget_through(finalized.number);
         }
         for (missing, finalized) in missing.into_iter().zip(std::iter::repeat(finalized).flatten()) {
-            match self.trace(&missing.deposit, &finalized).await {
+            match self.trace(&missing, &finalized, now).await {
                 Ok(trace) => self.look_for(missing, trace, &finalized, now, ticked).await?,
                 Err(error) => unread = unread.and(Err(error)),
             }
@@ -343,7 +343,7 @@ impl<S: BlockSource> Watcher<S> {
             Fate::In(_) | Fate::Superseded(_) | Fate::Unknown => false,
         };
         let is_shown = evidence.as_ref().is_some_and(|block| self.has_leg(block, &deposit));
-        let gone = since.is_some_and(|since| now.since(since) >= self.settings.failed_grace);
+        let gone = self.is_gone(since, now);
         let verdict = match (fate, found) {
             // Seen in a block of ours after all (it was read while its asset was not listed): settled from there.
             (_, Some(block)) if is_shown => {
@@ -376,11 +376,23 @@ impl<S: BlockSource> Watcher<S> {
         Ok(cursors::canonical_at(tx, self.chain(), block.number).await? == Some(block.hash))
     }
 
-    /// What the source says became of the deposit's transaction, with the block, when it is a final one.
-    async fn trace(&self, deposit: &Deposit, finalized: &BlockRef) -> Result<(Fate, Option<Block>), TickError> {
+    /// Whether what has been looked for `since` then is looked for no longer.
+    fn is_gone(&self, since: Option<Timestamp>, now: Timestamp) -> bool {
+        since.is_some_and(|since| now.since(since) >= self.settings.failed_grace)
+    }
+
+    /// What the source says became of the deposit's transaction, with the block, when it is a final one that may decide now:
+    /// where no roots prove it, it is read when it is first looked for, and at the end.
+    async fn trace(
+        &self,
+        Missing { deposit, since }: &Missing,
+        finalized: &BlockRef,
+        now: Timestamp,
+    ) -> Result<(Fate, Option<Block>), TickError> {
         let fate = self.source.fate(&deposit.tx, finalized).await?;
+        let decides = self.chain().family().has_roots() || since.is_none() || self.is_gone(*since, now);
         let evidence = match fate {
-            Fate::In(block) if block.number <= finalized.number => self.evidence(&block).await?,
+            Fate::In(block) if decides && block.number <= finalized.number => self.evidence(&block).await?,
             Fate::In(_) | Fate::Superseded(_) | Fate::Unknown => None,
         };
         Ok((fate, evidence))

@@ -133,9 +133,12 @@ async fn a_transaction_that_failed_in_a_final_slot_may_land_later_and_is_not_fai
             ledger.produce(slot, txs);
             ledger.finalize(slot);
         };
+        let (read, _) = node.blocks_and_light_calls();
         next(18, Vec::new());
         assert_eq!(watcher.tick(almost).await.unwrap().failed, 0);
         assert_eq!(deposit(&store).await.status, DepositStatus::Pending);
+        let (read_now, _) = node.blocks_and_light_calls();
+        assert_eq!(read_now, read + 1, "the new block; what has the transaction is not read again for that");
         if lands {
             next(19, vec![payment()]);
             let ticked = watcher.tick(almost).await.unwrap();
