@@ -205,11 +205,12 @@ fn unlisted(
     let held = known.iter().flat_map(|of| of.held.iter().map(move |held| (of.chain, held)));
     let held = held.filter(|(_, held)| !held.amount.is_zero()).map(|(chain, held)| (chain, held.asset));
     let mut unlisted: BTreeMap<Chain, BTreeSet<String>> = BTreeMap::new();
-    for (chain, asset) in held.chain(deposited.iter().map(|kind| (kind.chain, kind.asset))) {
+    let deposits = deposited.iter().flat_map(|kind| kind.assets.map(|asset| (kind.chain, asset)));
+    for (chain, asset) in held.chain(deposits) {
         let network = settings.networks.iter().find(|network| network.chain == chain);
         let is_listed = network.is_none_or(|network| network.assets.iter().any(|listed| listed.id == asset));
         let is_retired = matches!(asset, AssetId::Token(token) if settings.retired_tokens.contains(&(chain, token)));
-        let mut kinds = deposited.iter().filter(|kind| kind.chain == chain && kind.asset == asset).peekable();
+        let mut kinds = deposited.iter().filter(|kind| kind.chain == chain && kind.assets.contains(&asset)).peekable();
         let is_asked = symbol.is_none_or(|symbol| kinds.peek().is_none() || kinds.any(|kind| kind.symbol == symbol));
         if is_asked && !is_listed && !is_retired {
             unlisted.entry(chain).or_default().insert(asset.to_string());

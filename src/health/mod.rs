@@ -203,7 +203,7 @@ impl ChainReport {
             overrides: decisions.into_iter().filter(in_force).map(OverrideReport::from).collect(),
             assets: Vec::new(),
             silent_secs: now.since(status.heartbeat_at).as_secs(),
-            ahead_secs: status.heartbeat_at.since(now).as_secs(),
+            ahead_secs: status.heartbeat_at.max(status.caught_up_at).since(now).as_secs(),
         }
     }
 
@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn a_sign_of_life_in_the_future_is_none() {
         let now = Timestamp(1_800_000_000_000_000);
-        let complaint = |ahead_secs| {
+        let complaint = |read_ahead_secs, ahead_secs| {
             let status = ChainStatus {
                 chain: Chain::BaseMainnet,
                 state: "following".to_owned(),
@@ -315,7 +315,7 @@ mod tests {
                 latest: None,
                 finalized: None,
                 cursor: None,
-                caught_up_at: now,
+                caught_up_at: now.plus(Duration::from_secs(read_ahead_secs)),
                 heartbeat_at: now.plus(Duration::from_secs(ahead_secs)),
                 endpoints: Vec::new(),
                 finalized_at: now,
@@ -323,8 +323,10 @@ mod tests {
             };
             ChainReport::of(status, &[], Vec::new(), now).complaint(Duration::from_secs(60))
         };
-        assert_eq!(complaint(30), None, "clocks differ a little");
-        let told = complaint(31).unwrap();
-        assert!(told.starts_with("its last sign of life is 31 s in the future: the clock of"), "{told}");
+        assert_eq!(complaint(30, 30), None, "clocks differ a little");
+        for told in [complaint(0, 31), complaint(31, 0)] {
+            let told = told.unwrap();
+            assert!(told.starts_with("its last sign of life is 31 s in the future: the clock of"), "{told}");
+        }
     }
 }

@@ -16,8 +16,8 @@ use crate::store::{Connection, ORGANIZATION, StoreError, parsed};
 pub struct Kind {
     pub chain: Chain,
     pub symbol: String,
-    /// What the newest of them is of.
-    pub asset: AssetId,
+    /// What the oldest and the newest of them are of.
+    pub assets: [AssetId; 2],
 }
 
 statements! {
@@ -38,23 +38,28 @@ statements! {
              (SELECT next.symbol FROM deposits AS next WHERE next.account_id = $1 AND next.chain = kinds.chain \
               AND next.symbol > kinds.symbol ORDER BY next.symbol LIMIT 1) \
              FROM kinds WHERE kinds.symbol IS NOT NULL) SELECT chain, symbol, \
+             (SELECT oldest.asset FROM deposits AS oldest WHERE oldest.account_id = $1 AND oldest.chain = kinds.chain \
+              AND oldest.symbol = kinds.symbol ORDER BY oldest.created_us LIMIT 1), \
              (SELECT newest.asset FROM deposits AS newest WHERE newest.account_id = $1 AND newest.chain = kinds.chain \
               AND newest.symbol = kinds.symbol ORDER BY newest.created_us DESC LIMIT 1) FROM kinds WHERE symbol <> '' \
              AND (CAST($3 AS TEXT) IS NULL OR symbol = $3)";
 }
 
-/// A chain, a symbol, and the asset of the newest of these deposits.
-type KindRow = (String, String, Vec<u8>);
+/// A chain, a symbol, and the assets of the oldest and the newest of these deposits.
+type KindRow = (String, String, Vec<u8>, Vec<u8>);
 
 /// All kinds of deposits that the account ever got.
 pub async fn kinds(connection: &mut impl Connection, account: &str) -> Result<Vec<Kind>, StoreError> {
     let any: Option<String> = None;
     let rows = fetch_all!(connection, KindRow, KINDS, account, any.clone(), any)?;
-    let kind = |(chain, symbol, asset): KindRow| {
-        let asset = AssetId::from_bytes(&asset).map_err(|error| StoreError::inconsistent("asset", error))?;
-        Ok(Kind { chain: parsed("chain", &chain)?, symbol, asset })
-    };
-    rows.into_iter().map(kind).collect()
+    let mut kinds = Vec::with_capacity(rows.len());
+    for (chain, symbol, oldest, newest) in rows {
+        let chain = parsed("chain", &chain)?;
+        let asset =
+            |bytes: Vec<u8>| AssetId::from_bytes(&bytes).map_err(|error| StoreError::inconsistent("asset", error));
+        kinds.push(Kind { chain, symbol, assets: [asset(oldest)?, asset(newest)?] });
+    }
+    Ok(kinds)
 }
 
 /// At most `limit` deposits of this account, newest first.
@@ -70,7 +75,7 @@ pub(super) async fn of_account(
         (Some(chain), Some(symbol)) => vec![(chain, symbol)],
         (chain, symbol) => {
             let rows = fetch_all!(connection, KindRow, KINDS, account, chain, symbol)?;
-            rows.into_iter().map(|(chain, symbol, _)| (chain, symbol)).collect()
+            rows.into_iter().map(|(chain, symbol, ..)| (chain, symbol)).collect()
         }
     };
     let mut found = Vec::new();

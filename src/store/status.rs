@@ -89,7 +89,7 @@ statements! {
     HALTED = "SELECT reason FROM chain_status WHERE chain = $1 AND state = 'halted' AND NOT EXISTS (SELECT 1 FROM overrides \
               WHERE overrides.chain = chain_status.chain AND overrides.kind = 'resume' AND overrides.created_us > chain_status.heartbeat_us)";
     CAUGHT_UP = "SELECT caught_up_us FROM chain_status WHERE chain = $1";
-    FOLLOWED_SINCE = "SELECT chain FROM chain_status WHERE caught_up_us >= $1 AND heartbeat_us <= $2 AND state <> 'halted'";
+    FOLLOWED_SINCE = "SELECT chain FROM chain_status WHERE caught_up_us BETWEEN $1 AND $2 AND heartbeat_us <= $2 AND state <> 'halted'";
     FORGET_ENDPOINTS = "DELETE FROM endpoint_status WHERE chain = $1";
     RECORD_ENDPOINT = "INSERT INTO endpoint_status (chain, id, ordinal, state, reason, latest, latency_ms) \
                        VALUES ($1, $2, $3, $4, $5, $6, $7)";

@@ -28,7 +28,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use crate::postgres::{ENGINES, Engine};
-use crate::world::{CHAIN, FINALITY_DEPTH, TOKEN, World, address, report, report_as, report_by, tester};
+use crate::world::{CHAIN, FINALITY_DEPTH, TOKEN, World, address, report, report_as, report_by, report_of, tester};
 
 const ALICE: u8 = 0xa1;
 const BOB: u8 = 0xb0;
@@ -400,6 +400,11 @@ async fn an_asset_that_is_no_longer_listed_is_named_where_there_was_some_and_nev
         // A symbol that the chain lists now may be the one that she had; which one had been read is not known.
         bench.world.network.assets[1].symbol = "DAI".to_owned();
         let mut bench = bench.restarted().await;
+        // Not even when she got that, too.
+        let leg =
+            SimLeg { asset: bench.world.network.assets[1].id, ..SimLeg::native(address(PAYER), address(ALICE), 6) };
+        bench.world.chain.mine(vec![SimTx::new(address(PAYER), 1, vec![leg])]);
+        bench.world.catch_up().await;
         for (symbol, unknown) in [("ETH", format!("{first}")), ("DAI", format!("{first}, {second}"))] {
             let (status, body) = bench.get(&format!("/v2/accounts/alice/balances?symbol={symbol}")).await;
             let detail =
@@ -919,6 +924,10 @@ async fn nothing_is_told_of_a_chain_by_a_watcher_whose_clock_is_ahead_of_ours() 
                 bench.assert_unknown("alice", "ETHEREUM_TESTNET").await;
             }
         }
+        // Its clock was put right, and its chain has not been read to the end since: what it said before is no time that was.
+        let ahead = bench.world.now().plus(Duration::from_secs(600));
+        report_of(&bench.world, "failing", ahead, bench.world.now()).await;
+        bench.assert_unknown("alice", "ETHEREUM_TESTNET").await;
         bench.world.close().await;
     }
 }

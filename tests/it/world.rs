@@ -339,7 +339,16 @@ pub(crate) async fn report_as(world: &World, state: &str) -> ChainReport {
 
 /// As [`report_as`], by the watcher's own clock.
 pub(crate) async fn report_by(world: &World, state: &str, clock: &Clock) -> ChainReport {
-    let now = clock.now();
+    report_of(world, state, clock.now(), clock.now()).await
+}
+
+/// As [`report_by`], of one that had connected all that there was at `caught_up_at`.
+pub(crate) async fn report_of(
+    world: &World,
+    state: &str,
+    caught_up_at: Timestamp,
+    heartbeat_at: Timestamp,
+) -> ChainReport {
     let word = ChainStatus {
         chain: CHAIN,
         state: state.to_owned(),
@@ -348,8 +357,8 @@ pub(crate) async fn report_by(world: &World, state: &str, clock: &Clock) -> Chai
         latest: None,
         finalized: None,
         cursor: None,
-        caught_up_at: now,
-        heartbeat_at: now,
+        caught_up_at,
+        heartbeat_at,
         endpoints: Vec::new(),
         finalized_at: Timestamp::EPOCH,
         alarms: Vec::new(),
