@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 
 use futures_util::{StreamExt, stream};
 use landfall_chain::{
-    Address, AssetTransfer, Block, BlockRef, BlockSource, Endpoints, Header, Lane, Network, Proof, Read,
+    Address, AssetTransfer, Block, BlockRef, BlockSource, Endpoints, Header, Lane, Network, Proof, Read, SourceError,
     SourceErrorKind, Tip,
 };
 
@@ -59,23 +59,32 @@ impl<S: BlockSource> Watcher<S> {
         let mut reads = stream::iter(ranges(looked, latest, *read_width))
             .map(|range| source.blocks(range, read))
             .buffered(READS_AHEAD_MAX);
-        let (above, mut stray, mut is_empty) = (at, None, true);
+        let (above, mut stray, mut unread, mut is_empty) = (at, None, None, true);
         while let Some(read) = reads.next().await {
             *read_width = if read.is_ok() { (*read_width + 1).min(READ_BLOCKS_MAX) } else { (*read_width / 2).max(1) };
             let mut blocks = match read {
+                Ok(blocks) => blocks,
                 // What was recorded stays; why there is no more is told by the next tick, which begins with it.
                 Err(_) if at != above => break,
-                read => read?,
+                Err(error) => {
+                    unread = Some(put_off(error.into())?);
+                    break;
+                }
             };
             let shown = blocks.len();
             is_empty &= shown == 0;
             let first = blocks.first().map(|block| block.header);
             blocks.truncate(linked(&at, &blocks).len());
             stray = first.filter(|_| blocks.is_empty());
-            at = books.record(&at, &mut blocks, tip.finalized, now, ticked).await.inspect_err(|_| {
-                // What stands behind it is read again with it: less, until it can be recorded.
-                *read_width = (*read_width / 2).max(1);
-            })?;
+            match books.record(&at, &mut blocks, tip.finalized, now, ticked).await {
+                Ok(last) => at = last,
+                Err(error) => {
+                    // What stands behind it is read again with it: less, until it can be recorded.
+                    *read_width = (*read_width / 2).max(1);
+                    unread = Some(put_off(error)?);
+                    break;
+                }
+            }
             if blocks.len() < shown {
                 break;
             }
@@ -84,10 +93,10 @@ impl<S: BlockSource> Watcher<S> {
         // A block that stands on one we were not shown is no fork: the numbers between are asked for again.
         let stray = stray.filter(|_| at != above || looked == above.number);
         let through = latest.min(looked.saturating_add(TICK_BLOCKS_MAX));
-        if is_empty && through < latest {
+        if is_empty && unread.is_none() && through < latest {
             *absent = Some(Absent { above, through });
         }
-        Ok(Connected { at, stray })
+        Ok(Connected { at, stray, unread })
     }
 }
 
@@ -104,6 +113,16 @@ pub(super) struct Connected {
     pub(super) at: BlockRef,
     /// What the source shows next and does not stand on it.
     pub(super) stray: Option<Header>,
+    /// Why the block above it cannot be read now, which is no reason for those below it to wait.
+    pub(super) unread: Option<SourceError>,
+}
+
+/// What may pass is told when all else of the tick is done.
+fn put_off(error: TickError) -> Result<SourceError, TickError> {
+    match error {
+        TickError::Source(error) if error.kind == SourceErrorKind::Transient => Ok(error),
+        error => Err(error),
+    }
 }
 
 /// Where blocks are recorded, and what they are matched with.

@@ -264,7 +264,8 @@ impl<S: BlockSource> Watcher<S> {
         } else {
             at = connected.at;
         }
-        if at.number < tip.latest.number && ticked.connected + ticked.disconnected == 0 && self.absent.is_none() {
+        let is_stuck = ticked.connected + ticked.disconnected == 0 && self.absent.is_none();
+        if at.number < tip.latest.number && is_stuck && connected.unread.is_none() {
             let what = match connected.stray {
                 // A link that is false leads to no fork.
                 Some(next) => format!("block {} is shown next, and stands on {}, not on {at}", next.block, next.parent),
@@ -293,6 +294,9 @@ impl<S: BlockSource> Watcher<S> {
         self.alarms.reached(&at, cursor.finalized.as_ref(), &tip);
         self.settle(&at, &tip, &orders, now, &mut ticked).await?;
         disputed?;
+        if let Some(error) = connected.unread {
+            return Err(error.into());
+        }
         ticked.behind = tip.latest.number.saturating_sub(at.number);
         ticked.caught_up = ticked.behind == 0;
         Ok(ticked)

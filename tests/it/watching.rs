@@ -430,6 +430,22 @@ async fn a_block_that_cannot_be_read_again_holds_up_no_other() {
 }
 
 #[tokio::test]
+async fn a_newer_block_that_cannot_be_read_holds_up_none_that_is_final() {
+    let mut world = world().await;
+    world.chain.mine(vec![payment(0, ALICE, 5)]);
+    world.chain.mine_empty(FINALITY_DEPTH - 1);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Pending);
+    world.chain.mine_empty(1);
+    // tip, then the newest block in vain.
+    world.chain.script([Fault::Late(Duration::ZERO), Fault::Fail]);
+    assert!(world.try_tick().await.unwrap_err().may_pass());
+    assert_eq!(world.status_of(5).await, Confirmed);
+    world.catch_up().await;
+    world.close().await;
+}
+
+#[tokio::test]
 async fn a_deposit_whose_block_was_read_while_its_asset_was_not_listed_is_found_there() {
     let mut world = world().await;
     let leg = SimLeg { asset: TOKEN, ..SimLeg::native(address(PAYER), address(ALICE), 5) };
