@@ -1,4 +1,4 @@
-//! Secrets stay where they are: canaries in every place that may hold one, the real process at its most talkative, each
+//! Secrets stay where they are: canaries in every place that may hold one, the keys of webhooks and what signs a request, the real process at its most talkative, each
 //! command and each operation, and everything that was printed or answered searched for them.
 
 use std::collections::BTreeSet;
@@ -8,13 +8,18 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use clap::CommandFactory;
 use landfall::cli::Cli;
 use landfall::incident::{Incident, IncidentKind};
 use landfall::store::{Db, incidents};
 use landfall::time::Clock;
 use landfall_chain::Chain;
+use ring::signature::Ed25519KeyPair;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use sqlx::Connection as _;
 
 use crate::stage::{Engine, Stage, address, binary, free_port};
 use crate::tls::{self, Terminator};
@@ -29,7 +34,8 @@ const OF_HOOKS: [&str; 5] = ["127.0.0.2", "hook-path", "hook-token", "hook-name"
 const TLS_HOST: &str = "127.0.0.3";
 /// What a NATS server is signed in with: a seed of zeros, with its checksum.
 const SEED: &str = "SUAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAEQ";
-/// The public key of RFC 8032's first test.
+/// The private and the public key of RFC 8032's first test.
+const PRIVATE_KEY: &str = "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60";
 const PUBLIC_KEY: &str = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo=\n-----END PUBLIC KEY-----\n";
 const CHAIN: &str = "ETHEREUM_TESTNET";
 /// Of blocks that are final by one word, for the other endpoint is dead.
@@ -177,6 +183,7 @@ async fn no_secret_is_in_an_answer_or_a_log_however_much_is_logged() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     ask_all(&mut told, &stage, port, &key).await;
+    ask_signed(&mut told, port).await;
     look(&mut told, &stage, &hook);
     decide(&mut told, &hook, &key[8..16]).await;
     listen(&mut told).await;
@@ -186,6 +193,7 @@ async fn no_secret_is_in_an_answer_or_a_log_however_much_is_logged() {
     let log = log_now();
     let bytes: usize = told.texts.iter().chain(&told.of_others).map(String::len).sum();
     println!("{} bytes of log and {bytes} bytes of answers", log.len());
+    told.secrets.extend(ed25519_keys(&stage).await);
     assert!(log.contains("DEBUG"), "nothing was logged at debug");
     told.assert_silent(&log);
     assert_eq!(told.commands, commands(), "every command is run");
@@ -245,7 +253,7 @@ fn look(told: &mut Told, stage: &Stage, hook: &str) {
 async fn decide(told: &mut Told, hook: &str, key: &str) {
     std::fs::write(told.folder.join("accounts.csv"), accounts_csv()).unwrap();
     let incident = meet_incident(&told.config()).await;
-    let commands: [(&[&str], i32); 28] = [
+    let commands: [(&[&str], i32); 27] = [
         (&["account", "add", "--account", "bob", "--type", "OMNIBUS", "--address", &at(0xb0)], 0),
         (&["account", "import", "accounts.csv"], 0),
         (&["identity", "add", "--identity", "acme", "--type", "BUSINESS"], 0),
@@ -254,7 +262,6 @@ async fn decide(told: &mut Told, hook: &str, key: &str) {
         (&["identity", "terminate", "acme"], 0),
         (&["identity", "show", "acme", "--json"], 0),
         (&["identity", "list"], 0),
-        (&["key", "pair", "--public-key", "client.pem", key], 0),
         (&["key", "revoke", key], 0),
         (&["webhook", "pause", hook], 0),
         (&["webhook", "test", hook], 2),
@@ -331,10 +338,25 @@ fn refuse(told: &mut Told) {
 
 /// Registers a webhook that is not there; its id.
 fn add_hook(told: &mut Told, url: &str) -> String {
-    let add = ["webhook", "add", "--url", url, "--allow-private", "127.0.0.0/8", "--json"];
+    let add = ["webhook", "add", "--url", url, "--allow-private", "127.0.0.0/8", "--ed25519", "--json"];
     let added = told.run_for(&add, &[0], |told| vec![secret(told)]);
     let added: Value = serde_json::from_str(&added).unwrap();
     added["id"].as_str().unwrap().to_owned()
+}
+
+/// The keys by which webhooks are signed with Ed25519, which nobody is ever told.
+async fn ed25519_keys(stage: &Stage) -> Vec<String> {
+    const KEYS: &str = "SELECT signing_key || ' ' || previous_signing_key FROM webhooks";
+    let mut store = sqlx::PgConnection::connect(&stage.store).await.unwrap();
+    let keys: Vec<String> = sqlx::query_scalar(KEYS).fetch_all(&mut store).await.unwrap();
+    let keys: Vec<String> = keys
+        .iter()
+        .flat_map(|keys| keys.split(' '))
+        .filter_map(|key| key.strip_prefix("whsk_"))
+        .map(String::from)
+        .collect();
+    assert!(keys.len() > 3, "of each of the webhooks, and one from before a rotation");
+    keys
 }
 
 /// Something that a person must look at.
@@ -485,6 +507,35 @@ async fn ask_all(told: &mut Told, stage: &Stage, port: u16, key: &str) {
     told.ask(&api, key, ("POST", &format!("{path}/test")), Some(json!({ "event": "hook" })), 400).await;
     told.ask(&api, key, ("DELETE", &path), None, 200).await;
     told.ask(&api, key, ("DELETE", &path), None, 404).await;
+}
+
+/// A request that is signed as it must be, and the same one once more: who reads its token within its time may be the first to
+/// send it.
+async fn ask_signed(told: &mut Told, port: u16) {
+    let create = ["key", "create", "--name", "signing", "--scope", "read"];
+    let key = told.run_for(&create, &[0], |key| vec![key[16..59].to_owned()]).trim().to_owned();
+    let pair = [&["key", "pair", "--public-key", "client.pem", &key[8..16]][..], &WHY].concat();
+    let paired = told.run(&pair, 0);
+    let host = paired.trim_end().rsplit(' ').next().unwrap();
+    let (path, secs) = ("/v2/assets", Clock::system().now().0 / 1_000_000);
+    let claims = json!({
+        "sub": key[8..16], "aud": host, "method": "GET", "uri": path, "bodyHash": hex::encode(Sha256::digest(b"")),
+        "nonce": "0123456789abcdef", "iat": secs, "exp": secs + 60,
+    });
+    let signed = [r#"{"alg":"EdDSA","typ":"JWT"}"#, &claims.to_string()]
+        .map(|part| BASE64_URL_SAFE_NO_PAD.encode(part))
+        .join(".");
+    let pair = Ed25519KeyPair::from_seed_unchecked(&hex::decode(PRIVATE_KEY).unwrap()).unwrap();
+    let signature = BASE64_URL_SAFE_NO_PAD.encode(pair.sign(signed.as_bytes()));
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    for status in [200, 401] {
+        let request = client.get(format!("http://127.0.0.1:{port}{path}")).bearer_auth(&key);
+        let answer = request.header("x-request-signature", format!("{signed}.{signature}")).send().await.unwrap();
+        assert_eq!(answer.status(), status);
+        told.of_others.push(format!("{:?}", answer.headers()));
+        told.of_others.push(answer.text().await.unwrap());
+    }
+    told.secrets.push(signature);
 }
 
 /// Requests that are answered and refused; whatever came back, headers and all.
