@@ -1,5 +1,6 @@
-//! Secrets stay where they are: canaries in every place that may hold one, the keys of webhooks and what signs a request, the real process at its most talkative, each
-//! command and each operation, and everything that was printed or answered searched for them.
+//! Secrets stay where they are: canaries in every place that may hold one, beside the keys and the signature of a request that
+//! are made on the way, the real process at its most talkative, each command and each operation, and everything that was
+//! printed or answered searched for them.
 
 use std::collections::BTreeSet;
 use std::fs::File;
