@@ -27,7 +27,7 @@ use crate::api::{AppState, Settings, openapi};
 use crate::balance::Balance;
 use crate::store::balances::{self, Known};
 use crate::store::cursors::Cursor;
-use crate::store::deposit_pages::{self, Kind};
+use crate::store::deposit_pages;
 use crate::store::{Connection, StoreError, account_pages, status};
 
 /// How long the newest blocks of a chain may have been unread: what left in them is in nobody's books.
@@ -67,6 +67,15 @@ pub(super) struct BalanceResource {
     pub as_of_time: String,
 }
 
+/// What is not known of an account.
+#[derive(Default, Debug)]
+struct Unknown {
+    /// Chains, and assets on them.
+    names: Vec<String>,
+    /// What an operator must do before any of it is known.
+    remedies: Vec<String>,
+}
+
 /// What an account has.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -84,8 +93,8 @@ pub(super) struct BalanceList {
 /// have not been read for 5 minutes, or the chain is halted; and, of the native currency where traces show what contracts move,
 /// while a block above the one that it was read at has waited for its trace for 5 minutes; while the account has an address
 /// on a chain that was followed once and is not any more; and while an asset is no longer listed of which it held some or ever got
-/// a deposit: that one is told by its contract. A chain that never was followed, and a chain or an asset that was given up for good,
-/// has no line. With `chain` or `symbol` only what was asked for must be known.
+/// a deposit that is not FAILED: that one is told by its contract. A chain that never was followed, and a chain or an asset that
+/// was given up for good, has no line. With `chain` or `symbol` only what was asked for must be known.
 #[utoipa::path(
     get,
     path = "/v2/accounts/{account_id}/balances",
@@ -108,7 +117,8 @@ pub(super) struct BalanceList {
         (status = 404, description = "No account has this id.", body = Problem,
             content_type = "application/problem+json"),
         (status = 503, description = "What the account has is not known of some chain, or of some asset on it; `detail` names them. Send \
-            it again after `Retry-After` seconds (`BALANCE_UNKNOWN`).", body = Problem,
+            it again after `Retry-After` seconds; without this header an operator must act first, as `detail` says \
+            (`BALANCE_UNKNOWN`).", body = Problem,
             content_type = "application/problem+json", headers(("Retry-After" = u64))),
     ),
 )]
@@ -131,20 +141,25 @@ pub(super) async fn of_account(
     let read = status::followed_since(&mut reader, unread_since, now.plus(AHEAD_MAX)).await;
     let read = read.map_err(Problem::internal)?;
     let known = balances::of_account(&mut reader, &account_id, unread_since).await.map_err(Problem::internal)?;
-    let mut missing = unfollowed(&mut reader, &known, &state.settings, only).await.map_err(Problem::internal)?;
-    let deposited = deposit_pages::kinds(&mut reader, &account_id).await.map_err(Problem::internal)?;
-    let mut unlisted = unlisted(&known, &deposited, &state.settings, symbol.as_deref());
+    let mut unknown = unfollowed(&mut reader, &known, &state.settings, only).await.map_err(Problem::internal)?;
+    let unlisted = unlisted(&mut reader, &account_id, &known, &state.settings, symbol.as_deref()).await;
+    let mut unlisted = unlisted.map_err(Problem::internal)?;
     let mut balances = Vec::new();
     for network in networks.iter().filter(|network| only.is_none_or(|only| network.chain == only)) {
         let addresses: Vec<_> = known.iter().filter(|of| of.chain == network.chain).collect();
         let assets = network.assets.iter().filter(|asset| symbol.as_ref().is_none_or(|only| asset.symbol == *only));
         let assets: Vec<&Asset> = assets.collect();
         let unlisted = unlisted.remove(&network.chain).unwrap_or_default();
+        let unlisted: Vec<String> = unlisted.iter().map(AssetId::to_string).collect();
         if addresses.is_empty() || (assets.is_empty() && unlisted.is_empty()) {
             continue;
         }
+        if !unlisted.is_empty() {
+            let (tokens, chain) = (unlisted.join(", "), network.chain);
+            unknown.remedies.push(format!("lists {tokens} in [chains.{chain}] again, or in its `retired`"));
+        }
         if !read.contains(&network.chain) {
-            missing.push(network.chain.name().to_owned());
+            unknown.names.push(network.chain.name().to_owned());
             continue;
         }
         let unread = match of_chain(network.chain, &assets, status, &addresses)? {
@@ -155,13 +170,14 @@ pub(super) async fn of_account(
             Err(unread) => unread,
         };
         if unread.len() == network.assets.len() {
-            missing.push(network.chain.name().to_owned());
+            unknown.names.push(network.chain.name().to_owned());
         } else if !(unread.is_empty() && unlisted.is_empty()) {
-            let unknown: Vec<String> = unread.into_iter().chain(unlisted).collect();
-            missing.push(format!("{} ({})", network.chain, unknown.join(", ")));
+            let assets: Vec<String> = unread.into_iter().chain(unlisted).collect();
+            unknown.names.push(format!("{} ({})", network.chain, assets.join(", ")));
         }
     }
-    if missing.is_empty() { Ok(Json(BalanceList { balances })) } else { Err(Problem::balance_unknown(&missing)) }
+    let Unknown { names, remedies } = unknown;
+    if names.is_empty() { Ok(Json(BalanceList { balances })) } else { Err(Problem::balance_unknown(&names, &remedies)) }
 }
 
 /// A symbol that is listed: of another the account would seem to have nothing.
@@ -178,45 +194,62 @@ async fn unfollowed(
     known: &[Known],
     settings: &Settings,
     only: Option<Chain>,
-) -> Result<Vec<String>, StoreError> {
+) -> Result<Unknown, StoreError> {
     let chains: BTreeSet<Chain> = known.iter().map(|address| address.chain).collect();
-    let mut unfollowed = Vec::new();
+    let mut unfollowed = Unknown::default();
     for chain in chains.into_iter().filter(|chain| only.is_none_or(|only| *chain == only)) {
         if settings.networks.iter().any(|network| network.chain == chain) {
             continue;
         }
         let is_missed = !settings.retired.contains(&chain) && Cursor::load(reader, chain).await?.at.is_some();
         if only.is_some() || is_missed {
-            unfollowed.push(chain.name().to_owned());
+            let or_retired = if only.is_some() { "" } else { " again, or names it in `retired`" };
+            unfollowed.names.push(chain.name().to_owned());
+            unfollowed.remedies.push(format!("follows {chain}{or_retired}"));
         }
     }
     Ok(unfollowed)
 }
 
-/// The contracts, on each chain that is followed, of what is not listed and the account has had some of, by a reading or a deposit:
-/// nobody reads what there is of it. With `symbol` only such as may have had that one, which of what only a reading tells of is
+/// On each chain that is followed what is not listed and the account has had some of, by a reading or a deposit that is not
+/// FAILED: nobody reads what there is of it. With `symbol` only such as may have had that one, which of what only a reading tells of is
 /// not known.
-fn unlisted(
+async fn unlisted(
+    reader: &mut impl Connection,
+    account_id: &str,
     known: &[Known],
-    deposited: &[Kind],
     settings: &Settings,
     symbol: Option<&str>,
-) -> BTreeMap<Chain, BTreeSet<String>> {
+) -> Result<BTreeMap<Chain, BTreeSet<AssetId>>, StoreError> {
+    let kinds = deposit_pages::kinds(reader, account_id).await?;
     let held = known.iter().flat_map(|of| of.held.iter().map(move |held| (of.chain, held)));
     let held = held.filter(|(_, held)| !held.amount.is_zero()).map(|(chain, held)| (chain, held.asset));
-    let mut unlisted: BTreeMap<Chain, BTreeSet<String>> = BTreeMap::new();
-    let deposits = deposited.iter().flat_map(|kind| kind.assets.map(|asset| (kind.chain, asset)));
-    for (chain, asset) in held.chain(deposits) {
-        let network = settings.networks.iter().find(|network| network.chain == chain);
-        let is_listed = network.is_none_or(|network| network.assets.iter().any(|listed| listed.id == asset));
-        let is_retired = matches!(asset, AssetId::Token(token) if settings.retired_tokens.contains(&(chain, token)));
-        let mut kinds = deposited.iter().filter(|kind| kind.chain == chain && kind.assets.contains(&asset)).peekable();
+    let mut unlisted: BTreeMap<Chain, BTreeSet<AssetId>> = BTreeMap::new();
+    for (chain, asset) in held {
+        let mut kinds = kinds.iter().filter(|kind| kind.chain == chain && kind.asset == asset).peekable();
         let is_asked = symbol.is_none_or(|symbol| kinds.peek().is_none() || kinds.any(|kind| kind.symbol == symbol));
-        if is_asked && !is_listed && !is_retired {
-            unlisted.entry(chain).or_default().insert(asset.to_string());
+        if is_asked && is_unlisted(settings, chain, asset) {
+            unlisted.entry(chain).or_default().insert(asset);
         }
     }
-    unlisted
+    for kind in &kinds {
+        let is_asked = symbol.is_none_or(|symbol| kind.symbol == symbol);
+        if is_asked
+            && is_unlisted(settings, kind.chain, kind.asset)
+            && deposit_pages::is_any_not_failed(reader, account_id, kind).await?
+        {
+            unlisted.entry(kind.chain).or_default().insert(kind.asset);
+        }
+    }
+    Ok(unlisted)
+}
+
+/// Whether a chain that is followed does not list the asset, and nobody gave it up for good.
+fn is_unlisted(settings: &Settings, chain: Chain, asset: AssetId) -> bool {
+    let network = settings.networks.iter().find(|network| network.chain == chain);
+    let is_listed = network.is_none_or(|network| network.assets.iter().any(|listed| listed.id == asset));
+    let is_retired = matches!(asset, AssetId::Token(token) if settings.retired_tokens.contains(&(chain, token)));
+    !is_listed && !is_retired
 }
 
 /// A line for each of these assets, or the symbols of those that are not known of these addresses.

@@ -196,8 +196,9 @@ impl Code {
             }
             Code::Timeout => "It took too long; whether it was done is not known, so ask before sending it again.",
             Code::BalanceUnknown => {
-                "What the account has is not known on a chain that `detail` names: not read yet, not final yet, or the chain is halted, \
-                 was not read for 5 minutes or is not followed. Send it again after `Retry-After` seconds."
+                "What the account has is not known on a chain that `detail` names: not read yet, not final yet, or the chain is halted \
+                 or was not read for 5 minutes. Send it again after `Retry-After` seconds. Without this header an operator must act \
+                 first, as `detail` says: the chain is not followed, or an asset is no longer listed."
             }
         }
     }
@@ -248,9 +249,17 @@ impl Problem {
     }
 
     /// For an account of which this is not known: chains, each with the assets where it is not known of all.
-    pub(super) fn balance_unknown(names: &[String]) -> Self {
-        let detail = format!("what this account has on {} is not known; send it again later", names.join(", "));
-        Problem { retry_after_secs: Some(BALANCE_RETRY_SECS), ..Problem::new(Code::BalanceUnknown, detail) }
+    /// With what an operator must do first: nobody is asked to come back for what does not pass.
+    pub(super) fn balance_unknown(names: &[String], remedies: &[String]) -> Self {
+        let unknown = format!("what this account has on {} is not known", names.join(", "));
+        if remedies.is_empty() {
+            let detail = format!("{unknown}; send it again later");
+            return Problem {
+                retry_after_secs: Some(BALANCE_RETRY_SECS),
+                ..Problem::new(Code::BalanceUnknown, detail)
+            };
+        }
+        Problem::new(Code::BalanceUnknown, format!("{unknown} until an operator {}", remedies.join(", and ")))
     }
 
     pub(super) fn timeout() -> Self {

@@ -58,6 +58,7 @@ pub const MIGRATIONS: &[(i64, &str, &str)] = &[
     (25, "account_pages", include_str!("../../migrations/0025_account_pages.sql")),
     (26, "deposit_pages", include_str!("../../migrations/0026_deposit_pages.sql")),
     (27, "webhooks_kept", include_str!("../../migrations/0027_webhooks_kept.sql")),
+    (28, "kinds_of_deposits", include_str!("../../migrations/0028_kinds_of_deposits.sql")),
 ];
 
 /// What migrations leave to the engine: the type of bytes, and what has a text compared by its bytes (SQLite compares none otherwise).

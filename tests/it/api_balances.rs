@@ -9,7 +9,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode, header};
 use landfall::account::{AccountType, NewAccount};
 use landfall::api::{self, Limits, Settings};
-use landfall::deposit::DepositStatus::{Confirmed, Pending};
+use landfall::deposit::DepositStatus::{Confirmed, Failed, Pending};
 use landfall::health::Status;
 use landfall::identity::{Change, IdentityType, NewIdentity};
 use landfall::key::{ApiKey, Environment, Scope, Scopes};
@@ -28,7 +28,9 @@ use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use crate::postgres::{ENGINES, Engine};
-use crate::world::{CHAIN, FINALITY_DEPTH, TOKEN, World, address, report, report_as, report_by, report_of, tester};
+use crate::world::{
+    CHAIN, FAILED_GRACE, FINALITY_DEPTH, TOKEN, World, address, report, report_as, report_by, report_of, tester,
+};
 
 const ALICE: u8 = 0xa1;
 const BOB: u8 = 0xb0;
@@ -139,7 +141,8 @@ impl Bench {
         let (status, retry) = (response.status(), response.headers().get(header::RETRY_AFTER).cloned());
         let bytes = to_bytes(response.into_body(), usize::MAX).await.unwrap();
         let body: Value = serde_json::from_slice(&bytes).unwrap();
-        assert_eq!(body["code"] == "BALANCE_UNKNOWN", retry.is_some(), "{body}");
+        let passes = body["detail"].as_str().is_some_and(|detail| detail.ends_with("; send it again later"));
+        assert_eq!(passes, retry.is_some(), "{body}");
         (status, body)
     }
 
@@ -171,14 +174,29 @@ impl Bench {
     }
 
     async fn assert_unknown(&self, account: &str, chains: &str) {
-        let (status, body) = self.balances(account).await;
+        self.assert_refused(&format!("{account}/balances"), &format!("{chains} is not known; send it again later"))
+            .await;
+    }
+
+    /// Until somebody acts: nobody is asked to come back.
+    async fn assert_unknown_until(&self, path: &str, chains: &str, remedy: &str) {
+        self.assert_refused(path, &format!("{chains} is not known until an operator {remedy}")).await;
+    }
+
+    async fn assert_refused(&self, path: &str, what: &str) {
+        let (status, body) = self.get(&format!("/v2/accounts/{path}")).await;
         assert_eq!((status, &body["code"]), (StatusCode::SERVICE_UNAVAILABLE, &json!("BALANCE_UNKNOWN")), "{body}");
-        assert_eq!(body["detail"], format!("what this account has on {chains} is not known; send it again later"));
+        assert_eq!(body["detail"], format!("what this account has on {what}"));
     }
 }
 
 fn watch(world: &World, owner: &str) -> BalanceWatch<SimChain> {
     BalanceWatch::new(world.chain.clone(), world.db().clone(), &world.network, 20, owner.to_owned())
+}
+
+/// The way out where these tokens are no longer listed.
+fn lists(tokens: &str) -> String {
+    format!("lists {tokens} in [chains.ETHEREUM_TESTNET] again, or in its `retired`")
 }
 
 fn asset(who: u8, symbol: &str) -> Asset {
@@ -187,6 +205,12 @@ fn asset(who: u8, symbol: &str) -> Asset {
 
 fn pay(from: u8, nonce: u64, to: u8, amount: u64) -> SimTx {
     SimTx::new(address(from), nonce, vec![SimLeg::native(address(from), address(to), amount)])
+}
+
+/// `PAYER` pays somebody with this token.
+fn pay_of(asset: AssetId, nonce: u64, to: u8, amount: u64) -> SimTx {
+    let leg = SimLeg { asset, ..SimLeg::native(address(PAYER), address(to), amount) };
+    SimTx::new(address(PAYER), nonce, vec![leg])
 }
 
 fn pay_token(from: u8, nonce: u64, to: u8, amount: u64) -> SimTx {
@@ -335,11 +359,9 @@ async fn a_chain_that_is_not_known_is_named_and_no_other_takes_its_place() {
     bench.assert_unknown("bob", "BASE_MAINNET").await;
     let (status, body) = bench.get("/v2/accounts/bob/balances?chain=ETHEREUM_TESTNET").await;
     assert_eq!((status, body["balances"].as_array().unwrap().len()), (StatusCode::OK, 2), "{body}");
-    for chain in ["BASE_MAINNET", "POLYGON_MAINNET"] {
-        let (status, body) = bench.get(&format!("/v2/accounts/bob/balances?chain={chain}")).await;
-        assert_eq!((status, &body["code"]), (StatusCode::SERVICE_UNAVAILABLE, &json!("BALANCE_UNKNOWN")), "{body}");
-        assert!(body["detail"].as_str().unwrap().contains(chain), "{body}");
-    }
+    bench.assert_refused("bob/balances?chain=BASE_MAINNET", "BASE_MAINNET is not known; send it again later").await;
+    let polygon = "POLYGON_MAINNET";
+    bench.assert_unknown_until("bob/balances?chain=POLYGON_MAINNET", polygon, "follows POLYGON_MAINNET").await;
     bench.world.close().await;
 }
 
@@ -356,9 +378,10 @@ async fn a_chain_that_was_followed_and_is_left_out_of_the_configuration_is_named
         let mut tx = bench.world.db().begin().await.unwrap();
         Cursor::place(&mut tx, polygon, &BlockRef { number: 7, hash: BlockHash([7; 32]) }).await.unwrap();
         tx.commit().await.unwrap();
-        bench.assert_unknown("bob", "POLYGON_MAINNET").await;
-        let (status, body) = bench.get("/v2/accounts/bob/balances?symbol=USDC").await;
-        assert_eq!((status, &body["code"]), (StatusCode::SERVICE_UNAVAILABLE, &json!("BALANCE_UNKNOWN")), "{body}");
+        let remedy = "follows POLYGON_MAINNET again, or names it in `retired`";
+        for path in ["bob/balances", "bob/balances?symbol=USDC"] {
+            bench.assert_unknown_until(path, "POLYGON_MAINNET", remedy).await;
+        }
         for path in ["bob/balances?chain=ETHEREUM_TESTNET", "carol/balances"] {
             let (status, body) = bench.get(&format!("/v2/accounts/{path}")).await;
             assert_eq!((status, body["balances"].as_array().unwrap().len()), (StatusCode::OK, 2), "{path}: {body}");
@@ -366,8 +389,8 @@ async fn a_chain_that_was_followed_and_is_left_out_of_the_configuration_is_named
         // Until somebody says that it was given up for good.
         bench.router = router(&bench.world, BTreeSet::from([polygon]), BTreeSet::new());
         assert_eq!(bench.balances("bob").await.1["balances"].as_array().unwrap().len(), 2);
-        let (status, _) = bench.get("/v2/accounts/bob/balances?chain=POLYGON_MAINNET").await;
-        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "who asks for it is told that it is not known");
+        let path = "bob/balances?chain=POLYGON_MAINNET";
+        bench.assert_unknown_until(path, "POLYGON_MAINNET", "follows POLYGON_MAINNET").await;
         bench.world.close().await;
     }
 }
@@ -383,8 +406,7 @@ async fn an_asset_that_is_no_longer_listed_is_named_where_there_was_some_and_nev
         bench.read().await;
         bench.read_whole().await;
         // Of one of them Alice has got some that nobody has read yet.
-        let leg = SimLeg { asset: deposited.id, ..SimLeg::native(address(PAYER), address(ALICE), 5) };
-        bench.world.chain.mine(vec![SimTx::new(address(PAYER), 0, vec![leg])]);
+        bench.world.chain.mine(vec![pay_of(deposited.id, 0, ALICE, 5)]);
         bench.world.catch_up().await;
         let lines = bench.balances("alice").await.1["balances"].as_array().unwrap().len();
         assert_eq!(lines, 4);
@@ -395,21 +417,25 @@ async fn an_asset_that_is_no_longer_listed_is_named_where_there_was_some_and_nev
         set_amount(&bench, ALICE, read.id, 9).await;
         bench.world.network.assets.truncate(2);
         let mut bench = bench.restarted().await;
-        let [first, second] = [read.id, deposited.id];
-        bench.assert_unknown("alice", &format!("ETHEREUM_TESTNET ({first}, {second})")).await;
+        let [first, second] = [read.id.to_string(), deposited.id.to_string()];
+        let both = format!("{first}, {second}");
+        let unknown = |tokens: &str| format!("ETHEREUM_TESTNET ({tokens})");
+        bench.assert_unknown_until("alice/balances", &unknown(&both), &lists(&both)).await;
+        // What passes is named with it, and is no reason to come back.
+        bench.follows = false;
+        bench.world.pass(MINUTE * 6);
+        bench.assert_unknown_until("alice/balances", "ETHEREUM_TESTNET", &lists(&both)).await;
+        bench.follows = true;
         // A symbol that the chain lists now may be the one that she had; which one had been read is not known.
         bench.world.network.assets[1].symbol = "DAI".to_owned();
         let mut bench = bench.restarted().await;
         // Not even when she got that, too.
-        let leg =
-            SimLeg { asset: bench.world.network.assets[1].id, ..SimLeg::native(address(PAYER), address(ALICE), 6) };
-        bench.world.chain.mine(vec![SimTx::new(address(PAYER), 1, vec![leg])]);
+        let now_dai = bench.world.network.assets[1].id;
+        bench.world.chain.mine(vec![pay_of(now_dai, 1, ALICE, 6)]);
         bench.world.catch_up().await;
-        for (symbol, unknown) in [("ETH", format!("{first}")), ("DAI", format!("{first}, {second}"))] {
-            let (status, body) = bench.get(&format!("/v2/accounts/alice/balances?symbol={symbol}")).await;
-            let detail =
-                format!("what this account has on ETHEREUM_TESTNET ({unknown}) is not known; send it again later");
-            assert_eq!((status, &body["detail"]), (StatusCode::SERVICE_UNAVAILABLE, &json!(detail)), "{symbol}");
+        for (symbol, tokens) in [("ETH", &first), ("DAI", &both)] {
+            let path = format!("alice/balances?symbol={symbol}");
+            bench.assert_unknown_until(&path, &unknown(tokens), &lists(tokens)).await;
         }
         let none = json!({ "balances": [] });
         assert_eq!(bench.get("/v2/accounts/alice/balances?chain=BASE_MAINNET").await, (StatusCode::OK, none));
@@ -418,9 +444,74 @@ async fn an_asset_that_is_no_longer_listed_is_named_where_there_was_some_and_nev
         // Until somebody says that they were given up for good, each of them.
         let tokens = [address(0x72), address(0x73)].map(|token| (CHAIN, token));
         bench.router = router(&bench.world, BTreeSet::new(), tokens[..1].iter().copied().collect());
-        bench.assert_unknown("alice", &format!("ETHEREUM_TESTNET ({second})")).await;
+        bench.assert_unknown_until("alice/balances", &unknown(&second), &lists(&second)).await;
         bench.router = router(&bench.world, BTreeSet::new(), tokens.into());
         assert_eq!(bench.balances("alice").await.1["balances"].as_array().unwrap().len(), 2);
+        bench.world.abandon();
+    }
+}
+
+#[tokio::test]
+async fn a_deposit_that_failed_makes_nothing_unknown_of_a_token_that_is_no_longer_listed() {
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine).await;
+        let token = asset(0x72, "EURC");
+        bench.world.network.assets.push(token.clone());
+        let mut bench = bench.restarted().await;
+        add(&bench.world, "bob", &[(CHAIN, address(BOB))]).await;
+        bench.read().await;
+        bench.read_whole().await;
+        bench.world.chain.mine(vec![pay_of(token.id, 0, BOB, 5)]);
+        bench.follow(FINALITY_DEPTH).await;
+        bench.world.chain.mine(vec![pay_of(token.id, 1, ALICE, 6), pay_of(token.id, 2, BOB, 7)]);
+        bench.world.catch_up().await;
+        bench.world.chain.fork_at(bench.world.chain.latest().number - 1);
+        for _ in 0..3 {
+            bench.follow(FINALITY_DEPTH).await;
+            bench.world.pass(FAILED_GRACE);
+        }
+        assert_eq!([bench.world.status_of(6).await, bench.world.status_of(7).await], [Failed; 2]);
+        bench.read_all().await;
+        bench.follow(1).await;
+        for who in [ALICE, BOB] {
+            set_amount(&bench, who, token.id, 0).await;
+        }
+        bench.world.network.assets.truncate(2);
+        let bench = bench.restarted().await;
+        let (status, body) = bench.balances("alice").await;
+        assert_eq!((status, body["balances"].as_array().map(Vec::len)), (StatusCode::OK, Some(2)), "{body}");
+        // Bob got some before.
+        let token = token.id.to_string();
+        bench.assert_unknown_until("bob/balances", &format!("ETHEREUM_TESTNET ({token})"), &lists(&token)).await;
+        bench.world.abandon();
+    }
+}
+
+#[tokio::test]
+async fn of_tokens_that_had_one_symbol_one_after_the_other_each_that_was_deposited_is_named() {
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine).await;
+        let always = bench.world.network.assets.clone();
+        let in_turn = [0x72, 0x73, 0x74].map(|number| asset(number, "DAI"));
+        for (nonce, token) in (0..).zip(&in_turn) {
+            bench.world.network.assets = [&always[..], std::slice::from_ref(token)].concat();
+            bench = bench.restarted().await;
+            bench.read_whole().await;
+            bench.world.chain.mine(vec![pay_of(token.id, nonce, ALICE, 5 + nonce)]);
+            bench.follow(FINALITY_DEPTH).await;
+            bench.read_all().await;
+            // All of it has left.
+            bench.follow(1).await;
+            set_amount(&bench, ALICE, token.id, 0).await;
+            bench.world.pass(MINUTE);
+        }
+        bench.world.network.assets = always;
+        let bench = bench.restarted().await;
+        let tokens = in_turn.map(|token| token.id.to_string()).join(", ");
+        bench.assert_unknown_until("alice/balances", &format!("ETHEREUM_TESTNET ({tokens})"), &lists(&tokens)).await;
+        let (_, body) = bench.get("/v2/crypto/deposits?account_id=alice&currency_symbol=DAI").await;
+        let amounts: Vec<_> = body["deposits"].as_array().unwrap().iter().map(|deposit| &deposit["amount"]).collect();
+        assert_eq!(amounts, ["0.000007", "0.000006", "0.000005"], "{body}");
         bench.world.abandon();
     }
 }

@@ -110,7 +110,7 @@ fn statements_keep_to_the_portable_subset() {
 }
 
 /// What runs at every tick, poll or request, and the index that keeps it from walking over all that ever was.
-const HOT: [(&str, &str); 52] = [
+const HOT: [(&str, &str); 53] = [
     ("deposits::SETTLEABLE", "INDEX deposits_pending"),
     ("deposits::MISSING", "INDEX deposits_pending"),
     // To the place where a page begins, not down to it from the newest.
@@ -120,11 +120,12 @@ const HOT: [(&str, &str); 52] = [
     ),
     (
         "deposit_pages::LIST_OF_KIND",
-        "INDEX deposits_kind (account_id=? AND chain=? AND symbol=? AND created_us>? AND (created_us,id)<",
+        "INDEX deposits_kind (account_id=? AND chain=? AND symbol=? AND asset=? AND created_us>? AND (created_us,id)<",
     ),
     ("deposit_pages::KINDS", "INDEX deposits_kind (account_id=? AND chain>?)"),
     ("deposit_pages::KINDS", "INDEX deposits_kind (account_id=? AND chain=? AND symbol>?)"),
-    ("deposit_pages::KINDS", "newest USING INDEX deposits_kind (account_id=? AND chain=? AND symbol=?)"),
+    ("deposit_pages::KINDS", "INDEX deposits_kind (account_id=? AND chain=? AND symbol=? AND asset>?)"),
+    ("deposit_pages::NOT_FAILED", "INDEX deposits_kind (account_id=? AND chain=? AND symbol=? AND asset=?)"),
     ("deposits::LIST", "INDEX deposits_newest (organization_id=? AND created_us>? AND (created_us,id)<"),
     ("deposits::SETTLEABLE_BY_TIER", "INDEX deposits_pending"),
     // From the newest blocks, not from every CONFIRMED deposit.
