@@ -92,6 +92,9 @@ statements! {
                 ON blocks.chain = trace_failures.chain AND blocks.hash = trace_failures.block_hash \
                 WHERE trace_failures.tries > 0 AND blocks.canonical AND NOT blocks.traced GROUP BY trace_failures.chain";
     TOLD_BY = "SELECT MAX(number) FROM blocks WHERE chain = $1 AND traced_by = $2 AND canonical";
+    TOLD_ALONE = "SELECT number, hash FROM blocks WHERE chain = $1 AND traced_by = 'one_endpoint' AND canonical AND number >= $2 \
+                  ORDER BY number DESC LIMIT $3";
+    UNMARK = "UPDATE blocks SET traced = false, traced_by = NULL WHERE chain = $1 AND hash = $2 AND canonical AND traced_by = 'one_endpoint'";
     LEVEL = "UPDATE blocks SET traced_by = $3 WHERE chain = $1 AND hash = $2 AND canonical AND traced \
              AND (traced_by IS NULL OR traced_by = 'one_endpoint')";
     UNTRACED_IN = "SELECT 1 FROM blocks WHERE chain = $1 AND canonical AND NOT traced AND number >= $2 AND number <= $3 ORDER BY number LIMIT 1";
@@ -142,10 +145,18 @@ pub async fn untraced(
     rows.extend(fetch_all!(connection, (i64, Vec<u8>), AGAIN, chain.name(), now.0, limit, from)?);
     rows.sort_unstable();
     rows.dedup();
-    let blocks = rows.into_iter().map(|(number, bytes)| {
-        Ok(BlockRef { number: uint("block number", number)?, hash: BlockHash(hash("block hash", &bytes)?) })
-    });
-    blocks.collect()
+    blocks_of(rows)
+}
+
+/// Canonical blocks from number `from` on whose trace is one endpoint's word, the newest first; at most `limit`.
+pub async fn told_alone(
+    connection: &mut impl Connection,
+    chain: Chain,
+    from: u64,
+    limit: u32,
+) -> Result<Vec<BlockRef>, StoreError> {
+    let rows = fetch_all!(connection, (i64, Vec<u8>), TOLD_ALONE, chain.name(), int(from), i64::from(limit))?;
+    blocks_of(rows)
 }
 
 /// Whether any canonical block of `range` has still to be traced: then what no trace showed may yet be there.
@@ -177,6 +188,11 @@ pub async fn mark(tx: &mut Tx, chain: Chain, block: &BlockRef, proof: Proof) -> 
     let hash = &block.hash.0[..];
     expect_one("mark a block as traced", execute!(tx, MARK, chain.name(), hash, proof.name())?)?;
     execute!(tx, SUCCEEDED, chain.name(), hash).map(drop)
+}
+
+/// What one endpoint told of the block's trace is contradicted: where the block is canonical, it is to be traced again.
+pub async fn unmark(tx: &mut Tx, chain: Chain, block: &BlockRef) -> Result<(), StoreError> {
+    execute!(tx, UNMARK, chain.name(), &block.hash.0[..]).map(drop)
 }
 
 /// Records what stood behind a reading of a past block, where that is on record and need not be traced any more.
@@ -314,4 +330,11 @@ pub async fn doubts(connection: &mut impl Connection) -> Result<Vec<Doubts>, Sto
 async fn told_by(connection: &mut impl Connection, chain: Chain, proof: Proof) -> Result<Option<u64>, StoreError> {
     let row = fetch_optional!(connection, (Option<i64>,), TOLD_BY, chain.name(), proof.name())?;
     row.and_then(|(number,)| number).map(|number| uint("number", number)).transpose()
+}
+
+fn blocks_of(rows: Vec<(i64, Vec<u8>)>) -> Result<Vec<BlockRef>, StoreError> {
+    let block = |(number, bytes): (i64, Vec<u8>)| {
+        Ok(BlockRef { number: uint("block number", number)?, hash: BlockHash(hash("block hash", &bytes)?) })
+    };
+    rows.into_iter().map(block).collect()
 }

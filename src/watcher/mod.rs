@@ -39,6 +39,7 @@ mod settle;
 mod stride;
 mod take_up;
 mod told_blocks;
+mod trace_again;
 mod trace_lane;
 mod watch_list;
 mod witness;

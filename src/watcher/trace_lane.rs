@@ -8,9 +8,11 @@
 //! two endpoints tell differently is not complete, but what each of them tells is recorded: balances may say who is
 //! right. A block that was connected to be traced, and that the chain's own logs tell by now, is read by them: what
 //! they show is of the lane of the roots. It moves no cursor and takes nothing back: what is disconnected is the
-//! other lane's to see. What it found is witnessed in `early_witness`, and settled in `witness`.
+//! other lane's to see. What it found is witnessed in `early_witness`, and settled in `witness`; what one endpoint told alone
+//! is traced again in `trace_again`.
 
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
@@ -31,6 +33,7 @@ use crate::watcher::leg::{WatchedLeg, prove_signer};
 use crate::watcher::movements::{self, Whose};
 use crate::watcher::report::told;
 use crate::watcher::run::{HEARTBEAT, RETRY_MAX};
+use crate::watcher::trace_again::Again;
 use crate::watcher::watch_list::WatchList;
 use crate::watcher::witness::pause_after;
 use crate::watcher::{Settings, TickError, halted};
@@ -38,7 +41,7 @@ use crate::watcher::{Settings, TickError, halted};
 /// How many blocks a tick traces at most, from each end of what is untraced, and how many of those that failed before.
 const TICK_BLOCKS_MAX: u32 = 8;
 /// How many traces are read at once.
-const READS_AHEAD_MAX: usize = 4;
+pub(super) const READS_AHEAD_MAX: usize = 4;
 /// When a second endpoint takes longer than this and tells nothing, one is asked alone for a while: a witness that never
 /// answers must not delay every deposit.
 const SECOND_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -47,7 +50,7 @@ const ALONE: Duration = Duration::from_secs(60);
 const SAY_EVERY: Duration = Duration::from_secs(1);
 
 /// One endpoint's word.
-const LISTED: Read = Read { lane: Lane::Traces, proof: ReadProof::Listed, legs: Legs::Creditable };
+pub(super) const LISTED: Read = Read { lane: Lane::Traces, proof: ReadProof::Listed, legs: Legs::Creditable };
 
 /// Reads the traces of one chain.
 #[derive(Debug)]
@@ -61,6 +64,7 @@ pub struct TraceLane<S> {
     traced_at: AtomicI64,
     /// Until when one endpoint is asked alone.
     alone_until: AtomicI64,
+    again: Mutex<Again>,
 }
 
 /// What a tick of the lane did.
@@ -122,11 +126,16 @@ fn read_from(native: &Native) -> Option<u64> {
 impl<S> TraceLane<S> {
     pub(super) fn new(source: S, db: Db, network: Network, settings: Settings, watch_list: WatchList) -> Self {
         let (traced_at, alone_until) = (AtomicI64::new(i64::MIN), AtomicI64::new(i64::MIN));
-        TraceLane { source, db, network, settings, watch_list, traced_at, alone_until }
+        let again = Mutex::default();
+        TraceLane { source, db, network, settings, watch_list, traced_at, alone_until, again }
     }
 
     pub(super) fn chain(&self) -> Chain {
         self.network.chain
+    }
+
+    pub(super) fn again(&self) -> MutexGuard<'_, Again> {
+        self.again.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the network is traced. Where it is not any more, the lane only settles what it found before.
@@ -178,7 +187,8 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         let untraced = self.trace(now, &mut fresh, &mut traced).await;
         let witnessed = self.seek_witnesses(fresh, now, &mut traced).await;
         let settled = self.settle(now, &mut traced).await;
-        untraced.and(witnessed).and(settled)?;
+        let again = self.trace_again(now, &mut traced).await;
+        untraced.and(witnessed).and(settled).and(again)?;
         Ok(traced)
     }
 
@@ -272,6 +282,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         let proof = if is_alone { ReadProof::Listed } else { ReadProof::Full };
         let begun = Instant::now();
         let block = self.read_again(wanted, Read { proof, ..LISTED }).await?;
+        self.again().two_tell = block.proof == Proof::TwoEndpoints;
         if !is_alone && block.proof == Proof::OneEndpoint && begun.elapsed() > SECOND_WAIT_MAX {
             self.alone_until.store(now.plus(ALONE).0, Ordering::Relaxed);
         }
@@ -296,7 +307,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
     }
 
     /// Records what each of two endpoints tells of a block on which they differ. It stays untraced.
-    async fn hear_each(
+    pub(super) async fn hear_each(
         &self,
         wanted: &BlockRef,
         now: Timestamp,
@@ -312,7 +323,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
 
     /// Puts blocks off that failed, each by itself: longer each time while `others` can be traced, now or since it was last
     /// tried. When none can, it is no block's own failure, and the first is told.
-    async fn put_off(
+    pub(super) async fn put_off(
         &self,
         failed: Vec<(BlockRef, TickError)>,
         others: bool,
@@ -424,7 +435,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
     }
 }
 
-fn is_disputed(error: &TickError) -> bool {
+pub(super) fn is_disputed(error: &TickError) -> bool {
     matches!(error, TickError::Source(error) if error.is_disputed)
 }
 

@@ -110,7 +110,7 @@ fn statements_keep_to_the_portable_subset() {
 }
 
 /// What runs at every tick, poll or request, and the index that keeps it from walking over all that ever was.
-const HOT: [(&str, &str); 53] = [
+const HOT: [(&str, &str); 54] = [
     ("deposits::SETTLEABLE", "INDEX deposits_pending"),
     ("deposits::MISSING", "INDEX deposits_pending"),
     // To the place where a page begins, not down to it from the newest.
@@ -140,6 +140,7 @@ const HOT: [(&str, &str); 53] = [
     ("traces::OLDEST", "INDEX blocks_untraced"),
     ("traces::NEWEST", "INDEX blocks_untraced"),
     ("traces::TOLD_BY", "INDEX blocks_traced_by"),
+    ("traces::TOLD_ALONE", "INDEX blocks_traced_by (chain=? AND traced_by=? AND number>?)"),
     ("traces::SETTLEABLE", "INDEX deposits_pending"),
     ("traces::UNTRACED_IN", "INDEX blocks_untraced"),
     ("traces::UNTRACED_SINCE", "INDEX blocks_untraced"),
