@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::error::EvmError;
 use crate::headers::BY_NUMBER;
+use crate::polygon::Foreseen;
 use crate::tip::{Covered, Marks, final_number, read_word};
 
 pub(crate) type Endpoint = landfall_rpc::Endpoint<Evm>;
@@ -26,6 +27,7 @@ pub(crate) struct Evm {
     /// What the rules need.
     pub(crate) tags: Vec<Tag>,
     pub(crate) l1_number: bool,
+    pub(crate) foreseen: Foreseen,
 }
 
 impl Evm {
@@ -37,7 +39,7 @@ impl Evm {
             }
             l1_number |= rule.l1_blocks > 0;
         }
-        Evm { chain_id, rules, tags, l1_number }
+        Evm { chain_id, rules, tags, l1_number, foreseen: Foreseen::default() }
     }
 }
 

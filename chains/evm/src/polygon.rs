@@ -8,13 +8,19 @@
 //! aside before anything is proved, and never credited: nothing in the header tells whether they are true or whole.
 //! The receipt is handed out for who wants to explain what it claims.
 
+use std::ops::RangeInclusive;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use alloy::primitives::{Address, B256, keccak256};
 use landfall_chain::{BlockRef, Chain};
 use landfall_rpc::{Answer, Call, Limit, Raw};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::json;
 
 use crate::dialect::Endpoint;
 use crate::error::EvmError;
+use crate::headers::BY_NUMBER;
 use crate::networks;
 use crate::stack::Stack;
 use crate::wire::{Kind, WireBlock, WireReceipt, WireTx};
@@ -26,6 +32,55 @@ const RAW_BY_HASH: [&str; 2] = ["eth_getRawTransactionByHash", RAW_LAST];
 /// Who does not serve this one either has been asked for all.
 pub(crate) const RAW_LAST: &str = "debug_getRawTransaction";
 const PSEUDO_PREFIX: &[u8] = b"matic-bor-receipt-";
+/// Bor executes state-syncs in the first block of a sprint (bor `consensus/bor/bor.go`), which has had multiples of so many.
+const SPRINT_BLOCKS: u64 = 16;
+
+/// Where a transaction stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Place {
+    block: BlockRef,
+    index: usize,
+}
+
+/// Where the last transaction stands of the newest block that may have state-syncs, as a poll told it: who reads the block asks for the
+/// encoding beside it, not in a request of its own. Where it is no state-sync, a call was in vain.
+#[derive(Debug, Default)]
+pub(crate) struct Foreseen(Mutex<Option<Place>>);
+
+#[derive(Deserialize)]
+struct Hashes {
+    transactions: Vec<IgnoredAny>,
+}
+
+impl Place {
+    pub(crate) fn call(&self) -> Call {
+        Call { method: RAW_TX, params: json!([self.block.hash.to_string(), format!("{:#x}", self.index)]) }
+    }
+
+    pub(crate) fn hash(&self, block: &WireBlock<'_, Vec<WireTx<'_>>>) -> Option<B256> {
+        block.transactions.get(self.index).map(|tx| tx.hash)
+    }
+}
+
+impl Foreseen {
+    /// Takes note of `block`, which `answer` showed with the hashes of its transactions.
+    pub(crate) fn note(&self, endpoint: &Endpoint, block: BlockRef, answer: &Raw) -> Result<(), EvmError> {
+        if may_sync(networks::stack(endpoint.chain), block.number) {
+            let txs = endpoint.parse::<Hashes>(BY_NUMBER, answer)?.transactions.len();
+            *self.place() = txs.checked_sub(1).map(|index| Place { block, index });
+        }
+        Ok(())
+    }
+
+    /// What to ask for beside the blocks of `range`.
+    pub(crate) fn within(&self, range: &RangeInclusive<u64>) -> Option<Place> {
+        self.place().filter(|place| range.contains(&place.block.number))
+    }
+
+    fn place(&self) -> MutexGuard<'_, Option<Place>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// The miner in the header of every block of Polygon: nobody. Some versions of Erigon state the validator instead, whom
 /// they recover from the signature in `extraData` (erigon, pull request 6080).
@@ -55,9 +110,15 @@ pub(crate) fn set_aside_receipt<'a, T>(
     receipts.pop_if(|last| stack == Stack::Polygon && last.transaction_hash == pseudo())
 }
 
-/// The index of the 0x7f transaction, whose encoding must be asked for.
-pub(crate) fn state_sync(stack: Stack, block: &WireBlock<'_, Vec<WireTx<'_>>>) -> Option<usize> {
-    block.transactions.iter().position(|tx| Kind::parse(tx.kind, stack) == Ok(Kind::StateSync))
+/// Whether the block at `number` may have state-syncs.
+pub(crate) fn may_sync(stack: Stack, number: u64) -> bool {
+    stack == Stack::Polygon && number.is_multiple_of(SPRINT_BLOCKS)
+}
+
+/// Where the 0x7f transaction of `at` stands, whose encoding must be asked for.
+pub(crate) fn state_sync(stack: Stack, at: BlockRef, block: &WireBlock<'_, Vec<WireTx<'_>>>) -> Option<Place> {
+    let index = block.transactions.iter().position(|tx| Kind::parse(tx.kind, stack) == Ok(Kind::StateSync))?;
+    Some(Place { block: at, index })
 }
 
 /// The encoding of the transaction `hash` of `block`, from a node that said `by_place` when it was asked for it by its

@@ -22,7 +22,7 @@ use crate::legs::fees;
 use crate::legs::withdrawals;
 use crate::legs::{self, Rules};
 use crate::logs::Sources;
-use crate::polygon::{self, RAW_TX};
+use crate::polygon::{self, Place, RAW_TX};
 use crate::proof;
 use crate::signer;
 use crate::stack::Stack;
@@ -49,6 +49,14 @@ pub(crate) struct Found<'a> {
     pub(crate) block: FullBlock<'a>,
     /// When they are of this block; whether they are true is for the root to say.
     receipts: Option<Receipts<'a>>,
+    /// That of its state-sync, where it was asked for beside the block.
+    encoding: Option<&'a Raw>,
+}
+
+impl Found<'_> {
+    pub(crate) fn state_sync(&self, stack: Stack) -> Option<Place> {
+        polygon::state_sync(stack, self.header.block, &self.block)
+    }
 }
 
 /// The receipts of a block, and the one that Polygon's nodes may put behind them, which nothing proves.
@@ -128,14 +136,18 @@ impl Reader {
     ) -> Result<Vec<(Block, T)>, EvmError> {
         let receipts = range.clone().map(|number| receipts_of(&format!("{number:#x}")));
         let blocks = by_number(range.clone(), true).into_iter();
-        let calls: Vec<Call> = blocks.zip(receipts).flat_map(<[Call; 2]>::from).collect();
-        let answers = endpoint.ask(&calls).await?;
+        let foreseen = self.pool.dialect().foreseen.within(&range);
+        let beside = foreseen.iter().map(Place::call);
+        let calls: Vec<Call> = blocks.zip(receipts).flat_map(<[Call; 2]>::from).chain(beside).collect();
+        let mut answers = endpoint.ask(&calls).await?;
+        let encoding = foreseen.and_then(|_| answers.pop()?.ok()).filter(|answer| answer.get() != "null");
         let mut linked = Vec::with_capacity(answers.len() / 2);
         for (number, answers) in range.zip(answers.chunks_exact(2)) {
             let block = answers[0].as_ref().map_err(|error| endpoint.refused(BY_NUMBER, error))?;
             let Some(mut found) = self.next(endpoint, number, block, parent.as_ref())? else { break };
             parent = Some(found.header);
             found.receipts = self.fitting(endpoint, &found, &answers[1])?;
+            found.encoding = encoding.as_ref().filter(|_| found.state_sync(self.rules.stack) == foreseen);
             // At once, while it is at hand: what was parsed of many blocks is more than a processor's cache holds.
             linked.push(if self.content(&found).is_empty() {
                 Linked::Proved(Box::new(self.prove(endpoint, found, std::iter::empty(), legs, more)?))
@@ -188,7 +200,7 @@ impl Reader {
             return Ok(None);
         }
         polygon::set_aside_tx(self.rules.stack, &mut block);
-        Ok(Some(Found { header, block, receipts: None }))
+        Ok(Some(Found { header, block, receipts: None, encoding: None }))
     }
 
     /// The receipts that a node told for the block's number, when they are of this block. A block without
@@ -230,19 +242,18 @@ impl Reader {
     /// successor at the same number.
     pub(crate) fn content(&self, found: &Found<'_>) -> Vec<Call> {
         let hash = found.header.block.hash.to_string();
-        let raw = polygon::state_sync(self.rules.stack, &found.block);
-        let raw = raw.map(|index| Call { method: RAW_TX, params: json!([hash, format!("{index:#x}")]) });
+        let raw = found.state_sync(self.rules.stack).filter(|_| found.encoding.is_none());
         let has_receipts = found.receipts.is_some() || found.block.transactions.is_empty();
         let receipts = (!has_receipts).then(|| receipts_of(&hash));
-        receipts.into_iter().chain(raw).collect()
+        receipts.into_iter().chain(raw.as_ref().map(Place::call)).collect()
     }
 
     /// The answers to `calls`, which are those of `found`. What a node does not give of a state-sync by its place, it
     /// may give by its hash.
     async fn contents(&self, endpoint: &Endpoint, calls: &[Call], found: &[&Found<'_>]) -> Result<Vec<Raw>, EvmError> {
-        let mut syncs = found.iter().filter_map(|Found { header, block, .. }| {
-            let index = polygon::state_sync(self.rules.stack, block)?;
-            Some((header.block, &block.transactions.get(index)?.hash))
+        let mut syncs = found.iter().filter_map(|found| {
+            let hash = found.state_sync(self.rules.stack)?.hash(&found.block)?;
+            found.encoding.is_none().then_some((found.header.block, hash))
         });
         let mut answers = Vec::with_capacity(calls.len());
         for (call, answer) in calls.iter().zip(endpoint.ask(calls).await?) {
@@ -250,7 +261,7 @@ impl Reader {
             answers.push(match (answer, sync) {
                 (Ok(answer), None) => answer,
                 (Ok(answer), Some(_)) if answer.get() != "null" => answer,
-                (answer, Some((block, hash))) => polygon::encoding(endpoint, block, hash, &answer).await?,
+                (answer, Some((block, hash))) => polygon::encoding(endpoint, block, &hash, &answer).await?,
                 (Err(error), None) => return Err(endpoint.refused(call.method, &error)),
             });
         }
@@ -275,8 +286,8 @@ impl Reader {
         legs: Legs,
         more: impl Fn(&FullBlock<'_>, &[WireReceipt<'_>]) -> T,
     ) -> Result<(Block, T), EvmError> {
-        let Found { header, block, mut receipts } = found;
-        let mut raw: Option<Data<'_>> = None;
+        let Found { header, block, mut receipts, encoding } = found;
+        let mut raw: Option<Data<'_>> = encoding.map(|answer| endpoint.parse(RAW_TX, answer)).transpose()?.flatten();
         for (call, answer) in answers {
             match call.method {
                 RECEIPTS => receipts = Some(self.receipts(endpoint, &header, &block, answer)?),

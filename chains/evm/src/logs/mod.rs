@@ -13,8 +13,8 @@ use std::ops::RangeInclusive;
 
 use alloy::primitives::{Address as Contract, B256};
 use landfall_chain::{
-    Address, Asset, AssetId, AssetTransfer, Block, BlockRef, Debits, Fee, Header, Native, NativeSource, Network, Proof,
-    Signers, U256, number_equal_legs,
+    Address, Asset, AssetId, AssetTransfer, Block, BlockRef, Debits, Fee, Header, Legs, Native, NativeSource, Network,
+    Proof, Signers, U256, number_equal_legs,
 };
 use landfall_rpc::{Call, Raw};
 use serde::Deserialize;
@@ -38,9 +38,6 @@ use crate::wire::{Kind, WireBlock, WireLog, WireTx};
 
 pub(crate) const LOGS: &str = "eth_getLogs";
 const BY_HASH: &str = "eth_getBlockByHash";
-
-/// Before Madhugiri, state-syncs ran behind every sixteenth block of Polygon and were in no bloom.
-const SPRINT_BLOCKS: u64 = 16;
 
 /// Every contract whose logs may be credits, and the topic that says so.
 #[derive(Debug)]
@@ -144,10 +141,10 @@ impl Source {
     }
 }
 
-/// Whether the bloom of a block cannot be asked what is in it: it is empty though something happened, or what Polygon
-/// executed behind the block may be missing in it.
+/// Whether the bloom of a block cannot be asked what is in it: it is empty though something happened, or state-syncs, which were
+/// in none before Madhugiri, may be missing in it.
 pub(crate) fn bloom_is_mute<T>(stack: Stack, block: &WireBlock<'_, T>, is_empty: bool, bloom: &Bloom) -> bool {
-    bloom.is_zero() && !is_empty || stack == Stack::Polygon && block.number.0.is_multiple_of(SPRINT_BLOCKS)
+    bloom.is_zero() && !is_empty || polygon::may_sync(stack, block.number.0)
 }
 
 impl Reader {
@@ -159,10 +156,13 @@ impl Reader {
         range: RangeInclusive<u64>,
         told: Option<BlockRef>,
     ) -> Result<Vec<Block>, EvmError> {
-        if let Some(tip) = told.filter(|tip| range == (tip.number..=tip.number))
-            && let Some(block) = self.listed_tip(endpoint, tip).await?
-        {
-            return Ok(vec![block]);
+        if let Some(tip) = told.filter(|tip| range == (tip.number..=tip.number)) {
+            if self.pool.dialect().foreseen.within(&range).is_some() {
+                return self.blocks(endpoint, range, Legs::Creditable).await;
+            }
+            if let Some(block) = self.listed_tip(endpoint, tip).await? {
+                return Ok(vec![block]);
+            }
         }
         let (mut numbers, mut blocks): (_, Vec<Block>) = (range.take(BLOCKS_MAX), Vec::new());
         while let Some(part) = next_part(endpoint, &mut numbers, 1) {
@@ -253,7 +253,7 @@ impl Reader {
         let is_mute = bloom_is_mute(self.rules.stack, block, is_empty, &bloom);
         // A state-sync is proved by an encoding that is asked for beside the receipts.
         let needs_receipts = block.transactions.iter().any(|tx| legs::creates_by_deposit(self.rules.stack, tx));
-        if is_mute && !is_empty || needs_receipts || polygon::state_sync(self.rules.stack, block).is_some() {
+        if is_mute && !is_empty || needs_receipts || found.state_sync(self.rules.stack).is_some() {
             return Ok(Beside::Receipts);
         }
         let is_held = self.sources.at(header.block.number).any(|(_, source)| source.may_be_in(&bloom));

@@ -216,7 +216,7 @@ fn pays_watched(
     seen: &Seen<'_>,
 ) -> Result<bool, EvmError> {
     // Proved only together with an encoding that is asked for by itself: the block is read in full.
-    if polygon::state_sync(reader.rules.stack, block).is_some() {
+    if polygon::state_sync(reader.rules.stack, header.block, block).is_some() {
         return Ok(true);
     }
     // Their hashes are not looked at here: who reads the block in full proves them.

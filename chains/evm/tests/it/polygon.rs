@@ -1,7 +1,7 @@
 //! Polygon's state-syncs, before PIP-74 (recorded) and after it (synthetic: no such block is at hand). [E18]
 
 use alloy::primitives::{Address, B256, Bytes, address, keccak256};
-use landfall_chain::{BlockSource, Chain, Read, SourceErrorKind, TxId, TxLife};
+use landfall_chain::{BlockSource, Chain, Read, ReadProof, SourceErrorKind, TxId, TxLife, U256};
 use landfall_evm::network;
 use serde_json::{Value, json};
 
@@ -118,27 +118,47 @@ async fn a_payment_cannot_be_hidden_as_a_state_sync() {
 }
 
 #[tokio::test]
-async fn a_state_sync_costs_one_further_request() {
-    let mut requests = Vec::new();
-    for entries in [vec![], vec![state_sync()]] {
-        let raws: Vec<Value> = entries.iter().map(raw).collect();
-        let ledger = Ledger { chain_id: chain_id(Chain::PolygonMainnet), ..Ledger::of([forge::block(&entries, &[])]) };
-        let hash = ledger.blocks[&16].0["hash"].clone();
-        let node = Node::start(move |method, params| match method {
-            "eth_getRawTransactionByBlockHashAndIndex" => {
-                assert_eq!(*params, json!([hash, "0x0"]));
-                Ok(raws[0].clone())
-            }
-            _ => ledger.answer(method, params),
-        })
-        .await;
-        let source = node.source(network(Chain::PolygonMainnet).unwrap());
-        source.check().await.unwrap();
-        node.take_requests();
-        assert_eq!(source.blocks(16..=16, Read::FULL).await.unwrap().len(), 1);
-        requests.push(node.take_requests());
+async fn the_state_sync_of_the_newest_block_costs_no_further_request() {
+    let entry = state_sync();
+    let raw = raw(&entry);
+    let ledger = Ledger { chain_id: chain_id(Chain::PolygonMainnet), ..Ledger::of([forge::block(&[entry], &[])]) };
+    let hash = ledger.blocks[&16].0["hash"].clone();
+    let node = Node::start(move |method, params| match method {
+        "eth_getRawTransactionByBlockHashAndIndex" => {
+            assert_eq!(*params, json!([hash, "0x0"]));
+            Ok(raw.clone())
+        }
+        _ => ledger.answer(method, params),
+    })
+    .await;
+    let source = node.source(network(Chain::PolygonMainnet).unwrap());
+    source.check().await.unwrap();
+    node.take_requests();
+    for read in [Read::FULL, Read { proof: ReadProof::Listed, ..Read::FULL }] {
+        source.tip().await.unwrap();
+        assert_eq!(source.blocks(16..=16, read).await.unwrap().len(), 1);
+        assert_eq!(node.take_requests(), 2, "the poll that tells of the block, and one that reads it");
     }
-    assert_eq!(requests, [1, 2]);
+}
+
+#[tokio::test]
+async fn a_state_sync_is_foreseen_of_the_block_that_was_told_only() {
+    // Of two branches, each with its own block 16.
+    let elsewhere = Entry { logs: vec![transfer(USDC, Address::ZERO, BOB, 6)], ..state_sync() };
+    let [told, read] = [state_sync(), elsewhere]
+        .map(|entry| Ledger { chain_id: chain_id(Chain::PolygonMainnet), ..Ledger::of([forge::block(&[entry], &[])]) });
+    let (encoding, hash) = (raw(&state_sync()), read.blocks[&16].0["hash"].clone());
+    let node = Node::start(move |method, params| match method {
+        "eth_getRawTransactionByBlockHashAndIndex" if params[0] == hash => Ok(encoding.clone()),
+        "eth_getRawTransactionByBlockHashAndIndex" => Ok(Value::Null),
+        _ if params[0] == "latest" => told.answer(method, params),
+        _ => read.answer(method, params),
+    })
+    .await;
+    let source = node.source(network(Chain::PolygonMainnet).unwrap());
+    source.tip().await.unwrap();
+    let blocks = source.blocks(16..=16, Read::FULL).await.unwrap();
+    assert_eq!(blocks[0].transfers[0].amount, U256::from(6));
 }
 
 /// Block 10,000,000, with the pseudo transaction as its sixth and last.
@@ -234,7 +254,7 @@ async fn read_by(
 #[tokio::test]
 async fn the_encoding_of_a_synthetic_state_sync_is_asked_for_in_other_ways_where_the_first_is_not_there() {
     let ways = [
-        ("eth_getRawTransactionByBlockHashAndIndex", 2),
+        ("eth_getRawTransactionByBlockHashAndIndex", 1),
         ("eth_getRawTransactionByHash", 3),
         ("debug_getRawTransaction", 4),
     ];

@@ -108,6 +108,11 @@ impl<D: Dialect> Pool<D> {
         })
     }
 
+    /// How its endpoints are polled.
+    pub fn dialect(&self) -> &D {
+        &self.dialect
+    }
+
     /// Sets how many endpoints must agree on what is final; two, or one where there is one, if this is not called.
     /// While the pool is at work a person may override it: [`Endpoints::override_agree`].
     ///
