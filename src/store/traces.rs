@@ -94,7 +94,6 @@ statements! {
     TOLD_BY = "SELECT MAX(number) FROM blocks WHERE chain = $1 AND traced_by = $2 AND canonical";
     TOLD_ALONE = "SELECT number, hash FROM blocks WHERE chain = $1 AND traced_by = 'one_endpoint' AND canonical AND number >= $2 \
                   ORDER BY number DESC LIMIT $3";
-    UNMARK = "UPDATE blocks SET traced = false, traced_by = NULL WHERE chain = $1 AND hash = $2 AND canonical AND traced_by = 'one_endpoint'";
     LEVEL = "UPDATE blocks SET traced_by = $3 WHERE chain = $1 AND hash = $2 AND canonical AND traced \
              AND (traced_by IS NULL OR traced_by = 'one_endpoint')";
     UNTRACED_IN = "SELECT 1 FROM blocks WHERE chain = $1 AND canonical AND NOT traced AND number >= $2 AND number <= $3 ORDER BY number LIMIT 1";
@@ -188,11 +187,6 @@ pub async fn mark(tx: &mut Tx, chain: Chain, block: &BlockRef, proof: Proof) -> 
     let hash = &block.hash.0[..];
     expect_one("mark a block as traced", execute!(tx, MARK, chain.name(), hash, proof.name())?)?;
     execute!(tx, SUCCEEDED, chain.name(), hash).map(drop)
-}
-
-/// What one endpoint told of the block's trace is contradicted: where the block is canonical, it is to be traced again.
-pub async fn unmark(tx: &mut Tx, chain: Chain, block: &BlockRef) -> Result<(), StoreError> {
-    execute!(tx, UNMARK, chain.name(), &block.hash.0[..]).map(drop)
 }
 
 /// Records what stood behind a reading of a past block, where that is on record and need not be traced any more.
@@ -327,7 +321,8 @@ pub async fn doubts(connection: &mut impl Connection) -> Result<Vec<Doubts>, Sto
     doubts.collect()
 }
 
-async fn told_by(connection: &mut impl Connection, chain: Chain, proof: Proof) -> Result<Option<u64>, StoreError> {
+/// The newest canonical block that was traced on `proof`.
+pub async fn told_by(connection: &mut impl Connection, chain: Chain, proof: Proof) -> Result<Option<u64>, StoreError> {
     let row = fetch_optional!(connection, (Option<i64>,), TOLD_BY, chain.name(), proof.name())?;
     row.and_then(|(number,)| number).map(|number| uint("number", number)).transpose()
 }

@@ -282,7 +282,6 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         let proof = if is_alone { ReadProof::Listed } else { ReadProof::Full };
         let begun = Instant::now();
         let block = self.read_again(wanted, Read { proof, ..LISTED }).await?;
-        self.again().two_tell = block.proof == Proof::TwoEndpoints;
         if !is_alone && block.proof == Proof::OneEndpoint && begun.elapsed() > SECOND_WAIT_MAX {
             self.alone_until.store(now.plus(ALONE).0, Ordering::Relaxed);
         }
@@ -323,7 +322,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
 
     /// Puts blocks off that failed, each by itself: longer each time while `others` can be traced, now or since it was last
     /// tried. When none can, it is no block's own failure, and the first is told.
-    pub(super) async fn put_off(
+    async fn put_off(
         &self,
         failed: Vec<(BlockRef, TickError)>,
         others: bool,

@@ -254,7 +254,7 @@ async fn status_says_up_to_which_block_two_endpoints_told_the_traces_and_where_o
     world.chain.mine_empty(2);
     world.catch_up().await;
     let told = report(&world).await;
-    assert_eq!((told.traces_by_two, told.traces_by_one), (Some(3), None), "and the first block's is borne out");
+    assert_eq!((told.traces_by_two, told.traces_by_one), (Some(3), Some(1)));
     // The second one fails, and so do balances: the lane goes on.
     world.chain.trace_twice(false);
     world.chain.withhold_balances(true);
@@ -268,88 +268,107 @@ async fn status_says_up_to_which_block_two_endpoints_told_the_traces_and_where_o
     world.catch_up().await;
     assert_eq!(world.status_of(5).await, Confirmed);
     let told = report(&world).await;
-    assert_eq!((told.traces_by_two, told.traces_by_one), (Some(14), None));
+    assert_eq!((told.traces_by_two, told.traces_by_one), (Some(14), Some(1)));
     world.close().await;
 }
 
-/// A block whose only endpoint hides what it pays, as far as it is traced: no deposit asks for anything.
+/// A block whose only endpoint up hides what it pays: no deposit asks for anything.
 async fn hidden_while_one_endpoint_is_down() -> World {
     let mut world = world().await;
     world.chain.trace_twice(true);
     world.chain.mine_empty(1);
-    world.tick().await;
-    world.trace().await;
+    world.catch_up().await;
     world.chain.trace_twice(false);
     world.chain.script_traces([Fault::Hide(address(ALICE))]);
     world.chain.mine(vec![inner(0, ALICE, 5)]);
-    world.tick().await;
-    assert_eq!(world.trace().await.pending, 0, "hidden");
+    world.catch_up().await;
+    assert!(world.deposits().await.is_empty(), "hidden");
     assert_eq!(report_after(&world).await.traces_by_one, Some(3));
     world
+}
+
+/// Ticks of the lane of the traces, as many as fit into half an hour with `pause` between them; the calls of each.
+async fn half_an_hour(world: &World, pause: Duration) -> Vec<u64> {
+    let mut calls = Vec::new();
+    for _ in 0..1_800 / pause.as_secs() {
+        world.pass(pause);
+        let before = world.chain.calls();
+        world.trace().await;
+        calls.push(world.chain.calls() - before);
+    }
+    calls
 }
 
 #[tokio::test]
 async fn a_leg_that_the_only_endpoint_up_hides_is_found_when_a_second_one_is_back() {
     // Back before the block is final, and long after.
-    for later in [1, 3 * FINALITY_DEPTH] {
+    for later in [1, 5 * FINALITY_DEPTH] {
         let mut world = hidden_while_one_endpoint_is_down().await;
         world.chain.mine_empty(later);
         world.catch_up().await;
+        half_an_hour(&world, Duration::from_secs(30)).await;
         assert!(world.deposits().await.is_empty(), "one endpoint alone: nobody tells");
         world.chain.trace_twice(true);
+        half_an_hour(&world, Duration::from_secs(30)).await;
+        assert_eq!(report_after(&world).await.traces_by_one, None);
         world.chain.mine_empty(FINALITY_DEPTH);
         world.catch_up().await;
         assert_eq!(world.status_of(5).await, Confirmed);
-        assert_eq!(report_after(&world).await.traces_by_one, None);
         world.close().await;
     }
 }
 
 #[tokio::test]
-async fn a_block_that_one_endpoint_told_is_complete_no_more_while_two_differ() {
+async fn where_two_differ_on_what_one_told_each_is_heard_and_a_witness_decides() {
     let mut world = hidden_while_one_endpoint_is_down().await;
     world.chain.trace_twice(true);
-    world.chain.mine_empty(1);
-    world.tick().await;
-    // The new block's trace, then the one that is asked for again; alone, both are heard, and both hide it.
-    world.chain.script_traces(
-        std::iter::once(Fault::Late(Duration::ZERO)).chain(std::iter::repeat_n(Fault::Hide(address(ALICE)), 3)),
-    );
-    assert_eq!(world.trace().await.put_off, 1);
+    // A block waits for half a minute from when it is noticed, and who notices for as long.
+    for _ in 0..2 {
+        world.trace().await;
+        world.pass(Duration::from_secs(30));
+    }
+    // They differ; alone, one hides it and one does not.
+    world.chain.script_traces([Fault::Hide(address(ALICE)); 2]);
+    assert_eq!(world.trace().await.pending, 1);
     let told = report_after(&world).await;
-    assert_eq!((told.traced, told.traces_by_one, told.traces_put_off), (Some(2), None, 1), "{told:?}");
-    assert!(told.traces_put_off_reason.contains("two endpoints tell different traces of block 3"), "{told:?}");
+    assert_eq!((told.traced, told.traces_by_one, told.traces_put_off), (Some(3), Some(3), 0), "{told:?}");
     world.chain.mine_empty(FINALITY_DEPTH);
-    world.pass(Duration::from_secs(600));
     world.catch_up().await;
-    assert_eq!(world.status_of(5).await, Confirmed);
-    assert_eq!(report_after(&world).await.traces_put_off, 0);
+    assert_eq!(world.status_of(5).await, Confirmed, "the balances agree with who showed it");
+    half_an_hour(&world, Duration::from_secs(30)).await;
+    assert_eq!(report_after(&world).await.traces_by_one, None, "and they agree when they are asked again");
     world.close().await;
 }
 
 #[tokio::test]
-async fn a_trace_that_two_cannot_tell_any_more_is_asked_for_again_a_few_times_at_most() {
+async fn what_two_cannot_tell_any_more_is_asked_for_rarely_and_keeps_nothing_else_from_it() {
     let mut world = hidden_while_one_endpoint_is_down().await;
-    let asked = async |world: &mut World| {
-        world.chain.mine_empty(1);
-        world.tick().await;
-        world.pass(Duration::from_secs(60));
-        let before = world.chain.calls();
-        world.trace().await;
-        world.chain.calls() - before
-    };
-    assert_eq!(asked(&mut world).await, 1, "where nobody but one endpoint traces, nothing is asked twice");
+    world.chain.mine_empty(20);
+    world.catch_up().await;
     world.chain.trace_twice(true);
-    world.chain.withhold_traces([3]);
-    let mut calls = Vec::new();
-    for _ in 0..12 {
-        calls.push(asked(&mut world).await);
-    }
-    assert_eq!(calls[0], 3, "the new block, and both that one endpoint told");
-    assert!(calls[1..5].contains(&2) && calls[6..].iter().all(|calls| *calls == 1), "{calls:?}");
-    assert_eq!(report_after(&world).await.traces_by_one, Some(3), "and the report goes on saying so");
-    // The books cannot agree with the chain: what is hidden is nobody's to find.
-    world.abandon();
+    world.chain.withhold_traces((4..=23).chain([1]));
+    let calls = half_an_hour(&world, Duration::from_secs(1)).await;
+    assert_eq!(world.deposits().await.len(), 1, "the one that can be traced");
+    assert!(
+        calls.iter().filter(|calls| **calls > 0).count() <= 1_800 / 30 + 20,
+        "one block in half a minute: {calls:?}"
+    );
+    assert_eq!(report_after(&world).await.traces_by_one, Some(23), "and the report goes on saying so");
+    world.chain.withhold_traces([]);
+    half_an_hour(&world, Duration::from_secs(30)).await;
+    assert_eq!(report_after(&world).await.traces_by_one, None, "whenever they can be traced again");
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    world.close().await;
+}
+
+#[tokio::test]
+async fn where_no_two_tell_blocks_nothing_is_traced_twice() {
+    let mut world = world().await;
+    world.chain.mine(vec![inner(0, BOB, 5)]);
+    world.catch_up().await;
+    assert_eq!(half_an_hour(&world, Duration::from_secs(30)).await, [0; 60]);
+    world.close().await;
 }
 
 #[tokio::test]
