@@ -1,19 +1,21 @@
 //! Traces again what one endpoint told alone, when two can tell it: a leg that it left out, no deposit and no witness asks for.
 //!
 //! Promises: what was told while no second endpoint could be asked, or while it lagged behind, is asked of two later on, as long
-//! as the block is on record for finality's sake; where they differ then, what each of them tells is recorded. Where no block
-//! was ever told by two, nothing is asked twice. New blocks come first: old ones are few in each tick, wait for no slow answer,
-//! and are rarely tried while it is in vain.
+//! as the block is on record for finality's sake; where they differ then, what each of them tells is recorded, once. Where no
+//! block was ever told by two, nothing is asked twice. It works beside the lane, which waits for none of this, and rarely while
+//! it is in vain.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::convert::Infallible;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
-use landfall_chain::{AddressSource, Block, BlockHash, BlockRef, BlockSource, Proof, Read, ReadProof};
+use landfall_chain::{AddressSource, Block, BlockHash, BlockRef, BlockSource, Proof, Read, ReadProof, with_causes};
+use tracing::{debug, warn};
 
 use crate::store::cursors::Cursor;
 use crate::store::traces;
-use crate::time::Timestamp;
+use crate::time::{Clock, Timestamp};
 use crate::watcher::TickError;
 use crate::watcher::connect::FINAL_BLOCKS_KEPT;
 use crate::watcher::report::told;
@@ -25,15 +27,12 @@ const BLOCKS_MAX: u32 = 4_096;
 /// How long a block waits before it is traced again, for a second endpoint may only be late; and how long nothing is tried when
 /// nothing was had, or nothing is due.
 const PAUSE: Duration = Duration::from_secs(30);
-/// A trace that takes longer is had in vain: new blocks wait for it.
-const WAIT_MAX: Duration = Duration::from_secs(5);
-
 /// What is known of tracing again.
 #[derive(Debug, Default)]
 pub(super) struct Again {
     /// When it is tried next.
     next: Timestamp,
-    /// Whether two told what was tried last: then several are, in each tick.
+    /// Whether two told what was tried last: then several are tried at once, and without a pause.
     two_tell: bool,
     tried: HashMap<BlockHash, Tried>,
 }
@@ -43,6 +42,8 @@ pub(super) struct Again {
 struct Tried {
     /// How often in vain.
     times: u32,
+    /// Whether two differed, and each of them was heard.
+    is_heard: bool,
     next: Timestamp,
 }
 
@@ -53,41 +54,85 @@ enum Told {
 }
 
 impl Again {
-    /// Of `alone`, blocks on one endpoint's word, the newest first, those to be tried now: before others whoever was tried less.
+    /// Of `alone`, blocks on one endpoint's word, the newest first, those to be tried now: of those that were tried least, from
+    /// both ends, for nodes forget the oldest and so does the record.
     fn wanted(&mut self, alone: &[BlockRef], now: Timestamp) -> Vec<BlockRef> {
         let hashes: HashSet<BlockHash> = alone.iter().map(|block| block.hash).collect();
         self.tried.retain(|hash, _| hashes.contains(hash));
-        let first = Tried { times: 0, next: now.plus(PAUSE) };
+        let first = Tried { times: 0, is_heard: false, next: now.plus(PAUSE) };
         let tried = alone.iter().map(|block| (*self.tried.entry(block.hash).or_insert(first), block));
-        let mut due: Vec<(u32, BlockRef)> =
+        let due: Vec<(u32, BlockRef)> =
             tried.filter(|(tried, _)| tried.next <= now).map(|(tried, block)| (tried.times, *block)).collect();
-        due.sort_by_key(|(times, _)| *times);
+        let least = due.iter().map(|(times, _)| *times).min();
+        let mut due: VecDeque<BlockRef> =
+            due.into_iter().filter(|(times, _)| Some(*times) == least).map(|(_, block)| block).collect();
         let at_once = if self.two_tell { READS_AHEAD_MAX } else { 1 };
-        due.into_iter().take(at_once).map(|(_, block)| block).collect()
+        (0..at_once).map_while(|nth| if nth % 2 == 0 { due.pop_front() } else { due.pop_back() }).collect()
     }
 
     /// It stays one endpoint's word.
-    fn put_off(&mut self, block: &BlockRef, now: Timestamp) {
-        let tried = self.tried.entry(block.hash).or_insert(Tried { times: 0, next: now });
-        *tried = Tried { times: tried.times + 1, next: now.plus(pause_after(tried.times)) };
+    fn put_off(&mut self, block: &BlockRef, is_heard: bool, now: Timestamp) {
+        let tried = self.tried.entry(block.hash).or_insert(Tried { times: 0, is_heard, next: now });
+        let (times, is_heard) = (tried.times, tried.is_heard || is_heard);
+        *tried = Tried { times: times + 1, is_heard, next: now.plus(pause_after(times)) };
+    }
+
+    fn is_heard(&self, block: &BlockRef) -> bool {
+        self.tried.get(&block.hash).is_some_and(|tried| tried.is_heard)
     }
 }
 
 impl<S: BlockSource + AddressSource> TraceLane<S> {
-    /// Traces the newest blocks that are one endpoint's word once more, where two tell blocks.
-    pub(super) async fn trace_again(&self, now: Timestamp, traced: &mut Traced) -> Result<(), TickError> {
-        if self.again().next > now {
-            return Ok(());
+    /// Traces again for ever, beside the lane.
+    pub(super) async fn keep_tracing_again(&self, clock: &Clock) -> Infallible {
+        loop {
+            if let Err(error) = self.trace_again(clock.now()).await {
+                warn!(chain = %self.chain(), "what one endpoint told alone is not traced again for now: {}", with_causes(&error));
+                tokio::time::sleep(PAUSE).await;
+            }
+            // Who has more at hand goes on at once; the rest is for the clock to say.
+            let pause = if self.again().two_tell { Duration::ZERO } else { self.settings.poll };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    /// Traces some of the blocks that are one endpoint's word once more, where two tell blocks.
+    ///
+    /// # Errors
+    /// What the store refuses. A trace that cannot be had is tried again later.
+    pub async fn trace_again(&self, now: Timestamp) -> Result<Traced, TickError> {
+        let mut traced = Traced::default();
+        if self.again().next > now || self.is_halted().await? {
+            return Ok(traced);
         }
         let wanted = self.told_alone(now).await?;
         let mut reads =
             stream::iter(wanted).map(async |wanted| (wanted, self.ask_two(&wanted).await)).buffered(READS_AHEAD_MAX);
         let mut two_tell = false;
         while let Some((wanted, read)) = reads.next().await {
-            let told = told(read)?.ok().flatten();
-            two_tell |= told.is_some();
-            if !self.is_borne_out(&wanted, told, now, traced).await? {
-                self.again().put_off(&wanted, now);
+            let (chain, number) = (self.chain(), wanted.number);
+            match told(read)? {
+                Ok(Some(Told::Alike(block))) => {
+                    two_tell = true;
+                    if let Err(reason) = told(self.record(&block, Reading::Whole, now, &mut traced).await)? {
+                        debug!(%chain, block = number, "what two tell is not recorded: {reason}");
+                        self.again().put_off(&wanted, false, now);
+                    }
+                }
+                Ok(Some(Told::Differently)) => {
+                    two_tell = true;
+                    // Nobody may know better any more: the block stays complete, and the legs wait for a witness.
+                    if !self.again().is_heard(&wanted) {
+                        warn!(%chain, block = number, "two endpoints tell different traces of a block that one told alone");
+                        self.hear_each(&wanted, now, &mut Vec::new(), &mut traced).await?;
+                    }
+                    self.again().put_off(&wanted, true, now);
+                }
+                read @ (Ok(None) | Err(_)) => {
+                    let reason = read.err().unwrap_or_else(|| "one endpoint tells it".to_owned());
+                    debug!(%chain, block = number, "two do not tell the trace of the block: {reason}");
+                    self.again().put_off(&wanted, false, now);
+                }
             }
         }
         let mut again = self.again();
@@ -95,7 +140,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         if !two_tell {
             again.next = now.plus(PAUSE);
         }
-        Ok(())
+        Ok(traced)
     }
 
     /// The blocks to be tried now; none where two have told none.
@@ -111,38 +156,12 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(self.again().wanted(&alone, now))
     }
 
-    /// What two tell of `wanted`; `None` when one does, or takes too long.
+    /// What two tell of `wanted`; `None` when one does.
     async fn ask_two(&self, wanted: &BlockRef) -> Result<Option<Told>, TickError> {
-        let read = self.read_again(wanted, Read { proof: ReadProof::Full, ..LISTED });
-        match tokio::time::timeout(WAIT_MAX, read).await {
-            Ok(Ok(block)) => Ok((block.proof == Proof::TwoEndpoints).then(|| Told::Alike(Box::new(block)))),
-            Ok(Err(error)) if is_disputed(&error) => Ok(Some(Told::Differently)),
-            Ok(Err(error)) => Err(error),
-            Err(_) => Ok(None),
+        match self.read_again(wanted, Read { proof: ReadProof::Full, ..LISTED }).await {
+            Ok(block) => Ok((block.proof == Proof::TwoEndpoints).then(|| Told::Alike(Box::new(block)))),
+            Err(error) if is_disputed(&error) => Ok(Some(Told::Differently)),
+            Err(error) => Err(error),
         }
-    }
-
-    /// Records what two tell; whether the block is more than one endpoint's word now. Where they differ it stays complete, for
-    /// nobody may know better any more: each one's legs are recorded, and wait for a witness.
-    async fn is_borne_out(
-        &self,
-        wanted: &BlockRef,
-        told_by_two: Option<Told>,
-        now: Timestamp,
-        traced: &mut Traced,
-    ) -> Result<bool, TickError> {
-        let mut recorded = Traced::default();
-        let is_borne_out = match told_by_two {
-            Some(Told::Alike(block)) => told(self.record(&block, Reading::Whole, now, &mut recorded).await)?.is_ok(),
-            Some(Told::Differently) => {
-                tracing::warn!(chain = %self.chain(), block = wanted.number, "two endpoints tell different traces of a block that one told alone");
-                self.hear_each(wanted, now, &mut Vec::new(), &mut recorded).await?;
-                false
-            }
-            None => false,
-        };
-        traced.pending += recorded.pending;
-        traced.witnessed += recorded.witnessed;
-        Ok(is_borne_out)
     }
 }

@@ -175,10 +175,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
     /// # Errors
     /// What was committed before the error stays; what cannot be traced now holds up nothing that can.
     pub async fn tick(&self, now: Timestamp) -> Result<Traced, TickError> {
-        // Who halts a chain means this lane too. Where the other one has halted it, traces are read as before: nodes forget
-        // them, and nothing is settled.
-        let halted = halted(&mut self.db.read().await?, self.chain()).await?;
-        if matches!(halted, Some(TickError::HaltedByOperator { .. })) {
+        if self.is_halted().await? {
             return Ok(Traced::default());
         }
         self.watch_list.follow(&mut self.db.read().await?).await?;
@@ -187,21 +184,38 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         let untraced = self.trace(now, &mut fresh, &mut traced).await;
         let witnessed = self.seek_witnesses(fresh, now, &mut traced).await;
         let settled = self.settle(now, &mut traced).await;
-        let again = self.trace_again(now, &mut traced).await;
-        untraced.and(witnessed).and(settled).and(again)?;
+        untraced.and(witnessed).and(settled)?;
         Ok(traced)
+    }
+
+    /// Whether a person halted the chain: who does means this lane too. Where the other one has halted it, traces are read as
+    /// before: nodes forget them, and nothing is settled.
+    pub(super) async fn is_halted(&self) -> Result<bool, TickError> {
+        let halted = halted(&mut self.db.read().await?, self.chain()).await?;
+        Ok(matches!(halted, Some(TickError::HaltedByOperator { .. })))
     }
 
     /// Ticks until `stop`, which may come at any await. Books that contradict themselves stop it for a person; a trace
     /// that cannot be had, for whatever reason, is asked for again.
     pub async fn run(self, clock: Clock, random: fn() -> u64, pulse: Pulse, stop: CancellationToken) {
+        let error = tokio::select! {
+            () = stop.cancelled() => return,
+            error = self.keep_tracing(&clock, random, &pulse) => error,
+            never = self.keep_tracing_again(&clock) => match never {},
+        };
+        error!(chain = %self.chain(), "the traces of {} are halted until a restart: {error}", self.chain());
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = beating(std::future::pending::<()>(), &clock, &pulse) => {}
+        }
+    }
+
+    /// Ticks until an error that needs a person.
+    async fn keep_tracing(&self, clock: &Clock, random: fn() -> u64, pulse: &Pulse) -> TickError {
         let mut retry = Retry::new(self.settings.poll, RETRY_MAX);
         let (mut said, mut said_at) = (String::new(), Timestamp::EPOCH);
         loop {
-            let outcome = tokio::select! {
-                () = stop.cancelled() => return,
-                outcome = beating(self.tick(clock.now()), &clock, &pulse) => outcome,
-            };
+            let outcome = beating(self.tick(clock.now()), clock, pulse).await;
             let (pause, reason) = match &outcome {
                 Ok(traced) => {
                     retry.reset();
@@ -219,20 +233,9 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
                     Err(error) => warn!(chain = %self.chain(), "the state of the traces was not recorded: {error}"),
                 }
             }
-            if let Err(error) = &outcome
-                && !error.may_pass()
-                && !matches!(error, TickError::Source(_))
-            {
-                error!(chain = %self.chain(), "the traces of {} are halted until a restart: {error}", self.chain());
-                tokio::select! {
-                    () = stop.cancelled() => {}
-                    () = beating(std::future::pending::<()>(), &clock, &pulse) => {}
-                }
-                return;
-            }
-            tokio::select! {
-                () = stop.cancelled() => return,
-                () = tokio::time::sleep(pause) => {}
+            match outcome {
+                Err(error) if !error.may_pass() && !matches!(error, TickError::Source(_)) => return error,
+                _ => tokio::time::sleep(pause).await,
             }
         }
     }

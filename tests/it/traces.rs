@@ -923,3 +923,27 @@ async fn the_running_lane_says_what_fails_recovers_by_itself_and_stops_in_the_mi
     world.chain.behave();
     world.close().await;
 }
+
+#[tokio::test]
+async fn while_a_trace_takes_its_time_the_running_lane_traces_again_beside_it() {
+    let mut world = hidden_while_one_endpoint_is_down().await;
+    world.chain.trace_twice(true);
+    world.chain.script_traces([Fault::Late(Duration::from_secs(3_600))]);
+    world.chain.mine_empty(1);
+    world.tick().await;
+    let stop = CancellationToken::new();
+    let look = async {
+        until("all told by two", async || {
+            world.pass(Duration::from_secs(30));
+            report_after(&world).await.traces_by_one.is_none()
+        })
+        .await;
+        stop.cancel();
+    };
+    let pulse = Pulse::new("traces", world.now());
+    tokio::join!(world.watcher_lane().run(world.clock(), || 0, pulse, stop.clone()), look);
+    assert_eq!(world.deposits().await.len(), 1);
+    world.chain.mine_empty(FINALITY_DEPTH);
+    world.catch_up().await;
+    world.close().await;
+}

@@ -165,9 +165,13 @@ impl World {
         self.watcher.tick(self.now()).await
     }
 
-    /// One tick of the lane of the traces, whatever comes of it.
+    /// One tick of the lane of the traces and of what works beside it, whatever comes of it.
     pub(crate) async fn try_trace(&self) -> Result<Traced, TickError> {
-        self.lane.as_ref().expect("a world that is traced").tick(self.now()).await
+        let lane = self.lane.as_ref().expect("a world that is traced");
+        let traced = lane.tick(self.now()).await?;
+        let again = lane.trace_again(self.now()).await?;
+        let (pending, witnessed) = (traced.pending + again.pending, traced.witnessed + again.witnessed);
+        Ok(Traced { pending, witnessed, ..traced })
     }
 
     /// Another worker of the lane of the traces, beside the world's own.

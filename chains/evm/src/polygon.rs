@@ -20,7 +20,6 @@ use serde_json::json;
 
 use crate::dialect::Endpoint;
 use crate::error::EvmError;
-use crate::headers::BY_NUMBER;
 use crate::networks;
 use crate::stack::Stack;
 use crate::wire::{Kind, WireBlock, WireReceipt, WireTx};
@@ -64,12 +63,11 @@ impl Place {
 
 impl Foreseen {
     /// Takes note of `block`, which `answer` showed with the hashes of its transactions.
-    pub(crate) fn note(&self, endpoint: &Endpoint, block: BlockRef, answer: &Raw) -> Result<(), EvmError> {
-        if may_sync(networks::stack(endpoint.chain), block.number) {
-            let txs = endpoint.parse::<Hashes>(BY_NUMBER, answer)?.transactions.len();
+    pub(crate) fn note(&self, chain: Chain, block: BlockRef, answer: &Raw) {
+        if may_sync(networks::stack(chain), block.number) {
+            let txs = serde_json::from_str(answer.get()).map_or(0, |Hashes { transactions }| transactions.len());
             *self.place() = txs.checked_sub(1).map(|index| Place { block, index });
         }
-        Ok(())
     }
 
     /// What to ask for beside the blocks of `range`.
@@ -121,6 +119,11 @@ pub(crate) fn state_sync(stack: Stack, at: BlockRef, block: &WireBlock<'_, Vec<W
     Some(Place { block: at, index })
 }
 
+/// Whether a node gave an encoding: of what they do not have, geth and bor say `0x` (`internal/ethapi/api.go`, nil bytes).
+pub(crate) fn is_given(answer: &Raw) -> bool {
+    !matches!(answer.get(), "null" | "\"0x\"")
+}
+
 /// The encoding of the transaction `hash` of `block`, from a node that said `by_place` when it was asked for it by its
 /// place there. Whatever comes back is judged by the hash.
 ///
@@ -137,7 +140,7 @@ pub(crate) async fn encoding(
         let call = Call { method, params: json!([hash]) };
         let answer = endpoint.ask(&[call]).await?.pop().ok_or_else(|| endpoint.unusable(method, "no answer"))?;
         match answer {
-            Ok(answer) if answer.get() != "null" => return Ok(answer),
+            Ok(answer) if is_given(&answer) => return Ok(answer),
             answer => said.push(refusal(endpoint, method, &answer)?),
         }
     }
@@ -151,7 +154,7 @@ pub(crate) async fn encoding(
 /// The words with which a node has no such transaction, or no such method. Whoever is asked too much has no say yet.
 fn refusal(endpoint: &Endpoint, method: &'static str, answer: &Answer) -> Result<String, EvmError> {
     match answer {
-        Ok(_) => Ok(format!("{method}: null")),
+        Ok(answer) => Ok(format!("{method}: {}", answer.get())),
         Err(error) if matches!(error.limit, None | Some(Limit::Unsupported | Limit::Pruned)) => {
             Ok(format!("{method}: {error}"))
         }

@@ -8,10 +8,12 @@
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
 use landfall_chain::{Block, BlockHash, BlockRef, Debits, Header, Legs, Proof, TxId};
 use landfall_rpc::{Answer, Call, Dialect, Raw};
 use serde_json::json;
+use tokio::time::Instant;
 
 use crate::byzantium;
 use crate::dialect::{Endpoint, Evm, Pool};
@@ -32,6 +34,9 @@ use crate::wire::{Kind, WireBlock, WireReceipt, WireTx, WireTypes};
 pub(crate) const RECEIPTS: &str = "eth_getBlockReceipts";
 /// Each block is two calls of a batch, or two of the next: its receipts, and on Polygon the encoding of a transaction.
 pub(crate) const BLOCKS_MAX: usize = Evm::BATCH_MAX / 2;
+
+/// What fails later than this was not refused: it hangs, and is not to be waited for twice.
+const REFUSED_WITHIN: Duration = Duration::from_secs(2);
 
 pub(crate) type FullBlock<'a> = WireBlock<'a, Vec<WireTx<'a>>>;
 
@@ -136,11 +141,19 @@ impl Reader {
     ) -> Result<Vec<(Block, T)>, EvmError> {
         let receipts = range.clone().map(|number| receipts_of(&format!("{number:#x}")));
         let blocks = by_number(range.clone(), true).into_iter();
-        let foreseen = self.pool.dialect().foreseen.within(&range);
-        let beside = foreseen.iter().map(Place::call);
-        let calls: Vec<Call> = blocks.zip(receipts).flat_map(<[Call; 2]>::from).chain(beside).collect();
-        let mut answers = endpoint.ask(&calls).await?;
-        let encoding = foreseen.and_then(|_| answers.pop()?.ok()).filter(|answer| answer.get() != "null");
+        let mut calls: Vec<Call> = blocks.zip(receipts).flat_map(<[Call; 2]>::from).collect();
+        let mut foreseen = self.pool.dialect().foreseen.within(&range);
+        calls.extend(foreseen.as_ref().map(Place::call));
+        let begun = Instant::now();
+        let mut answers = match endpoint.ask(&calls).await {
+            // Some nodes refuse all for the sake of one method.
+            Err(_) if foreseen.take().is_some() && begun.elapsed() < REFUSED_WITHIN => {
+                calls.pop();
+                endpoint.ask(&calls).await?
+            }
+            answers => answers?,
+        };
+        let encoding = foreseen.and_then(|_| answers.pop()?.ok()).filter(polygon::is_given);
         let mut linked = Vec::with_capacity(answers.len() / 2);
         for (number, answers) in range.zip(answers.chunks_exact(2)) {
             let block = answers[0].as_ref().map_err(|error| endpoint.refused(BY_NUMBER, error))?;
@@ -260,7 +273,7 @@ impl Reader {
             let sync = if call.method == RAW_TX { syncs.next() } else { None };
             answers.push(match (answer, sync) {
                 (Ok(answer), None) => answer,
-                (Ok(answer), Some(_)) if answer.get() != "null" => answer,
+                (Ok(answer), Some(_)) if polygon::is_given(&answer) => answer,
                 (answer, Some((block, hash))) => polygon::encoding(endpoint, block, &hash, &answer).await?,
                 (Err(error), None) => return Err(endpoint.refused(call.method, &error)),
             });

@@ -73,7 +73,7 @@ pub(crate) async fn read_word(evm: &Evm, endpoint: &Endpoint, question: &Questio
     }
     let answer = next()?.map_err(|error| endpoint.refused(BY_NUMBER, &error))?;
     let latest = header_of(endpoint, &answer)?.ok_or_else(|| endpoint.unusable(BY_NUMBER, "no latest block"))?.block;
-    evm.foreseen.note(endpoint, latest, &answer)?;
+    evm.foreseen.note(endpoint.chain, latest, &answer);
     let hashes = BTreeMap::from([(latest.number, latest.hash)]);
     let mut word = Word { latest, hashes, marks: Marks { asked_at, tags: Vec::new(), l1_number: None } };
     for tag in &evm.tags {

@@ -1,13 +1,16 @@
 //! Polygon's state-syncs, before PIP-74 (recorded) and after it (synthetic: no such block is at hand). [E18]
 
+use std::sync::Arc;
+
 use alloy::primitives::{Address, B256, Bytes, address, keccak256};
+use axum::response::IntoResponse;
 use landfall_chain::{BlockSource, Chain, Read, ReadProof, SourceErrorKind, TxId, TxLife, U256};
 use landfall_evm::network;
 use serde_json::{Value, json};
 
 use crate::forge::{self, Entry, short};
 use crate::mint::{self, transfer};
-use crate::node::{Ledger, Node, chain_id};
+use crate::node::{self, Ledger, Node, chain_id};
 
 const USDC: Address = address!("3c499c542cEF5E3811e1192ce70d8cC03d5c3359");
 const BOB: Address = Address::repeat_byte(0xb2);
@@ -91,7 +94,7 @@ async fn a_synthetic_state_sync_without_its_true_encoding_is_refused() {
     let hash = "transaction 0 does not hash to its stated hash";
     for (raw, expected) in [
         (Value::Null, "gives the encoding of no state-sync"),
-        (json!("0x"), "the 0x7f in front of its encoding is missing"),
+        (json!("0x"), "gives the encoding of no state-sync"),
         (json!("0x02c0"), "the 0x7f in front of its encoding is missing"),
         (json!(Bytes::from(changed)), hash),
         (json!(7), "gave an unusable answer to eth_getRawTransactionByBlockHashAndIndex"),
@@ -106,8 +109,8 @@ async fn a_synthetic_state_sync_without_its_true_encoding_is_refused() {
 #[tokio::test]
 async fn a_payment_cannot_be_hidden_as_a_state_sync() {
     // The chain holds an ordinary transaction; the node calls it 0x7f, and gives its true encoding.
-    let tx = crate::mint::Tx { value: 9, ..crate::mint::Tx::default() };
-    let (mut block, receipts) = crate::mint::block(16, B256::repeat_byte(1), &[tx]);
+    let tx = mint::Tx { value: 9, ..mint::Tx::default() };
+    let (mut block, receipts) = mint::block(16, B256::repeat_byte(1), &[tx]);
     let envelope: alloy::consensus::TxEnvelope = serde_json::from_value(block["transactions"][0].clone()).unwrap();
     let mut leaf = Vec::new();
     alloy::eips::Encodable2718::encode_2718(&envelope, &mut leaf);
@@ -139,6 +142,27 @@ async fn the_state_sync_of_the_newest_block_costs_no_further_request() {
         assert_eq!(source.blocks(16..=16, read).await.unwrap().len(), 1);
         assert_eq!(node.take_requests(), 2, "the poll that tells of the block, and one that reads it");
     }
+}
+
+#[tokio::test]
+async fn a_node_that_refuses_a_batch_for_the_encoding_in_it_is_asked_without() {
+    let block = mint::block(16, B256::repeat_byte(1), &[mint::Tx::default()]);
+    let ledger = Arc::new(Ledger { chain_id: chain_id(Chain::PolygonMainnet), ..Ledger::of([block]) });
+    let node = Node::start_raw(move |_, body| {
+        let error = json!({ "code": -32_600, "message": "unsupported methods in batch call" });
+        let reply = if body.contains("eth_getRawTransactionByBlockHashAndIndex") {
+            json!({ "jsonrpc": "2.0", "id": null, "error": error }).to_string()
+        } else {
+            node::reply(&body, &|method: &str, params: &Value| ledger.answer(method, params))
+        };
+        async move { ([("content-type", "application/json")], reply).into_response() }
+    })
+    .await;
+    let source = node.source(network(Chain::PolygonMainnet).unwrap());
+    source.tip().await.unwrap();
+    node.take_requests();
+    assert_eq!(source.blocks(16..=16, Read::FULL).await.unwrap().len(), 1);
+    assert_eq!(node.take_requests(), 2);
 }
 
 #[tokio::test]
@@ -239,8 +263,8 @@ async fn read_by(
             assert!(params[0] == hash || params[1] == "0x0", "{params}");
             Ok(raw.clone())
         }
-        // What geth says to a place that it does not know, or what nodes say that have no such method.
-        "eth_getRawTransactionByBlockHashAndIndex" if answer.is_null() => Ok(Value::Null),
+        // What nodes say to a place that they do not know, or that have no such method.
+        "eth_getRawTransactionByBlockHashAndIndex" if answer != "unknown method" => Ok(answer.clone()),
         _ => ledger.answer(method, params),
     })
     .await;
@@ -259,7 +283,7 @@ async fn the_encoding_of_a_synthetic_state_sync_is_asked_for_in_other_ways_where
         ("debug_getRawTransaction", 4),
     ];
     for (method, requests) in ways {
-        for answer in [Value::Null, json!("unknown method")] {
+        for answer in [Value::Null, json!("0x"), json!("unknown method")] {
             let (block, asked) = read_by(method, answer).await.unwrap();
             assert_eq!(block.transfers.iter().map(short).collect::<Vec<_>>(), [('T', Address::ZERO, BOB, 5, 0)]);
             assert_eq!(asked, requests, "{method}");
@@ -276,7 +300,7 @@ async fn e18_a_synthetic_state_sync_pays_in_pol_by_its_transfer_logs() {
     let pol = address!("0000000000000000000000000000000000001010");
     let topic = keccak256("LogTransfer(address,address,address,uint256,uint256,uint256,uint256,uint256)");
     let words = [7_u64, 100, 0, 93, 7].map(|word| alloy::primitives::U256::from(word).to_be_bytes::<32>()).concat();
-    let paid = crate::mint::log(pol, &[topic, pol.into_word(), pol.into_word(), BOB.into_word()], &words);
+    let paid = mint::log(pol, &[topic, pol.into_word(), pol.into_word(), BOB.into_word()], &words);
     let entry = Entry { logs: vec![paid], ..state_sync() };
     let raw = raw(&entry);
     let block = forge::read_with_raw(Chain::PolygonMainnet, forge::block(&[entry], &[]), raw).await.unwrap();
