@@ -1,12 +1,11 @@
 //! Traces again what one endpoint told alone, when two can tell it: a leg that it left out, no deposit and no witness asks for.
 //!
 //! Promises: what was told while no second endpoint could be asked, or while it lagged behind, is asked of two later on, as long
-//! as the block is on record for finality's sake; where they differ then, what each of them tells is recorded, once. Where no
-//! block was ever told by two, nothing is asked twice. It works beside the lane, which waits for none of this, and rarely while
-//! it is in vain.
+//! as the block is on record for finality's sake; where they differ then, what each of them tells is recorded. Where no block
+//! was ever told by two, nothing is asked twice. It works beside the lane, which waits for none of this, and rarely while it is
+//! in vain.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::convert::Infallible;
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
@@ -19,7 +18,7 @@ use crate::time::{Clock, Timestamp};
 use crate::watcher::TickError;
 use crate::watcher::connect::FINAL_BLOCKS_KEPT;
 use crate::watcher::report::told;
-use crate::watcher::trace_lane::{LISTED, READS_AHEAD_MAX, Reading, TraceLane, Traced, is_disputed};
+use crate::watcher::trace_lane::{LISTED, READS_AHEAD_MAX, Reading, TraceLane, Traced, is_disputed, needs_a_person};
 use crate::watcher::witness::pause_after;
 
 /// How many blocks on one endpoint's word are looked at, of the newest.
@@ -42,8 +41,6 @@ pub(super) struct Again {
 struct Tried {
     /// How often in vain.
     times: u32,
-    /// Whether two differed, and each of them was heard.
-    is_heard: bool,
     next: Timestamp,
 }
 
@@ -59,7 +56,7 @@ impl Again {
     fn wanted(&mut self, alone: &[BlockRef], now: Timestamp) -> Vec<BlockRef> {
         let hashes: HashSet<BlockHash> = alone.iter().map(|block| block.hash).collect();
         self.tried.retain(|hash, _| hashes.contains(hash));
-        let first = Tried { times: 0, is_heard: false, next: now.plus(PAUSE) };
+        let first = Tried { times: 0, next: now.plus(PAUSE) };
         let tried = alone.iter().map(|block| (*self.tried.entry(block.hash).or_insert(first), block));
         let due: Vec<(u32, BlockRef)> =
             tried.filter(|(tried, _)| tried.next <= now).map(|(tried, block)| (tried.times, *block)).collect();
@@ -71,28 +68,29 @@ impl Again {
     }
 
     /// It stays one endpoint's word.
-    fn put_off(&mut self, block: &BlockRef, is_heard: bool, now: Timestamp) {
-        let tried = self.tried.entry(block.hash).or_insert(Tried { times: 0, is_heard, next: now });
-        let (times, is_heard) = (tried.times, tried.is_heard || is_heard);
-        *tried = Tried { times: times + 1, is_heard, next: now.plus(pause_after(times)) };
-    }
-
-    fn is_heard(&self, block: &BlockRef) -> bool {
-        self.tried.get(&block.hash).is_some_and(|tried| tried.is_heard)
+    fn put_off(&mut self, block: &BlockRef, now: Timestamp) {
+        let tried = self.tried.entry(block.hash).or_insert(Tried { times: 0, next: now });
+        *tried = Tried { times: tried.times + 1, next: now.plus(pause_after(tried.times)) };
     }
 }
 
 impl<S: BlockSource + AddressSource> TraceLane<S> {
-    /// Traces again for ever, beside the lane.
-    pub(super) async fn keep_tracing_again(&self, clock: &Clock) -> Infallible {
+    /// Traces again, beside the lane, until an error that needs a person.
+    pub(super) async fn keep_tracing_again(&self, clock: &Clock) -> TickError {
         loop {
-            if let Err(error) = self.trace_again(clock.now()).await {
-                warn!(chain = %self.chain(), "what one endpoint told alone is not traced again for now: {}", with_causes(&error));
-                tokio::time::sleep(PAUSE).await;
+            match self.trace_again(clock.now()).await {
+                Err(error) if needs_a_person(&error) => return error,
+                // The lane meets it too, and says so.
+                Err(error) => {
+                    debug!(chain = %self.chain(), "what one endpoint told alone is not traced again for now: {}", with_causes(&error));
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Ok(_) => {
+                    // Who has more at hand goes on at once; the rest is for the clock to say.
+                    let pause = if self.again().two_tell { Duration::ZERO } else { self.settings.poll };
+                    tokio::time::sleep(pause).await;
+                }
             }
-            // Who has more at hand goes on at once; the rest is for the clock to say.
-            let pause = if self.again().two_tell { Duration::ZERO } else { self.settings.poll };
-            tokio::time::sleep(pause).await;
         }
     }
 
@@ -102,10 +100,10 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
     /// What the store refuses. A trace that cannot be had is tried again later.
     pub async fn trace_again(&self, now: Timestamp) -> Result<Traced, TickError> {
         let mut traced = Traced::default();
-        if self.again().next > now || self.is_halted().await? {
+        if self.again().next > now {
             return Ok(traced);
         }
-        let wanted = self.told_alone(now).await?;
+        let wanted = if self.is_halted().await? { Vec::new() } else { self.told_alone(now).await? };
         let mut reads =
             stream::iter(wanted).map(async |wanted| (wanted, self.ask_two(&wanted).await)).buffered(READS_AHEAD_MAX);
         let mut two_tell = false;
@@ -116,22 +114,20 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
                     two_tell = true;
                     if let Err(reason) = told(self.record(&block, Reading::Whole, now, &mut traced).await)? {
                         debug!(%chain, block = number, "what two tell is not recorded: {reason}");
-                        self.again().put_off(&wanted, false, now);
+                        self.again().put_off(&wanted, now);
                     }
                 }
                 Ok(Some(Told::Differently)) => {
                     two_tell = true;
                     // Nobody may know better any more: the block stays complete, and the legs wait for a witness.
-                    if !self.again().is_heard(&wanted) {
-                        warn!(%chain, block = number, "two endpoints tell different traces of a block that one told alone");
-                        self.hear_each(&wanted, now, &mut Vec::new(), &mut traced).await?;
-                    }
-                    self.again().put_off(&wanted, true, now);
+                    warn!(%chain, block = number, "two endpoints tell different traces of a block that one told alone");
+                    self.hear_each(&wanted, now, &mut Vec::new(), &mut traced).await?;
+                    self.again().put_off(&wanted, now);
                 }
                 read @ (Ok(None) | Err(_)) => {
                     let reason = read.err().unwrap_or_else(|| "one endpoint tells it".to_owned());
                     debug!(%chain, block = number, "two do not tell the trace of the block: {reason}");
-                    self.again().put_off(&wanted, false, now);
+                    self.again().put_off(&wanted, now);
                 }
             }
         }

@@ -201,7 +201,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         let error = tokio::select! {
             () = stop.cancelled() => return,
             error = self.keep_tracing(&clock, random, &pulse) => error,
-            never = self.keep_tracing_again(&clock) => match never {},
+            error = self.keep_tracing_again(&clock) => error,
         };
         error!(chain = %self.chain(), "the traces of {} are halted until a restart: {error}", self.chain());
         tokio::select! {
@@ -234,7 +234,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
                 }
             }
             match outcome {
-                Err(error) if !error.may_pass() && !matches!(error, TickError::Source(_)) => return error,
+                Err(error) if needs_a_person(&error) => return error,
                 _ => tokio::time::sleep(pause).await,
             }
         }
@@ -435,6 +435,11 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             );
         }
     }
+}
+
+/// Whether the lane stops at it: what a node says of a trace is never the end of it.
+pub(super) fn needs_a_person(error: &TickError) -> bool {
+    !error.may_pass() && !matches!(error, TickError::Source(_))
 }
 
 pub(super) fn is_disputed(error: &TickError) -> bool {
