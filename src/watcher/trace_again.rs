@@ -103,7 +103,10 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         if self.again().next > now {
             return Ok(traced);
         }
-        let wanted = if self.is_halted().await? { Vec::new() } else { self.told_alone(now).await? };
+        let mut wanted = self.told_alone(now).await?;
+        if !wanted.is_empty() && self.is_halted().await? {
+            wanted.clear();
+        }
         let mut reads =
             stream::iter(wanted).map(async |wanted| (wanted, self.ask_two(&wanted).await)).buffered(READS_AHEAD_MAX);
         let mut two_tell = false;
