@@ -26,6 +26,7 @@ const BLOCKS_MAX: u32 = 4_096;
 /// How long a block waits before it is traced again, for a second endpoint may only be late; and how long nothing is tried when
 /// nothing was had, or nothing is due.
 const PAUSE: Duration = Duration::from_secs(30);
+
 /// What is known of tracing again.
 #[derive(Debug, Default)]
 pub(super) struct Again {

@@ -308,7 +308,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(proof)
     }
 
-    /// Records what each of two endpoints tells of a block on which they differ. It stays untraced.
+    /// Records what each of two endpoints tells of a block on which they differ. Whether it counts as traced stays as it was.
     pub(super) async fn hear_each(
         &self,
         wanted: &BlockRef,
