@@ -5,9 +5,9 @@
 //! block: half of them such as were never read, half such as something moved of since; and where there is room those that were
 //! read longest ago. A reading that fails changes nothing and is tried again, later each time; what is not told of one asset
 //! keeps nothing from being recorded of another. What stands on record says of which block it is; how old it may be is how long
-//! a round over all addresses takes, and it lags behind a movement that we saw by the time until its block is final. At the
-//! start it looks through all addresses for one that lacks a listed asset. Each reading is compared with the one before
-//! (`reconcile`); what is not explained is put on record with it and told once in the log.
+//! a round over all addresses takes, and it lags behind a movement that we saw by the time until its block is final. From the
+//! start on it looks through all addresses for those that lack a listed asset, as fast as they are read. Each reading is
+//! compared with the one before (`reconcile`); what is not explained is put on record with it and told once in the log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -364,13 +364,19 @@ impl<S: HoldingSource> BalanceWatch<S> {
     }
 
     /// Looks through some addresses, from the one that was added last down: those that lack a listed asset are due; how
-    /// many there were.
+    /// many there were. Not while a reading has enough of them: to write down all of a long list at once costs more than
+    /// to follow the chain.
     async fn look_through(&mut self, now: Timestamp) -> Result<usize, StoreError> {
         if self.looked_through == 0 {
             return Ok(0);
         }
-        let below = self.looked_through;
-        let page = balances::watched_below(&mut self.db.read().await?, self.chain, below, LOOKED_THROUGH_MAX).await?;
+        let (below, mut reader) = (self.looked_through, self.db.read().await?);
+        let due = balances::queued(&mut reader, self.chain, Reason::Listed, now, self.most).await?;
+        if due.len() == usize::try_from(self.most).unwrap_or(usize::MAX) {
+            return Ok(0);
+        }
+        let page = balances::watched_below(&mut reader, self.chain, below, LOOKED_THROUGH_MAX).await?;
+        drop(reader);
         let Some(last) = page.last().map(|last| last.seq) else {
             self.looked_through = 0;
             return Ok(0);

@@ -15,7 +15,7 @@ use landfall::identity::{Change, IdentityType, NewIdentity};
 use landfall::key::{ApiKey, Environment, Scope, Scopes};
 use landfall::registry;
 use landfall::store::Db;
-use landfall::store::balances::{self, Reading};
+use landfall::store::balances::{self, Reading, Reason};
 use landfall::store::cursors::{self, Cursor};
 use landfall::store::leases;
 use landfall::time::Clock;
@@ -191,7 +191,12 @@ impl Bench {
 }
 
 fn watch(world: &World, owner: &str) -> BalanceWatch<SimChain> {
-    BalanceWatch::new(world.chain.clone(), world.db().clone(), &world.network, 20, owner.to_owned())
+    watch_by(world, owner, 20)
+}
+
+/// As [`watch`], with so many addresses at once.
+fn watch_by(world: &World, owner: &str, most: u32) -> BalanceWatch<SimChain> {
+    BalanceWatch::new(world.chain.clone(), world.db().clone(), &world.network, most, owner.to_owned())
 }
 
 /// The way out where these tokens are no longer listed.
@@ -566,6 +571,41 @@ async fn an_asset_that_is_listed_later_makes_accounts_unknown_until_it_is_read()
         bench.read_whole().await;
         let at = bench.final_number();
         assert_eq!(bench.line("alice", "EURC").await.0, bench.has(ALICE, &third.id, at));
+        bench.world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_listed_later_is_no_more_due_at_a_time_than_is_looked_through_at_once() {
+    const ACCOUNTS: u16 = 2_500;
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine).await;
+        let accounts = (0..ACCOUNTS).map(|number| {
+            let mut bytes = [0xcc; 20];
+            bytes[..2].copy_from_slice(&number.to_be_bytes());
+            let addresses = [(CHAIN, Address::Evm(bytes))].into();
+            NewAccount { id: format!("many-{number}"), identity_id: None, kind: AccountType::Segregated, addresses }
+        });
+        registry::add_accounts(bench.world.db(), &accounts.collect::<Vec<_>>(), bench.world.now()).await.unwrap();
+        bench.watch.release().await.unwrap();
+        bench.watch = watch_by(&bench.world, "one", 500);
+        bench.read_whole().await;
+        bench.world.network.assets.push(asset(0x72, "EURC"));
+        let mut bench = bench.restarted().await;
+        bench.watch = watch_by(&bench.world, "one", 100);
+        let (mut lacking, mut most_due) = (0, 0);
+        loop {
+            let read = bench.read().await;
+            lacking += read.lacking;
+            let mut reader = bench.world.db().read().await.unwrap();
+            let due = balances::queued(&mut reader, CHAIN, Reason::Listed, bench.world.now(), u32::MAX).await.unwrap();
+            most_due = most_due.max(due.len());
+            if read.read == 0 {
+                break;
+            }
+        }
+        assert_eq!(lacking, usize::from(ACCOUNTS) + 1, "each of them, and Alice");
+        assert!((1..=1_000).contains(&most_due), "{most_due} were due at once");
         bench.world.close().await;
     }
 }
