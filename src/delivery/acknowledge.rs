@@ -53,13 +53,17 @@ impl Delivery {
         Ok(done)
     }
 
-    /// As [`Delivery::acknowledge`], one by one; what the store does not take is attempted again when its lease ends.
-    pub(super) async fn acknowledge_each(&self, ended: &[Ended]) {
-        for one in ended {
-            if let Err(error) = self.acknowledge(std::slice::from_ref(one)).await {
-                warn!("{:?} is not acknowledged and will be sent again: {error}", one.0);
+    /// As [`Delivery::acknowledge`], one by one, up to one for which the store is away: how many are done with, and why no
+    /// more. What the store does not take is attempted again when its lease ends.
+    pub(super) async fn acknowledge_each(&self, ended: &[Ended]) -> (usize, Option<StoreError>) {
+        for (done, one) in ended.iter().enumerate() {
+            match self.acknowledge(std::slice::from_ref(one)).await {
+                Ok(_) => {}
+                Err(error) if error.may_pass() => return (done, Some(error)),
+                Err(error) => warn!("{:?} is not acknowledged and will be sent again: {error}", one.0),
             }
         }
+        (ended.len(), None)
     }
 
     async fn word(&self, tx: &mut Tx, claimed: &Claimed, log: &AttemptLog) -> Result<Word, StoreError> {

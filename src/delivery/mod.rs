@@ -45,6 +45,8 @@ const POLL: Duration = Duration::from_millis(100);
 /// How soon again when there is more.
 const POLL_FOR_MORE: Duration = Duration::from_millis(10);
 const POLL_AFTER_ERROR: Duration = Duration::from_secs(1);
+/// How long it is tried to write down what has ended once it is to stop. A process is given some seconds more.
+const ACKNOWLEDGE_AFTER_STOP: Duration = Duration::from_secs(5);
 /// What has ended is written down together after this time, or when there is so much of it.
 const ACKNOWLEDGE_AFTER: Duration = Duration::from_millis(20);
 const ACKNOWLEDGE_MAX: usize = 100;
@@ -82,6 +84,8 @@ struct Work {
     acknowledge_at: Option<Instant>,
     /// What has ended could not be written down, for the store did not take it.
     is_behind: bool,
+    /// When that is given up, where it is to stop.
+    give_up_at: Option<Instant>,
 }
 
 impl Delivery {
@@ -128,7 +132,7 @@ impl Delivery {
                 Some(ended) = work.attempts.join_next() => work.end(ended),
                 () = sleep_until(due), if work.acknowledge_at.is_some() => {
                     let Delivered { delivered, to_be_retried } = self.acknowledge(&work.ended).await?;
-                    work.acknowledged();
+                    work.acknowledged(work.ended.len());
                     done.delivered += delivered;
                     done.to_be_retried += to_be_retried;
                 }
@@ -193,24 +197,26 @@ impl Delivery {
         }
     }
 
-    /// Records what has ended; whether it is done with. A store that is away is waited for: what arrived meanwhile
-    /// would be sent twice otherwise.
+    /// Records what has ended; whether all of it is done with. A store that is away is waited for, also for some time once
+    /// it is to stop: what arrived meanwhile would be sent twice otherwise.
     async fn acknowledge_all(&self, work: &mut Work, stop: &CancellationToken) -> bool {
-        match self.acknowledge(&work.ended).await {
-            Ok(_) => {}
-            Err(error) if error.may_pass() && !stop.is_cancelled() => {
-                warn!("{} attempts cannot be acknowledged and will be tried again: {error}", work.ended.len());
-                work.acknowledge_at = Some(Instant::now() + POLL_AFTER_ERROR);
-                work.is_behind = true;
-                return false;
-            }
-            Err(error) if error.may_pass() => {
-                warn!("{} attempts are not acknowledged and will be made again: {error}", work.ended.len());
-            }
+        let (done, error) = match self.acknowledge(&work.ended).await {
+            Ok(_) => (work.ended.len(), None),
+            Err(error) if error.may_pass() => (0, Some(error)),
             Err(_) => self.acknowledge_each(&work.ended).await,
+        };
+        work.acknowledged(done);
+        let Some(error) = error else { return true };
+        let (left, now) = (work.ended.len(), Instant::now());
+        if stop.is_cancelled() && *work.give_up_at.get_or_insert(now + ACKNOWLEDGE_AFTER_STOP) <= now {
+            warn!("{left} attempts are not acknowledged and will be made again: {error}");
+            work.acknowledged(left);
+            return true;
         }
-        work.acknowledged();
-        true
+        warn!("{left} attempts cannot be acknowledged and will be tried again: {error}");
+        work.acknowledge_at = Some(now + POLL_AFTER_ERROR);
+        work.is_behind = true;
+        false
     }
 }
 
@@ -232,8 +238,9 @@ impl Work {
         }
     }
 
-    fn acknowledged(&mut self) {
-        self.ended.drain(..).for_each(|(claimed, _)| self.slots.free(&claimed));
+    /// The first so many of what has ended are done with.
+    fn acknowledged(&mut self, count: usize) {
+        self.ended.drain(..count).for_each(|(claimed, _)| self.slots.free(&claimed));
         self.acknowledge_at = None;
         self.is_behind = false;
     }

@@ -18,6 +18,7 @@ use base64::engine::general_purpose::STANDARD;
 use futures_util::stream;
 use landfall::delivery::{Delivered, Delivery};
 use landfall::store::deliveries::{Claim, Queue};
+use landfall::store::endpoints;
 use landfall::store::webhooks::{self, WebhookRow};
 use landfall::store::{Connection, Db, Engine as Connected};
 use landfall::time::Pulse;
@@ -636,6 +637,32 @@ async fn a_running_delivery_sends_what_comes_and_ends_when_what_is_under_way_is_
     ended.expect("in the time of the answer").unwrap().unwrap();
     let arrived = attempts(world.db()).await.iter().filter(|attempt| attempt.error.is_empty()).count();
     assert_eq!(arrived, 2, "what was under way is acknowledged");
+    world.close().await;
+}
+
+#[tokio::test]
+async fn what_arrived_is_acknowledged_though_the_store_is_away_for_a_moment_while_it_stops() {
+    let permits = Arc::new(Semaphore::new(0));
+    let receiver = Receiver::scripted([Answer::Held(Arc::clone(&permits))]).await;
+    let mut world = world(Engine::Postgres).await;
+    register(&world, "hook", &receiver.url("/")).await;
+    let stop = CancellationToken::new();
+    let mut running = JoinSet::new();
+    running.spawn(delivery(&world).run(Pulse::new("delivery", world.now()), stop.clone()));
+    pay(&mut world, &[5]).await;
+    tokio::time::timeout(Duration::from_secs(60), receiver.arrived.notified()).await.expect("within a poll");
+    // Who holds a row that is needed for it.
+    let mut holder = world.db().begin().await.unwrap();
+    endpoints::set_releasing(&mut holder, "hook").await.unwrap();
+    stop.cancel();
+    permits.add_permits(1);
+    // Longer than one try waits.
+    tokio::time::sleep(Duration::from_millis(5_500)).await;
+    drop(holder);
+    let ended = tokio::time::timeout(Duration::from_secs(60), running.join_next()).await;
+    ended.expect("in the time of a try").unwrap().unwrap();
+    let attempts = attempts(world.db()).await;
+    assert_eq!(attempts.iter().map(|attempt| attempt.error.as_str()).collect::<Vec<_>>(), [""], "it is not sent again");
     world.close().await;
 }
 
