@@ -259,6 +259,7 @@ impl Lane {
 
     /// At one node, or a hole or a lag, for some steps; the other one is sound.
     fn begin_trouble(&mut self) {
+        self.follower.behave();
         self.trouble = self.rng.random_range(1..4);
         let node = &self.follower.nodes[self.rng.random_range(0..2)];
         match self.rng.random_range(0..6) {
