@@ -73,6 +73,7 @@ mod solana_rescan;
 mod solana_run;
 mod solana_senders;
 mod store;
+mod trace_again;
 mod traced_past;
 mod traces;
 mod unexplained;

@@ -322,7 +322,7 @@ const TRAPS: &[Entry] = &[
     ),
     (
         "what the only tracing endpoint that is up leaves out",
-        "tests/it/traces.rs",
+        "tests/it/trace_again.rs",
         &["a_leg_that_the_only_endpoint_up_hides_is_found_when_a_second_one_is_back"],
     ),
     ("traces that hold up tokens", "tests/it/traces.rs", &["slow_and_failing_traces_delay_no_token_by_one_tick"]),
