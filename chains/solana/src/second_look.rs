@@ -4,6 +4,7 @@
 //! out of its lists and ties the next one to the one before would hide it. So as many endpoints as must agree list the slots
 //! without a block of ours, at `finalized`; where there are none, nothing is asked. And a block that was picked to be
 //! compared may have been too new for a second endpoint then: it is compared now.
+//! One endpoint alone is held to its own word of which block is final.
 //! Promises: a slot in which endpoints agree that there is a block is jumped over by nobody any more; an empty slot is borne out
 //! only by a list that has our blocks beside it, for ledgers have holes; what was picked is owed until its slot is about to
 //! count as final, at most as many blocks as [`Words`] keeps.
@@ -67,20 +68,39 @@ impl SolanaSource {
         range: &RangeInclusive<u64>,
         ours: &[BlockRef],
     ) -> Result<Option<u64>, SolanaError> {
-        if self.pool.must_agree() <= 1 {
-            return Ok(None);
-        }
         let held = ours.iter().chain([below]).map(|block| block.number).collect();
-        if let Some(slot) = self.left_out(range, &held).await? {
+        let is_alone = self.pool.must_agree() <= 1;
+        let left_out = if is_alone {
+            self.left_out_by_its_own_word(range, &held).await?
+        } else {
+            self.left_out(range, &held).await?
+        };
+        if let Some(slot) = left_out {
             self.second_look.jumped(slot);
             return Ok(Some(slot));
         }
-        self.told_otherwise(*range.end(), ours).await
+        if is_alone { Ok(None) } else { self.told_otherwise(*range.end(), ours).await }
+    }
+
+    /// The slot of `range` that is not `held`, if one endpoint alone calls its block final and shows it: what it said of the next
+    /// one was not so. What it does not show may be a slip in either of its words.
+    async fn left_out_by_its_own_word(
+        &self,
+        range: &RangeInclusive<u64>,
+        held: &BTreeSet<u64>,
+    ) -> Result<Option<u64>, SolanaError> {
+        let finalized = self.tip_told().and_then(|tip| tip.finalized);
+        let Some(finalized) = finalized.filter(|block| is_empty(range, held, block.number)) else { return Ok(None) };
+        match self.header(Wanted { slot: finalized.number, hash: Some(finalized.hash) }).await {
+            Ok(header) => Ok(Some(header.block.number)),
+            Err(error) if is_lacking(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// The lowest slot of `range` that holds a final block and is not `held`.
     async fn left_out(&self, range: &RangeInclusive<u64>, held: &BTreeSet<u64>) -> Result<Option<u64>, SolanaError> {
-        let is_empty = |slot: u64| range.contains(&slot) && !held.contains(&slot);
+        let is_empty = |slot: u64| is_empty(range, held, slot);
         let agreed = self.tip_told().and_then(|tip| tip.finalized).map(|block| block.number);
         if let Some(agreed) = agreed.filter(|slot| is_empty(*slot)) {
             return Ok(Some(agreed));
@@ -145,6 +165,10 @@ impl SolanaSource {
         }
         Ok(None)
     }
+}
+
+fn is_empty(range: &RangeInclusive<u64>, held: &BTreeSet<u64>, slot: u64) -> bool {
+    range.contains(&slot) && !held.contains(&slot)
 }
 
 /// The slots of `range` that hold a final block by the endpoint's list, of those that are empty on our record.

@@ -335,7 +335,7 @@ impl SolanaSource {
         last.map_or(Ok(Payer { sender: transfer.sender, rule: SenderRule::FeePayer }), Err)
     }
 
-    async fn header(&self, wanted: Wanted) -> Result<Header, SolanaError> {
+    pub(crate) async fn header(&self, wanted: Wanted) -> Result<Header, SolanaError> {
         let read = move |endpoint| -> BoxRead<'_, _> {
             Box::pin(async move {
                 let header = read_header(endpoint, wanted.slot).await?;

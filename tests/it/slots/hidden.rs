@@ -68,6 +68,20 @@ async fn a_block_that_one_of_two_links_over_holds_up_whatever_is_above_it_until_
 }
 
 #[tokio::test]
+async fn a_lone_node_that_linked_over_a_block_which_it_calls_final_and_shows_is_read_again() {
+    let mut follower = scene(1, NONE).await;
+    follower.nodes[0].misbehave(Fault::LinkedOver, When::Always);
+    assert_eq!(ticks(&mut follower, 3).await, None);
+    assert_eq!(follower.cursor().await, Some(LATEST));
+    follower.nodes[0].behave();
+    follower.ledger.finalize(HIDDEN);
+    for _ in 0..20 {
+        ticks(&mut follower, 1).await;
+    }
+    assert_eq!((follower.cursor().await, missing(&mut follower).await), (Some(LATEST), (1, 0)));
+}
+
+#[tokio::test]
 async fn a_block_that_one_of_three_links_over_is_read_elsewhere_while_it_lies() {
     let mut follower = scene(3, NONE).await;
     follower.nodes[0].misbehave(Fault::LinkedOver, When::Always);
