@@ -168,7 +168,7 @@ fn needs_a_person(fault: &Fault) -> bool {
     matches!(fault, Fault::WrongGenesis | Fault::Refuse(Refusal::TransactionVersion(_)))
 }
 
-/// What one node alone cannot be convicted of: nothing that it tells contradicts anything else.
+/// What one node alone cannot be convicted of: nothing that it shows contradicts anything else.
 fn is_undetectable(fault: &Fault) -> bool {
     matches!(fault, Fault::FinalEarly | Fault::LeftOut | Fault::LinkedOver)
 }
