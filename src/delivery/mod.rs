@@ -45,7 +45,8 @@ const POLL: Duration = Duration::from_millis(100);
 /// How soon again when there is more.
 const POLL_FOR_MORE: Duration = Duration::from_millis(10);
 const POLL_AFTER_ERROR: Duration = Duration::from_secs(1);
-/// How long it is tried to write down what has ended once it is to stop. A process is given some seconds more.
+/// How long after the first time that what has ended cannot be written down, once it is to stop, it is tried again. Who stops the
+/// process may cut that short.
 const ACKNOWLEDGE_AFTER_STOP: Duration = Duration::from_secs(5);
 /// What has ended is written down together after this time, or when there is so much of it.
 const ACKNOWLEDGE_AFTER: Duration = Duration::from_millis(20);

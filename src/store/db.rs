@@ -325,6 +325,9 @@ async fn open_postgres(url: &StoreUrl, text: &str) -> Result<Db, OpenError> {
         ("lock_timeout", "5s"),
         // What a process that is paused in a transaction has locked, the feed's numbering above all, is free after this.
         ("idle_in_transaction_session_timeout", "10s"),
+        // The planner takes some short statements for long ones (recursive ones, tables without statistics): compiling such a
+        // one took a thousand times what running it takes, at each execution.
+        ("jit", "off"),
     ]);
     let connect = |error| OpenError::Connect { url: url.clone(), error };
     let pool = lasting(POSTGRES_CONNECTIONS_MAX).connect_with(options).await.map_err(connect)?;

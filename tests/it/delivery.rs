@@ -657,7 +657,7 @@ async fn what_arrived_is_acknowledged_though_the_store_is_away_for_a_moment_whil
     stop.cancel();
     permits.add_permits(1);
     // Longer than one try waits.
-    tokio::time::sleep(Duration::from_millis(5_500)).await;
+    tokio::time::sleep(Duration::from_secs(7)).await;
     drop(holder);
     let ended = tokio::time::timeout(Duration::from_secs(60), running.join_next()).await;
     ended.expect("in the time of a try").unwrap().unwrap();

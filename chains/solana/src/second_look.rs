@@ -4,7 +4,7 @@
 //! out of its lists and ties the next one to the one before would hide it. So as many endpoints as must agree list the slots
 //! without a block of ours, at `finalized`; where there are none, nothing is asked. And a block that was picked to be
 //! compared may have been too new for a second endpoint then: it is compared now.
-//! One endpoint alone is held to its own word of which block is final.
+//! The only endpoint there is is held to its own word of which block is final.
 //! Promises: a slot in which endpoints agree that there is a block is jumped over by nobody any more; an empty slot is borne out
 //! only by a list that has our blocks beside it, for ledgers have holes; what was picked is owed until its slot is about to
 //! count as final, at most as many blocks as [`Words`] keeps.
@@ -82,13 +82,17 @@ impl SolanaSource {
         if is_alone { Ok(None) } else { self.told_otherwise(*range.end(), ours).await }
     }
 
-    /// The slot of `range` that is not `held`, if one endpoint alone calls its block final and shows it: what it said of the next
-    /// one was not so. What it does not show may be a slip in either of its words.
+    /// The slot of `range` that is not `held`, if the only endpoint calls its block final and shows it: what it said of the next
+    /// one was not so. What it does not show may be a slip in either of its words; of several, of which one is enough, another
+    /// may be right.
     async fn left_out_by_its_own_word(
         &self,
         range: &RangeInclusive<u64>,
         held: &BTreeSet<u64>,
     ) -> Result<Option<u64>, SolanaError> {
+        if self.pool.of_this_chain() > 1 {
+            return Ok(None);
+        }
         let finalized = self.tip_told().and_then(|tip| tip.finalized);
         let Some(finalized) = finalized.filter(|block| is_empty(range, held, block.number)) else { return Ok(None) };
         match self.header(Wanted { slot: finalized.number, hash: Some(finalized.hash) }).await {

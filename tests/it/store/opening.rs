@@ -63,6 +63,16 @@ async fn a_file_that_is_no_database_is_refused_and_left_as_it_is() {
     assert_eq!(fs::read_to_string(&path).unwrap(), notes);
 }
 
+#[tokio::test]
+async fn no_statement_is_compiled_before_it_runs_on_postgresql() {
+    let store = TestStore::fresh(Engine::Postgres).await;
+    let db = Db::open(&store.url.parse().unwrap()).await.unwrap();
+    let Db::Postgres(pool) = &db else { panic!("PostgreSQL") };
+    let jit: String = sqlx::query_scalar("SHOW jit").fetch_one(pool).await.unwrap();
+    assert_eq!(jit, "off");
+    db.close().await;
+}
+
 #[test]
 fn a_store_url_is_read_and_never_shown_with_its_password() {
     let cases = [

@@ -336,7 +336,7 @@ impl<D: Dialect> Pool<D> {
     }
 
     /// How many endpoints could tell about a block: all but those of another chain.
-    pub(crate) fn of_this_chain(&self) -> usize {
+    pub fn of_this_chain(&self) -> usize {
         self.endpoints.iter().filter(|endpoint| !endpoint.is_of_wrong_chain()).count()
     }
 
