@@ -69,8 +69,8 @@ impl SolanaSource {
         ours: &[BlockRef],
     ) -> Result<Option<u64>, SolanaError> {
         let held = ours.iter().chain([below]).map(|block| block.number).collect();
-        let is_alone = self.pool.must_agree() <= 1;
-        let left_out = if is_alone {
+        let one_is_enough = self.pool.must_agree() <= 1;
+        let left_out = if one_is_enough {
             self.left_out_by_its_own_word(range, &held).await?
         } else {
             self.left_out(range, &held).await?
@@ -79,7 +79,7 @@ impl SolanaSource {
             self.second_look.jumped(slot);
             return Ok(Some(slot));
         }
-        if is_alone { Ok(None) } else { self.told_otherwise(*range.end(), ours).await }
+        if one_is_enough { Ok(None) } else { self.told_otherwise(*range.end(), ours).await }
     }
 
     /// The slot of `range` that is not `held`, if the only endpoint calls its block final and shows it: what it said of the next

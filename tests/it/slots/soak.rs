@@ -21,7 +21,7 @@ use crate::lanes::on_every_processor;
 const SLOTS: u64 = 100_000;
 const SLOTS_FULL: u64 = 1_000_000;
 const SLOTS_OF_LANE: u64 = 2_500;
-/// A lane waits more than it works. Other tests run beside so many; beside the full count there are none.
+/// A lane waits more than it works. So many leave room for the tests beside them; the full count takes what there is.
 const AT_ONCE: usize = 6;
 const AT_ONCE_FULL: usize = 20;
 const SKIP_PERCENT: u32 = 5;
