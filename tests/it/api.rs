@@ -3,6 +3,8 @@
 //! Requests go through the same `router` that `landfall run` serves. Lists also run on PostgreSQL, because what
 //! counts as text and how it is ordered is the engine's.
 
+use std::collections::BTreeSet;
+
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Method, Request, StatusCode, header};
@@ -606,6 +608,23 @@ async fn a_key_that_cannot_be_right_is_refused_without_asking_the_store() {
 fn openapi_json_is_current() {
     let committed = include_str!("../../openapi.json");
     assert!(committed == openapi_json(), "openapi.json is out of date; renew it: landfall openapi > openapi.json");
+}
+
+/// What the router serves, read where it is put together and from what each path says that it takes.
+#[tokio::test]
+async fn all_that_is_served_is_in_the_document() {
+    let document: Value = serde_json::from_str(&openapi_json()).unwrap();
+    let documented = document["paths"].as_object().unwrap();
+    let served = include_str!("../../src/api/mod.rs").split('"').filter(|text| text.starts_with("/v2/"));
+    assert_eq!(documented.keys().map(String::as_str).collect::<BTreeSet<_>>(), served.collect());
+    let api = Api::new().await;
+    for (path, item) in documented {
+        let refused = api.send(&Method::PATCH, path, &[&format!("Bearer {}", api.key.reveal())]).await;
+        let allowed = refused.header(header::ALLOW).unwrap_or_else(|| panic!("{path}: {}", refused.body));
+        let taken: BTreeSet<String> =
+            allowed.split(',').map(|method| method.trim().to_lowercase()).filter(|method| method != "head").collect();
+        assert_eq!(item.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>(), taken, "{path}");
+    }
 }
 
 #[tokio::test]

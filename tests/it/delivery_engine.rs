@@ -13,7 +13,7 @@ use landfall::store::endpoints;
 use landfall::store::{Connection, Engine as Connected};
 use landfall::time::Pulse;
 use sqlx::AssertSqlSafe;
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -563,30 +563,73 @@ async fn no_transaction_is_open_while_a_receiver_is_waited_for() {
     world.close().await;
 }
 
+/// A receiver that answers so many requests on a connection, and hangs up behind the next one; what it counted.
+struct Rude {
+    url: String,
+    posts: Arc<AtomicUsize>,
+    connections: Arc<AtomicUsize>,
+    _server: JoinSet<()>,
+}
+
+impl Rude {
+    async fn start(answers: usize) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let [posts, connections] = [(), ()].map(|()| Arc::new(AtomicUsize::new(0)));
+        let (posted, connected) = (Arc::clone(&posts), Arc::clone(&connections));
+        let mut server = JoinSet::new();
+        server.spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                connected.fetch_add(1, Ordering::SeqCst);
+                for left in (0..=answers).rev() {
+                    let mut request = Vec::new();
+                    while !request.ends_with(b"}") && stream.read_buf(&mut request).await.is_ok_and(|read| read > 0) {}
+                    if request.is_empty() {
+                        break;
+                    }
+                    posted.fetch_add(1, Ordering::SeqCst);
+                    if left > 0 {
+                        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await.unwrap();
+                    }
+                }
+            }
+        });
+        Rude { url, posts, connections, _server: server }
+    }
+
+    fn counted(&self) -> (usize, usize) {
+        (self.posts.load(Ordering::SeqCst), self.connections.load(Ordering::SeqCst))
+    }
+}
+
 #[tokio::test]
 async fn a_connection_that_ends_behind_the_request_is_one_attempt_and_not_posted_again_at_once() {
     let receiver = Receiver::scripted([Answer::Torn]).await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let posts = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&posts);
-    let mut rude = JoinSet::new();
-    rude.spawn(async move {
-        loop {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            let mut request = vec![0; 65_536];
-            if stream.read(&mut request).await.is_ok_and(|read| read > 0) {
-                count.fetch_add(1, Ordering::SeqCst);
-            }
-        }
-    });
+    let rude = Rude::start(0).await;
     let mut world = world(Engine::Sqlite).await;
-    register(&world, "rude", &format!("http://{address}/")).await;
+    register(&world, "rude", &rude.url).await;
     register(&world, "hook", &receiver.url("/")).await;
     pay(&mut world, &[5]).await;
     assert_eq!(tick(&world).await, done(1, 1));
     assert_eq!(tick(&world).await, Delivered::default());
-    assert_eq!(posts.load(Ordering::SeqCst), 1, "the body had left: the outcome is unknown");
+    assert_eq!(rude.counted(), (1, 1), "the body had left: the outcome is unknown");
+    world.close().await;
+}
+
+/// That it was in use before says nothing of whether the request was read.
+#[tokio::test]
+async fn a_kept_connection_that_ends_behind_the_request_is_one_attempt_and_not_posted_again_at_once() {
+    let rude = Rude::start(1).await;
+    let mut world = world(Engine::Sqlite).await;
+    register(&world, "rude", &rude.url).await;
+    pay(&mut world, &[5]).await;
+    let delivery = delivery(&world);
+    assert_eq!(delivery.tick().await.unwrap(), done(1, 0));
+    pay(&mut world, &[6]).await;
+    assert_eq!(delivery.tick().await.unwrap(), done(0, 1));
+    assert_eq!(delivery.tick().await.unwrap(), Delivered::default());
+    assert_eq!(rude.counted(), (2, 1));
     world.close().await;
 }
 

@@ -12,7 +12,7 @@ use landfall_chain::{Address, AssetId, BlockRef, Chain, ReadProof, U256};
 use landfall_cluster::{Ledger, Node, TIME, Tx, hash};
 use landfall_solana::{SolanaSource, network};
 
-use crate::postgres::{Engine, TestStore};
+use crate::postgres::{ENGINES, Engine, TestStore};
 use crate::solana_line::source;
 use crate::world::FAILED_GRACE;
 
@@ -106,6 +106,45 @@ async fn sol_whose_slot_is_rolled_back_and_lands_in_another_is_credited_once() {
     let confirmed = deposit(&store).await;
     assert_eq!((confirmed.id, confirmed.amount), (first.id, first.amount));
     assert_eq!(confirmed.created_at, first.created_at);
+}
+
+/// The other fork is final up to the very slot that was newest, so that only hashes tell the two apart.
+#[tokio::test]
+async fn what_is_final_in_the_slots_of_pending_blocks_takes_their_place_before_anything_is_confirmed() {
+    for engine in ENGINES {
+        let ledger = Ledger::of([10, 11, 14, 15]);
+        ledger.put(14, payment());
+        let node = Node::start(&ledger).await;
+        let store = TestStore::fresh(engine).await;
+        let mut watcher = watcher(&node, &store).await;
+        assert_eq!(tick(&mut watcher).await.pending, 1);
+        let replaced = deposit(&store).await.id;
+
+        ledger.roll_back_to(11);
+        ledger.produce(14, vec![Tx::sol(8, PAYER, OURS, 500)]);
+        ledger.produce(15, Vec::new());
+        ledger.finalize(15);
+        let (mut disconnected, mut confirmed) = (0, 0);
+        for _ in 0..5 {
+            // While the fork is found, one may end in an error.
+            let ticked = watcher.tick(NOW).await.unwrap_or_default();
+            (disconnected, confirmed) = (disconnected + ticked.disconnected, confirmed + ticked.confirmed);
+        }
+        assert_eq!((disconnected, confirmed), (2, 1));
+        let later = NOW.plus(FAILED_GRACE);
+        ledger.produce(16, Vec::new());
+        ledger.finalize(16);
+        assert_eq!(watcher.tick(later).await.unwrap().failed, 1);
+        let mut reader = store.db.read().await.unwrap();
+        for deposit in deposits::list(&mut reader, &DepositFilter::default(), 10).await.unwrap() {
+            let expected = if deposit.id == replaced {
+                (2_000_000, DepositStatus::Failed)
+            } else {
+                (500, DepositStatus::Confirmed)
+            };
+            assert_eq!((deposit.amount, deposit.status), (U256::from(expected.0), expected.1));
+        }
+    }
 }
 
 #[tokio::test]

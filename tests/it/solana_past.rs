@@ -10,7 +10,9 @@ use landfall::store::cursors::Cursor;
 use landfall::store::deposits::{self, DepositFilter};
 use landfall::time::Timestamp;
 use landfall::watcher::{Backfill, BackfillError, Job, Progress, Scope, Settings, Start, Watcher};
-use landfall_chain::{Address, AddressSource, AssetId, Chain, Found, Named, Proof, ReadProof, TxId, U256, Watched};
+use landfall_chain::{
+    Address, AddressSource, Asset, AssetId, Chain, Family, Found, Named, Network, Proof, ReadProof, TxId, U256, Watched,
+};
 use landfall_cluster::tx::associated;
 use landfall_cluster::{Fault, Ledger, Lists, Node, Payment, Refusal, SlotOrder, Tx, Version, When};
 use landfall_solana::{EndpointUrl, Options, SolanaSource, TokenProgram, Wrapped, network};
@@ -19,6 +21,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
 use crate::books::events;
 use crate::postgres::{ENGINES, Engine, TestStore};
+use crate::solana_ledger::{SPL_TOKEN, TOKEN_2022};
 use crate::world::FAILED_GRACE;
 
 pub(crate) const CHAIN: Chain = Chain::SolanaMainnet;
@@ -36,21 +39,31 @@ fn usdc() -> Address {
     mint
 }
 
-fn source(nodes: &[&Node]) -> SolanaSource {
-    source_as(nodes, &Options::default())
+fn wrapped_sol() -> Address {
+    Address::parse(Family::Solana, "So11111111111111111111111111111111111111112").unwrap()
 }
 
-fn source_as(nodes: &[&Node], options: &Options) -> SolanaSource {
+fn source(nodes: &[&Node]) -> SolanaSource {
+    source_of(&network(CHAIN).unwrap(), nodes, &Options::default())
+}
+
+fn source_of(network: &Network, nodes: &[&Node], options: &Options) -> SolanaSource {
     let urls = nodes.iter().map(|node| EndpointUrl::from(node.url().parse::<url::Url>().unwrap()));
-    SolanaSource::at(&network(CHAIN).unwrap(), urls.collect(), options).unwrap()
+    SolanaSource::at(network, urls.collect(), options).unwrap()
 }
 
 /// A watcher over these nodes that would begin behind `start`.
 pub(crate) fn watcher(nodes: &[&Node], store: &TestStore, start: u64) -> Watcher<std::sync::Arc<SolanaSource>> {
-    watcher_over(source(nodes), store, start)
+    watcher_of(network(CHAIN).unwrap(), nodes, &Options::default(), store, start)
 }
 
-fn watcher_over(source: SolanaSource, store: &TestStore, start: u64) -> Watcher<std::sync::Arc<SolanaSource>> {
+fn watcher_of(
+    network: Network,
+    nodes: &[&Node],
+    options: &Options,
+    store: &TestStore,
+    start: u64,
+) -> Watcher<std::sync::Arc<SolanaSource>> {
     let settings = Settings {
         start: Start::Number(start),
         proof: ReadProof::Listed,
@@ -59,9 +72,9 @@ fn watcher_over(source: SolanaSource, store: &TestStore, start: u64) -> Watcher<
         finality_stall: None,
         block_stall: None,
     };
-    let source = std::sync::Arc::new(source);
+    let source = std::sync::Arc::new(source_of(&network, nodes, options));
     let endpoints = source.endpoints();
-    Watcher::new(source, endpoints, store.db.clone(), network(CHAIN).unwrap(), settings)
+    Watcher::new(source, endpoints, store.db.clone(), network, settings)
 }
 
 pub(crate) async fn watch(store: &TestStore, id: &str, address: Address) {
@@ -92,7 +105,11 @@ pub(crate) fn by_slots(from: u64, to: u64) -> Job {
 
 /// The whole job; a step that fails for now is tried again.
 pub(crate) async fn run(nodes: &[&Node], store: &TestStore, job: &Job) -> Progress {
-    let mut backfill = Backfill::begin(watcher(nodes, store, 11), job.clone()).await.unwrap();
+    run_by(watcher(nodes, store, 11), job).await
+}
+
+async fn run_by(watcher: Watcher<std::sync::Arc<SolanaSource>>, job: &Job) -> Progress {
+    let mut backfill = Backfill::begin(watcher, job.clone()).await.unwrap();
     while !backfill.is_done() {
         backfill.step(NOW).await.unwrap();
     }
@@ -518,19 +535,19 @@ async fn tokens_are_found_by_the_associated_account_although_their_owner_is_not_
 }
 
 /// A transaction of tokens in which our associated account holds these amounts; `None` where there is no account.
-fn held(id: u64, held: [Option<u64>; 2]) -> Tx {
-    let account = associated(&OURS, &usdc());
+fn held(id: u64, mint: Address, program: &str, held: [Option<u64>; 2]) -> Tx {
+    let is_wrapped = mint == wrapped_sol();
     let holding = |amount: u64| {
         json!({
-            "accountIndex": 1, "mint": usdc().to_string(), "owner": OURS.to_string(),
-            "programId": "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA",
-            "uiTokenAmount": { "amount": amount.to_string(), "decimals": 6, "uiAmount": null },
+            "accountIndex": 1, "mint": mint.to_string(), "owner": OURS.to_string(), "programId": program,
+            "uiTokenAmount": { "amount": amount.to_string(), "decimals": if is_wrapped { 9 } else { 6 }, "uiAmount": null },
         })
     };
     let [pre, post] = held.map(|amount| amount.map(holding).into_iter().collect::<Vec<Value>>());
-    let rents = held.map(|amount| if amount.is_some() { RENT } else { 0 });
+    let inside = held.map(|amount| amount.map_or(0, |amount| RENT + if is_wrapped { amount } else { 0 }));
+    let account = associated(&OURS, &mint, program);
     let keys = [PAYER.to_string(), account].map(|key| json!({ "pubkey": key, "signer": false, "writable": true }));
-    let lamports = |at: usize| [9_000_000_000 - rents[at] - u64::try_from(at).unwrap() * 5_000, rents[at]];
+    let lamports = |at: usize| [9_000_000_000 - inside[at] - u64::try_from(at).unwrap() * 5_000, inside[at]];
     Tx::raw(&json!({
         "transaction": {
             "signatures": [TxId::Solana(landfall_cluster::tx::signature(id)).to_string()], "accountKeys": keys,
@@ -544,11 +561,37 @@ fn held(id: u64, held: [Option<u64>; 2]) -> Tx {
 }
 
 #[tokio::test]
+async fn tokens_are_found_under_each_program_that_a_mint_may_have_and_so_is_wrapped_sol_that_counts_as_sol() {
+    let mint = Address::Solana([0x67; 32]);
+    let known = || Options { programs: vec![(AssetId::Token(mint), TokenProgram::Token2022)], ..Options::default() };
+    let native = || Options { wrapped: Some(Wrapped::Native), ..Options::default() };
+    let token = AssetId::Token(mint);
+    for (options, mint, program, asset) in [
+        (known(), mint, TOKEN_2022, token),
+        (Options::default(), mint, TOKEN_2022, token),
+        (Options::default(), mint, SPL_TOKEN, token),
+        (native(), wrapped_sol(), SPL_TOKEN, AssetId::Native),
+    ] {
+        let ledger = Ledger::of(10..=30);
+        ledger.put(20, held(1, mint, program, [Some(1_000), Some(5_001_000)]));
+        ledger.finalize(30);
+        let node = Node::start(&ledger).await;
+        let store = store(Engine::Sqlite).await;
+        let mut network = network(CHAIN).unwrap();
+        network.assets.push(Asset { id: token, symbol: "TOKEN".to_owned(), decimals: 6, from_block: 0 });
+        run_by(watcher_of(network, &[&node], &options, &store, 11), &by_address()).await;
+        let found: Vec<_> = deposits_of(&store).await.into_iter().map(|found| (found.asset, found.amount)).collect();
+        assert_eq!(found, [(asset, U256::from(5_000_000))], "{program} {options:?}");
+    }
+}
+
+#[tokio::test]
 async fn an_associated_account_that_was_closed_and_made_anew_is_found_both_times() {
     let ledger = Ledger::of(10..=30);
-    ledger.put(12, held(1, [None, Some(5_000_000)]));
-    ledger.put(15, held(2, [Some(5_000_000), None]));
-    ledger.put(19, held(3, [None, Some(7_000_000)]));
+    for (slot, amounts) in [(12, [None, Some(5_000_000)]), (15, [Some(5_000_000), None]), (19, [None, Some(7_000_000)])]
+    {
+        ledger.put(slot, held(slot, usdc(), SPL_TOKEN, amounts));
+    }
     ledger.finalize(30);
     let node = Node::start(&ledger).await;
     let store = store(Engine::Sqlite).await;
@@ -577,7 +620,7 @@ async fn twice_changes_nothing_and_a_stop_in_the_middle_neither() {
         let program =
             Options { programs: vec![(AssetId::Token(usdc()), TokenProgram::Token2022)], ..Options::default() };
         for options in [wrapped, program] {
-            let watcher = watcher_over(source_as(&[&node], &options), &store, 11);
+            let watcher = watcher_of(network(CHAIN).unwrap(), &[&node], &options, &store, 11);
             let begun = Backfill::begin(watcher, by_address()).await.unwrap().progress();
             assert_eq!((begun.next, begun.found), (1, 0), "{options:?}");
         }

@@ -323,6 +323,30 @@ async fn an_operator_lets_a_webhook_reach_the_networks_that_are_named_and_no_oth
 }
 
 #[tokio::test]
+async fn a_name_is_taken_with_up_to_64_addresses_all_of_which_are_vetted() {
+    let nowhere = AllowedNetworks::default();
+    let named = async |count: usize, inside: bool| {
+        let mut addresses: Vec<IpAddr> = (0..count).map(|at| format!("93.184.216.{at}").parse().unwrap()).collect();
+        addresses.extend(inside.then(|| "10.1.2.3".parse::<IpAddr>().unwrap()));
+        let resolver = Resolver::new(move |_| Ok(addresses.clone()));
+        let url = check_url("https://example.com/", &nowhere).unwrap();
+        (resolver.vet(&url, &nowhere).await, resolver.vetted("example.com", Scheme::Https, &nowhere).await)
+    };
+    for count in [1, 64] {
+        let (registered, delivered) = named(count, false).await;
+        assert_eq!((registered, delivered.unwrap().len()), (Ok(()), count));
+    }
+    for count in [0, 65] {
+        let (registered, delivered) = named(count, false).await;
+        assert!(matches!(registered, Err(WebhookUrlError::Private(_))), "{count}");
+        assert!(matches!(delivered, Err(ResolveError::Count(told)) if told == count), "{count}");
+    }
+    let (registered, delivered) = named(63, true).await;
+    assert!(matches!(registered, Err(WebhookUrlError::Private(_))));
+    assert!(matches!(delivered, Err(ResolveError::Blocked)));
+}
+
+#[tokio::test]
 async fn names_that_nobody_answers_for_are_asked_for_by_some_who_register_at_once_and_hold_up_no_delivery() {
     let ((open, gate), asked) = (mpsc::channel::<()>(), Arc::new(AtomicUsize::new(0)));
     let (gate, counted) = (Mutex::new(gate), Arc::clone(&asked));

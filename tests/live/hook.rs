@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// A request, in the order of arrival.
+/// A request, in the order of arrival. What an event has not is empty.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Told {
     pub(crate) event: String,
@@ -106,7 +106,7 @@ impl Hook {
 
 async fn receive(State(shared): State<Arc<Shared>>, body: String) {
     let envelope: Value = serde_json::from_str(&body).unwrap();
-    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let data = &envelope["data"];
     let told = Told { event: text(&envelope["id"]), deposit: text(&data["id"]), status: text(&data["status"]) };
     shared.told.lock().unwrap().push(told);

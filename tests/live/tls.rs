@@ -1,7 +1,7 @@
-//! RPC over TLS, with a certificate that only the process under test is told to trust: `https` is read from, `wss` wakes up,
-//! and what is not trusted is neither.
+//! RPC and webhooks over TLS, with a certificate that only the process under test is told to trust: `https` is read from and
+//! sent to, `wss` wakes up, and what is not trusted is none of these.
 //!
-//! Anvil speaks no TLS: it stands behind a server that does, and hands on every byte. The certificates end in 2120; nobody
+//! Anvil and our receiver speak no TLS: they stand behind a server that does, and hands on every byte. The certificates end in 2120; nobody
 //! kept the key that signed them, and the server's own opens nothing else.
 
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
+use crate::hook::Hook;
 use crate::stage::{Engine, Service, Stage, address};
 
 const ALICE: u8 = 0xa1;
@@ -36,7 +37,7 @@ impl Terminator {
         Terminator::at("127.0.0.1:0", node).await
     }
 
-    /// At another address than its certificate's.
+    /// Before this server; also at another address than its certificate's.
     pub(crate) async fn at(listen: &str, node: &str) -> Self {
         let certificate = CertificateDer::from_pem_file(file("server.pem")).unwrap();
         let key = PrivateKeyDer::from_pem_file(file("server.key")).unwrap();
@@ -131,4 +132,28 @@ async fn what_is_not_trusted_wakes_nobody_and_is_told_without_secrets_while_poll
     stage.until_status("0.000000000000000008", "PENDING").await;
     let (log, status) = (service.log(), stage.status().to_string());
     assert!(log.contains("certificate") && !log.contains(SECRET) && !status.contains(SECRET), "{log}\n{status}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_behind_tls_gets_every_event_and_one_under_another_name_than_its_certificates_gets_none() {
+    let mut stage = Stage::new(Engine::Sqlite).await;
+    stage.set_up("alice", &address(ALICE)).await;
+    let [hook, other] = [Hook::start(Duration::from_millis(1)).await, Hook::start(Duration::from_millis(1)).await];
+    let named = Terminator::start(&hook.url).await;
+    let misnamed = Terminator::at("127.0.0.2:0", &other.url).await;
+    for server in [&named, &misnamed] {
+        let url = format!("https://{}/", server.address);
+        stage.ok(&["webhook", "add", "--url", &url, "--allow-private", "127.0.0.0/8"]);
+    }
+    let service = Service::start_with(stage.folder.path(), &[("SSL_CERT_FILE", &file("ca.pem"))]);
+    stage.pay_native(address(ALICE), 7).await;
+    stage.node.mine(3).await.unwrap();
+    hook.until("PENDING and CONFIRMED", PATIENCE, |told| told.len() == 2).await;
+    assert_eq!(hook.assert_all_in_order(1), []);
+    let begun = Instant::now();
+    while !service.log().contains("certificate not accepted") {
+        assert!(begun.elapsed() < PATIENCE, "nobody refused the certificate: {}", service.log());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(other.told(), []);
 }

@@ -235,7 +235,7 @@ impl Accounts {
             return;
         };
         let signer = self.place(&sender.to_string());
-        let [from, to] = [sender, recipient].map(|owner| self.place(&associated(owner, mint)));
+        let [from, to] = [sender, recipient].map(|owner| self.place(&associated(owner, mint, SPL_TOKEN)));
         self.holder(from, *mint, *sender).amounts[1] -= moved;
         self.holder(to, *mint, *recipient).amounts[1] += moved;
         let [mint, program] = [mint.to_string().as_str(), SPL_TOKEN].map(|key| self.place(key));
@@ -270,10 +270,10 @@ impl Held {
     }
 }
 
-/// Where an owner's tokens of a mint of the older program belong.
-pub fn associated(owner: &Address, mint: &Address) -> String {
+/// Where an owner's tokens of a mint belong under a token program.
+pub fn associated(owner: &Address, mint: &Address, program: &str) -> String {
     let bytes = |text: &str| bs58::decode(text).into_vec().expect("base58");
-    let (token, program) = (bytes(SPL_TOKEN), bytes(ASSOCIATED).try_into().expect("32 bytes"));
+    let (token, program) = (bytes(program), bytes(ASSOCIATED).try_into().expect("32 bytes"));
     let seeds = [owner.as_bytes(), &token, mint.as_bytes()];
     let program = solana_address::Address::new_from_array(program);
     bs58::encode(solana_address::Address::find_program_address(&seeds, &program).0.to_bytes()).into_string()
