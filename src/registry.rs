@@ -202,7 +202,7 @@ pub async fn add_webhook(
     webhook: &NewWebhook<'_>,
     random: &[u8; 84],
     by: &Author<'_>,
-) -> Result<WebhookRow, WebhookError> {
+) -> Result<Webhook, WebhookError> {
     let NewWebhook { url, label, allowed_networks, ed25519 } = webhook;
     identity::check_label(label)?;
     let url = webhook::check_url(url, allowed_networks)?;
@@ -223,9 +223,10 @@ pub async fn add_webhook(
         return Err(WebhookError::TooMany);
     }
     webhooks::insert(&mut tx, &row, by.now).await?;
+    let added = webhooks::by_id(&mut tx, &row.id).await?.ok_or(WebhookError::Unknown)?;
     record(&mut tx, by, "add_webhook", &row.id).await?;
     tx.commit().await?;
-    Ok(row)
+    Ok(added)
 }
 
 /// Gives a webhook other keys, of the same kinds. Those in use until now sign too for `previous_for`, and so do those before

@@ -155,11 +155,8 @@ pub(super) async fn create(
     let webhook = NewWebhook { url: &url, label: &label, allowed_networks: &inside, ed25519 };
     let (actor, now) = (caller.actor(), state.clock.now());
     let by = Author { actor: &actor, reason: "", now };
-    let added =
-        registry::add_webhook(&state.db, &state.resolver, &webhook, &random::bytes(), &by).await.map_err(refused)?;
-    let mut reader = state.db.read().await.map_err(Problem::internal)?;
-    let added = webhooks::by_id(&mut reader, &added.id).await.map_err(Problem::internal)?.ok_or_else(unknown)?;
-    Ok((StatusCode::CREATED, Json(WebhookResource::with_key(&added, now))))
+    let added = registry::add_webhook(&state.db, &state.resolver, &webhook, &random::bytes(), &by).await;
+    Ok((StatusCode::CREATED, Json(WebhookResource::with_key(&added.map_err(refused)?, now))))
 }
 
 /// Get a webhook

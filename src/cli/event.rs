@@ -16,12 +16,13 @@ use tokio::time::sleep;
 use crate::cli::{PAGE_ROWS, as_operator, json_line, printable};
 use crate::operator::{DecideError, Operator};
 use crate::random;
-use crate::store::Db;
 use crate::store::deliveries::AttemptLog;
 use crate::store::replay::{self, After, DeliveryRow, EventFilter, EventRow};
-use crate::store::webhooks;
+use crate::store::{Db, identities, webhooks};
 use crate::time::{Clock, Timestamp};
 
+/// How many events are made due again in one transaction, for which those wait who write events.
+const REPLAYED_AT_ONCE: u32 = 100;
 /// How often a page is tried that fails for a reason that may pass.
 const PAGE_TRIES_MAX: u32 = 5;
 const RETRY_FIRST: Duration = Duration::from_millis(200);
@@ -227,7 +228,7 @@ impl Replay<'_> {
         filter: &EventFilter,
         after: Option<&After>,
     ) -> Result<(Replayed, Option<After>), DecideError> {
-        let (page, next) = replay::list(&mut self.db.read().await?, filter, after, PAGE_ROWS).await?;
+        let (page, next) = replay::list(&mut self.db.read().await?, filter, after, REPLAYED_AT_ONCE).await?;
         Ok((self.page(&page).await?, next))
     }
 
@@ -236,6 +237,10 @@ impl Replay<'_> {
         let now = Clock::system().now();
         let mut done = Replayed { dry_run: self.dry_run, ..Replayed::default() };
         let mut tx = self.db.begin().await?;
+        if !self.dry_run {
+            // An event that came between would be sent before an earlier one of its deposit that is due again from here on.
+            identities::lock_organization(&mut tx).await?;
+        }
         let muted = webhooks::muted(&mut tx).await?;
         done.left_out = events.iter().filter(|event| muted.iter().any(|status| status.name() == event.status)).count();
         for event in events {

@@ -10,6 +10,7 @@ use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use landfall_chain::with_causes;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -21,6 +22,8 @@ use crate::webhook::{AllowedNetworks, Scheme, Target, WebhookUrlError, target, v
 
 /// How many sets of networks keep their connections; beyond it all begin anew.
 const CLIENTS_MAX: usize = 64;
+/// After which a connection that nobody uses is given up: each is a file of the process, and a burst leaves up to eight to each receiver.
+const IDLE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// The clients that requests are made with.
 #[derive(Debug)]
@@ -99,6 +102,7 @@ fn build(guard: Guard) -> reqwest::Result<reqwest::Client> {
         .no_proxy()
         // What an answer says is of little use; unpacking a hostile one is work for nothing.
         .no_gzip()
+        .pool_idle_timeout(IDLE_TIME_MAX)
         .user_agent(concat!("Landfall/", env!("CARGO_PKG_VERSION")));
     // The system's certificates are read for each client that has a use for them.
     if is_encrypted { builder.build() } else { builder.tls_certs_only([]).build() }

@@ -63,7 +63,10 @@ pub async fn open_identity(
         Known::Same { object_id } => return Ok((object_id, Made::Before)),
         Known::Other => return Err(ReplayError::Mismatch),
     }
-    identities::ensure(&mut tx, &id, new, now).await?;
+    // An operator may have put it back under this id.
+    if !identities::ensure(&mut tx, &id, new, now).await?.is(new) {
+        return Err(ReplayError::Mismatch);
+    }
     tx.commit().await?;
     Ok((id, Made::Now))
 }

@@ -64,6 +64,7 @@ statements! {
     IDENTITY = "SELECT status FROM identities WHERE id = $1 AND organization_id = $2" [" FOR KEY SHARE"] "";
     INSERT_ACCOUNT = "INSERT INTO accounts (id, organization_id, identity_id, type, created_us, request_id) \
                       VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (id) DO NOTHING";
+    SET_REQUEST = "UPDATE accounts SET request_id = $2 WHERE id = $1";
     COUNT = "SELECT COUNT(*) FROM watched_addresses WHERE account_id = $1";
     OWNER = "SELECT account_id FROM watched_addresses WHERE chain = $1 AND address = $2";
     INSERT_ADDRESS = "INSERT INTO watched_addresses (chain, address, account_id, seq, from_number) VALUES ($1, $2, $3, $4, $5)";
@@ -117,7 +118,7 @@ impl WatchLists {
         self.watch_all(tx, account, has, now).await
     }
 
-    /// Opens an account that is not there yet, as the request with this id asks.
+    /// Opens an account as the request with this id asks; one that an operator put back under its id is added to.
     pub async fn open(
         &mut self,
         tx: &mut Tx,
@@ -126,7 +127,11 @@ impl WatchLists {
         now: Timestamp,
     ) -> Result<(), AddAccountError> {
         let opened = insert_account(tx, account, request_id, now).await?;
-        expect_one("open an account", opened)?;
+        if opened == 0 {
+            self.add(tx, account, now).await?;
+            execute!(tx, SET_REQUEST, &account.id, request_id)?;
+            return Ok(());
+        }
         self.watch_all(tx, account, 0, now).await
     }
 

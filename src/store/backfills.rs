@@ -1,6 +1,7 @@
 //! How far each backfill has come. A row is a note to ourselves: without it the range is read again, to no harm.
 
 use landfall_chain::{Chain, Lane, ReadProof};
+use sha2::{Digest, Sha256};
 
 use crate::store::error::expect_one;
 use crate::store::sql::{execute, fetch_optional, statements};
@@ -26,15 +27,18 @@ pub struct BackfillRow {
     pub found: u64,
 }
 
+/// Bytes. An entry of PostgreSQL's index takes 2,704, with the other columns.
+const SCOPE_IN_KEY_MAX: usize = 2_000;
 /// What stands behind the proof in the row of the traces.
 const TRACES: &str = "/traces";
 
 statements! {
     LOAD = "SELECT basis, next_number, found FROM backfills \
-            WHERE chain = $1 AND from_number = $2 AND to_number = $3 AND proof = $4 AND scope = $5";
-    SAVE = "INSERT INTO backfills (chain, from_number, to_number, proof, scope, basis, next_number, found, created_us, updated_us) \
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9) \
-            ON CONFLICT (chain, from_number, to_number, proof, scope) DO UPDATE \
+            WHERE chain = $1 AND from_number = $2 AND to_number = $3 AND proof = $4 AND scope = $5 \
+            ORDER BY updated_us DESC LIMIT 1";
+    SAVE = "INSERT INTO backfills (chain, from_number, to_number, proof, scope, scope_key, basis, next_number, found, created_us, updated_us) \
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10) \
+            ON CONFLICT (chain, from_number, to_number, proof, scope_key) DO UPDATE \
             SET basis = excluded.basis, next_number = excluded.next_number, found = excluded.found, updated_us = excluded.updated_us";
 }
 
@@ -59,8 +63,14 @@ pub async fn save(tx: &mut Tx, chain: Chain, row: &BackfillRow, now: Timestamp) 
     let BackfillRow { from, to, proof, lane, scope, basis, next, found } = row;
     let proof = proof_text(*proof, *lane);
     let (from, to, next, found) = (int(*from), int(*to), int(*next), int(*found));
-    let saved = execute!(tx, SAVE, chain.name(), from, to, proof, scope, basis, next, found, now.0)?;
+    let key = scope_key(scope);
+    let saved = execute!(tx, SAVE, chain.name(), from, to, proof, scope, key, basis, next, found, now.0)?;
     expect_one("record backfill", saved)
+}
+
+/// What stands for the addresses in the key of a row.
+fn scope_key(scope: &str) -> String {
+    if scope.len() <= SCOPE_IN_KEY_MAX { scope.to_owned() } else { hex::encode(Sha256::digest(scope)) }
 }
 
 /// Both as the column `proof` holds them.

@@ -3,10 +3,10 @@
 //! What is followed is whole: each block from the one that an address is watched from up to the cursor. Below that counts what
 //! backfills read for it. A backfill without an end is left out, because how far it came is not on record.
 
-use landfall_chain::{Address, Chain, Lane, ReadProof};
+use landfall_chain::{Address, Chain, Lane, Native, ReadProof};
 
 use crate::store::sql::{fetch_all, statements};
-use crate::store::{Connection, StoreError, accounts, backfills, int, parsed, uint};
+use crate::store::{Connection, StoreError, accounts, backfills, int, native_settings, parsed, uint};
 
 /// What is known of one address on one chain. Numbers are inclusive.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,8 +39,7 @@ statements! {
     OF_ACCOUNT = "SELECT watched.chain, watched.address, watched.seq, watched.from_number, cursors.number AS at, \
                   cursors.final_number, trace_status.chain IS NOT NULL AS is_traced, \
                   (SELECT MIN(blocks.number) FROM blocks WHERE blocks.chain = watched.chain AND blocks.canonical \
-                   AND NOT blocks.traced AND blocks.number >= watched.from_number) AS untraced, \
-                  (SELECT MIN(s.from_number) FROM native_settings AS s WHERE s.chain = watched.chain) AS first \
+                   AND NOT blocks.traced AND blocks.number >= watched.from_number) AS untraced \
                   FROM watched_addresses AS watched JOIN cursors ON cursors.chain = watched.chain \
                   LEFT JOIN trace_status ON trace_status.chain = watched.chain \
                   WHERE watched.account_id = $1 ORDER BY watched.chain, watched.address";
@@ -51,8 +50,16 @@ statements! {
 /// What stands for the end of a backfill that has none: no block has such a number.
 const NO_END: i64 = i64::MAX - 1;
 
-type Row = (String, Vec<u8>, i64, i64, Option<i64>, Option<i64>, bool, Option<i64>, Option<i64>);
+type Row = (String, Vec<u8>, i64, i64, Option<i64>, Option<i64>, bool, Option<i64>);
 type BackfillRow = (i64, i64, String, String, String, i64);
+
+/// What concerns all addresses of a chain.
+struct OfChain {
+    chain: Chain,
+    backfills: Vec<BackfillRow>,
+    /// How it was followed, each from a block on.
+    settings: Vec<(u64, Native)>,
+}
 
 /// What is known of each address of an account.
 pub async fn of_account(
@@ -61,25 +68,33 @@ pub async fn of_account(
 ) -> Result<Vec<AddressCoverage>, StoreError> {
     let rows = fetch_all!(connection, Row, OF_ACCOUNT, account_id)?;
     let mut found = Vec::with_capacity(rows.len());
-    let mut backfills: Option<(String, Vec<BackfillRow>)> = None;
-    for (chain, bytes, seq, from, at, final_at, is_traced, untraced, first) in rows {
+    // The addresses of a chain stand together.
+    let mut last: Option<OfChain> = None;
+    for (chain, bytes, seq, from, at, final_at, is_traced, untraced) in rows {
         let address =
             Address::from_bytes(&bytes).map_err(|error| StoreError::inconsistent("watched address", error))?;
-        // The addresses of a chain stand together.
-        if backfills.as_ref().is_none_or(|(of, _)| *of != chain) {
-            backfills = Some((chain.clone(), fetch_all!(connection, BackfillRow, BACKFILLS, &chain, NO_END)?));
-        }
-        let read = backfills.iter().flat_map(|(_, rows)| rows);
+        let chain: Chain = parsed("chain", &chain)?;
+        let of_chain = match last.take().filter(|last| last.chain == chain) {
+            Some(known) => last.insert(known),
+            None => {
+                let backfills = fetch_all!(connection, BackfillRow, BACKFILLS, chain.name(), NO_END)?;
+                let settings = native_settings::of_chain(connection, chain).await?;
+                last.insert(OfChain { chain, backfills, settings })
+            }
+        };
+        let OfChain { backfills, settings, .. } = of_chain;
+        let first = settings.first().map(|(first, _)| int(*first));
         let (text, from) = (address.to_string(), accounts::matched_from(from, first)?);
-        let read = read.filter(|row| is_for(row, &text, seq)).map(backfilled);
+        let read = backfills.iter().filter(|row| is_for(row, &text, seq)).map(backfilled);
         let read = read.collect::<Result<Vec<_>, StoreError>>()?;
         // Nothing below the first one is complete: where the cursor has not come there yet, nothing is.
         let reached = |number: Option<i64>| {
             number.filter(|number| *number >= int(from)).map(|number| uint("block number", number)).transpose()
         };
-        let traced = untraced.map(|number| number - 1).or(at).filter(|_| is_traced);
+        let unread = untraced.into_iter().chain(unshown(settings, from).map(int)).min();
+        let traced = unread.map(|number| number - 1).or(at).filter(|_| is_traced);
         found.push(AddressCoverage {
-            chain: parsed("chain", &chain)?,
+            chain,
             address,
             watched_from: from,
             complete_through: reached(at)?,
@@ -89,6 +104,16 @@ pub async fn of_account(
         });
     }
     Ok(found)
+}
+
+/// The first block from number `from` on that was followed with a setting by which nothing shows what moves inside of
+/// transactions.
+fn unshown(settings: &[(u64, Native)], from: u64) -> Option<u64> {
+    let ends = settings.iter().skip(1).map(|(first, _)| *first).chain([u64::MAX]);
+    settings.iter().zip(ends).find_map(|((first, native), end)| {
+        let first = from.max(*first);
+        (first < end && !native.is_traced(first) && !native.is_logged(first)).then_some(first)
+    })
 }
 
 /// Whether a backfill looked for the address: it was among those named, or all were that were watched then.

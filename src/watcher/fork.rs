@@ -322,16 +322,17 @@ impl<S: BlockSource> Watcher<S> {
     async fn complete_headers(&self, lowest: u64, highest: u64, tip: &Tip) -> Result<Vec<Header>, TickError> {
         let headers = self.source.headers(lowest..=highest).await?;
         let linked = headers.windows(2).all(|pair| pair[1].parent == pair[0].block);
-        let complete = match headers.last() {
-            Some(last) if linked && last.block.number == highest => true,
+        let last = headers.last().map(|header| header.block);
+        let mut complete = linked && last.is_some_and(|last| last.number == highest);
+        let above = highest + 1..=tip.latest.number.min(highest + LOOK_BACK_MAX);
+        if linked && !complete && !above.is_empty() {
             // On chains that skip numbers, the next block tells by its parent that there is nothing between.
-            Some(last) if linked => {
-                let above = highest + 1..=tip.latest.number.min(highest + LOOK_BACK_MAX);
-                !above.is_empty()
-                    && self.source.headers(above).await?.first().is_some_and(|next| next.parent == last.block)
-            }
-            Some(_) | None => false,
-        };
+            let above = self.source.headers(above).await?;
+            complete = above.first().is_some_and(|next| match last {
+                Some(last) => next.parent == last,
+                None => next.parent.number < lowest,
+            });
+        }
         if complete {
             return Ok(headers);
         }

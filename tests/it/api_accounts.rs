@@ -9,15 +9,18 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Method, Request, StatusCode, header};
 use landfall::account::{AccountType, NewAccount};
 use landfall::api::{self, Limits, Settings, openapi_json};
-use landfall::identity::Change;
+use landfall::identity::{Change, IdentityType, NewIdentity};
 use landfall::key::{ApiKey, Environment, Scope, Scopes};
 use landfall::operator::Operator;
 use landfall::registry;
 use landfall::store::backfills::{self, BackfillRow};
 use landfall::store::cursors::{self, Cursor};
-use landfall::store::{Db, accounts};
+use landfall::store::{Db, accounts, native_settings};
 use landfall::time::{Clock, Timestamp};
-use landfall_chain::{Address, Block, BlockHash, BlockRef, Chain, Debits, Header, Lane, Proof, ReadProof, Signers};
+use landfall_chain::{
+    Address, Block, BlockHash, BlockRef, Chain, Debits, Family, Header, Lane, Native, NativeSource, Proof, ReadProof,
+    Signers,
+};
 use serde_json::{Value, json};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
@@ -314,6 +317,50 @@ async fn coverage_tells_what_was_matched_and_what_backfills_read_for_the_address
         is_traced(api.db(), chain).await;
         let (_, coverage) = api.get(&format!("/v2/accounts/{id}/coverage")).await;
         assert_eq!(coverage["coverage"][1]["traced_through"], 43, "{engine:?}: 44 is not traced");
+
+        // Nor is what was followed while nobody traced.
+        let mut tx = api.db().begin().await.unwrap();
+        let traced = Native { source: NativeSource::Trace, eip7708_from: None };
+        for (from, native) in [(0, traced), (43, Native::TOP_LEVEL), (44, traced)] {
+            native_settings::put(&mut tx, chain, from, &native).await.unwrap();
+        }
+        tx.commit().await.unwrap();
+        let (_, coverage) = api.get(&format!("/v2/accounts/{id}/coverage")).await;
+        assert_eq!(coverage["coverage"][1]["traced_through"], 42, "{engine:?}: 43 was followed without traces");
+    }
+}
+
+/// As after a loss of the store: the client's request comes again.
+#[tokio::test]
+async fn what_an_operator_put_back_under_its_id_is_what_the_request_made() {
+    for engine in ENGINES {
+        let lost = Api::on(engine).await;
+        let (account, identity) = (lost.open("r-1", "default", ADDRESS).await, lost.identity("i-1").await);
+        let api = Api::on(engine).await;
+        let restored = NewAccount {
+            id: account.clone(),
+            identity_id: Some("default".to_owned()),
+            kind: AccountType::Segregated,
+            addresses: [(Chain::EthereumTestnet, Address::parse(Family::Evm, OTHER).unwrap())].into(),
+        };
+        registry::add_accounts(api.db(), &[restored], NOW).await.unwrap();
+        let kind = IdentityType::Business;
+        let new = NewIdentity { kind, label: String::new(), fiat_operations_enabled: false };
+        registry::add_identity(api.db(), &identity, &new, NOW).await.unwrap();
+
+        let of_another_type = json!({ "request_id": "r-1", "identity_id": "default", "type": "OMNIBUS", "addresses": [
+            { "chains": ["BASE_SEPOLIA"], "address": ADDRESS },
+        ] });
+        assert_eq!(api.post("/v2/accounts", &of_another_type).await.0, StatusCode::BAD_REQUEST, "{engine:?}");
+        let (status, body) = api.post("/v2/accounts", &form("r-1", "default", ADDRESS)).await;
+        assert_eq!((status, body["id"].as_str()), (StatusCode::CREATED, Some(account.as_str())), "{engine:?}: {body}");
+        assert_eq!(body["request_id"], "r-1");
+        let addresses = body["addresses"].to_string();
+        assert!(addresses.contains(ADDRESS) && addresses.contains(OTHER), "{addresses}");
+        let of_another_type = json!({ "request_id": "i-1", "type": "INDIVIDUAL" });
+        assert_eq!(api.post("/v2/identities", &of_another_type).await.0, StatusCode::CONFLICT, "{engine:?}");
+        let (status, body) = api.post("/v2/identities", &json!({ "request_id": "i-1", "type": "BUSINESS" })).await;
+        assert_eq!((status, body["id"].as_str()), (StatusCode::CREATED, Some(identity.as_str())), "{engine:?}: {body}");
     }
 }
 

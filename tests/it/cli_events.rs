@@ -5,8 +5,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use landfall::delivery::Delivered;
+use landfall::event::TestEvent;
 use landfall::store::sinks::{self, Kind, NATS};
-use landfall::store::status;
+use landfall::store::{events, status};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -126,6 +127,26 @@ async fn events_of_an_identity_are_listed_shown_and_sent_again_from_the_command_
         assert_eq!((bodies.len(), &bodies[0]), (3, &bodies[2]), "{engine:?}: the same bytes each time");
         world.close().await;
     }
+}
+
+/// One that came between would be sent before an earlier one of its deposit that is to be sent again.
+#[tokio::test]
+async fn a_replay_waits_for_events_that_are_being_written() {
+    let receiver = Receiver::scripted([]).await;
+    let mut world = world(Engine::Postgres).await;
+    told(&mut world, &receiver).await;
+    let desk = Desk::of(&world);
+    let mut writing = world.db().begin().await.unwrap();
+    let test = TestEvent::new("hook", &[7; 32], world.now());
+    events::append_test(&mut writing, &test, world.now()).await.unwrap();
+    let replay = ["event", "replay", "--account", "alice", "--reason", "a test"];
+    let replaying = tokio::task::spawn_blocking(move || desk.run(&replay));
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert!(!replaying.is_finished(), "it did not wait");
+    writing.commit().await.unwrap();
+    let (code, _, said) = replaying.await.unwrap();
+    assert_eq!(code, Some(0), "{said}");
+    world.close().await;
 }
 
 #[tokio::test]
@@ -372,7 +393,7 @@ async fn a_replay_tries_again_what_may_pass() {
     let mut world = world(Engine::Postgres).await;
     let desk = Desk::of(&world);
     register(&world, "hook", "http://127.0.0.1:9/").await;
-    // One more than a page.
+    // One more than five pages.
     pay(&mut world, &(1..=501).collect::<Vec<_>>()).await;
     write(&world, "UPDATE deliveries SET state = 'DELIVERED'").await;
     let replay = ["event", "replay", "--from", "2001-01-01T00:00:00Z", "--reason", "a test"];
@@ -386,7 +407,7 @@ async fn a_replay_that_stops_says_how_far_it_came() {
     let mut world = world(Engine::Postgres).await;
     let desk = Desk::of(&world);
     register(&world, "hook", "http://127.0.0.1:9/").await;
-    // One more than a page.
+    // One more than five pages.
     pay(&mut world, &(1..=501).collect::<Vec<_>>()).await;
     write(&world, "UPDATE deliveries SET state = 'DELIVERED'").await;
     let replay = ["event", "replay", "--from", "2001-01-01T00:00:00Z", "--reason", "a test"];

@@ -147,6 +147,31 @@ async fn what_is_final_in_the_slots_of_pending_blocks_takes_their_place_before_a
     }
 }
 
+/// Longer than what is looked at at once for where the fork begins.
+#[tokio::test]
+async fn what_was_dropped_above_a_long_run_of_skipped_slots_is_taken_back() {
+    for engine in ENGINES {
+        let ledger = Ledger::of([10, 11, 60]);
+        ledger.put(60, payment());
+        let node = Node::start(&ledger).await;
+        let store = TestStore::fresh(engine).await;
+        let mut watcher = watcher(&node, &store).await;
+        assert_eq!(tick(&mut watcher).await.pending, 1);
+        let moved = ledger.roll_back_to(11);
+        ledger.produce(61, moved);
+        ledger.produce(62, Vec::new());
+        ledger.finalize(62);
+        let (mut disconnected, mut confirmed) = (0, 0);
+        for _ in 0..5 {
+            // While the fork is found, one may end in an error.
+            let ticked = watcher.tick(NOW).await.unwrap_or_default();
+            (disconnected, confirmed) = (disconnected + ticked.disconnected, confirmed + ticked.confirmed);
+        }
+        assert_eq!((disconnected, confirmed), (1, 1), "{engine:?}");
+        assert_eq!(deposit(&store).await.status, DepositStatus::Confirmed);
+    }
+}
+
 #[tokio::test]
 async fn a_transaction_that_failed_in_a_final_slot_may_land_later_and_is_not_failed_before_the_grace() {
     for lands in [true, false] {

@@ -316,6 +316,24 @@ async fn p4_lists_that_fail_again_and_again_are_asked_for_until_they_come() {
     assert_all_credited(&store, &ledger).await;
 }
 
+/// Some calls fail for ever, as where a node limits them: a list that began again with each would never be whole.
+#[tokio::test]
+async fn p4_a_list_of_hundreds_of_pages_goes_on_behind_each_call_that_fails() {
+    let (ledger, store) = (burst(), store(Engine::Sqlite).await);
+    let node = Node::start(&ledger).await;
+    node.set_lists(Lists { page_max: 10, ..Lists::default() });
+    node.confine(SIGNATURES);
+    node.misbehave(Fault::ServerError, When::Percent(5));
+    let mut backfill = Backfill::begin(watcher(&[&node], &store, 11), by_address()).await.unwrap();
+    for _ in 0..20 {
+        // Of a list that has not begun nothing is lost.
+        let _ = backfill.step(NOW).await;
+    }
+    let (calls, struck) = (node.calls(SIGNATURES, None), node.struck(Fault::ServerError));
+    assert!(backfill.is_done() && struck > 3 && (250..500).contains(&calls), "{calls} calls, {struck} failed");
+    assert_all_credited(&store, &ledger).await;
+}
+
 #[tokio::test]
 async fn pages_that_go_round_in_a_circle_are_no_list() {
     let ledger = Ledger::of(10..=30);

@@ -13,9 +13,10 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use landfall_chain::Pages;
-use landfall_rpc::{Call, NodeError};
+use landfall_rpc::{Call, NodeError, Raw};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -34,6 +35,10 @@ const PAGES_MAX: usize = 1_000_000;
 
 /// How many pages in a row may tell nothing new before the endpoint is left.
 const STALE_MAX: u32 = 8;
+
+/// Between the tries of a call in the middle of a list.
+const PAUSES: [Duration; 4] =
+    [Duration::from_millis(250), Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(8)];
 
 /// Slots, the oldest of them: what is above the first one that found no room is left for another search.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -95,14 +100,23 @@ pub(crate) async fn read_named(
     none: &Slots,
     pages: &Pages<'_>,
 ) -> Result<Told, SolanaError> {
-    let mut slots = none.clone();
+    let mut list = List { endpoint, pages, slots: none.clone(), has_begun: false };
     for account in accounts {
         pages.account();
-        read_all(endpoint, account, &mut slots, pages).await?;
+        list.read_all(account).await?;
     }
     // What it prunes while it is asked is known behind the last page only.
-    let first = first_available(endpoint).await?;
-    Ok(if first > *none.range.start() { Told::From(first) } else { Told::All(slots) })
+    let first = list.first_available().await?;
+    Ok(if first > *none.range.start() { Told::From(first) } else { Told::All(list.slots) })
+}
+
+/// What an endpoint has told so far.
+struct List<'a> {
+    endpoint: &'a Endpoint,
+    pages: &'a Pages<'a>,
+    slots: Slots,
+    /// Whether anything would be lost if it began again.
+    has_begun: bool,
 }
 
 #[derive(Deserialize)]
@@ -111,32 +125,67 @@ struct Signature<'a> {
     slot: u64,
 }
 
-async fn read_all(endpoint: &Endpoint, account: &str, slots: &mut Slots, pages: &Pages<'_>) -> Result<(), SolanaError> {
-    let (first, last) = slots.range.clone().into_inner();
-    let (mut before, mut place, mut stale): (Option<String>, _, _) = (None, Place::default(), 0);
-    for _ in 0..PAGES_MAX {
-        let answer = one(endpoint, page(account, before.as_deref(), last)).await?;
-        let answer = answer.map_err(|error| refused(endpoint, account, &error))?;
-        let page: Vec<Signature<'_>> = endpoint.parse(SIGNATURES, &answer)?;
-        pages.add(u64::try_from(page.len()).unwrap_or(u64::MAX), page.last().map(|oldest| oldest.slot));
-        let Some(oldest) = page.last() else { return Ok(()) };
-        let is_new = place.advance(&page).map_err(|reason| endpoint.unusable(SIGNATURES, &reason))?;
-        page.iter().for_each(|signature| slots.add(signature.slot));
-        if oldest.slot < first {
-            return Ok(());
+impl List<'_> {
+    async fn read_all(&mut self, account: &str) -> Result<(), SolanaError> {
+        let endpoint = self.endpoint;
+        let (first, last) = self.slots.range.clone().into_inner();
+        let (mut before, mut place, mut stale): (Option<String>, _, _) = (None, Place::default(), 0);
+        for _ in 0..PAGES_MAX {
+            let refused = |error: &NodeError| refused(endpoint, account, error);
+            let answer = self.ask(|| page(account, before.as_deref(), last), refused).await?;
+            let page: Vec<Signature<'_>> = endpoint.parse(SIGNATURES, &answer)?;
+            self.pages.add(u64::try_from(page.len()).unwrap_or(u64::MAX), page.last().map(|oldest| oldest.slot));
+            let Some(oldest) = page.last() else { return Ok(()) };
+            let is_new = place.advance(&page).map_err(|reason| endpoint.unusable(SIGNATURES, &reason))?;
+            page.iter().for_each(|signature| self.slots.add(signature.slot));
+            if oldest.slot < first {
+                return Ok(());
+            }
+            stale = if is_new { 0 } else { stale + 1 };
+            if stale > STALE_MAX {
+                let reason = format!("nothing new behind a signature of slot {}, page after page", place.lowest);
+                return Err(endpoint.unusable(SIGNATURES, &reason));
+            }
+            // Two storages behind one address order a slot in two ways: the same question may have another answer, and where
+            // it has not, the next page leads on.
+            if stale.is_multiple_of(2) {
+                before = Some(oldest.signature.to_owned());
+            }
         }
-        stale = if is_new { 0 } else { stale + 1 };
-        if stale > STALE_MAX {
-            let reason = format!("nothing new behind a signature of slot {}, page after page", place.lowest);
-            return Err(endpoint.unusable(SIGNATURES, &reason));
-        }
-        // Two storages behind one address order a slot in two ways: the same question may have another answer, and where
-        // it has not, the next page leads on.
-        if stale.is_multiple_of(2) {
-            before = Some(oldest.signature.to_owned());
+        Err(endpoint.unusable(SIGNATURES, &format!("more than {PAGES_MAX} pages")))
+    }
+
+    async fn first_available(&mut self) -> Result<u64, SolanaError> {
+        let endpoint = self.endpoint;
+        let call = || Call { method: FIRST_AVAILABLE, params: json!([]) };
+        let answer = self.ask(call, |error| failed(endpoint, FIRST_AVAILABLE, error)).await?;
+        endpoint.parse(FIRST_AVAILABLE, &answer)
+    }
+
+    /// The answer to a call. Once the list has begun, a failure that may pass is asked about again: who limits calls refuses some
+    /// for ever, and a list of thousands that began again each time would never end.
+    async fn ask(
+        &mut self,
+        call: impl Fn() -> Call,
+        refused: impl Fn(&NodeError) -> SolanaError,
+    ) -> Result<Raw, SolanaError> {
+        let mut pauses = PAUSES.iter();
+        loop {
+            let (error, may_pass) = match one(self.endpoint, call()).await {
+                Ok(Ok(answer)) => {
+                    self.has_begun = true;
+                    return Ok(answer);
+                }
+                Ok(Err(error)) => (refused(&error), reaction(&error).advice().is_none()),
+                Err(error) => {
+                    let may_pass = !error.is_permanent();
+                    (error, may_pass)
+                }
+            };
+            let Some(pause) = pauses.next().filter(|_| self.has_begun && may_pass) else { return Err(error) };
+            tokio::time::sleep(self.endpoint.rest().max(*pause)).await;
         }
     }
-    Err(endpoint.unusable(SIGNATURES, &format!("more than {PAGES_MAX} pages")))
 }
 
 /// How far down the pages have come.
@@ -184,12 +233,6 @@ fn page(account: &str, before: Option<&str>, last: u64) -> Call {
         how["before"] = json!(before);
     }
     Call { method: SIGNATURES, params: json!([account, how]) }
-}
-
-async fn first_available(endpoint: &Endpoint) -> Result<u64, SolanaError> {
-    let answer = one(endpoint, Call { method: FIRST_AVAILABLE, params: json!([]) }).await?;
-    let answer = answer.map_err(|error| failed(endpoint, FIRST_AVAILABLE, &error))?;
-    endpoint.parse(FIRST_AVAILABLE, &answer)
 }
 
 /// What a refused page says of the endpoint.

@@ -29,6 +29,7 @@ macro_rules! on_both_engines {
 
 mod accounts;
 mod asset_facts;
+mod backfills;
 mod balances;
 mod cast;
 mod cursors;

@@ -311,6 +311,11 @@ impl<D: Dialect> Endpoint<D> {
         self.answered(begun, Some(latest));
     }
 
+    /// How much longer it is to be left alone, as it refused requests for their rate; 0 where it did not.
+    pub fn rest(&self) -> Duration {
+        self.learnt.rest(Instant::now()).unwrap_or_default()
+    }
+
     /// It answered to what was asked at `begun`. An answer to an earlier question takes back no later failure.
     pub fn answered(&self, begun: Instant, latest: Option<u64>) {
         let mut standing = self.lock();
