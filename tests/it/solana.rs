@@ -49,6 +49,16 @@ async fn tick(watcher: &mut Watcher<SolanaSource>) -> Ticked {
     watcher.tick(NOW).await.unwrap()
 }
 
+/// How many blocks five ticks disconnect and how many deposits they confirm. While a fork is found, one may end in an error.
+async fn five_ticks(watcher: &mut Watcher<SolanaSource>) -> (u64, u64) {
+    let (mut disconnected, mut confirmed) = (0, 0);
+    for _ in 0..5 {
+        let ticked = watcher.tick(NOW).await.unwrap_or_default();
+        (disconnected, confirmed) = (disconnected + ticked.disconnected, confirmed + ticked.confirmed);
+    }
+    (disconnected, confirmed)
+}
+
 async fn deposit(store: &TestStore) -> Deposit {
     let mut reader = store.db.read().await.unwrap();
     let mut found = deposits::list(&mut reader, &DepositFilter::default(), 10).await.unwrap();
@@ -94,12 +104,7 @@ async fn sol_whose_slot_is_rolled_back_and_lands_in_another_is_credited_once() {
     ledger.produce(12, Vec::new());
     ledger.produce(16, moved);
     ledger.produce(17, Vec::new());
-    let mut disconnected = 0;
-    for _ in 0..5 {
-        let ticked = watcher.tick(NOW).await;
-        disconnected += ticked.map_or(0, |ticked| ticked.disconnected);
-    }
-    assert_eq!(disconnected, 2);
+    assert_eq!(five_ticks(&mut watcher).await, (2, 0));
     assert_eq!((deposit(&store).await.id, deposit(&store).await.status), (first.id, DepositStatus::Pending));
     ledger.finalize(17);
     assert_eq!(tick(&mut watcher).await.confirmed, 1);
@@ -124,13 +129,7 @@ async fn what_is_final_in_the_slots_of_pending_blocks_takes_their_place_before_a
         ledger.produce(14, vec![Tx::sol(8, PAYER, OURS, 500)]);
         ledger.produce(15, Vec::new());
         ledger.finalize(15);
-        let (mut disconnected, mut confirmed) = (0, 0);
-        for _ in 0..5 {
-            // While the fork is found, one may end in an error.
-            let ticked = watcher.tick(NOW).await.unwrap_or_default();
-            (disconnected, confirmed) = (disconnected + ticked.disconnected, confirmed + ticked.confirmed);
-        }
-        assert_eq!((disconnected, confirmed), (2, 1));
+        assert_eq!(five_ticks(&mut watcher).await, (2, 1));
         let later = NOW.plus(FAILED_GRACE);
         ledger.produce(16, Vec::new());
         ledger.finalize(16);
@@ -161,13 +160,7 @@ async fn what_was_dropped_above_a_long_run_of_skipped_slots_is_taken_back() {
         ledger.produce(61, moved);
         ledger.produce(62, Vec::new());
         ledger.finalize(62);
-        let (mut disconnected, mut confirmed) = (0, 0);
-        for _ in 0..5 {
-            // While the fork is found, one may end in an error.
-            let ticked = watcher.tick(NOW).await.unwrap_or_default();
-            (disconnected, confirmed) = (disconnected + ticked.disconnected, confirmed + ticked.confirmed);
-        }
-        assert_eq!((disconnected, confirmed), (1, 1), "{engine:?}");
+        assert_eq!(five_ticks(&mut watcher).await, (1, 1), "{engine:?}");
         assert_eq!(deposit(&store).await.status, DepositStatus::Confirmed);
     }
 }
