@@ -1,14 +1,16 @@
 //! `landfall account add|import|list`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Subcommand;
+use landfall_chain::Chain;
 use serde::Serialize;
 
 use crate::account::{AccountType, NewAccount, parse_csv};
-use crate::cli::{existing, json_line, open};
+use crate::cli::{existing, json_line, load, open_or_make};
+use crate::config::Config;
 use crate::registry::{self, AddAccountsError};
 use crate::store::Db;
 use crate::store::accounts::{self, AccountRow};
@@ -60,9 +62,10 @@ impl Account {
         match self {
             Account::Add { account, r#type, address } => {
                 let account = NewAccount::from_specs(&account, r#type.parse()?, &address)?;
-                let now = Clock::system().now();
-                registry::add_accounts(&open(config).await?, std::slice::from_ref(&account), now).await?;
+                let (config, accounts) = (load(config)?, std::slice::from_ref(&account));
+                registry::add_accounts(&open_or_make(&config.store).await?, accounts, Clock::system().now()).await?;
                 println!("account {} is watched on {} addresses", account.id, account.addresses.len());
+                tell_unconfigured(&config, accounts);
                 Ok(())
             }
             Account::Import { file } => import(config, &file).await,
@@ -75,7 +78,8 @@ async fn import(config: &Path, file: &Path) -> anyhow::Result<()> {
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let rows = parse_csv(&text).with_context(|| format!("{}: nothing was imported", file.display()))?;
     let (lines, accounts): (Vec<u64>, Vec<NewAccount>) = rows.into_iter().map(|row| (row.line, row.account)).unzip();
-    match registry::add_accounts(&open(config).await?, &accounts, Clock::system().now()).await {
+    let config = load(config)?;
+    match registry::add_accounts(&open_or_make(&config.store).await?, &accounts, Clock::system().now()).await {
         Err(AddAccountsError::Refused { index, error }) => {
             let line = lines.get(index).copied().unwrap_or_default();
             bail!("{}: nothing was imported: line {line}: {error}", file.display());
@@ -83,7 +87,17 @@ async fn import(config: &Path, file: &Path) -> anyhow::Result<()> {
         added => added?,
     }
     println!("{} rows imported", lines.len());
+    tell_unconfigured(&config, &accounts);
     Ok(())
+}
+
+/// Names the chains that accounts were added on and that nobody follows with this configuration.
+fn tell_unconfigured(config: &Config, accounts: &[NewAccount]) {
+    let chains: BTreeSet<Chain> =
+        accounts.iter().flat_map(|account| &account.addresses).map(|(chain, _)| *chain).collect();
+    for error in chains.into_iter().filter_map(|chain| config.chain(chain).err()) {
+        eprintln!("landfall: {error}; until then nothing is watched there");
+    }
 }
 
 async fn list(db: &Db, json: bool) -> anyhow::Result<()> {

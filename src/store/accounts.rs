@@ -20,6 +20,9 @@ use crate::time::Timestamp;
 /// How many addresses an account may have, each chain of one counted: what is told of an account is told of all of them at once.
 pub(super) const ADDRESSES_MAX: u64 = 10_000;
 
+/// How many members of a watch list are written to in one statement: each has a time limit, and an import is of millions.
+const LOWERED_AT_ONCE: i64 = 50_000;
+
 /// A member of a chain's watch list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WatchedAddress {
@@ -73,7 +76,9 @@ statements! {
     // What was added before its chain was taken up is matched from the first block on that the chain was followed from.
     WATCHED_FROM = "SELECT from_number, (SELECT MIN(native_settings.from_number) FROM native_settings WHERE native_settings.chain = $1) \
                     FROM watched_addresses WHERE chain = $1 AND address = $2";
-    LOWER_FROM = "UPDATE watched_addresses SET from_number = $1 WHERE chain = $2 AND from_number > $1";
+    TOLD_LATER = "SELECT MIN(seq), MAX(seq) FROM watched_addresses WHERE chain = $1 AND from_number > $2";
+    LOWER_FROM = "UPDATE watched_addresses SET from_number = $1 \
+                  WHERE chain = $2 AND from_number > $1 AND seq BETWEEN $3 AND $4";
     ACCOUNTS = "SELECT id, identity_id, type FROM accounts WHERE organization_id = $1 ORDER BY id";
     ADDRESSES = "SELECT account_id, chain, address, from_number, \
                  (SELECT MIN(s.from_number) FROM native_settings AS s WHERE s.chain = w.chain) \
@@ -247,7 +252,14 @@ pub(super) fn matched_from(from: i64, first: Option<i64>) -> Result<u64, StoreEr
 
 /// The blocks from `number` on are read once more: who was told a later one is matched from there.
 pub async fn lower_from(tx: &mut Tx, chain: Chain, number: u64) -> Result<(), StoreError> {
-    execute!(tx, LOWER_FROM, int(number), chain.name()).map(drop)
+    let told = fetch_optional!(tx, (Option<i64>, Option<i64>), TOLD_LATER, chain.name(), int(number))?;
+    let Some((Some(mut from), Some(last))) = told else { return Ok(()) };
+    while from <= last {
+        let to = from + (LOWERED_AT_ONCE - 1);
+        execute!(tx, LOWER_FROM, int(number), chain.name(), from, to)?;
+        from = to + 1;
+    }
+    Ok(())
 }
 
 /// Every account with its addresses.

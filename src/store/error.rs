@@ -52,8 +52,10 @@ pub enum OpenError {
     Encoding { url: StoreUrl, encoding: String },
     #[error("cannot migrate the store: {0}")]
     Migrate(Box<sqlx::migrate::MigrateError>),
-    #[error("the store's schema is version {}, this program needs version {expected}: run `landfall migrate`",
-        found.map_or("none".to_owned(), |found| found.to_string()))]
+    #[error("the store's schema is version {}, this program needs version {expected}: {}",
+        found.map_or("none".to_owned(), |found| found.to_string()),
+        if found.is_some_and(|found| found > *expected) { "a newer program has migrated it; run that one" }
+        else { "run `landfall migrate`" })]
     Schema { expected: i64, found: Option<i64> },
     #[error(transparent)]
     Store(StoreError),

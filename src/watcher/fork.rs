@@ -228,15 +228,17 @@ impl<S: BlockSource> Watcher<S> {
     /// Whether the source's headers lead from the fork point to the block `to` without any block of ours.
     async fn leads_off(&self, fork_point: &BlockRef, to: &BlockRef) -> Result<bool, TickError> {
         let mut parent = *fork_point;
-        while parent.number < to.number {
-            let range = parent.number + 1..=to.number.min(parent.number + LOOK_BACK_MAX);
+        let mut from = parent.number + 1;
+        while from <= to.number {
+            let range = from..=to.number.min(from + LOOK_BACK_MAX - 1);
             let headers = self.source.headers(range.clone()).await?;
             let mut reader = self.db.read().await?;
             let ours = cursors::canonical_in(&mut reader, self.chain(), *range.start(), *range.end()).await?;
             drop(reader);
-            if headers.is_empty() || headers.iter().any(|header| ours.contains(&header.block)) {
+            if headers.iter().any(|header| ours.contains(&header.block)) {
                 return Ok(false);
             }
+            from = headers.last().map_or(*range.end(), |last| last.block.number) + 1;
             for header in headers {
                 if header.parent != parent {
                     return Ok(false);
@@ -324,11 +326,9 @@ impl<S: BlockSource> Watcher<S> {
         let linked = headers.windows(2).all(|pair| pair[1].parent == pair[0].block);
         let last = headers.last().map(|header| header.block);
         let mut complete = linked && last.is_some_and(|last| last.number == highest);
-        let above = highest + 1..=tip.latest.number.min(highest + LOOK_BACK_MAX);
-        if linked && !complete && !above.is_empty() {
+        if linked && !complete {
             // On chains that skip numbers, the next block tells by its parent that there is nothing between.
-            let above = self.source.headers(above).await?;
-            complete = above.first().is_some_and(|next| match last {
+            complete = self.first_above(highest, tip).await?.is_some_and(|next| match last {
                 Some(last) => next.parent == last,
                 None => next.parent.number < lowest,
             });
@@ -338,5 +338,19 @@ impl<S: BlockSource> Watcher<S> {
         }
         let what = format!("the newest block is {}, but headers {lowest} to {highest} are not all shown", tip.latest);
         Err(TickError::Contradiction { chain: self.chain(), what })
+    }
+
+    /// The source's first header above `number`, however many numbers are skipped before it.
+    async fn first_above(&self, number: u64, tip: &Tip) -> Result<Option<Header>, TickError> {
+        let mut from = number + 1;
+        while from <= tip.latest.number {
+            let to = tip.latest.number.min(from + LOOK_BACK_MAX - 1);
+            let headers = self.source.headers(from..=to).await?;
+            if let Some(first) = headers.into_iter().next() {
+                return Ok(Some(first));
+            }
+            from = to + 1;
+        }
+        Ok(None)
     }
 }

@@ -117,7 +117,15 @@ fn accounts_are_added_once_and_listed() {
     let desk = Desk::new(CONFIG);
     let both = format!("ETHEREUM_TESTNET,BASE_SEPOLIA={ADDRESS}");
     desk.ok(&add("a", "SEGREGATED", &both));
-    desk.ok(&add("a", "SEGREGATED", &both));
+    let again = desk.run(&add("a", "SEGREGATED", &both));
+    assert_eq!(
+        (again.status.code(), text(&again.stdout)),
+        (Some(0), "account a is watched on 2 addresses\n".to_owned())
+    );
+    assert_eq!(
+        text(&again.stderr),
+        "landfall: BASE_SEPOLIA is not configured; add a section [chains.BASE_SEPOLIA]; until then nothing is watched there\n"
+    );
     let listed: Value = serde_json::from_str(&desk.ok(&["account", "list", "--json"])).unwrap();
     let expected = serde_json::json!({
         "id": "a", "identity_id": "default", "type": "SEGREGATED", "addresses": [
@@ -169,7 +177,10 @@ fn a_csv_file_is_imported_whole_or_not_at_all() {
     let rows = format!(
         "a,SEGREGATED,BASE_MAINNET|POLYGON_MAINNET,{ADDRESS},\na,SEGREGATED,BASE_MAINNET,{other},default\na,SEGREGATED,BASE_MAINNET,{other},\n"
     );
-    assert!(import(&rows).status.success());
+    let imported = import(&rows);
+    assert_eq!((imported.status.code(), text(&imported.stdout)), (Some(0), "3 rows imported\n".to_owned()));
+    let told = text(&imported.stderr);
+    assert_eq!(told.matches("until then nothing is watched there").count(), 2, "{told}");
     assert!(import(&rows).status.success(), "the same rows again are no error");
     let listed: Value = serde_json::from_str(&desk.ok(&["account", "list", "--json"])).unwrap();
     assert_eq!(listed["addresses"].as_array().unwrap().len(), 3);
@@ -358,7 +369,7 @@ fn the_store_is_beside_the_configuration_and_one_that_is_new_is_told() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_landfall"));
         command.current_dir(elsewhere.path()).arg("--config").arg(&config).args(arguments).output().unwrap()
     };
-    let address = format!("BASE_MAINNET={ADDRESS}");
+    let address = format!("ETHEREUM_TESTNET={ADDRESS}");
     let added = from_elsewhere(&add("a", "SEGREGATED", &address));
     assert!(added.status.success(), "{}", text(&added.stderr));
     let made =

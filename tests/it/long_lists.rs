@@ -100,6 +100,46 @@ async fn a_chain_with_a_long_watch_list_is_taken_up_without_writing_to_any_of_it
     }
 }
 
+#[tokio::test]
+async fn a_reorg_below_an_import_writes_down_a_part_of_it_at_a_time() {
+    const IMPORTED: u32 = 120_000;
+    for engine in ENGINES {
+        let chain = SimChain::new(1);
+        chain.set_finality_depth(Some(FINALITY_DEPTH));
+        chain.mine_empty(40);
+        let mut world = World::from(Start::Finalized, chain, TestStore::fresh(engine).await);
+        world.catch_up().await;
+        world.watch("alice", address(ALICE)).await;
+        watch_many(world.db(), engine, "alice", (2, IMPORTED)).await;
+        run(world.db(), "UPDATE watched_addresses SET from_number = 41 WHERE seq <> 100".to_owned()).await;
+        if engine == Engine::Postgres {
+            // A statement has 30 s there, which is some 1,200,000 addresses.
+            for text in MANY_ARE_REFUSED {
+                run(world.db(), text.to_owned()).await;
+            }
+        }
+        world.chain.fork_at(38);
+        world.chain.mine_empty(4);
+        world.catch_up().await;
+        let mut reader = world.db().read().await.unwrap();
+        let listed = accounts::list(&mut reader).await.unwrap();
+        let from = |number| listed[0].addresses.iter().filter(|(.., from)| *from == number).count();
+        // One was added before the chain was taken up, and is matched from there.
+        let first = 40 - FINALITY_DEPTH + 1;
+        assert_eq!((from(39), from(first)), (IMPORTED as usize - 1, 1), "{engine:?}");
+        drop(reader);
+        world.abandon();
+    }
+}
+
+/// What makes a statement that changes more than 50,000 watched addresses an error.
+const MANY_ARE_REFUSED: [&str; 2] = [
+    "CREATE FUNCTION refuse_many() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF (SELECT COUNT(*) FROM changed) > 50000 \
+     THEN RAISE EXCEPTION ''too many''; END IF; RETURN NULL; END'",
+    "CREATE TRIGGER few AFTER UPDATE ON watched_addresses REFERENCING NEW TABLE AS changed \
+     FOR EACH STATEMENT EXECUTE FUNCTION refuse_many()",
+];
+
 const TRIGGER: &str =
     "CREATE TRIGGER unwritten BEFORE UPDATE ON watched_addresses FOR EACH ROW EXECUTE FUNCTION refuse()";
 

@@ -313,7 +313,7 @@ impl World {
         status
     }
 
-    /// Ends a world whose books were cooked on purpose.
+    /// Ends a world whose books were cooked on purpose, or are too long to check.
     pub(crate) fn abandon(mut self) {
         self.closed = true;
     }
