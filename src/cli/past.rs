@@ -60,7 +60,7 @@ pub(super) struct BackfillArgs {
     /// How blocks are searched: receipts of every block, or logs and then receipts of those that may credit. On a chain
     /// with native = "trace", every block is traced behind that in either case: no log tells where value moved inside of
     /// transactions. On a chain whose own logs tell of native movements, logs do not show the fees of transactions that
-    /// moved nothing. Not on Solana, where every slot is read or, without --to, those that the addresses' signatures name.
+    /// moved nothing. Not on Solana, where every slot is read or, of addresses, those that their signatures name.
     #[arg(long, value_name = "receipts|logs")]
     proof: Option<ReadProof>,
     /// Count what would be recorded, and record nothing.

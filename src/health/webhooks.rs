@@ -13,6 +13,9 @@ use crate::time::Timestamp;
 /// A pause that holds events back for longer is probably forgotten.
 const PAUSE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// So many attempts in a row take most of a day: what failed as often waits for a person.
+const FAILURES_MAX: u64 = 13;
+
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct WebhookReport {
     pub id: String,
@@ -26,6 +29,8 @@ pub struct WebhookReport {
     pub held: u64,
     /// For how long the oldest that is due has been due; null when none is.
     pub oldest_due_secs: Option<u64>,
+    /// How often one of them has failed in a row, of those that are tried next.
+    pub failures: u64,
     #[serde(skip)]
     state: Status,
     #[serde(skip)]
@@ -39,7 +44,7 @@ impl WebhookReport {
     }
 
     fn of(webhook: WebhookStatus, now: Timestamp) -> Self {
-        let WebhookStatus { id, status, since, pending, held, due_at } = webhook;
+        let WebhookStatus { id, status, since, pending, held, due_at, failures } = webhook;
         WebhookReport {
             id,
             status: status.name(),
@@ -47,6 +52,7 @@ impl WebhookReport {
             pending,
             held,
             oldest_due_secs: due_at.filter(|at| *at <= now).map(|at| now.since(at).as_secs()),
+            failures,
             state: status,
             state_secs: now.since(since).as_secs(),
         }
@@ -59,9 +65,9 @@ impl WebhookReport {
 
     /// What a person should look at.
     pub(super) fn complaints(&self, lag_max: Duration) -> Vec<String> {
-        let WebhookReport { id, pending, held, state, state_secs, .. } = self;
+        let WebhookReport { id, pending, held, failures, state, state_secs, .. } = self;
         let since = self.since.as_deref().unwrap_or("the beginning");
-        let state = match state {
+        let told = match state {
             Status::Active => self.late_secs().filter(|secs| *secs > lag_max.as_secs()).map(|secs| {
                 format!("a delivery has been due for {secs} s; is `landfall run` running, and can it keep up?")
             }),
@@ -78,7 +84,10 @@ impl WebhookReport {
             Status::Open | Status::Paused | Status::Deleted => None,
         };
         let held = (*held > 0).then(|| format!("{held} deliveries failed for seven days and are held"));
-        state.into_iter().chain(held).map(|what| format!("webhook {id}: {what}")).collect()
+        // Too few for it to be OPEN, as where a receiver cannot read one of them.
+        let failing = (*state == Status::Active && *failures >= FAILURES_MAX)
+            .then(|| format!("a delivery failed {failures} times in a row; see `landfall event list --pending`"));
+        told.into_iter().chain(failing).chain(held).map(|what| format!("webhook {id}: {what}")).collect()
     }
 }
 
@@ -90,7 +99,8 @@ mod tests {
 
     fn report(status: Status, since_secs: u64, change: impl FnOnce(&mut WebhookStatus)) -> WebhookReport {
         let since = NOW.minus(Duration::from_secs(since_secs));
-        let mut webhook = WebhookStatus { id: "hook".to_owned(), status, since, pending: 0, held: 0, due_at: None };
+        let mut webhook =
+            WebhookStatus { id: "hook".to_owned(), status, since, pending: 0, held: 0, due_at: None, failures: 0 };
         change(&mut webhook);
         WebhookReport::of(webhook, NOW)
     }
@@ -122,6 +132,11 @@ mod tests {
         assert_eq!(complaints(&report(Status::Paused, 86_400, waiting)), "", "a person meant it");
         assert!(complaints(&report(Status::Paused, 86_401, waiting)).contains("paused since"));
         assert_eq!(complaints(&report(Status::Paused, 86_401, |_| {})), "", "it holds nothing back");
+        let failing = |status, failures| complaints(&report(status, 9, |webhook| webhook.failures = failures));
+        assert_eq!(failing(Status::Active, 12), "", "a receiver may be mended within a day");
+        let expected = "webhook hook: a delivery failed 13 times in a row; see `landfall event list --pending`";
+        assert_eq!(failing(Status::Active, 13), expected);
+        assert_eq!(failing(Status::Paused, 13), "", "nothing is tried there");
         let held = complaints(&report(Status::Active, 9, |webhook| webhook.held = 2));
         assert_eq!(held, "webhook hook: 2 deliveries failed for seven days and are held");
     }

@@ -20,7 +20,7 @@ const LOOKED_AT_AGAIN: Duration = Duration::from_secs(60 * 60);
 /// How many attempts of one delivery stay on record.
 const ATTEMPTS_KEPT_MAX: u32 = 50;
 /// Of how many of a queue it is looked how old they are: of those that are due first.
-const HEAD_MAX: i64 = 1_000;
+pub(super) const HEAD_MAX: i64 = 1_000;
 
 /// A delivery that is ours to attempt until its lease ends.
 #[derive(Clone, PartialEq, Eq)]

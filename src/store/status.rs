@@ -54,6 +54,8 @@ pub struct WebhookStatus {
     pub held: u64,
     /// When the first of those is due that wait for nothing but their time, or whose lease ends.
     pub due_at: Option<Timestamp>,
+    /// How often one of those that are tried again next has failed in a row.
+    pub failures: u64,
 }
 
 /// What a former watcher told of where its chain ends, and what it warned of.
@@ -105,7 +107,9 @@ statements! {
                 (SELECT COUNT(*) FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'HELD') AS held, \
                 (SELECT MIN(next_us) FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'FIRST') AS first_us, \
                 (SELECT MIN(next_us) FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'AGAIN') AS again_us, \
-                (SELECT MIN(next_us) FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'LEASED') AS leased_us \
+                (SELECT MIN(next_us) FROM deliveries WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'LEASED') AS leased_us, \
+                (SELECT MAX(failures) FROM (SELECT failures FROM deliveries \
+                 WHERE webhook_id = webhooks.id AND state = 'PENDING' AND queue = 'AGAIN' ORDER BY next_us, event_id LIMIT $1) AS head) AS failures \
                 FROM webhooks WHERE kind = 'WEBHOOK' AND status <> 'DELETED' ORDER BY created_us, webhooks.id";
 }
 
@@ -219,8 +223,8 @@ pub async fn queue(connection: &mut impl Connection) -> Result<QueueStatus, Stor
 
 /// Where the deliveries of each webhook stand.
 pub async fn webhooks(connection: &mut impl Connection) -> Result<Vec<WebhookStatus>, StoreError> {
-    type Row = (String, String, i64, i64, i64, Option<i64>, Option<i64>, Option<i64>);
-    let read = |(id, status, since, pending, held, first, again, leased): Row| {
+    type Row = (String, String, i64, i64, i64, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
+    let read = |(id, status, since, pending, held, first, again, leased, failures): Row| {
         Ok(WebhookStatus {
             id,
             status: parsed("status", &status)?,
@@ -228,9 +232,10 @@ pub async fn webhooks(connection: &mut impl Connection) -> Result<Vec<WebhookSta
             pending: uint("count", pending)?,
             held: uint("count", held)?,
             due_at: [first, again, leased].into_iter().flatten().min().map(Timestamp),
+            failures: uint("failures", failures.unwrap_or_default())?,
         })
     };
-    fetch_all!(connection, Row, WEBHOOKS)?.into_iter().map(read).collect()
+    fetch_all!(connection, Row, WEBHOOKS, deliveries::HEAD_MAX)?.into_iter().map(read).collect()
 }
 
 impl TryFrom<ChainRow> for ChainStatus {

@@ -20,6 +20,8 @@ use crate::watcher::{Replaced, TickError, Ticked, Watcher, over_credit};
 /// How many headers the first look back reads; each further one reads four times as many, up to the maximum.
 const LOOK_BACK: u64 = 16;
 const LOOK_BACK_MAX: u64 = 256;
+/// How many reads that show nothing are made for the next block, where numbers are skipped.
+const EMPTY_READS_MAX: usize = 100;
 
 /// What must not be taken back without a person.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -340,10 +342,13 @@ impl<S: BlockSource> Watcher<S> {
         Err(TickError::Contradiction { chain: self.chain(), what })
     }
 
-    /// The source's first header above `number`, however many numbers are skipped before it.
+    /// The source's first header above `number`, behind as many skipped numbers as [`EMPTY_READS_MAX`] reads show.
     async fn first_above(&self, number: u64, tip: &Tip) -> Result<Option<Header>, TickError> {
         let mut from = number + 1;
-        while from <= tip.latest.number {
+        for _ in 0..EMPTY_READS_MAX {
+            if from > tip.latest.number {
+                break;
+            }
             let to = tip.latest.number.min(from + LOOK_BACK_MAX - 1);
             let headers = self.source.headers(from..=to).await?;
             if let Some(first) = headers.into_iter().next() {

@@ -195,6 +195,9 @@ async fn whoever_asks_how_things_are_is_told_of_webhooks_that_hold_events_back()
         assert_eq!(complaints.len(), 1, "{complaints:?}");
 
         tick(&world).await;
+        write(&world, "UPDATE deliveries SET failures = 13 WHERE queue = 'AGAIN'").await;
+        let failing = Status::read(world.db(), world.now()).await.unwrap().webhooks;
+        assert_eq!(failing.iter().map(|webhook| webhook.failures).collect::<Vec<_>>(), [13, 0], "{engine:?}");
         write(&world, "UPDATE deliveries SET queue = 'HELD' WHERE queue = 'AGAIN'").await;
         world.pass(DAY);
         let Status { webhooks, events, .. } = Status::read(world.db(), world.now()).await.unwrap();

@@ -315,6 +315,25 @@ async fn r6_a_reorg_below_the_final_block_changes_nothing_and_needs_a_person() {
 }
 
 #[tokio::test]
+async fn a_final_block_that_is_replaced_behind_hundreds_of_skipped_numbers_needs_a_person_too() {
+    let mut world = world().await;
+    world.chain.mine(vec![payment(0, 5)]);
+    world.chain.mine_empty(400);
+    world.catch_up().await;
+    assert_eq!(world.status_of(5).await, Confirmed);
+    let fork = world.chain.blocks();
+    world.chain.fork_at(1);
+    world.chain.skip(300);
+    world.chain.mine_empty(200);
+    let error = world.try_tick().await.unwrap_err();
+    assert!(matches!(error, TickError::PostFinalityReorg { confirmed: 1, .. }), "{error}");
+    world.chain.restore(fork);
+    world.chain.mine_empty(100);
+    world.catch_up().await;
+    world.close().await;
+}
+
+#[tokio::test]
 async fn a_reorg_deeper_than_the_record_needs_a_person() {
     let mut world = World::new(3).await;
     world.chain.set_finality_depth(None);

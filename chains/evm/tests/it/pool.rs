@@ -131,20 +131,6 @@ async fn an_endpoint_that_shows_less_than_its_head_says_is_left_for_another() {
 }
 
 #[tokio::test]
-async fn what_no_endpoint_shows_although_they_have_it_is_told_and_is_no_empty_list() {
-    let (first, second, source) = led(ledger(), ledger()).await;
-    latest(&source).await;
-    for node in [&first, &second] {
-        node.lie(|method, params| (method == "eth_getBlockByNumber" && params[0] == "0x5").then_some(Ok(Value::Null)));
-    }
-    let expected = "shows 0 of the blocks 5 to 12, although its newest block is 20";
-    for error in [source.blocks(5..=12, Read::FULL).await.unwrap_err(), source.headers(5..=12).await.unwrap_err()] {
-        assert!(error.to_string().contains(expected), "{error}");
-    }
-    assert_eq!(source.headers(21..=22).await.unwrap(), [], "what they do not have yet is no failure");
-}
-
-#[tokio::test]
 async fn a_slow_endpoint_delays_nobody_and_its_word_still_counts() {
     let chain = ledger();
     let (fast, slow, source) = two(chain.up_to(10, Some(5)), chain.up_to(12, Some(5))).await;

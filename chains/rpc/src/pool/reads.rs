@@ -72,7 +72,7 @@ impl<D: Dialect> Pool<D> {
     /// cut it.
     ///
     /// # Errors
-    /// As [`Pool::call`]; a list that is too short is none, but that all who were asked show nothing of what they have.
+    /// As [`Pool::call`]; a list that is too short is none.
     pub async fn call_range<'a, T: Send>(
         &'a self,
         need: Need,
@@ -82,7 +82,6 @@ impl<D: Dialect> Pool<D> {
         let mut outcome = Outcome::new(self);
         let wanted = usize::try_from((need.last + 1).saturating_sub(need.first)).unwrap_or(usize::MAX).min(most);
         let mut longest: Option<Vec<T>> = None;
-        let mut withheld = None;
         for endpoint in self.candidates(need).await {
             let begun = Instant::now();
             match read(endpoint).await {
@@ -90,12 +89,9 @@ impl<D: Dialect> Pool<D> {
                     let is_whole = items.len() >= wanted;
                     let is_short = !is_whole && endpoint.head().is_some_and(|head| head >= need.last);
                     if is_short {
-                        let error = endpoint.shows_too_little(need, items.len());
-                        endpoint.failed(&error);
-                        withheld = Some(error);
+                        endpoint.failed(&endpoint.shows_too_little(need, items.len()));
                     } else {
                         endpoint.answered(begun, None);
-                        withheld = None;
                     }
                     if let Some(last) =
                         u64::try_from(items.len()).ok().and_then(|count| (need.first + count).checked_sub(1))
@@ -114,7 +110,7 @@ impl<D: Dialect> Pool<D> {
         }
         match longest {
             // Who has none of the blocks says nothing of what others show in them.
-            Some(items) if items.is_empty() => outcome.newer().or(withheld).map_or(Ok(items), Err),
+            Some(items) if items.is_empty() => outcome.newer().map_or(Ok(items), Err),
             Some(items) => Ok(items),
             None => Err(outcome.error()),
         }
