@@ -76,7 +76,8 @@ statements! {
     // What was added before its chain was taken up is matched from the first block on that the chain was followed from.
     WATCHED_FROM = "SELECT from_number, (SELECT MIN(native_settings.from_number) FROM native_settings WHERE native_settings.chain = $1) \
                     FROM watched_addresses WHERE chain = $1 AND address = $2";
-    TOLD_LATER = "SELECT MIN(seq), MAX(seq) FROM watched_addresses WHERE chain = $1 AND from_number > $2";
+    // Of a number as it stands PostgreSQL may look for the smallest by its own index, and pass by all that were told earlier.
+    TOLD_LATER = "SELECT MIN(seq + 0), MAX(seq + 0) FROM watched_addresses WHERE chain = $1 AND from_number > $2";
     LOWER_FROM = "UPDATE watched_addresses SET from_number = $1 \
                   WHERE chain = $2 AND from_number > $1 AND seq BETWEEN $3 AND $4";
     ACCOUNTS = "SELECT id, identity_id, type FROM accounts WHERE organization_id = $1 ORDER BY id";

@@ -145,7 +145,8 @@ const HOT: [(&str, &str); 54] = [
     ("traces::UNTRACED_IN", "INDEX blocks_untraced"),
     ("traces::UNTRACED_SINCE", "INDEX blocks_untraced"),
     ("identities::ACCOUNTS_BEHIND", "INDEX accounts_identity (identity_id=? AND (created_us,id)>"),
-    ("accounts::LOWER_FROM", "INDEX watched_addresses_from"),
+    ("accounts::TOLD_LATER", "INDEX watched_addresses_from"),
+    ("accounts::LOWER_FROM", "(chain=? AND seq>? AND seq<?)"),
     ("movements::DEBITED", "INDEX debits_sender"),
     ("movements::PAID", "INDEX fees_payer"),
     (
