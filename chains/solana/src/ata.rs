@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use solana_address::bytes_are_curve_point;
 
 /// The two programs that keep token accounts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize)]
 pub enum TokenProgram {
     #[serde(rename = "spl_token")]
     SplToken,
@@ -71,20 +71,8 @@ pub(crate) fn of(owner: &[u8; 32], program: TokenProgram, mint: &[u8; 32]) -> Op
 /// would be one whose maker knew the key of a point that he could not choose. Nor is it asked of the first few hashes before
 /// it: at any but the right one only the program could sign, which makes none there.
 pub(crate) fn is_of(account: &[u8; 32], owner: &[u8; 32], program: TokenProgram, mint: &[u8; 32]) -> bool {
-    let mut rest = hashes(owner, program, mint);
-    let first: Vec<[u8; 32]> = rest.by_ref().take(FIRST_FEW).collect();
-    if first.contains(account) {
-        return true;
-    }
-    for hash in first.into_iter().chain(rest) {
-        if hash == *account {
-            return true;
-        }
-        if !bytes_are_curve_point(hash) {
-            return false;
-        }
-    }
-    false
+    hashes(owner, program, mint).take(FIRST_FEW).any(|hash| hash == *account)
+        || of(owner, program, mint) == Some(*account)
 }
 
 /// The hashes of these, from bump 255 down.

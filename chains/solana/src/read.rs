@@ -5,10 +5,10 @@
 //! Promises: all transactions are in it, or it is refused; a transaction stands in it once, however often it is on record there
 //! (SIMD-0297: one of a durable nonce may fail before it succeeds, and behind that).
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::ops::RangeInclusive;
 
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 use landfall_chain::{
     Address, Block, BlockHash, BlockRef, Debits, Fee, Header, Legs, Proof, Signers, TxId, TxLife, TxRef, U256,
 };
@@ -76,7 +76,7 @@ pub fn block(rules: &Rules, answer: &str, asked: &Asked) -> Result<Candidate, Un
 /// The block, where its text is plain and nothing is wrong with it.
 fn scanned<'a, 'r>(rules: &'r Rules, text: &'a str, asked: &Asked) -> Option<(WireHeader<'a>, Taken<'r>)> {
     let mut taken = Taken::new(rules, asked);
-    let wire = scan::block(text, |wire| taken.take(&wire).is_ok())?;
+    let wire = scan::block(text, |wire| taken.take(wire).is_ok())?;
     Some((wire, taken))
 }
 

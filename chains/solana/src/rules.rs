@@ -3,8 +3,9 @@
 //! A mint counts only under its own token program. A mint that an operator listed without naming the program counts
 //! under either.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
+use hashbrown::HashMap;
 use landfall_chain::{Address, AssetId, Network};
 use serde::Deserialize;
 

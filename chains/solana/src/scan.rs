@@ -6,24 +6,26 @@
 //! is told twice, or is missing, it does not take, and says nothing of: then `wire` reads it from the start, and its word on
 //! what is wrong counts.
 
-use memchr::memchr;
+use std::mem;
 
 use crate::wire::{WireAmount, WireBody, WireHeader, WireKey, WireMeta, WireTokenBalance, WireTx};
 
 /// How deep what is passed over may be nested; an error of a transaction is 4 deep.
 const DEPTH_MAX: usize = 16;
-/// What a list has room for at first: most transactions name no more accounts.
-const ROOM: usize = 16;
 /// How many bytes are looked at before it is asked whether one of them was odd.
 const PART: usize = 4_096;
+/// The lowest bit of each byte.
+const ONES: u64 = 0x0101_0101_0101_0101;
+/// As many digits are never more than 64 bits hold.
+const DIGITS_SAFE: usize = 19;
 
-/// The block that `text` tells, its transactions handed over one by one until one of them is not wanted; `None` where it is
+/// The block that `text` tells, its transactions shown one by one until one of them is not wanted; `None` where it is
 /// not plain.
-pub(crate) fn block<'a>(text: &'a str, mut take: impl FnMut(WireTx<'a>) -> bool) -> Option<WireHeader<'a>> {
+pub(crate) fn block<'a>(text: &'a str, mut take: impl FnMut(&WireTx<'a>) -> bool) -> Option<WireHeader<'a>> {
     if !is_plain(text.as_bytes()) {
         return None;
     }
-    let mut scan = Scan { text, at: 0 };
+    let mut scan = Scan { text, at: 0, read: Lists::default() };
     let (mut blockhash, mut previous_blockhash, mut parent_slot, mut block_time, mut txs) =
         (None, None, None, None, None);
     scan.object(|scan, name| match name {
@@ -31,7 +33,7 @@ pub(crate) fn block<'a>(text: &'a str, mut take: impl FnMut(WireTx<'a>) -> bool)
         "previousBlockhash" => once(&mut previous_blockhash, scan.string()?),
         "parentSlot" => once(&mut parent_slot, scan.number()?),
         "blockTime" => once(&mut block_time, scan.unless_null(|scan| i64::try_from(scan.number()?).ok())?),
-        "transactions" => once(&mut txs, scan.list(|scan| take(scan.tx()?).then_some(()))?),
+        "transactions" => once(&mut txs, scan.list(|scan| scan.tx_for(&mut take))?),
         _ => scan.pass_over(0),
     })?;
     txs?;
@@ -50,6 +52,21 @@ fn is_plain(text: &[u8]) -> bool {
     !text.chunks(PART).any(|part| part.iter().fold(false, is_odd))
 }
 
+/// Where the next one stands. Strings are short: a search that is made for long texts costs as much to begin as this in all.
+fn quotation_mark(text: &[u8]) -> Option<usize> {
+    let (words, rest) = text.as_chunks();
+    for (place, word) in words.iter().enumerate() {
+        // Zero where one stands; the lowest byte of these that was zero is marked, and maybe some above it.
+        let marks = u64::from_le_bytes(*word) ^ (ONES * u64::from(b'"'));
+        let marked = marks.wrapping_sub(ONES) & !marks & (ONES << 7);
+        if marked != 0 {
+            return Some(place * word.len() + (marked.trailing_zeros() / u8::BITS) as usize);
+        }
+    }
+    let at = rest.iter().position(|byte| *byte == b'"')?;
+    Some(text.len() - rest.len() + at)
+}
+
 /// Takes in a field that must not be told twice.
 fn once<T>(field: &mut Option<T>, value: T) -> Option<()> {
     field.replace(value).is_none().then_some(())
@@ -58,9 +75,31 @@ fn once<T>(field: &mut Option<T>, value: T) -> Option<()> {
 struct Scan<'a> {
     text: &'a str,
     at: usize,
+    read: Lists<'a>,
+}
+
+/// The lists of the transaction before, for their room.
+#[derive(Default)]
+struct Lists<'a> {
+    signatures: Vec<&'a str>,
+    keys: Vec<WireKey<'a>>,
+    balances: [Vec<u64>; 2],
+    tokens: [Vec<WireTokenBalance<'a>>; 2],
 }
 
 impl<'a> Scan<'a> {
+    fn tx_for(&mut self, take: &mut impl FnMut(&WireTx<'a>) -> bool) -> Option<()> {
+        let tx = self.tx()?;
+        let is_wanted = take(&tx);
+        let WireTx { transaction: WireBody { signatures, account_keys, .. }, meta } = tx;
+        let keys = account_keys.unwrap_or_default();
+        if let Some(WireMeta { pre_balances, post_balances, pre_token_balances, post_token_balances, .. }) = meta {
+            let balances = [pre_balances, post_balances];
+            self.read = Lists { signatures, keys, balances, tokens: [pre_token_balances, post_token_balances] };
+        }
+        is_wanted.then_some(())
+    }
+
     fn tx(&mut self) -> Option<WireTx<'a>> {
         let (mut body, mut meta) = (None, None);
         self.object(|scan, name| match name {
@@ -73,9 +112,11 @@ impl<'a> Scan<'a> {
 
     fn body(&mut self) -> Option<WireBody<'a>> {
         let (mut signatures, mut keys) = (None, None);
+        let Lists { signatures: for_signatures, keys: for_keys, .. } = &mut self.read;
+        let (mut for_signatures, mut for_keys) = (mem::take(for_signatures), mem::take(for_keys));
         self.object(|scan, name| match name {
-            "signatures" => once(&mut signatures, scan.all(1, Scan::string)?),
-            "accountKeys" => once(&mut keys, scan.all(ROOM, Scan::key)?),
+            "signatures" => once(&mut signatures, scan.all(&mut for_signatures, Scan::string)?),
+            "accountKeys" => once(&mut keys, scan.all(&mut for_keys, Scan::key)?),
             // The shapes `json` and `jsonParsed`.
             "message" => None,
             _ => scan.pass_over(0),
@@ -84,6 +125,11 @@ impl<'a> Scan<'a> {
     }
 
     fn key(&mut self) -> Option<WireKey<'a>> {
+        let begun = self.at;
+        if let Some(key) = self.usual_key() {
+            return Some(key);
+        }
+        self.at = begun;
         let mut key = None;
         self.object(|scan, name| match name {
             "pubkey" => once(&mut key, scan.string()?),
@@ -92,16 +138,33 @@ impl<'a> Scan<'a> {
         key.map(WireKey::Told)
     }
 
+    /// One as agave writes it, by what stands between its values: half of a block is keys.
+    fn usual_key(&mut self) -> Option<WireKey<'a>> {
+        self.word(r#"{"pubkey":"#)?;
+        let key = self.string()?;
+        self.word(r#","signer":"#)?;
+        self.truth()?;
+        self.word(r#","source":"#)?;
+        self.string()?;
+        self.word(r#","writable":"#)?;
+        self.truth()?;
+        self.word("}")?;
+        Some(WireKey::Told(key))
+    }
+
     fn meta(&mut self) -> Option<WireMeta<'a>> {
         let (mut failed, mut fee, mut pre_balances, mut post_balances) = (None, None, None, None);
         let (mut pre_tokens, mut post_tokens) = (None, None);
+        let Lists { balances, tokens, .. } = &mut self.read;
+        let ([mut for_pre, mut for_post], [mut for_pre_tokens, mut for_post_tokens]) =
+            (mem::take(balances), mem::take(tokens));
         self.object(|scan, name| match name {
             "err" => once(&mut failed, scan.unless_null(|scan| scan.pass_over(0))?.is_some()),
             "fee" => once(&mut fee, scan.number()?),
-            "preBalances" => once(&mut pre_balances, scan.all(ROOM, Scan::number)?),
-            "postBalances" => once(&mut post_balances, scan.all(ROOM, Scan::number)?),
-            "preTokenBalances" => once(&mut pre_tokens, scan.all(0, Scan::token_balance)?),
-            "postTokenBalances" => once(&mut post_tokens, scan.all(0, Scan::token_balance)?),
+            "preBalances" => once(&mut pre_balances, scan.all(&mut for_pre, Scan::number)?),
+            "postBalances" => once(&mut post_balances, scan.all(&mut for_post, Scan::number)?),
+            "preTokenBalances" => once(&mut pre_tokens, scan.all(&mut for_pre_tokens, Scan::token_balance)?),
+            "postTokenBalances" => once(&mut post_tokens, scan.all(&mut for_post_tokens, Scan::token_balance)?),
             // Not told in this shape.
             "loadedAddresses" => None,
             _ => scan.pass_over(0),
@@ -190,9 +253,10 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The items of a list.
-    fn all<T>(&mut self, room: usize, item: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
-        let mut all = Vec::with_capacity(room);
+    /// The items of a list, in the room of one that is needed no more.
+    fn all<T>(&mut self, room: &mut Vec<T>, item: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        let mut all = mem::take(room);
+        all.clear();
         self.list(|scan| {
             all.push(item(scan)?);
             Some(())
@@ -207,21 +271,26 @@ impl<'a> Scan<'a> {
     fn string(&mut self) -> Option<&'a str> {
         self.pass(b'"')?;
         let start = self.at;
-        let length = memchr(b'"', &self.text.as_bytes()[start..])?;
+        let length = quotation_mark(&self.text.as_bytes()[start..])?;
         self.at = start + length + 1;
         self.text.get(start..start + length)
     }
 
     /// One that is whole and not below 0. What may follow it in a number that is neither, follows no value.
     fn number(&mut self) -> Option<u64> {
-        let start = self.at;
-        let mut number: u64 = 0;
-        while let Some(digit) = self.next().map(|byte| byte.wrapping_sub(b'0')).filter(|digit| *digit < 10) {
-            number = number.checked_mul(10)?.checked_add(u64::from(digit))?;
-            self.at += 1;
+        let (start, mut number) = (self.at, 0_u64);
+        let rest = &self.text.as_bytes()[start..];
+        let digits = rest.iter().map(|byte| byte.wrapping_sub(b'0')).take_while(|digit| *digit < 10);
+        let count = digits.inspect(|digit| number = number.wrapping_mul(10).wrapping_add(u64::from(*digit))).count();
+        self.at += count;
+        match count {
+            0 => None,
+            1 => Some(number),
+            _ if rest[0] == b'0' => None,
+            // No number of so many is too large.
+            2..=DIGITS_SAFE => Some(number),
+            _ => self.text.get(start..self.at)?.parse().ok(),
         }
-        let has_leading_zero = self.at > start + 1 && self.text.as_bytes()[start] == b'0';
-        (self.at > start && !has_leading_zero).then_some(number)
     }
 
     /// Any value.
@@ -230,12 +299,15 @@ impl<'a> Scan<'a> {
             b'"' => self.string().map(drop),
             b'{' if depth < DEPTH_MAX => self.object(|scan, _| scan.pass_over(depth + 1)),
             b'[' if depth < DEPTH_MAX => self.list(|scan| scan.pass_over(depth + 1)),
-            b't' => self.word("true"),
-            b'f' => self.word("false"),
+            b't' | b'f' => self.truth(),
             b'n' => self.word("null"),
             b'-' | b'0'..=b'9' => self.any_number(),
             _ => None,
         }
+    }
+
+    fn truth(&mut self) -> Option<()> {
+        self.word("true").or_else(|| self.word("false"))
     }
 
     fn any_number(&mut self) -> Option<()> {
@@ -350,6 +422,31 @@ mod tests {
         }
         let deep = format!("[{}{}]", "[".repeat(DEPTH_MAX), "]".repeat(DEPTH_MAX));
         assert_eq!(scanned(&BLOCK.replacen(r#""rewards":[]"#, &format!(r#""rewards":{deep}"#), 1)), None);
+    }
+
+    #[test]
+    fn the_next_quotation_mark_is_found_wherever_it_stands() {
+        // One bit away from it, and what is so where bytes are taken eight at a time.
+        for other in [b'!', b'#', b'\xa2', 0] {
+            for length in 0..40 {
+                let mut text = vec![other; length];
+                assert_eq!(quotation_mark(&text), None);
+                for at in (0..length).rev() {
+                    text[at] = b'"';
+                    assert_eq!(quotation_mark(&text), Some(at), "{other} {length}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_of_any_length_read_as_the_parser_reads_them() {
+        for number in ["0", "9", "9999999999999999999", "10000000000000000000", "18446744073709551615"] {
+            assert!(agree(&BLOCK.replace(r#""fee":5000"#, &format!(r#""fee":{number}"#))), "{number}");
+        }
+        for number in ["", "-1", "00", "18446744073709551616", "99999999999999999999", "100000000000000000000"] {
+            assert!(!agree(&BLOCK.replace(r#""fee":5000"#, &format!(r#""fee":{number}"#))), "{number}");
+        }
     }
 
     #[test]

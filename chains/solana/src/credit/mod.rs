@@ -17,6 +17,7 @@ use landfall_chain::{
 };
 
 use crate::base58;
+use crate::credit::tokens::Associated;
 use crate::error::Unusable;
 use crate::rules::Rules;
 use crate::tx::Tx;
@@ -70,6 +71,7 @@ pub(crate) struct Judge<'r> {
     rules: &'r Rules,
     slot: u64,
     asked: Legs,
+    known: Associated,
     judged: Judged,
 }
 
@@ -81,7 +83,7 @@ impl Judged {
 
 impl<'r> Judge<'r> {
     pub(crate) fn new(rules: &'r Rules, slot: u64, asked: Legs) -> Self {
-        Judge { rules, slot, asked, judged: Judged::default() }
+        Judge { rules, slot, asked, known: Associated::default(), judged: Judged::default() }
     }
 
     pub(crate) fn finish(mut self) -> Judged {
@@ -97,13 +99,13 @@ impl<'r> Judge<'r> {
             return self.failed(tx, reference);
         }
         let holders = native::holders(tx);
-        let native = native::flow(self.rules, tx, &holders)?;
+        let native = native::flow(self.rules, tx, &holders, &mut self.known)?;
         let before = self.judged.count();
         self.flow(tx, reference, &native)?;
         if tx.tokens.is_empty() {
             return Ok(());
         }
-        for flow in tokens::flows(self.rules, tx, &holders, self.slot, self.asked)? {
+        for flow in tokens::flows(self.rules, tx, &holders, self.slot, self.asked, &mut self.known)? {
             self.flow(tx, reference, &flow)?;
         }
         if self.asked == Legs::Explained && self.judged.count() == before {

@@ -6,6 +6,7 @@
 
 use landfall_chain::{AssetId, Verdict};
 
+use crate::credit::tokens::Associated;
 use crate::credit::{Flow, Loss, Rest, Worth, gained, tokens};
 use crate::error::Unusable;
 use crate::rules::{Rules, WRAPPED_SOL, Wrapped};
@@ -74,7 +75,12 @@ fn rent_change(tx: &Tx<'_>, account: usize, lamports: i128) -> i128 {
 }
 
 /// What of SOL was gained and lost.
-pub(super) fn flow<'a>(rules: &Rules, tx: &Tx<'a>, holders: &[Holder<'a>]) -> Result<Flow<'a>, Unusable> {
+pub(super) fn flow<'a>(
+    rules: &Rules,
+    tx: &Tx<'a>,
+    holders: &[Holder<'a>],
+    known: &mut Associated,
+) -> Result<Flow<'a>, Unusable> {
     let mut flow = Flow {
         asset: AssetId::Native,
         gains: Vec::new(),
@@ -104,7 +110,7 @@ pub(super) fn flow<'a>(rules: &Rules, tx: &Tx<'a>, holders: &[Holder<'a>]) -> Re
         rest.take(gained(-holder.rent), Worth::Kept(Verdict::RentRefund));
         rest.take(unwrapped, Worth::Kept(Verdict::SelfTransfer));
         if rules.wrapped == Wrapped::Native && holder.wrapped != 0 {
-            let stray = tokens::stray_wrapped(tx, owner)?;
+            let stray = tokens::stray_wrapped(tx, owner, known)?;
             rest.take(stray, Worth::Kept(Verdict::IneligibleTokenAccount));
         }
         rest.take(u128::MAX, Worth::Credit);

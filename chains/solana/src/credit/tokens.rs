@@ -7,6 +7,7 @@
 //! nowhere; but wrapped SOL is worth as much as SOL, and a listed mint under another program is somebody's mistake: those
 //! are kept for a person. Sums cannot overflow, as in `native`.
 
+use hashbrown::HashMap;
 use landfall_chain::{Address, AssetId, Legs, Verdict};
 
 use crate::ata::{self, TokenProgram};
@@ -25,6 +26,7 @@ pub(super) fn flows<'a>(
     holders: &[Holder<'a>],
     slot: u64,
     asked: Legs,
+    known: &mut Associated,
 ) -> Result<Vec<Flow<'a>>, Unusable> {
     let mut flows = Vec::new();
     let mut seen: Vec<&str> = Vec::new();
@@ -42,7 +44,7 @@ pub(super) fn flows<'a>(
                 all_owned(tx, mint)?;
                 all_listed(rules, tx, mint, slot)?;
                 let place = Place { mint, key: listed.key, program };
-                flows.push(listed_flow(tx, holders, &place)?);
+                flows.push(listed_flow(tx, holders, &place, known)?);
                 continue;
             }
             Listed::UnderAnother => Some(Worth::Kept(Verdict::FakeToken)),
@@ -77,10 +79,10 @@ fn all_listed(rules: &Rules, tx: &Tx<'_>, mint: &str, slot: u64) -> Result<(), U
 }
 
 /// What of wrapped SOL came into accounts of the owner's that are not the associated one.
-pub(super) fn stray_wrapped(tx: &Tx<'_>, owner: &str) -> Result<u128, Unusable> {
+pub(super) fn stray_wrapped(tx: &Tx<'_>, owner: &str, known: &mut Associated) -> Result<u128, Unusable> {
     let key = base58::key(WRAPPED_SOL).ok_or(Unusable::Key { index: tx.index })?;
     let place = Place { mint: WRAPPED_SOL, key, program: TokenProgram::SplToken };
-    place.stray(tx, owner)
+    place.stray(tx, owner, known)
 }
 
 /// A mint, and what leads to the associated accounts of it.
@@ -90,25 +92,22 @@ struct Place<'m> {
     program: TokenProgram,
 }
 
+/// Which accounts are the associated ones, by account, owner and what leads there: in one block, those of pools come again and
+/// again, and to find that one is not costs the most.
+#[derive(Default)]
+pub(super) struct Associated(HashMap<([u8; 32], [u8; 32], TokenProgram, [u8; 32]), bool>);
+
 impl Place<'_> {
-    fn stray(&self, tx: &Tx<'_>, owner: &str) -> Result<u128, Unusable> {
-        let key = base58::key(owner).ok_or(Unusable::Key { index: tx.index })?;
+    fn stray(&self, tx: &Tx<'_>, owner: &str, known: &mut Associated) -> Result<u128, Unusable> {
+        let key = |text| base58::key(text).ok_or(Unusable::Key { index: tx.index });
+        let owner_key = key(owner)?;
         let is_its = |holding: &&Holding<'_>| holding.mint == self.mint && holding.owner == Some(owner);
         let mut change = 0;
-        // An account is told before and after.
-        let mut judged: Vec<(usize, bool)> = Vec::with_capacity(1);
         for holding in tx.tokens.iter().filter(is_its) {
-            let known = judged.iter().find(|(account, _)| *account == holding.account).map(|(_, is_stray)| *is_stray);
-            let is_stray = match known {
-                Some(is_stray) => is_stray,
-                None => {
-                    let account = base58::key(tx.keys[holding.account]).ok_or(Unusable::Key { index: tx.index })?;
-                    let is_stray = !ata::is_of(&account, &key, self.program, &self.key);
-                    judged.push((holding.account, is_stray));
-                    is_stray
-                }
-            };
-            if is_stray {
+            let account = key(tx.keys[holding.account])?;
+            let place = (account, owner_key, self.program, self.key);
+            let is_of = || ata::is_of(&account, &owner_key, self.program, &self.key);
+            if !*known.0.entry(place).or_insert_with(is_of) {
                 change += holding.change();
             }
         }
@@ -116,7 +115,12 @@ impl Place<'_> {
     }
 }
 
-fn listed_flow<'a>(tx: &Tx<'a>, holders: &[Holder<'a>], place: &Place<'_>) -> Result<Flow<'a>, Unusable> {
+fn listed_flow<'a>(
+    tx: &Tx<'a>,
+    holders: &[Holder<'a>],
+    place: &Place<'_>,
+    known: &mut Associated,
+) -> Result<Flow<'a>, Unusable> {
     let changes = changes(tx, place.mint);
     let mut flow = Flow {
         asset: AssetId::Token(Address::Solana(place.key)),
@@ -139,7 +143,7 @@ fn listed_flow<'a>(tx: &Tx<'a>, holders: &[Holder<'a>], place: &Place<'_>) -> Re
             if is_wrapped {
                 rest.take(wrapped_by(holders, owner, supply), Worth::Kept(Verdict::SelfTransfer));
             }
-            rest.take(place.stray(tx, owner)?, Worth::Kept(Verdict::IneligibleTokenAccount));
+            rest.take(place.stray(tx, owner, known)?, Worth::Kept(Verdict::IneligibleTokenAccount));
             rest.take(u128::MAX, Worth::Credit);
         } else if change == 0 {
             // Between two accounts of one owner.
