@@ -13,7 +13,7 @@ use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::pool::{PoolConnection, PoolOptions};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
-use sqlx::{AssertSqlSafe, Database, PgPool, Postgres, SqlSafeStr, Sqlite, SqlitePool, Transaction};
+use sqlx::{AssertSqlSafe, Connection as _, Database, PgPool, Postgres, SqlSafeStr, Sqlite, SqlitePool, Transaction};
 
 use crate::store::sql::{Connection, Engine, fetch_optional, statements};
 use crate::store::{OpenError, StoreError};
@@ -24,6 +24,8 @@ const POSTGRES_CONNECTIONS_MAX: u32 = 16;
 const STATEMENTS_KEPT: usize = 512;
 /// How long a connection is waited for, and SQLite's write lock.
 const WAIT_MAX: Duration = Duration::from_secs(5);
+/// How long a connection of PostgreSQL's lies idle before it is asked whether it is there.
+const UNASKED_MAX: Duration = Duration::from_millis(100);
 
 /// Without another's work getting on meanwhile.
 const MIGRATE_TRIES_MAX: u32 = 5;
@@ -331,7 +333,17 @@ async fn open_postgres(url: &StoreUrl, text: &str) -> Result<Db, OpenError> {
         ("jit", "off"),
     ]);
     let connect = |error| OpenError::Connect { url: url.clone(), error };
-    let pool = lasting(POSTGRES_CONNECTIONS_MAX).connect_with(options).await.map_err(connect)?;
+    // sqlx asks a connection whether it is there when it is given back, and otherwise each time that it is taken, too.
+    let pool =
+        lasting::<Postgres>(POSTGRES_CONNECTIONS_MAX).test_before_acquire(false).before_acquire(|connection, taken| {
+            Box::pin(async move {
+                if taken.idle_for >= UNASKED_MAX {
+                    connection.ping().await?;
+                }
+                Ok(true)
+            })
+        });
+    let pool = pool.connect_with(options).await.map_err(connect)?;
     let encoding: String = sqlx::query_scalar("SHOW server_encoding").fetch_one(&pool).await.map_err(connect)?;
     match encoding.as_str() {
         // The latter, of a cluster that was made without a locale, keeps all bytes as they come.

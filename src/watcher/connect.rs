@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 
 use futures_util::{StreamExt, stream};
 use landfall_chain::{
-    Address, AssetTransfer, Block, BlockRef, BlockSource, Endpoints, Header, Lane, Network, Proof, Read, SourceError,
+    AssetTransfer, Block, BlockRef, BlockSource, Endpoints, Header, Lane, Network, Proof, Read, SourceError,
     SourceErrorKind, Tip,
 };
 
@@ -200,7 +200,7 @@ impl<S: BlockSource> Books<'_, S> {
                 take_out(&mut tx, network, block).await?;
             }
             cursors::connect(&mut tx, chain, block, !network.native.is_traced(block.header.block.number)).await?;
-            for leg in block.transfers.iter().filter_map(|transfer| WatchedLeg::of(transfer, network, watch_list)) {
+            for leg in WatchedLeg::among(&block.transfers, network, watch_list) {
                 prove_signer(&block.signers, &leg.transfer.tx)?;
                 pending += u64::from(leg.record(&mut tx, block, Lane::Roots, now).await?);
             }
@@ -215,7 +215,7 @@ impl<S: BlockSource> Books<'_, S> {
         }
         tx.commit().await?;
         for block in blocks {
-            told.keep(block, |transfer| WatchedLeg::of(transfer, network, watch_list).is_some());
+            told.keep(block, |leg| payers::is_recorded(leg, network, watch_list));
         }
         ticked.connected += u64::try_from(blocks.len()).unwrap_or(u64::MAX);
         ticked.pending += pending;
@@ -276,18 +276,14 @@ impl<S: BlockSource> Books<'_, S> {
 
 /// Whether a block whose proof is too weak to credit anything may hold what we would record.
 fn must_be_read_in_full(block: &Block, watch_list: &WatchList, endpoints: &Endpoints) -> bool {
-    let is_ours = |address: &Address| watch_list.contains(address);
     let is_candidate = match block.proof {
         Proof::Roots | Proof::TwoEndpoints => false,
         Proof::Bloom => true,
         // Where one suffices, there is no more to be had.
         Proof::OneEndpoint => endpoints.agree() > 1,
     };
-    is_candidate
-        && (block.transfers.iter().any(|transfer| is_ours(&transfer.recipient) || is_ours(&transfer.sender))
-            || block.debits().iter().any(|debit| is_ours(&debit.sender))
-            || block.unattributed.iter().any(|arrival| is_ours(&arrival.transfer.recipient))
-            || block.fees.iter().any(|fee| is_ours(&fee.payer)))
+    let paid = block.transfers.iter().flat_map(|transfer| [&transfer.recipient, &transfer.sender]);
+    is_candidate && watch_list.has_any(paid.chain(movements::concerned(block)))
 }
 
 /// The reads of one tick: blocks `at + 1 ..= latest`, cut to what a tick connects, `width` blocks each.

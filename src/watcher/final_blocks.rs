@@ -462,8 +462,7 @@ impl<S: BlockSource> Watcher<S> {
 
     /// Whether a watched address that is `wanted` pays in the block, or gets what is no deposit.
     fn moves(&self, block: &Block, wanted: &(dyn Fn(&Address) -> bool + Sync)) -> bool {
-        let is_ours = |address: &Address| wanted(address) && self.watch_list.contains(address);
-        movements::concerns(block, is_ours)
+        self.watch_list.has_any(movements::concerned(block).filter(|address| wanted(address)))
     }
 
     /// The legs of a block to watched addresses that are `wanted`.
@@ -472,8 +471,9 @@ impl<S: BlockSource> Watcher<S> {
         block: &'a Block,
         wanted: &(dyn Fn(&Address) -> bool + Sync),
     ) -> Vec<WatchedLeg<'a>> {
-        let legs = block.transfers.iter().filter_map(|it| WatchedLeg::of(it, &self.network, &self.watch_list));
-        legs.filter(|leg| wanted(leg.recipient())).collect()
+        let mut legs = WatchedLeg::among(&block.transfers, &self.network, &self.watch_list);
+        legs.retain(|leg| wanted(leg.recipient()));
+        legs
     }
 }
 

@@ -23,10 +23,12 @@ pub(super) struct WatchedLeg<'a> {
 }
 
 impl<'a> WatchedLeg<'a> {
-    /// The transfer, when it moves a listed asset to a watched address.
-    pub(super) fn of(transfer: &'a AssetTransfer, network: &'a Network, watch_list: &WatchList) -> Option<Self> {
-        let asset = network.asset(&transfer.asset)?;
-        watch_list.contains(&transfer.recipient).then_some(WatchedLeg { network, transfer, asset })
+    /// Those of `transfers` that move a listed asset to a watched address.
+    pub(super) fn among(transfers: &'a [AssetTransfer], network: &'a Network, watch_list: &WatchList) -> Vec<Self> {
+        let of_ours = watch_list.among(transfers, |transfer| &transfer.recipient).into_iter();
+        of_ours
+            .filter_map(|transfer| Some(WatchedLeg { network, transfer, asset: network.asset(&transfer.asset)? }))
+            .collect()
     }
 
     /// Its identity.

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use landfall_chain::{Address, AssetId, AssetTransfer, Block, BlockRef, Fee, Lane, Network, Proof, TxId, U256};
+use landfall_chain::{Address, AssetId, AssetTransfer, Block, BlockRef, Chain, Fee, Lane, Network, Proof, TxId, U256};
 
 use crate::deposit::LegHash;
 use crate::store::{Connection, StoreError, Tx, accounts, movements, unattributed};
@@ -34,21 +34,21 @@ pub(super) async fn record(
     whose: Whose,
 ) -> Result<(), TickError> {
     let (chain, at) = (network.chain, &block.header.block);
-    for transfer in block.debits().iter().filter(|transfer| network.asset(&transfer.asset).is_some()) {
-        if !is_counted(tx, network, watch_list, at, whose, &transfer.sender).await? {
+    for transfer in watch_list.among(block.debits(), |debit| &debit.sender) {
+        if network.asset(&transfer.asset).is_none() || !is_counted(tx, chain, at, whose, &transfer.sender).await? {
             continue;
         }
         prove_signer(&block.signers, &transfer.tx)?;
         movements::debit(tx, chain, at, lane, &leg_of(&network.chain_ref, transfer).hash(), transfer).await?;
     }
-    for fee in &block.fees {
-        if is_counted(tx, network, watch_list, at, whose, &fee.payer).await? {
+    for fee in watch_list.among(&block.fees, |fee| &fee.payer) {
+        if is_counted(tx, chain, at, whose, &fee.payer).await? {
             prove_signer(&block.signers, &fee.tx)?;
             movements::fee(tx, chain, at, fee).await?;
         }
     }
-    for rejected in &block.unattributed {
-        if !is_counted(tx, network, watch_list, at, whose, &rejected.transfer.recipient).await? {
+    for rejected in watch_list.among(&block.unattributed, |rejected| &rejected.transfer.recipient) {
+        if !is_counted(tx, chain, at, whose, &rejected.transfer.recipient).await? {
             continue;
         }
         let leg = leg_of(&network.chain_ref, &rejected.transfer).hash();
@@ -57,22 +57,21 @@ pub(super) async fn record(
     Ok(())
 }
 
+/// Of an address on the watch list.
 async fn is_counted(
     tx: &mut Tx,
-    network: &Network,
-    watch_list: &WatchList,
+    chain: Chain,
     at: &BlockRef,
     whose: Whose,
     address: &Address,
 ) -> Result<bool, StoreError> {
-    Ok(watch_list.contains(address)
-        && match whose {
-            Whose::WatchedNow => true,
-            Whose::WatchedThen => {
-                let from = accounts::watched_from(tx, network.chain, address).await?;
-                from.is_some_and(|from| from <= at.number)
-            }
-        })
+    match whose {
+        Whose::WatchedNow => Ok(true),
+        Whose::WatchedThen => {
+            let from = accounts::watched_from(tx, chain, address).await?;
+            Ok(from.is_some_and(|from| from <= at.number))
+        }
+    }
 }
 
 /// Takes out of what is on record of `block`, by the lane of the roots, what it does not show.
@@ -196,9 +195,9 @@ pub(super) async fn compare(
     Ok(unmatched)
 }
 
-/// Whether there is anything of this in `block` for an address that `is_ours`.
-pub(super) fn concerns(block: &Block, is_ours: impl Fn(&Address) -> bool) -> bool {
-    block.debits().iter().any(|debit| is_ours(&debit.sender))
-        || block.fees.iter().any(|fee| is_ours(&fee.payer))
-        || block.unattributed.iter().any(|rejected| is_ours(&rejected.transfer.recipient))
+/// Whose movements, and arrivals that are no deposits, there are in `block`.
+pub(super) fn concerned(block: &Block) -> impl Iterator<Item = &Address> {
+    let debited = block.debits().iter().map(|debit| &debit.sender);
+    let paid = block.fees.iter().map(|fee| &fee.payer);
+    debited.chain(paid).chain(block.unattributed.iter().map(|rejected| &rejected.transfer.recipient))
 }

@@ -55,7 +55,7 @@ impl<S: BlockSource> Watcher<S> {
         let (chain, at) = (network.chain, &block.header.block);
         take_out(tx, network, block).await?;
         let mut pending = 0;
-        for leg in block.transfers.iter().filter_map(|transfer| WatchedLeg::of(transfer, network, watch_list)) {
+        for leg in WatchedLeg::among(&block.transfers, network, watch_list) {
             let from = accounts::watched_from(tx, chain, leg.recipient()).await?;
             if from.is_some_and(|from| from <= at.number) {
                 pending += u64::from(leg.record(tx, block, Lane::Roots, now).await?);

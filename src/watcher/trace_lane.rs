@@ -397,7 +397,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             self.watch_list.follow(&mut tx).await?;
         }
         let (mut pending, mut pays_us) = (0, false);
-        for leg in block.transfers.iter().filter_map(|transfer| WatchedLeg::of(transfer, network, &self.watch_list)) {
+        for leg in WatchedLeg::among(&block.transfers, network, &self.watch_list) {
             // The list is newer than the block: who was added behind it is watched from a later one.
             let from = accounts::watched_from(&mut tx, chain, &leg.transfer.recipient).await?;
             if from.is_some_and(|from| from <= at.number) {

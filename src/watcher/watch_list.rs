@@ -73,6 +73,15 @@ fn at<const BYTES: usize>(chunks: &[Vec<[u8; BYTES]>], place: u32) -> &[u8; BYTE
     &chunks[place / CHUNK][place % CHUNK]
 }
 
+impl Members {
+    fn contains(&self, address: &Address) -> bool {
+        match address {
+            Address::Evm(address) => self.evm.contains(address),
+            Address::Solana(address) => self.solana.contains(address),
+        }
+    }
+}
+
 impl WatchList {
     pub(super) fn new(chain: Chain) -> Self {
         WatchList { chain, members: Arc::default() }
@@ -108,11 +117,20 @@ impl WatchList {
     }
 
     pub(super) fn contains(&self, address: &Address) -> bool {
+        self.read().contains(address)
+    }
+
+    /// Those of `items` whose address is in it. Of a long list each look-up waits for memory, and those of one call wait
+    /// together.
+    pub(super) fn among<'i, T>(&self, items: &'i [T], address: impl Fn(&T) -> &Address) -> Vec<&'i T> {
         let members = self.read();
-        match address {
-            Address::Evm(address) => members.evm.contains(address),
-            Address::Solana(address) => members.solana.contains(address),
-        }
+        items.iter().filter(|item| members.contains(address(item))).collect()
+    }
+
+    /// Whether one of these is in it, which is locked until that is known: to make them, it must not be asked.
+    pub(super) fn has_any<'i>(&self, addresses: impl IntoIterator<Item = &'i Address>) -> bool {
+        let members = self.read();
+        addresses.into_iter().any(|address| members.contains(address))
     }
 
     /// The number up to which it holds every address.

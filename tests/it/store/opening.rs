@@ -5,6 +5,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use landfall::store::{Db, OpenError, StoreUrl};
+use sqlx::Connection as _;
 
 use super::cast::prepare;
 use crate::postgres::{ENGINES, Engine, TestStore, create_database, folder};
@@ -161,6 +162,21 @@ async fn a_postgres_database_that_has_no_place_for_every_character_is_refused_in
     assert!(!error.may_pass(), "somebody must make another");
     let bytes = create_database("ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0").await;
     assert!(Db::open(&bytes.parse().unwrap()).await.is_ok(), "it keeps all bytes as they come");
+}
+
+#[tokio::test]
+async fn a_connection_that_the_server_ended_while_it_lay_idle_is_not_handed_out() {
+    let store = TestStore::fresh(Engine::Postgres).await;
+    let db = Db::open(&store.url.parse().unwrap()).await.unwrap();
+    let Db::Postgres(pool) = &db else { panic!("PostgreSQL") };
+    let place = async || sqlx::query_scalar::<_, i32>("SELECT pg_backend_pid()").fetch_one(pool).await.unwrap();
+    let before = place().await;
+    let mut admin = sqlx::PgConnection::connect(&store.url).await.unwrap();
+    let ended: bool =
+        sqlx::query_scalar("SELECT pg_terminate_backend($1)").bind(before).fetch_one(&mut admin).await.unwrap();
+    assert!(ended);
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    assert_ne!(place().await, before);
 }
 
 /// Its connections are swept by nobody: sqlx's sweep may turn for ever (transact-rs/sqlx#3645).
