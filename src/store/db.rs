@@ -336,12 +336,7 @@ async fn open_postgres(url: &StoreUrl, text: &str) -> Result<Db, OpenError> {
     // sqlx asks a connection whether it is there when it is given back, and otherwise each time that it is taken, too.
     let pool =
         lasting::<Postgres>(POSTGRES_CONNECTIONS_MAX).test_before_acquire(false).before_acquire(|connection, taken| {
-            Box::pin(async move {
-                if taken.idle_for >= UNASKED_MAX {
-                    connection.ping().await?;
-                }
-                Ok(true)
-            })
+            Box::pin(async move { Ok(taken.idle_for < UNASKED_MAX || connection.ping().await.is_ok()) })
         });
     let pool = pool.connect_with(options).await.map_err(connect)?;
     let encoding: String = sqlx::query_scalar("SHOW server_encoding").fetch_one(&pool).await.map_err(connect)?;

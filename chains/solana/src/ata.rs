@@ -67,9 +67,9 @@ pub(crate) fn of(owner: &[u8; 32], program: TokenProgram, mint: &[u8; 32]) -> Op
 
 /// Whether `account` is that account.
 ///
-/// The account itself is not asked for being off the curve, which is what costs: a token account at a hash that is a point
-/// would be one whose maker knew the key of a point that he could not choose. Nor is it asked of the first few hashes before
-/// it: at any but the right one only the program could sign, which makes none there.
+/// At one of the first few hashes it is not asked for being off the curve, which is what costs: a token account at a hash that is
+/// a point would be one whose maker knew the key of a point that he could not choose. Nor is that asked of the hashes before it:
+/// at any but the right one only the program could sign, which makes none there.
 pub(crate) fn is_of(account: &[u8; 32], owner: &[u8; 32], program: TokenProgram, mint: &[u8; 32]) -> bool {
     hashes(owner, program, mint).take(FIRST_FEW).any(|hash| hash == *account)
         || of(owner, program, mint) == Some(*account)
