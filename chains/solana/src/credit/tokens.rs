@@ -92,10 +92,13 @@ struct Place<'m> {
     program: TokenProgram,
 }
 
-/// Which accounts are the associated ones, by account, owner and what leads there: in one block, those of pools come again and
-/// again, and to find that one is not costs the most.
+/// An account, its owner and its mint.
+type Keys = [[u8; 32]; 3];
+
+/// Which accounts are the associated ones, under either program: in one block, those of pools come again and again, and to find
+/// that one is not costs the most.
 #[derive(Default)]
-pub(super) struct Associated(HashMap<([u8; 32], [u8; 32], TokenProgram, [u8; 32]), bool>);
+pub(super) struct Associated(HashMap<(Keys, TokenProgram), bool>);
 
 impl Place<'_> {
     fn stray(&self, tx: &Tx<'_>, owner: &str, known: &mut Associated) -> Result<u128, Unusable> {
@@ -105,7 +108,7 @@ impl Place<'_> {
         let mut change = 0;
         for holding in tx.tokens.iter().filter(is_its) {
             let account = key(tx.keys[holding.account])?;
-            let place = (account, owner_key, self.program, self.key);
+            let place = ([account, owner_key, self.key], self.program);
             let is_of = || ata::is_of(&account, &owner_key, self.program, &self.key);
             if !*known.0.entry(place).or_insert_with(is_of) {
                 change += holding.change();
