@@ -19,6 +19,7 @@
 
 mod agreeing;
 mod assets;
+mod associated;
 mod digests;
 mod fixtures;
 mod fuzz;
