@@ -146,8 +146,9 @@ impl BlockSource for AnyChain {
         below: &BlockRef,
         range: RangeInclusive<u64>,
         ours: &[BlockRef],
+        may_come: bool,
     ) -> Result<Option<u64>, SourceError> {
-        each!(self, source => source.look_again(below, range, ours).await)
+        each!(self, source => source.look_again(below, range, ours, may_come).await)
     }
 
     async fn payers(&self, block: &BlockRef, transfers: &[AssetTransfer]) -> Result<Vec<Payer>, SourceError> {

@@ -138,7 +138,8 @@ impl<S: BlockSource> Watcher<S> {
     async fn look_at_past(&self, read: &[Header]) -> Result<(), TickError> {
         let (Some(lowest), Some(highest)) = (read.first(), read.last()) else { return Ok(()) };
         let ours: Vec<BlockRef> = read.iter().map(|header| header.block).collect();
-        match self.source.look_again(&lowest.parent, lowest.parent.number + 1..=highest.block.number, &ours).await? {
+        let range = lowest.parent.number + 1..=highest.block.number;
+        match self.source.look_again(&lowest.parent, range, &ours, false).await? {
             None => Ok(()),
             Some(number) => {
                 let noun = self.chain().family().number();

@@ -45,7 +45,7 @@ impl<S: BlockSource> Watcher<S> {
         let linked = cursors::stands_on(&mut self.db.read().await?, self.chain(), from).await?;
         let Some((below, above)) = linked.filter(|(below, _)| below.number < through) else { return Ok(None) };
         let ours = if above.number <= through { std::slice::from_ref(&above) } else { &[] };
-        Ok(self.source.look_again(&below, below.number + 1..=through.min(above.number), ours).await?)
+        Ok(self.source.look_again(&below, below.number + 1..=through.min(above.number), ours, true).await?)
     }
 
     /// Looks at our blocks above `looked`, so many at most, and records through which number nothing was found.
@@ -61,7 +61,7 @@ impl<S: BlockSource> Watcher<S> {
         let is_cut = u32::try_from(seen.len()) == Ok(LOOK_BLOCKS_MAX);
         let Some((lowest, ours)) = seen.split_first() else { return Ok(None) };
         let through = ours.last().filter(|_| is_cut).map_or(through, |last| last.number);
-        let otherwise = self.source.look_again(lowest, lowest.number + 1..=through, ours).await?;
+        let otherwise = self.source.look_again(lowest, lowest.number + 1..=through, ours, true).await?;
         if otherwise.is_none() {
             self.note_looked(looked, &seen, through).await?;
         }

@@ -39,14 +39,16 @@ pub trait BlockSource: Send + Sync + 'static {
     /// Looks once more at what was connected, before it counts as final: `ours` are all our blocks in `range`, ascending,
     /// `below` is the one under them, and what is at the end of the range is final. The lowest number at which as many
     /// endpoints as must agree show another block, or another content, than ours was connected with; `None` where they
-    /// show the same, and where blocks have roots, which prove both.
+    /// show the same, and where blocks have roots, which prove both. What all others lack is an error at the first looks where
+    /// it `may_come`, as what was made just now.
     fn look_again(
         &self,
         below: &BlockRef,
         range: RangeInclusive<u64>,
         ours: &[BlockRef],
+        may_come: bool,
     ) -> impl Future<Output = Result<Option<u64>, SourceError>> + Send {
-        let (_, _, _) = (below, range, ours);
+        let (_, _, _, _) = (below, range, ours, may_come);
         async { Ok(None) }
     }
 
@@ -189,8 +191,9 @@ impl<S: BlockSource> BlockSource for Arc<S> {
         below: &BlockRef,
         range: RangeInclusive<u64>,
         ours: &[BlockRef],
+        may_come: bool,
     ) -> Result<Option<u64>, SourceError> {
-        (**self).look_again(below, range, ours).await
+        (**self).look_again(below, range, ours, may_come).await
     }
 
     async fn fate(&self, tx: &TxRef, at: &BlockRef) -> Result<Fate, SourceError> {

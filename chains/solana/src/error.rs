@@ -137,7 +137,7 @@ pub enum Unusable {
     TokenAccount { index: usize, account: usize },
     #[error("transaction {index} has a token balance that is no whole number below 2^64")]
     Amount { index: usize },
-    #[error("transaction {index} does not tell who owns its tokens of mint {mint}")]
+    #[error("transaction {index} does not tell who owns its tokens of mint {mint}, as in blocks of before 2022")]
     Owner { index: usize, mint: String },
     #[error("transaction {index} tells {told} decimals of mint {mint}, which is listed with {listed}")]
     Decimals { index: usize, mint: String, told: u8, listed: u8 },

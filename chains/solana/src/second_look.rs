@@ -22,10 +22,13 @@ use crate::dialect::{Endpoint, is_lacking};
 use crate::error::SolanaError;
 use crate::source::{BoxRead, SolanaSource};
 use crate::witness::names;
-use crate::words::Words;
+use crate::words::{Word, Words};
 
 /// How many slots that were jumped over are remembered: until what was built over them is replaced.
 const JUMPED_MAX: usize = 64;
+/// At how many looks nobody else has had a block before it is not waited for any more. Looks are polls, or slots, apart: what is
+/// on its way comes meanwhile, and what a node says that it lacks once it may have all the same.
+const LOOKS_MAX: u32 = 10;
 
 /// What is left to be looked at, and what was found.
 #[derive(Debug, Default)]
@@ -67,6 +70,7 @@ impl SolanaSource {
         below: &BlockRef,
         range: &RangeInclusive<u64>,
         ours: &[BlockRef],
+        may_come: bool,
     ) -> Result<Option<u64>, SolanaError> {
         let held = ours.iter().chain([below]).map(|block| block.number).collect();
         let one_is_enough = self.pool.must_agree() <= 1;
@@ -79,7 +83,7 @@ impl SolanaSource {
             self.second_look.jumped(slot);
             return Ok(Some(slot));
         }
-        if one_is_enough { Ok(None) } else { self.told_otherwise(*range.end(), ours).await }
+        if one_is_enough { Ok(None) } else { self.told_otherwise(range, ours, may_come).await }
     }
 
     /// The slot of `range` that is not `held`, if the only endpoint calls its block final and shows it: what it said of the next
@@ -146,28 +150,58 @@ impl SolanaSource {
         })
     }
 
-    /// The first slot of those that are owed whose block two tell otherwise than one did. What nobody else can tell by now, in
-    /// a hole of ledgers, is one endpoint's word as all that is not picked.
-    async fn told_otherwise(&self, through: u64, ours: &[BlockRef]) -> Result<Option<u64>, SolanaError> {
-        let owed = &self.second_look.owed;
-        for word in owed.through(through) {
-            let digest = &word.digest;
-            let (slot, hash) = (digest.block.number, Some(digest.block.hash));
-            if !ours.contains(&digest.block) {
+    /// The first slot of those of `range` that are owed whose block two tell otherwise than one did. What nobody else has, in a
+    /// hole of ledgers, is one endpoint's word as all that is not picked; where it `may_come` that must be so at several looks, and
+    /// until then nothing above it counts as final.
+    async fn told_otherwise(
+        &self,
+        range: &RangeInclusive<u64>,
+        ours: &[BlockRef],
+        may_come: bool,
+    ) -> Result<Option<u64>, SolanaError> {
+        let (owed, mut lacked) = (&self.second_look.owed, None);
+        for word in owed.within(range) {
+            let slot = word.digest.block.number;
+            if !ours.contains(&word.digest.block) {
                 owed.forget(slot);
                 continue;
             }
-            let told = self.as_told(&word).await;
-            match self.told_by_two(Wanted { slot, hash }, Legs::Creditable, told, Duration::ZERO).await {
-                Ok(agreed) if agreed.digest == *digest => owed.forget(slot),
+            match self.compared(&word).await {
+                Ok(true) => owed.forget(slot),
                 // It stays until it is read anew.
-                Ok(_) => return Ok(Some(slot)),
-                Err(SolanaError::Unwitnessed { all_lack: true, .. }) => owed.forget(slot),
-                Err(error) if is_lacking(&error) => owed.forget(slot),
-                Err(error) => return Err(error),
+                Ok(false) => return Ok(Some(slot)),
+                Err(error) if !self.is_lacked(&error) => return Err(error),
+                Err(_) if !may_come || owed.lacked(slot) >= LOOKS_MAX => owed.forget(slot),
+                Err(error) => lacked = lacked.or(Some(error)),
             }
         }
-        Ok(None)
+        lacked.map_or(Ok(None), Err)
+    }
+
+    /// Whether the block is told now as it was told before.
+    async fn compared(&self, word: &Word) -> Result<bool, SolanaError> {
+        let BlockRef { number, hash } = word.digest.block;
+        let (wanted, told) = (Wanted { slot: number, hash: Some(hash) }, self.as_told(word).await);
+        let is_believed = !told.is_empty();
+        match self.told_by_two(wanted, Legs::Creditable, told, Duration::ZERO).await {
+            Ok(agreed) => Ok(agreed.digest == word.digest),
+            // Who told it is believed no more: one that tells it otherwise is believed sooner.
+            Err(error) if !is_believed && self.is_lacked(&error) => {
+                match self.told_by_one(wanted, Legs::Creditable).await {
+                    Ok((_, reading)) if reading.digest != word.digest => Ok(false),
+                    Ok(_) | Err(_) => Err(error),
+                }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether everybody whose word would count could be heard, and had not got it.
+    fn is_lacked(&self, error: &SolanaError) -> bool {
+        match error {
+            SolanaError::Unwitnessed { all_lack, .. } => *all_lack,
+            error => is_lacking(error) && !self.pool.misses_somebody(),
+        }
     }
 }
 

@@ -185,8 +185,9 @@ impl BlockSource for SolanaSource {
         below: &BlockRef,
         range: RangeInclusive<u64>,
         ours: &[BlockRef],
+        may_come: bool,
     ) -> Result<Option<u64>, SourceError> {
-        Ok(self.look_at(below, &range, ours).await?)
+        Ok(self.look_at(below, &range, ours, may_come).await?)
     }
 
     /// Nothing that a transaction of Solana used up is known: it is never told that one can no longer land.
@@ -365,7 +366,7 @@ impl SolanaSource {
                     // It is compared by this, and what was told of it before may be out of date.
                     (Ok(_), _) => self.second_look.owed.forget(slot),
                     // Who looked through it and goes on with that has it compared before it counts as final.
-                    (Err(SolanaError::Unwitnessed { .. }), Some(Word { endpoint, digest })) => {
+                    (Err(SolanaError::Unwitnessed { .. }), Some(Word { endpoint, digest, .. })) => {
                         self.second_look.owed.keep(&endpoint, digest);
                     }
                     (Err(_), _) => {}
@@ -397,7 +398,7 @@ impl SolanaSource {
         }
     }
 
-    async fn told_by_one(&self, wanted: Wanted, legs: Legs) -> Result<(&Endpoint, Reading), SolanaError> {
+    pub(crate) async fn told_by_one(&self, wanted: Wanted, legs: Legs) -> Result<(&Endpoint, Reading), SolanaError> {
         let read = move |endpoint| -> BoxRead<'_, _> {
             Box::pin(async move { Ok((endpoint, self.read(endpoint, wanted, legs).await?)) })
         };

@@ -3,7 +3,7 @@
 
 use landfall::watcher::TickError;
 use landfall_chain::Address;
-use landfall_cluster::{Fault, Ledger, Tx, When};
+use landfall_cluster::{Fault, Ledger, Refusal, Tx, When};
 use landfall_solana::Sample;
 
 use super::follower::{FIRST_SLOT, Follower};
@@ -544,6 +544,66 @@ async fn a_block_that_one_lacks_is_owed_while_a_third_endpoint_cannot_be_heard()
     assert_eq!(missing(&mut follower).await, (2, 2), "who cannot be heard does not lack it");
     follower.settle().await.unwrap();
     assert_eq!(missing(&mut follower).await, (2, 0));
+}
+
+#[tokio::test]
+async fn a_block_that_the_other_endpoint_lacks_for_a_moment_is_compared_when_it_has_it() {
+    for lack in [Fault::Null, Fault::Refuse(Refusal::BlockStatusNotAvailableYet)] {
+        let mut follower = scene(2, EVERY).await;
+        let liar = follower.ledger.branch_at(LATEST);
+        liar.amend(HIDDEN, |block| block.txs.clear());
+        follower.nodes[0].show(&liar);
+        follower.nodes[1].lag(LATEST - FIRST_SLOT);
+        assert_eq!(ticks(&mut follower, 3).await, None);
+        assert_eq!(follower.cursor().await, Some(LATEST));
+        follower.nodes.iter().for_each(|node| node.lag(0));
+        follower.nodes[1].confine("getBlock");
+        follower.nodes[1].misbehave(lack, When::Always);
+        follower.ledger.finalize(FINAL);
+        liar.finalize(FINAL);
+        ticks(&mut follower, 3).await;
+        assert!(follower.nodes[1].struck(lack) > 0);
+        assert_eq!(missing(&mut follower).await, (2, 2), "what it lacks at a look it may have at the next");
+        follower.nodes[1].behave();
+        let why = ticks(&mut follower, 5).await.expect("it is told");
+        assert!(why.contains(&format!("tell block {HIDDEN} ")), "{why}");
+        assert_eq!(missing(&mut follower).await, (2, 2), "{lack:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_block_that_every_other_endpoint_has_lost_is_waited_for_some_looks_and_no_longer() {
+    let mut follower = scene(2, EVERY).await;
+    follower.nodes[1].lag(LATEST - FIRST_SLOT);
+    assert_eq!(ticks(&mut follower, 3).await, None);
+    follower.nodes.iter().for_each(|node| node.lag(0));
+    follower.nodes[1].prune(HIDDEN + 1);
+    follower.ledger.finalize(FINAL);
+    ticks(&mut follower, 5).await;
+    assert_eq!(missing(&mut follower).await, (2, 2));
+    ticks(&mut follower, 10).await;
+    let audit = follower.audit().await;
+    assert_eq!((audit.legs, audit.missing), (2, 1), "what lies above is not held up by it: {audit:?}");
+}
+
+#[tokio::test]
+async fn a_block_whose_teller_is_convicted_meanwhile_is_read_anew_where_another_tells_it_otherwise() {
+    let mut follower = scene(3, EVERY).await;
+    let liar = follower.ledger.branch_at(LATEST);
+    liar.amend(HIDDEN, |block| block.txs.clear());
+    follower.nodes[0].show(&liar);
+    follower.nodes[1..].iter().for_each(|node| node.lag(LATEST - FIRST_SLOT));
+    assert_eq!(ticks(&mut follower, 3).await, None);
+    assert_eq!((follower.cursor().await, follower.pays_in(HIDDEN).await), (Some(LATEST), 0));
+    follower.nodes.iter().for_each(|node| node.lag(0));
+    follower.nodes[2].prune(HIDDEN + 1);
+    follower.nodes[0].misbehave(Fault::FinalOnFork, When::Always);
+    follower.ledger.finalize(FINAL);
+    liar.finalize(FINAL);
+    for _ in 0..20 {
+        ticks(&mut follower, 1).await;
+    }
+    assert_eq!(follower.pays_in(HIDDEN).await, 1, "what the convicted one left out is on record");
 }
 
 #[tokio::test]

@@ -358,7 +358,7 @@ async fn a_word_that_was_owed_and_is_out_of_date_takes_back_nothing_that_two_tol
     nodes[1].lag(0);
     let source = source.with_patience(PATIENCE);
     assert_eq!(full(&source, 12).await.unwrap().txs.len(), 2);
-    assert_eq!(source.look_again(&at(11), 12..=12, &[at(12)]).await.unwrap(), None);
+    assert_eq!(source.look_again(&at(11), 12..=12, &[at(12)], true).await.unwrap(), None);
 }
 
 #[tokio::test]
