@@ -14,7 +14,7 @@ use landfall_chain::{
     Address, AddressSource, Asset, AssetId, Chain, Family, Found, Named, Network, Proof, ReadProof, TxId, U256, Watched,
 };
 use landfall_cluster::tx::associated;
-use landfall_cluster::{Fault, Ledger, Lists, Node, Payment, Refusal, SlotOrder, Tx, Version, When};
+use landfall_cluster::{Before, Fault, Ledger, Lists, Node, Payment, Refusal, SlotOrder, Tx, Version, When};
 use landfall_solana::{EndpointUrl, Options, SolanaSource, TokenProgram, Wrapped, network};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
@@ -259,9 +259,10 @@ async fn p4_a_node_that_does_not_know_where_a_page_begins_is_left_and_the_filter
     let ledger = burst();
     let refused = |refusal| (Lists::default(), Some(Fault::Refuse(refusal)));
     let lists = [
-        // -32020, and the older way: the newest page again.
+        // -32020, of the second page alone and of each, and the older way: the newest page again.
+        (Lists { before: Before::Unknown, ..Lists::default() }, None),
         refused(Refusal::FilterTransactionNotFound),
-        (Lists { ignores_before: true, ..Lists::default() }, None),
+        (Lists { before: Before::Ignored, ..Lists::default() }, None),
         // The storage of what is old cannot be reached; the node is ill, behind, or asked too often.
         refused(Refusal::LongTermStorageUnreachable),
         refused(Refusal::NodeUnhealthy),
@@ -340,7 +341,7 @@ async fn pages_that_go_round_in_a_circle_are_no_list() {
     (0..1_200).for_each(|id| ledger.put(20, Tx::failing(id, OURS, &[])));
     ledger.finalize(30);
     let node = Node::start(&ledger).await;
-    node.set_lists(Lists { ignores_before: true, ..Lists::default() });
+    node.set_lists(Lists { before: Before::Ignored, ..Lists::default() });
     let store = store(Engine::Sqlite).await;
     let mut backfill = Backfill::begin(watcher(&[&node], &store, 11), by_address()).await.unwrap();
     let error = backfill.step(NOW).await.unwrap_err();

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::answer::{Answer, Refused, context, supported};
 use crate::block::Block;
-use crate::node::SlotOrder;
+use crate::node::{Before, SlotOrder};
 use crate::refusal::Refusal;
 use crate::tx::{Shape, Tx};
 use crate::view::{Commitment, View};
@@ -58,7 +58,13 @@ pub(crate) fn signatures(view: &View<'_>, params: &Value) -> Result<Value, Refus
         },
     };
     // Both exclusive: what is told lies behind `before` and in front of `until`.
-    let first = if view.lists.ignores_before { 0 } else { at(&how["before"])?.map_or(0, |at| at + 1) };
+    let first = match view.lists.before {
+        Before::Ignored => 0,
+        Before::Unknown if !how["before"].is_null() => {
+            return Err(Refusal::FilterTransactionNotFound.to_call(&how["before"]));
+        }
+        Before::Known | Before::Unknown => at(&how["before"])?.map_or(0, |at| at + 1),
+    };
     let end = at(&how["until"])?.unwrap_or(all.len()).max(first);
     let limit = usize::try_from(limit).expect("a thousand at most").min(view.lists.page_max);
     let all_of_it = all.iter().enumerate().filter(|(_, (_, tx))| tx.names(key));

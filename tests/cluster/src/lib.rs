@@ -27,6 +27,6 @@ pub use block::{Block, TIME, hash};
 pub use fault::Fault;
 pub use landfall_node::When;
 pub use ledger::{Finality, Ledger};
-pub use node::{Counts, GENESIS, Instead, Lists, Node, OwnAnswer, SlotOrder};
+pub use node::{Before, Counts, GENESIS, Instead, Lists, Node, OwnAnswer, SlotOrder};
 pub use refusal::Refusal;
 pub use tx::{FEE, Payment, Tx, Version};

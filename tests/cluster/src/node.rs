@@ -47,6 +47,16 @@ pub enum SlotOrder {
     Turning,
 }
 
+/// What a node makes of the signature behind which a page is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Before {
+    Known,
+    /// Every page is the newest one.
+    Ignored,
+    /// It is refused as one that the node does not know.
+    Unknown,
+}
+
 /// How a node tells the signatures of an account.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lists {
@@ -55,8 +65,7 @@ pub struct Lists {
     pub page_max: usize,
     /// All lists end behind so many, whatever there is.
     pub ends_after: Option<usize>,
-    /// Every page is the newest one.
-    pub ignores_before: bool,
+    pub before: Before,
     /// The first page names this slot, too.
     pub invents: Option<u64>,
 }
@@ -64,7 +73,7 @@ pub struct Lists {
 impl Default for Lists {
     fn default() -> Self {
         let order = SlotOrder::ByIndex;
-        Lists { order, page_max: 1_000, ends_after: None, ignores_before: false, invents: None }
+        Lists { order, page_max: 1_000, ends_after: None, before: Before::Known, invents: None }
     }
 }
 

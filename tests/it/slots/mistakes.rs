@@ -221,8 +221,10 @@ async fn carbon_no_error_of_a_block_loses_its_slot() {
         tick_in_vain(&mut follower, 1).await;
         let slot = follower.ledger.latest().number + 1;
         follower.ledger.produce(slot, vec![Tx::sol(slot, PAYER, WATCHED[1], 5)]);
+        follower.nodes[0].confine("getBlock");
         follower.nodes[0].misbehave(fault, When::Always);
         let reasons = tick_in_vain(&mut follower, 2).await;
+        assert!(follower.nodes[0].struck(fault) > 0, "{fault:?} is met");
         assert_eq!(follower.cursor().await, Some(slot - 1), "{fault:?}");
         assert!(!reasons.is_empty(), "{fault:?} is told");
         is_right(follower).await;
@@ -301,13 +303,24 @@ async fn firehose_a_node_that_fails_is_asked_again_only_after_pauses() {
     let mut follower = paid(1).await;
     tick_in_vain(&mut follower, 1).await;
     follower.ledger.grow(vec![Tx::sol(9, PAYER, WATCHED[1], 5)]);
-    follower.nodes[0].misbehave(Fault::ServerError, When::Always);
-    follower.nodes[0].forget_counts();
-    let begun = Instant::now();
-    follower.run_for(Duration::from_secs(1)).await;
-    let (calls, took) = (follower.nodes[0].counts().calls.values().sum::<u64>(), begun.elapsed());
-    // Ticks that fail are 10 ms apart at first, and twice as far each time; both heads are asked for at once.
-    assert!(u128::from(calls) <= 40 + took.as_millis() / 50, "{calls} calls in {took:?}");
+    // Where its heads fail no block is asked for; then blocks fail alone.
+    for confined in [false, true] {
+        if confined {
+            follower.nodes[0].behave();
+            follower.settle().await.unwrap();
+            follower.ledger.grow(vec![Tx::sol(10, PAYER, WATCHED[1], 5)]);
+            follower.nodes[0].confine("getBlock");
+        }
+        follower.nodes[0].misbehave(Fault::ServerError, When::Always);
+        follower.nodes[0].forget_counts();
+        let begun = Instant::now();
+        follower.run_for(Duration::from_secs(1)).await;
+        let (counts, took) = (follower.nodes[0].counts(), begun.elapsed());
+        let of_kind = |method: &str| !confined || method == "getBlock";
+        let failed: u64 = counts.calls.iter().filter(|((method, _), _)| of_kind(method)).map(|(_, calls)| calls).sum();
+        // Ticks that fail are 10 ms apart at first, and twice as far each time; both heads are asked for at once.
+        assert!(failed > 1 && u128::from(failed) <= 40 + took.as_millis() / 50, "{failed} calls in {took:?}");
+    }
     is_right(follower).await;
 }
 
