@@ -32,6 +32,9 @@ pub(super) enum Webhook {
     Add(Add),
     /// Every receiver that is sent to by HTTP; `landfall status` tells how a NATS stream does.
     List {
+        /// Those instead that were removed and for which events are held, with how many.
+        #[arg(long)]
+        removed: bool,
         /// A JSON object per line.
         #[arg(long)]
         json: bool,
@@ -133,7 +136,8 @@ impl Webhook {
     pub(super) async fn run(self, config: &Path) -> anyhow::Result<bool> {
         match self {
             Webhook::Add(webhook) => webhook.run(&open(config).await?).await?,
-            Webhook::List { json } => show::list(&existing(config).await?, json).await?,
+            Webhook::List { removed: false, json } => show::list(&existing(config).await?, json).await?,
+            Webhook::List { removed: true, json } => show::removed(&existing(config).await?, json).await?,
             Webhook::Show { id, json } => show::one(&existing(config).await?, &id, json).await?,
             Webhook::Test { id, json } => return test(&existing(config).await?, &id, json).await,
             Webhook::Rotate { id, previous_for, why, json } => {

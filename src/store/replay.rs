@@ -73,6 +73,7 @@ statements! {
                WHERE event_id = events.id AND state = 'PENDING' AND webhooks.status <> 'DELETED') AS pending \
             FROM events WHERE (created_us, aggregateid, position) > ($1, $2, $3) AND created_us >= $1 AND created_us <= $4 \
             ORDER BY created_us, aggregateid, position LIMIT $5";
+    NEWEST = "SELECT created_us FROM events ORDER BY created_us DESC LIMIT 1";
     // Its own and those of its identity, each found by its index.
     LIST_OF_ACCOUNT = "SELECT id, type, aggregateid, account_id, status, payload, position, created_us, \
               (SELECT COUNT(*) FROM deliveries JOIN webhooks ON webhooks.id = deliveries.webhook_id \
@@ -131,6 +132,12 @@ pub async fn list(
     let next = rows.last().map(|last| (Timestamp(last.created_us), last.aggregateid.clone(), last.position));
     rows.retain(|row| !filter.pending || row.pending > 0);
     Ok((rows, next))
+}
+
+/// When the newest event was written; the epoch where there is none.
+pub async fn newest(connection: &mut impl Connection) -> Result<Timestamp, StoreError> {
+    let row = fetch_optional!(connection, (i64,), NEWEST)?;
+    Ok(row.map_or(Timestamp::EPOCH, |(at,)| Timestamp(at)))
 }
 
 /// The event with this id.

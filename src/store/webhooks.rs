@@ -70,11 +70,21 @@ struct Row {
     previous_key_expires_us: i64,
 }
 
+#[derive(FromRow)]
+struct Removed {
+    #[sqlx(flatten)]
+    row: Row,
+    pending: i64,
+}
+
 statements! {
     INSERT = "INSERT INTO webhooks (id, organization_id, url, label, status, allow_private, allowed_networks, signing_key_id, \
               signing_key, signing_key_created_us, created_us) VALUES ($1, $2, $3, $4, 'ACTIVE', $5, $6, $7, $8, $9, $9)";
     COUNT = "SELECT COUNT(*) FROM webhooks WHERE organization_id = $1 AND kind = 'WEBHOOK' AND status <> 'DELETED'";
     LIST = "SELECT * FROM webhooks WHERE organization_id = $1 AND kind = 'WEBHOOK' AND status <> 'DELETED' ORDER BY created_us, id";
+    REMOVED = "SELECT webhooks.*, pending FROM (SELECT webhook_id, COUNT(*) AS pending FROM deliveries WHERE state = 'PENDING' \
+               GROUP BY webhook_id) AS counts JOIN webhooks ON webhooks.id = webhook_id \
+               WHERE organization_id = $1 AND kind = 'WEBHOOK' AND status = 'DELETED' ORDER BY created_us, id";
     BY_ID = "SELECT * FROM webhooks WHERE organization_id = $1 AND id = $2 AND kind = 'WEBHOOK' AND status <> 'DELETED'";
     LOCK = "SELECT * FROM webhooks WHERE organization_id = $1 AND id = $2 AND kind = 'WEBHOOK' AND status <> 'DELETED'" [" FOR UPDATE"] "";
     ROTATE = "UPDATE webhooks SET previous_signing_key = $5, previous_key_expires_us = $6, signing_key_id = $2, signing_key = $3, \
@@ -105,6 +115,12 @@ pub async fn count(connection: &mut impl Connection) -> Result<u64, StoreError> 
 pub async fn list(connection: &mut impl Connection) -> Result<Vec<Webhook>, StoreError> {
     let rows = fetch_all!(connection, Row, LIST, ORGANIZATION)?;
     rows.into_iter().map(Row::read).collect()
+}
+
+/// The deleted ones for which events are held, with how many.
+pub async fn removed(connection: &mut impl Connection) -> Result<Vec<(Webhook, u64)>, StoreError> {
+    let rows = fetch_all!(connection, Removed, REMOVED, ORGANIZATION)?;
+    rows.into_iter().map(|Removed { row, pending }| Ok((row.read()?, uint("pending", pending)?))).collect()
 }
 
 /// A webhook that is not deleted.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use landfall::delivery::Delivered;
 use landfall::event::TestEvent;
 use landfall::store::sinks::{self, Kind, NATS};
-use landfall::store::{events, status};
+use landfall::store::{Connection, Engine as Connected, events, status};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -139,13 +139,28 @@ async fn a_replay_waits_for_events_that_are_being_written() {
     let mut writing = world.db().begin().await.unwrap();
     let test = TestEvent::new("hook", &[7; 32], world.now());
     events::append_test(&mut writing, &test, world.now()).await.unwrap();
+    // One that comes meanwhile, and arrives by itself, is not sent again.
+    for text in [
+        "INSERT INTO events (id, aggregatetype, aggregateid, type, payload, organization_id, account_id, status, nth_entry, position, \
+         created_us) SELECT 'later', aggregatetype, 'later', type, payload, organization_id, account_id, status, nth_entry, 0, \
+         created_us + 1 FROM events WHERE account_id = 'alice' ORDER BY created_us DESC LIMIT 1",
+        "INSERT INTO deliveries (event_id, webhook_id, aggregateid, position, state, attempt, next_us, lease_until_us) \
+         VALUES ('later', 'hook', 'later', 0, 'DELIVERED', 1, 0, 0)",
+    ] {
+        let Connected::Postgres(connection) = writing.engine() else { panic!("PostgreSQL") };
+        assert_eq!(sqlx::query(text).execute(connection).await.unwrap().rows_affected(), 1);
+    }
     let replay = ["event", "replay", "--account", "alice", "--reason", "a test"];
     let replaying = tokio::task::spawn_blocking(move || desk.run(&replay));
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert!(!replaying.is_finished(), "it did not wait");
     writing.commit().await.unwrap();
-    let (code, _, said) = replaying.await.unwrap();
+    let (code, replayed, said) = replaying.await.unwrap();
     assert_eq!(code, Some(0), "{said}");
+    assert!(replayed.starts_with("4 events are sent again"), "{replayed}");
+    for table in ["deliveries WHERE event_id", "events WHERE id"] {
+        write(&world, format!("DELETE FROM {table} = 'later'")).await;
+    }
     world.close().await;
 }
 
@@ -452,6 +467,12 @@ async fn what_a_removed_webhook_holds_is_sent_to_another_by_a_replay() {
         world.catch_up().await;
         assert_eq!(desk.json(&["event", "list", "--pending"]).len(), 4);
         assert_eq!(desk.run(&["webhook", "remove", "old", "--reason", "a test"]).0, Some(0));
+        let removed = desk.json(&["webhook", "list", "--removed"]);
+        assert_eq!(
+            (removed.len(), &removed[0]["id"], &removed[0]["held"]),
+            (1, &"old".into(), &4.into()),
+            "{engine:?}"
+        );
         // It waits for nobody, and `status` and `event list` say the same.
         assert_eq!(desk.json(&["event", "list", "--pending"]).len(), 0, "{engine:?}");
         assert_eq!(desk.json(&["status"])[0]["events"]["pending"], 0, "{engine:?}");

@@ -23,6 +23,23 @@ struct Shown<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     verification_key: Option<String>,
     allowed_networks: String,
+    /// How many events are held for one that was removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held: Option<u64>,
+}
+
+/// Those that were removed while events were undelivered: another webhook gets them by a replay.
+pub(super) async fn removed(db: &Db, json: bool) -> anyhow::Result<()> {
+    let now = Clock::system().now();
+    for (webhook, held) in &webhooks::removed(&mut db.read().await?).await? {
+        let shown = Shown { held: Some(*held), ..Shown::of(webhook, now) };
+        if json {
+            println!("{}", json_line(&shown)?);
+        } else {
+            println!("{}  {held} held  {}  {}", shown.id, shown.url, printable(shown.label));
+        }
+    }
+    Ok(())
 }
 
 pub(super) async fn list(db: &Db, json: bool) -> anyhow::Result<()> {
@@ -77,6 +94,7 @@ impl<'a> Shown<'a> {
             previous_key_expires_at: (previous > now).then(|| previous.to_string()),
             verification_key: verification_key(&webhook.signing_key),
             allowed_networks: webhook.allowed_networks.to_string(),
+            held: None,
         }
     }
 }
