@@ -6,23 +6,27 @@
 use std::io::{IsTerminal, Write};
 
 use indicatif::MultiProgress;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{FilterExt, filter_fn};
+use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, fmt, registry};
 
-/// Whose own lines are never shown: it logs the URLs that it was given with their passwords. What matters of it we say.
-const SILENT: &str = "async_nats=off";
+/// Whose own lines are never shown, whatever is asked for: it logs the URLs that it was given with their passwords. What matters
+/// of it we say.
+const SILENT: &str = "async_nats";
 
 /// Logs from here on: by `filter`, a directive such as `info` or `landfall=debug`, or by `usual` where it is unset or empty.
 /// What is returned stands below the log.
 pub fn log_to_stderr(filter: Option<&str>, usual: &str) -> MultiProgress {
     let filter = filter.filter(|filter| !filter.trim().is_empty()).unwrap_or(usual);
-    let filter = EnvFilter::new(format!("{filter},{SILENT}"));
+    let filter = EnvFilter::new(filter).and(filter_fn(|about| !about.target().starts_with(SILENT)));
     let colours = std::io::stderr().is_terminal();
     let bars = MultiProgress::new();
     let above = AboveBars(bars.clone());
     let writer = move || above.clone();
     // What cannot be written would be told on stderr, with a panic where that is gone.
-    let log = tracing_subscriber::fmt().with_env_filter(filter).log_internal_errors(false);
-    log.with_ansi(colours).with_writer(writer).init();
+    let log = fmt::layer().log_internal_errors(false).with_ansi(colours).with_writer(writer);
+    registry().with(log.with_filter(filter)).init();
     bars
 }
 

@@ -1,8 +1,9 @@
 //! How many attempts may be under way: in all, of those made again, and at each endpoint.
 //!
 //! Promises: what was attempted before leaves a quarter of all slots to first attempts, and of that quarter an endpoint
-//! gets one, when none of its first attempts is under way: however many slow endpoints take all they may, every other
-//! one goes on. Counts what a claim has leased, from then until it is on record.
+//! gets one, when none of its first attempts is under way: 48 slow endpoints that take all they may leave one each to 128 others.
+//! Where more are slow all wait for them, 15 s at a time, until they fail so often that their breakers open. Counts what a claim
+//! has leased, from then until it is on record.
 
 use std::collections::HashMap;
 
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn however_many_endpoints_are_slow_every_other_one_gets_a_slot() {
+    fn as_many_slow_endpoints_as_take_all_shared_slots_leave_one_each_to_128_others() {
         let mut slots = Slots::default();
         for slow in 0..48 {
             assert_eq!(slots.left_first(&endpoint(slow)), 8);

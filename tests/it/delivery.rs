@@ -55,7 +55,7 @@ pub(crate) enum Answer {
     /// 200 after this time.
     Late(Duration),
     /// 200 once there is a permit for it, or no more are needed.
-    Held(Arc<Semaphore>),
+    Held(Arc<Semaphore>, u16),
     /// 200 at once, then a byte every 100 ms for ever.
     Drip,
     /// 200 and a body that breaks off.
@@ -193,11 +193,11 @@ async fn respond(answer: Answer) -> Response<Body> {
             tokio::time::sleep(time).await;
             ok().body(Body::empty())
         }
-        Answer::Held(permits) => {
+        Answer::Held(permits, status) => {
             if let Ok(permit) = permits.acquire().await {
                 permit.forget();
             }
-            ok().body(Body::empty())
+            Response::builder().status(status).body(Body::empty())
         }
         Answer::Drip => {
             let drops = stream::unfold((), |()| async {
@@ -385,7 +385,7 @@ async fn an_answer_that_is_not_complete_within_15_s_counts_as_failed_and_holds_u
     let receiver = Receiver::new(move |received| match received.path.as_str() {
         "/drip" => Answer::Drip,
         "/silence" => Answer::Silence,
-        "/late" => Answer::Held(Arc::clone(&held)),
+        "/late" => Answer::Held(Arc::clone(&held), 200),
         _ => Answer::Status(200),
     })
     .await;
@@ -643,7 +643,7 @@ async fn a_running_delivery_sends_what_comes_and_ends_when_what_is_under_way_is_
 #[tokio::test]
 async fn what_arrived_is_acknowledged_though_the_store_is_away_for_a_moment_while_it_stops() {
     let permits = Arc::new(Semaphore::new(0));
-    let receiver = Receiver::scripted([Answer::Held(Arc::clone(&permits))]).await;
+    let receiver = Receiver::scripted([Answer::Held(Arc::clone(&permits), 200)]).await;
     let mut world = world(Engine::Postgres).await;
     register(&world, "hook", &receiver.url("/")).await;
     let stop = CancellationToken::new();

@@ -410,7 +410,6 @@ async fn all_good_ones_are_done_before_a_dripping_one(engine: Engine) -> bool {
         until("all good ones", async || good.received().len() == GOOD * 12 || is_over().await).await;
     })
     .await;
-    assert!(drip.received().len() <= 8, "it never had more than its own slots");
     let is_over = is_over().await;
     world.close().await;
     !is_over
@@ -488,7 +487,7 @@ pub(crate) async fn turns(world: &World, pulse: &Pulse, count: usize) {
 async fn what_ends_together_is_written_down_together() {
     let permits = Arc::new(Semaphore::new(0));
     let held = Arc::clone(&permits);
-    let receiver = Receiver::new(move |_| Answer::Held(Arc::clone(&held))).await;
+    let receiver = Receiver::new(move |_| Answer::Held(Arc::clone(&held), 200)).await;
     let mut world = world(Engine::Postgres).await;
     register(&world, "hook", &receiver.url("/")).await;
     pay(&mut world, &(1..=8).collect::<Vec<_>>()).await;
@@ -530,7 +529,7 @@ async fn pending(world: &World) -> Vec<String> {
 async fn an_endpoint_has_eight_attempts_under_way_at_most() {
     let permits = Arc::new(Semaphore::new(0));
     let held = Arc::clone(&permits);
-    let receiver = Receiver::new(move |_| Answer::Held(Arc::clone(&held))).await;
+    let receiver = Receiver::new(move |_| Answer::Held(Arc::clone(&held), 200)).await;
     let mut world = world(Engine::Sqlite).await;
     register(&world, "hook", &receiver.url("/")).await;
     pay(&mut world, &(1..=40).collect::<Vec<_>>()).await;
@@ -637,7 +636,13 @@ async fn a_kept_connection_that_ends_behind_the_request_is_one_attempt_and_not_p
 async fn a_late_acknowledgement_is_no_word_about_the_endpoint() {
     for engine in ENGINES {
         let permits = Arc::new(Semaphore::new(0));
-        let receiver = Receiver::scripted([Answer::Held(Arc::clone(&permits))]).await;
+        let gone = Arc::clone(&permits);
+        let first = AtomicBool::new(true);
+        let receiver = Receiver::new(move |_| match first.swap(false, Ordering::Relaxed) {
+            true => Answer::Held(Arc::clone(&gone), 410),
+            false => Answer::Status(200),
+        })
+        .await;
         let mut world = world(engine).await;
         register(&world, "hook", &receiver.url("/")).await;
         pay(&mut world, &[5]).await;
@@ -653,6 +658,8 @@ async fn a_late_acknowledgement_is_no_word_about_the_endpoint() {
         assert_eq!(late.unwrap(), Delivered::default(), "who was late changes nothing");
         let numbers: Vec<i64> = attempts(world.db()).await.into_iter().map(|attempt| attempt.attempt).collect();
         assert_eq!(numbers, [2]);
+        let (status, failures, _) = status_of(&world, "hook").await;
+        assert_eq!((status.as_str(), failures), ("ACTIVE", 0), "{engine:?}: a 410 would put it aside");
         world.close().await;
     }
 }

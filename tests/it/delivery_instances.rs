@@ -64,7 +64,7 @@ async fn each_event_is_sent_once_and_in_order(engine: Engine) -> bool {
     let receiver = Receiver::new(move |_| {
         let millis = turn.fetch_add(7, Ordering::Relaxed) % 25;
         let late = Answer::Late(Duration::from_millis(millis.into()));
-        if held.is_closed() { late } else { Answer::Held(Arc::clone(&held)) }
+        if held.is_closed() { late } else { Answer::Held(Arc::clone(&held), 200) }
     })
     .await;
     let mut world = world(engine).await;

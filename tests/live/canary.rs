@@ -169,7 +169,7 @@ async fn no_secret_is_in_an_answer_or_a_log_however_much_is_logged() {
     let log = stage.folder.path().join("talkative.log");
     let output = File::create(&log).unwrap();
     let mut command = Command::new(binary());
-    command.current_dir(stage.folder.path()).arg("run").env("LANDFALL_LOG", "trace");
+    command.current_dir(stage.folder.path()).arg("run").env("LANDFALL_LOG", "trace,async_nats::connector=trace");
     // So far it is trusted: whose certificate it is decides.
     command.env("SSL_CERT_FILE", tls::file("ca.pem"));
     let mut service = Running(command.stdout(output.try_clone().unwrap()).stderr(output).spawn().unwrap());
