@@ -6,8 +6,8 @@
 use std::io::{IsTerminal, Write};
 
 use indicatif::MultiProgress;
-use tracing_subscriber::filter::{FilterExt, filter_fn};
-use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, fmt, registry};
 
@@ -19,14 +19,14 @@ const SILENT: &str = "async_nats";
 /// What is returned stands below the log.
 pub fn log_to_stderr(filter: Option<&str>, usual: &str) -> MultiProgress {
     let filter = filter.filter(|filter| !filter.trim().is_empty()).unwrap_or(usual);
-    let filter = EnvFilter::new(filter).and(filter_fn(|about| !about.target().starts_with(SILENT)));
+    let spoken = filter_fn(|about| !about.target().starts_with(SILENT));
     let colours = std::io::stderr().is_terminal();
     let bars = MultiProgress::new();
     let above = AboveBars(bars.clone());
     let writer = move || above.clone();
     // What cannot be written would be told on stderr, with a panic where that is gone.
     let log = fmt::layer().log_internal_errors(false).with_ansi(colours).with_writer(writer);
-    registry().with(log.with_filter(filter)).init();
+    registry().with(EnvFilter::new(filter)).with(spoken).with(log).init();
     bars
 }
 

@@ -150,12 +150,7 @@ impl Event {
                     let replay = Replay { db, webhook: to, dry_run, by, what };
                     match &id {
                         Some(id) => replay.one(id).await,
-                        None => {
-                            // What is written meanwhile is sent by itself.
-                            let newest = replay::newest(&mut db.read().await?).await?;
-                            let filter = which.filter(false);
-                            replay.all(&EventFilter { to: filter.to.min(newest), ..filter }).await
-                        }
+                        None => replay.all(&which.filter(false)).await,
                     }
                 });
                 let done = done.await?;

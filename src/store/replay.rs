@@ -73,7 +73,6 @@ statements! {
                WHERE event_id = events.id AND state = 'PENDING' AND webhooks.status <> 'DELETED') AS pending \
             FROM events WHERE (created_us, aggregateid, position) > ($1, $2, $3) AND created_us >= $1 AND created_us <= $4 \
             ORDER BY created_us, aggregateid, position LIMIT $5";
-    NEWEST = "SELECT created_us FROM events ORDER BY created_us DESC LIMIT 1";
     // Its own and those of its identity, each found by its index.
     LIST_OF_ACCOUNT = "SELECT id, type, aggregateid, account_id, status, payload, position, created_us, \
               (SELECT COUNT(*) FROM deliveries JOIN webhooks ON webhooks.id = deliveries.webhook_id \
@@ -116,7 +115,7 @@ statements! {
 pub type After = (Timestamp, String, i64);
 
 /// At most `limit` events behind `after`, oldest first and each deposit's in their order, and where the next page begins;
-/// `None` behind the last.
+/// `None` behind the last: what is written later is not waited for.
 pub async fn list(
     connection: &mut impl Connection,
     filter: &EventFilter,
@@ -129,15 +128,10 @@ pub async fn list(
         None => fetch_all!(connection, EventRow, LIST, at.0, of, position, to, count)?,
         Some(account) => fetch_all!(connection, EventRow, LIST_OF_ACCOUNT, at.0, of, position, to, count, account)?,
     };
-    let next = rows.last().map(|last| (Timestamp(last.created_us), last.aggregateid.clone(), last.position));
+    let last = rows.last().filter(|_| i64::try_from(rows.len()) == Ok(count));
+    let next = last.map(|last| (Timestamp(last.created_us), last.aggregateid.clone(), last.position));
     rows.retain(|row| !filter.pending || row.pending > 0);
     Ok((rows, next))
-}
-
-/// When the newest event was written; the epoch where there is none.
-pub async fn newest(connection: &mut impl Connection) -> Result<Timestamp, StoreError> {
-    let row = fetch_optional!(connection, (i64,), NEWEST)?;
-    Ok(row.map_or(Timestamp::EPOCH, |(at,)| Timestamp(at)))
 }
 
 /// The event with this id.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use landfall::delivery::Delivered;
 use landfall::event::TestEvent;
@@ -152,8 +152,18 @@ async fn a_replay_waits_for_events_that_are_being_written() {
     }
     let replay = ["event", "replay", "--account", "alice", "--reason", "a test"];
     let replaying = tokio::task::spawn_blocking(move || desk.run(&replay));
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    assert!(!replaying.is_finished(), "it did not wait");
+    let waiting =
+        "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    let begun = Instant::now();
+    let waits = async || {
+        let mut reader = world.db().read().await.unwrap();
+        let Connected::Postgres(connection) = reader.engine() else { panic!("PostgreSQL") };
+        sqlx::query_scalar::<_, i64>(waiting).fetch_one(connection).await.unwrap() > 0
+    };
+    while !waits().await {
+        assert!(!replaying.is_finished() && begun.elapsed() < Duration::from_secs(60), "it did not wait");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     writing.commit().await.unwrap();
     let (code, replayed, said) = replaying.await.unwrap();
     assert_eq!(code, Some(0), "{said}");

@@ -54,7 +54,7 @@ pub(crate) enum Answer {
     Fault(Vec<u8>),
     /// 200 after this time.
     Late(Duration),
-    /// 200 once there is a permit for it, or no more are needed.
+    /// This status once there is a permit for it, or no more are needed.
     Held(Arc<Semaphore>, u16),
     /// 200 at once, then a byte every 100 ms for ever.
     Drip,

@@ -11,6 +11,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -26,7 +28,7 @@ use crate::words::{Word, Words};
 
 /// How many slots that were jumped over are remembered: until what was built over them is replaced.
 const JUMPED_MAX: usize = 64;
-/// At how many looks nobody else has had a block before it is not waited for any more. Looks are polls, or slots, apart: what is
+/// At so many looks in a row something is lacked before it is not waited for any more. Looks are polls, or slots, apart: what is
 /// on its way comes meanwhile, and what a node says that it lacks once it may have all the same.
 const LOOKS_MAX: u32 = 10;
 
@@ -37,6 +39,8 @@ pub(crate) struct SecondLook {
     pub(crate) owed: Words,
     /// Slots with a block that was left out.
     jumped: Mutex<BTreeSet<u64>>,
+    /// At how many looks in a row something was lacked that may come.
+    lacking: AtomicU32,
 }
 
 impl SecondLook {
@@ -151,15 +155,16 @@ impl SolanaSource {
     }
 
     /// The first slot of those of `range` that are owed whose block two tell otherwise than one did. What nobody else has, in a
-    /// hole of ledgers, is one endpoint's word as all that is not picked; where it `may_come` that must be so at several looks, and
-    /// until then nothing above it counts as final.
+    /// hole of ledgers, is one endpoint's word as all that is not picked; where it `may_come` that holds up what is final for
+    /// some looks, and no longer, whatever else is lacked meanwhile.
     async fn told_otherwise(
         &self,
         range: &RangeInclusive<u64>,
         ours: &[BlockRef],
         may_come: bool,
     ) -> Result<Option<u64>, SolanaError> {
-        let (owed, mut lacked) = (&self.second_look.owed, None);
+        let SecondLook { owed, lacking, .. } = &self.second_look;
+        let mut lacked = Vec::new();
         for word in owed.within(range) {
             let slot = word.digest.block.number;
             if !ours.contains(&word.digest.block) {
@@ -170,12 +175,20 @@ impl SolanaSource {
                 Ok(true) => owed.forget(slot),
                 // It stays until it is read anew.
                 Ok(false) => return Ok(Some(slot)),
-                Err(error) if !self.is_lacked(&error) => return Err(error),
-                Err(_) if !may_come || owed.lacked(slot) >= LOOKS_MAX => owed.forget(slot),
-                Err(error) => lacked = lacked.or(Some(error)),
+                Err(error @ SolanaError::Unwitnessed { all_lack: true, .. }) => lacked.push((slot, error)),
+                Err(error) => return Err(error),
             }
         }
-        lacked.map_or(Ok(None), Err)
+        let looks = if lacked.is_empty() { 0 } else { lacking.load(Relaxed) + 1 };
+        let is_held_up = may_come && looks < LOOKS_MAX;
+        lacking.store(if is_held_up { looks } else { 0 }, Relaxed);
+        match lacked.first() {
+            Some((_, error)) if is_held_up => Err(error.clone()),
+            Some(_) | None => {
+                lacked.iter().for_each(|(slot, _)| owed.forget(*slot));
+                Ok(None)
+            }
+        }
     }
 
     /// Whether the block is told now as it was told before.
@@ -183,24 +196,19 @@ impl SolanaSource {
         let BlockRef { number, hash } = word.digest.block;
         let (wanted, told) = (Wanted { slot: number, hash: Some(hash) }, self.as_told(word).await);
         let is_believed = !told.is_empty();
-        match self.told_by_two(wanted, Legs::Creditable, told, Duration::ZERO).await {
-            Ok(agreed) => Ok(agreed.digest == word.digest),
-            // Who told it is believed no more: one that tells it otherwise is believed sooner.
-            Err(error) if !is_believed && self.is_lacked(&error) => {
-                match self.told_by_one(wanted, Legs::Creditable).await {
-                    Ok((_, reading)) if reading.digest != word.digest => Ok(false),
-                    Ok(_) | Err(_) => Err(error),
-                }
+        let heard = self.hear_two(wanted, Legs::Creditable, told, Duration::ZERO).await?;
+        let denied =
+            heard.told.iter().find_map(|(by, one)| Some((by.id.clone(), word.digest.difference(&one.digest)?)));
+        match (self.believed(heard), denied) {
+            (Ok(agreed), _) => Ok(agreed.digest == word.digest),
+            // Who told it does not tell it any more: that takes nothing away from what another one says against it.
+            (Err(SolanaError::Unwitnessed { all_lack: true, .. }), Some((by, what))) if is_believed => {
+                let endpoints = format!("{} and {by}", word.endpoint);
+                Err(SolanaError::BlocksDiffer { chain: self.pool.chain(), endpoints, block: word.digest.block, what })
             }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Whether everybody whose word would count could be heard, and had not got it.
-    fn is_lacked(&self, error: &SolanaError) -> bool {
-        match error {
-            SolanaError::Unwitnessed { all_lack, .. } => *all_lack,
-            error => is_lacking(error) && !self.pool.misses_somebody(),
+            // Who told it is believed no more.
+            (Err(SolanaError::Unwitnessed { all_lack: true, .. }), Some(_)) => Ok(false),
+            (Err(error), _) => Err(error),
         }
     }
 }

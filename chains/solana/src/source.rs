@@ -35,7 +35,7 @@ use crate::rules::Rules;
 use crate::sample::Sample;
 use crate::second_look::SecondLook;
 use crate::walk::{LACKING_MAX, Linked, linked};
-use crate::witness::{self, Agreed, Told, Witnessed};
+use crate::witness::{self, Agreed, Testimony, Told, Witnessed};
 use crate::words::{Word, Words};
 
 /// How many slots one read covers at most; what is asked for beyond it does not come back. As many as fork points are
@@ -366,7 +366,7 @@ impl SolanaSource {
                     // It is compared by this, and what was told of it before may be out of date.
                     (Ok(_), _) => self.second_look.owed.forget(slot),
                     // Who looked through it and goes on with that has it compared before it counts as final.
-                    (Err(SolanaError::Unwitnessed { .. }), Some(Word { endpoint, digest, .. })) => {
+                    (Err(SolanaError::Unwitnessed { .. }), Some(Word { endpoint, digest })) => {
                         self.second_look.owed.keep(&endpoint, digest);
                     }
                     (Err(_), _) => {}
@@ -398,7 +398,7 @@ impl SolanaSource {
         }
     }
 
-    pub(crate) async fn told_by_one(&self, wanted: Wanted, legs: Legs) -> Result<(&Endpoint, Reading), SolanaError> {
+    async fn told_by_one(&self, wanted: Wanted, legs: Legs) -> Result<(&Endpoint, Reading), SolanaError> {
         let read = move |endpoint| -> BoxRead<'_, _> {
             Box::pin(async move { Ok((endpoint, self.read(endpoint, wanted, legs).await?)) })
         };
@@ -418,16 +418,28 @@ impl SolanaSource {
         told_by.map(|endpoint| (endpoint, Witnessed { digest: word.digest, block: None })).into_iter().collect()
     }
 
-    /// The block as two endpoints tell it; `told` is what is known of it already. One that has it not yet is waited for with
-    /// `patience`, and asked again when a poll shows that it has come further; who fails at it is not asked again meanwhile.
-    /// Who tells it otherwise than two others is put into quarantine.
-    pub(crate) async fn told_by_two<'p>(
+    /// The block as two endpoints tell it, as [`SolanaSource::hear_two`] hears them. Who tells it otherwise than two others is put
+    /// into quarantine.
+    async fn told_by_two<'p>(
+        &'p self,
+        wanted: Wanted,
+        legs: Legs,
+        told: Vec<Told<'p>>,
+        patience: Duration,
+    ) -> Result<Agreed<'p>, SolanaError> {
+        self.believed(self.hear_two(wanted, legs, told, patience).await?)
+    }
+
+    /// What endpoints tell of a block, until two tell it alike; `told` is what is known of it already. One that has it not yet is
+    /// waited for with `patience`, and asked again when a poll shows that it has come further; who fails at it is not asked again
+    /// meanwhile.
+    pub(crate) async fn hear_two<'p>(
         &'p self,
         wanted: Wanted,
         legs: Legs,
         mut told: Vec<Told<'p>>,
         patience: Duration,
-    ) -> Result<Agreed<'p>, SolanaError> {
+    ) -> Result<Testimony<'p>, SolanaError> {
         let lacked = Arc::new(Lacked::default());
         let read = |endpoint: &'p Endpoint| -> BoxRead<'p, Witnessed> {
             let lacked = Arc::clone(&lacked);
@@ -439,7 +451,7 @@ impl SolanaSource {
             })
         };
         let (begun, mut failed) = (Instant::now(), Vec::new());
-        let (missing, all_lack) = loop {
+        loop {
             let heard = self.pool.call_each_but(failed, need(wanted.slot), told, read, witness::agree).await?;
             let Heard { told: all, failed: at_it, missing, is_lacking, is_unheard } = heard;
             (told, failed) = (all, at_it);
@@ -450,11 +462,16 @@ impl SolanaSource {
                 continue;
             }
             if witness::agree(&told) || !is_lacking || begun.elapsed() >= patience {
-                break (missing, is_lacking && !is_unheard);
+                return Ok(Testimony { slot: wanted.slot, told, missing, all_lack: is_lacking && !is_unheard });
             }
             tokio::time::sleep(SECOND_LOOK).await;
             self.pool.look().await;
-        };
+        }
+    }
+
+    /// What two of them tell alike.
+    pub(crate) fn believed<'p>(&self, heard: Testimony<'p>) -> Result<Agreed<'p>, SolanaError> {
+        let Testimony { slot, told, missing, all_lack } = heard;
         let believed = witness::believed(self.pool.chain(), told, &missing);
         let mut agreed = believed.map_err(|error| match error {
             SolanaError::Unwitnessed { chain, told, missing, .. } => {
@@ -465,7 +482,7 @@ impl SolanaSource {
         for (endpoint, error) in agreed.wrong.drain(..) {
             endpoint.failed(&error);
         }
-        self.words.forget(wanted.slot);
+        self.words.forget(slot);
         Ok(agreed)
     }
 

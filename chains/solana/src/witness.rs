@@ -22,6 +22,15 @@ pub(crate) struct Witnessed {
     pub(crate) block: Option<Block>,
 }
 
+/// What endpoints told of the block in a slot, and why others did not; whether those whose word would count all lack it.
+#[derive(Debug)]
+pub(crate) struct Testimony<'p> {
+    pub(crate) slot: u64,
+    pub(crate) told: Vec<Told<'p>>,
+    pub(crate) missing: Vec<String>,
+    pub(crate) all_lack: bool,
+}
+
 /// A block that two told, and who told it otherwise.
 #[derive(Debug)]
 pub(crate) struct Agreed<'p> {

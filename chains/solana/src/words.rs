@@ -18,8 +18,6 @@ const WORDS_MAX: usize = 256;
 pub(crate) struct Word {
     pub(crate) endpoint: String,
     pub(crate) digest: Digest,
-    /// How often nobody else had the block when they were asked for it.
-    lacked: u32,
 }
 
 /// The oldest first.
@@ -30,7 +28,7 @@ impl Words {
     pub(crate) fn keep(&self, endpoint: &str, digest: Digest) {
         self.with(|words| {
             words.retain(|word| word.digest.block.number != digest.block.number);
-            words.push_back(Word { endpoint: endpoint.to_owned(), digest, lacked: 0 });
+            words.push_back(Word { endpoint: endpoint.to_owned(), digest });
             if words.len() > WORDS_MAX {
                 words.pop_front();
             }
@@ -42,19 +40,11 @@ impl Words {
         self.with(|words| words.iter().find(|word| word.digest.block.number == slot).cloned())
     }
 
-    /// What was told of blocks in these slots; what was kept first comes first.
+    /// What was told of blocks in these slots; what was kept first comes first. What lies below is forgotten.
     pub(crate) fn within(&self, slots: &RangeInclusive<u64>) -> Vec<Word> {
-        self.with(|words| words.iter().filter(|word| slots.contains(&word.digest.block.number)).cloned().collect())
-    }
-
-    /// That nobody else had the block in `slot`; how often that was so.
-    pub(crate) fn lacked(&self, slot: u64) -> u32 {
         self.with(|words| {
-            let word = words.iter_mut().find(|word| word.digest.block.number == slot);
-            word.map_or(0, |word| {
-                word.lacked += 1;
-                word.lacked
-            })
+            words.retain(|word| word.digest.block.number >= *slots.start());
+            words.iter().filter(|word| slots.contains(&word.digest.block.number)).cloned().collect()
         })
     }
 

@@ -291,6 +291,12 @@ impl Follower {
         cursor.at.map(|at| at.number)
     }
 
+    /// The newest slot that counts as final.
+    pub(super) async fn finalized(&self) -> Option<u64> {
+        let cursor = Cursor::load(&mut self.store.db.read().await.unwrap(), CHAIN).await.unwrap();
+        cursor.finalized.map(|block| block.number)
+    }
+
     pub(super) async fn is_there(&self) -> bool {
         let cursor = Cursor::load(&mut self.store.db.read().await.unwrap(), CHAIN).await.unwrap();
         cursor.at == Some(self.ledger.latest())

@@ -3,7 +3,7 @@
 
 use landfall::watcher::TickError;
 use landfall_chain::Address;
-use landfall_cluster::{Fault, Ledger, Refusal, Tx, When};
+use landfall_cluster::{Fault, Instead, Ledger, Refusal, Tx, When};
 use landfall_solana::Sample;
 
 use super::follower::{FIRST_SLOT, Follower};
@@ -584,6 +584,45 @@ async fn a_block_that_every_other_endpoint_has_lost_is_waited_for_some_looks_and
     ticks(&mut follower, 10).await;
     let audit = follower.audit().await;
     assert_eq!((audit.legs, audit.missing), (2, 1), "what lies above is not held up by it: {audit:?}");
+}
+
+#[tokio::test]
+async fn a_block_that_its_teller_lacks_once_it_is_contradicted_is_in_dispute() {
+    let mut follower = scene(2, EVERY).await;
+    let liar = follower.ledger.branch_at(LATEST);
+    liar.amend(HIDDEN, |block| block.txs.clear());
+    follower.nodes[0].show(&liar);
+    follower.nodes[1].lag(LATEST - FIRST_SLOT);
+    assert_eq!(ticks(&mut follower, 3).await, None);
+    follower.nodes.iter().for_each(|node| node.lag(0));
+    follower.nodes[0].answer_instead(HIDDEN, Instead::Null);
+    follower.ledger.finalize(FINAL);
+    liar.finalize(FINAL);
+    let why = ticks(&mut follower, 15).await.expect("it is told");
+    assert!(why.contains(&format!("tell block {HIDDEN} ")), "{why}");
+    assert_eq!(missing(&mut follower).await, (2, 2));
+    follower.nodes[0].show(&follower.ledger);
+    follower.nodes[0].behave();
+    follower.settle().await.unwrap();
+    assert_eq!(missing(&mut follower).await, (2, 0));
+}
+
+/// Each newly final block is lacked, too: what is final goes on all the same.
+#[tokio::test]
+async fn what_one_endpoint_never_tells_holds_up_what_is_final_for_some_looks_at_a_time() {
+    let mut follower = scene(2, EVERY).await;
+    // A deposit would wait for a second word of its own.
+    [HIDDEN, SHOWN].iter().for_each(|slot| follower.ledger.amend(*slot, |block| block.txs.clear()));
+    follower.nodes[1].confine("getBlock");
+    follower.nodes[1].misbehave(Fault::Null, When::Always);
+    follower.nodes[1].lag(0);
+    for slot in LATEST + 1..LATEST + 40 {
+        follower.ledger.produce(slot, Vec::new());
+        follower.ledger.finalize(slot - 4);
+        follower.tick().await.unwrap();
+    }
+    let (cursor, finalized) = (follower.cursor().await, follower.finalized().await);
+    assert!(cursor >= Some(LATEST + 30) && finalized >= Some(LATEST + 10), "{cursor:?} {finalized:?}");
 }
 
 #[tokio::test]
