@@ -39,7 +39,7 @@ const ACCOUNTS: u64 = 100_000;
 const CALLERS: usize = 16;
 /// How many deposits are written in a transaction of SQLite's: each writes nearly all pages of the indexes of what is in no order;
 /// and of PostgreSQL's, in the time that a statement may take.
-const CHUNKS: [u64; 2] = [1_000_000, 100_000];
+const CHUNKS: [u64; 2] = [1_000_000, 25_000];
 /// KiB that SQLite keeps of them meanwhile.
 const CACHE: &str = "PRAGMA cache_size = -2000000";
 

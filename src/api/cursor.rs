@@ -86,6 +86,8 @@ fn filter_hash(filter: &DepositFilter) -> [u8; 8] {
 #[cfg(test)]
 mod tests {
     use landfall_chain::Chain;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -135,6 +137,21 @@ mod tests {
         let bad = ["", "A", "AAAA", "!!!!", "é", &cursor[..40], &cursor[4..], &padded, &longer, &other_version];
         for text in bad {
             assert_eq!(decode(text, &filter()), Err(CursorError::Malformed), "{text:?}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_text_panics_and_what_is_read_was_written(text in "\\PC{0,80}", bytes in vec(any::<u8>(), 0..60), head in any::<bool>()) {
+            let ours = [&[VERSION][..], &filter_hash(&filter()), &bytes].concat();
+            let told = BASE64_URL_SAFE_NO_PAD.encode(if head { &ours } else { &bytes });
+            for text in [text, told] {
+                if let Ok(last) = decode(&text, &filter()) {
+                    prop_assert_eq!(encode(&filter(), last), text);
+                }
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use landfall::resolver::{ResolveError, Resolver};
 use landfall::webhook::{AllowedNetworks, Scheme, WebhookUrlError, check_url};
+use proptest::prelude::*;
 
 /// Machines of one's own, of one's cloud, of nobody.
 const INSIDE: [[u8; 4]; 12] = [
@@ -250,6 +251,55 @@ fn every_hostile_url_is_refused_by_its_text() {
     }
     println!("hostile urls: {} refused of {}", refused.len(), refused.len());
     assert!(refused.len() >= 300, "{}", refused.len());
+}
+
+/// Whether an address is one of somebody's own machines, by the standard library's reading: not all that we refuse.
+fn is_inside(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => {
+            v4.is_private() || v4.is_loopback() || v4.is_link_local() || v4.is_unspecified() || v4.is_broadcast()
+        }
+        IpAddr::V6(v6) => {
+            let mapped = v6.to_ipv4_mapped().is_some_and(|v4| is_inside(v4.into()));
+            mapped || v6.is_loopback() || v6.is_unspecified() || v6.is_unique_local() || v6.is_unicast_link_local()
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_url_panics_and_none_that_is_taken_leads_inside(
+        text in "\\PC{0,60}",
+        host in "[0-9a-fxA-F.:%\\[\\]@/]{1,40}",
+        octets in any::<[u8; 4]>(),
+        inside in 0..INSIDE.len(),
+        form in any::<proptest::sample::Index>(),
+        at in any::<proptest::sample::Index>(),
+        byte in 0x20_u8..0x7f,
+    ) {
+        let nowhere = AllowedNetworks::default();
+        let of = |octets: [u8; 4]| {
+            let forms = [as_numbers(octets), in_six(octets)].concat();
+            form.get(&forms).clone()
+        };
+        let mut changed = format!("https://{}/hook", of(INSIDE[inside])).chars().collect::<Vec<char>>();
+        let at = at.index(changed.len());
+        changed[at] = char::from(byte);
+        let hosts = [host, of(octets)].map(|host| format!("https://{host}/hook"));
+        for url in [text, changed.into_iter().collect()].into_iter().chain(hosts) {
+            if check_url(&url, &nowhere).is_ok() {
+                let leads_to = url::Url::parse(&url).unwrap();
+                let address = match leads_to.host() {
+                    Some(url::Host::Ipv4(v4)) => Some(v4.into()),
+                    Some(url::Host::Ipv6(v6)) => Some(v6.into()),
+                    Some(url::Host::Domain(_)) | None => None,
+                };
+                prop_assert!(!address.is_some_and(is_inside), "{url:?} leads to {address:?}");
+            }
+        }
+    }
 }
 
 #[tokio::test]
