@@ -64,7 +64,7 @@ impl Account {
                 let account = NewAccount::from_specs(&account, r#type.parse()?, &address)?;
                 let (config, accounts) = (load(config)?, std::slice::from_ref(&account));
                 registry::add_accounts(&open_or_make(&config.store).await?, accounts, Clock::system().now()).await?;
-                println!("account {} is watched on {} addresses", account.id, account.addresses.len());
+                say!("account {} is watched on {} addresses", account.id, account.addresses.len());
                 tell_unconfigured(&config, accounts);
                 Ok(())
             }
@@ -86,7 +86,7 @@ async fn import(config: &Path, file: &Path) -> anyhow::Result<()> {
         }
         added => added?,
     }
-    println!("{} rows imported", lines.len());
+    say!("{} rows imported", lines.len());
     tell_unconfigured(&config, &accounts);
     Ok(())
 }
@@ -103,12 +103,12 @@ fn tell_unconfigured(config: &Config, accounts: &[NewAccount]) {
 async fn list(db: &Db, json: bool) -> anyhow::Result<()> {
     for account in accounts::list(&mut db.read().await?).await? {
         if json {
-            println!("{}", json_line(&Listed::of(&account))?);
+            say!("{}", json_line(&Listed::of(&account))?);
             continue;
         }
-        println!("{} {} (identity {})", account.id, account.kind, account.identity_id);
+        say!("{} {} (identity {})", account.id, account.kind, account.identity_id);
         for (address, chains) in by_address(&account) {
-            println!("  {address} on {}", chains.join(", "));
+            say!("  {address} on {}", chains.join(", "));
         }
     }
     Ok(())

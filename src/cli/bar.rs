@@ -85,7 +85,7 @@ impl Screen {
     /// Results, for stdout.
     pub(super) fn print(&self, lines: Vec<String>) {
         if !lines.is_empty() {
-            self.bar.suspend(|| lines.iter().for_each(|line| println!("{}", printable(line))));
+            self.bar.suspend(|| lines.iter().for_each(|line| say!("{}", printable(line))));
         }
     }
 

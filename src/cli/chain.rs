@@ -104,16 +104,16 @@ impl Chain {
         match self {
             Chain::Halt { chain, why } => {
                 as_operator(&why.reason, async |operator| operator.halt(db, chain).await).await?;
-                println!("{chain} halts at its next tick, until `landfall chain resume {chain} --reason TEXT`");
+                say!("{chain} halts at its next tick, until `landfall chain resume {chain} --reason TEXT`");
             }
             Chain::Resume { chain, why } => {
                 as_operator(&why.reason, async |operator| operator.resume(db, chain).await).await?;
-                println!("{chain} goes on");
+                say!("{chain} goes on");
             }
             Chain::Override { chain, word } => word.run(db, chain).await?,
             Chain::Audit { json } => {
                 for entry in audit::newest(&mut db.read().await?, AUDIT_ROWS).await? {
-                    println!("{}", if json { json_line(&AuditLine::of(&entry))? } else { line(&entry) });
+                    say!("{}", if json { json_line(&AuditLine::of(&entry))? } else { line(&entry) });
                 }
             }
         }
@@ -136,20 +136,20 @@ impl Override {
         match self {
             Override::AcceptReorg { why } => {
                 let down_to = as_operator(&why.reason, async |operator| operator.accept_reorg(db, chain).await).await?;
-                println!("{chain} may take back its blocks above {down_to}, once, within an hour");
+                say!("{chain} may take back its blocks above {down_to}, once, within an hour");
             }
             Override::Finality { agree, time, why } => {
                 as_operator(&why.reason, async |operator| operator.agree(db, chain, agree, time).await).await?;
-                println!("{chain}: {agree} endpoints need to agree, for {} s", time.as_secs());
+                say!("{chain}: {agree} endpoints need to agree, for {} s", time.as_secs());
             }
             Override::Confirm { through, time, why } => {
                 let block =
                     as_operator(&why.reason, async |operator| operator.confirm_through(db, chain, through, time).await);
-                println!("{chain}: block {} counts as final, for {} s", block.await?, time.as_secs());
+                say!("{chain}: block {} counts as final, for {} s", block.await?, time.as_secs());
             }
             Override::Clear { why } => {
                 let cleared = as_operator(&why.reason, async |operator| operator.clear(db, chain).await).await?;
-                println!("{chain}: {cleared} overrides ended");
+                say!("{chain}: {cleared} overrides ended");
             }
         }
         Ok(())

@@ -80,7 +80,7 @@ async fn list(db: &Db, json: bool) -> anyhow::Result<()> {
     loop {
         let page = deposits::list(&mut reader, &filter, PAGE_ROWS).await?;
         for deposit in &page {
-            println!("{}", if json { json_line(&DepositResource::of(deposit))? } else { line(deposit) });
+            say!("{}", if json { json_line(&DepositResource::of(deposit))? } else { line(deposit) });
         }
         match page.last() {
             Some(last) => filter.after = Some((last.created_at, last.id)),

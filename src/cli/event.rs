@@ -154,7 +154,7 @@ impl Event {
                     }
                 });
                 let done = done.await?;
-                println!("{}", if json { json_line(&done)? } else { done.to_string() });
+                say!("{}", if json { json_line(&done)? } else { done.to_string() });
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -286,7 +286,7 @@ async fn list(db: &Db, filter: &EventFilter, json: bool) -> anyhow::Result<()> {
     loop {
         let (page, next) = replay::list(&mut reader, filter, after.as_ref(), PAGE_ROWS).await?;
         for event in &page {
-            println!("{}", if json { json_line(&Line::of(event))? } else { headline(event) });
+            say!("{}", if json { json_line(&Line::of(event))? } else { headline(event) });
         }
         if next.is_none() {
             return Ok(());
@@ -307,11 +307,11 @@ async fn show(db: &Db, id: &str, json: bool) -> anyhow::Result<ExitCode> {
     if json {
         let payload: Box<RawValue> = serde_json::from_str(&event.payload).context("the stored payload")?;
         let line = Line { payload: Some(&payload), deliveries: Some(deliveries), ..Line::of(&event) };
-        println!("{}", json_line(&line)?);
+        say!("{}", json_line(&line)?);
         return Ok(ExitCode::SUCCESS);
     }
-    println!("{}\n{}", headline(&event), event.payload);
-    deliveries.iter().flat_map(Delivery::lines).for_each(|line| println!("{line}"));
+    say!("{}\n{}", headline(&event), event.payload);
+    deliveries.iter().flat_map(Delivery::lines).for_each(|line| say!("{line}"));
     Ok(ExitCode::SUCCESS)
 }
 

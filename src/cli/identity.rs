@@ -91,7 +91,7 @@ impl Identity {
                 let new = NewIdentity { kind: r#type.parse()?, label, fiat_operations_enabled: fiat };
                 let now = Clock::system().now();
                 let added = registry::add_identity(&open(config).await?, &identity, &new, now).await?;
-                println!("identity {} is {}", added.id, added.status);
+                say!("identity {} is {}", added.id, added.status);
                 Ok(())
             }
             Identity::List { json } => list(&existing(config).await?, json).await,
@@ -108,14 +108,14 @@ impl Decide {
         let db = existing(config).await?;
         let Decide { id, why } = self;
         let changed = as_operator(&why.reason, async |operator| operator.change_identity(&db, &id, change).await);
-        println!("identity {id} is {}", changed.await?.status);
+        say!("identity {id} is {}", changed.await?.status);
         Ok(())
     }
 }
 
 async fn list(db: &Db, json: bool) -> anyhow::Result<()> {
     for identity in identities::list(&mut db.read().await?).await? {
-        println!("{}", if json { json_line(&Line::of(&identity))? } else { line(&identity) });
+        say!("{}", if json { json_line(&Line::of(&identity))? } else { line(&identity) });
     }
     Ok(())
 }
@@ -128,12 +128,12 @@ async fn show(db: &Db, id: &str, json: bool) -> anyhow::Result<()> {
     let decisions = identities::decisions(&mut reader, id).await?;
     if json {
         let changes = decisions.iter().map(ChangeLine::of).collect();
-        println!("{}", json_line(&Shown { identity: Line::of(&identity), changes })?);
+        say!("{}", json_line(&Shown { identity: Line::of(&identity), changes })?);
         return Ok(());
     }
-    println!("{}", line(&identity));
+    say!("{}", line(&identity));
     for Decision { at, actor, reason, from, to } in &decisions {
-        println!("{at} {actor} {from} -> {to}: {reason}");
+        say!("{at} {actor} {from} -> {to}: {reason}");
     }
     Ok(())
 }

@@ -57,21 +57,21 @@ impl Incident {
                 let listed =
                     if all { incidents::all(&mut reader).await? } else { incidents::open(&mut reader).await? };
                 for incident in &listed {
-                    println!("{}", if json { json_line(&Line::of(incident))? } else { headline(incident) });
+                    say!("{}", if json { json_line(&Line::of(incident))? } else { headline(incident) });
                 }
             }
             Incident::Show { id, json } => {
                 let incident = incidents::by_id(&mut db.read().await?, &id).await?;
                 let incident = incident.with_context(|| format!("there is no incident {id}"))?;
                 if json {
-                    println!("{}", json_line(&Line::of(&incident))?);
+                    say!("{}", json_line(&Line::of(&incident))?);
                 } else {
-                    println!("{}\n{}", headline(&incident), printable(&incident.what));
+                    say!("{}\n{}", headline(&incident), printable(&incident.what));
                 }
             }
             Incident::Resolve { id, why } => {
                 as_operator(&why.reason, async |operator| operator.resolve(db, &id).await).await?;
-                println!("{id} is resolved");
+                say!("{id} is resolved");
             }
         }
         Ok(())

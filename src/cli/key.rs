@@ -77,7 +77,7 @@ impl Key {
                     let by = Author { actor, reason, now };
                     registry::create_key(&db, config.environment, what, &random::bytes(), &by).await
                 });
-                println!("{}", created.await?.reveal());
+                say!("{}", created.await?.reveal());
             }
             Key::List { json } => list(&open_existing(&config.store).await?, json).await?,
             Key::Revoke { id, why } => {
@@ -86,7 +86,7 @@ impl Key {
                     anyhow::Ok(registry::revoke_key(&db, &id, &by.author()?).await?)
                 });
                 revoked.await?;
-                println!("API key {id} is revoked");
+                say!("API key {id} is revoked");
             }
             Key::Pair { id, public_key, previous_for, why } => {
                 let file = public_key.display().to_string();
@@ -98,8 +98,8 @@ impl Key {
                 });
                 paired.await?;
                 let (algorithm, fingerprint) = (key.algorithm().name(), key.fingerprint());
-                println!("API key {id} is paired with the {algorithm} key {fingerprint}");
-                println!("its requests need X-Request-Signature, with sub {id} and aud {}", host(&config));
+                say!("API key {id} is paired with the {algorithm} key {fingerprint}");
+                say!("its requests need X-Request-Signature, with sub {id} and aud {}", host(&config));
             }
         }
         Ok(())
@@ -115,13 +115,13 @@ async fn list(db: &Db, json: bool) -> anyhow::Result<()> {
     let listed = keys::list(&mut db.read().await?).await?;
     for key in &listed {
         if json {
-            println!("{}", json_line(&Shown::of(key))?);
+            say!("{}", json_line(&Shown::of(key))?);
         } else {
-            println!("{}", line(key));
+            say!("{}", line(key));
         }
     }
     if listed.is_empty() && !json {
-        println!("no keys; `landfall key create --name NAME` makes one");
+        say!("no keys; `landfall key create --name NAME` makes one");
     }
     Ok(())
 }

@@ -1,7 +1,12 @@
 //! The command line: thin. Each verb opens what it needs, asks one room, prints.
 //!
 //! Results go to stdout, logs and errors to stderr. Exit codes: 0 done, 1 not well or ended unasked, 2 bad input or
-//! cannot tell. Names, flags and files are a contract.
+//! cannot tell, 141 nobody reads stdout. Names, flags and files are a contract.
+
+#![deny(clippy::print_stdout)]
+
+#[macro_use]
+mod out;
 
 mod account;
 mod bar;
@@ -139,7 +144,7 @@ impl Cli {
                 chain.run(&open_existing(&config.store).await?, &config).await?;
             }
             Verb::Incident(incident) => incident.run(&existing(&config).await?).await?,
-            Verb::Openapi => print!("{}", crate::api::openapi_json()),
+            Verb::Openapi => out::write(format_args!("{}", crate::api::openapi_json())),
             Verb::Sandbox(sandbox) => return sandbox.run().await,
         }
         Ok(ExitCode::SUCCESS)

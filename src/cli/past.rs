@@ -262,24 +262,24 @@ impl BackfillArgs {
         }
         if json {
             let fees = if backfill.leaves_out_fees() { "of_movements" } else { "read" };
-            println!("{}", json_line(&Summary { fees, ..Summary::of(chain, &progress) })?);
+            say!("{}", json_line(&Summary { fees, ..Summary::of(chain, &progress) })?);
         } else {
             let Progress { found, confirmed, next, .. } = progress;
             let recorded = if dry_run { "would be recorded" } else { "recorded" };
             let number = chain.family().number();
-            println!("{chain}: {found} deposits {recorded}, {confirmed} confirmed; the next {number} is {next}");
-            of_proof(&progress).iter().for_each(|line| println!("{}", printable(line)));
-            of_traces(&progress).iter().for_each(|line| println!("{}", printable(line)));
+            say!("{chain}: {found} deposits {recorded}, {confirmed} confirmed; the next {number} is {next}");
+            of_proof(&progress).iter().for_each(|line| say!("{}", printable(line)));
+            of_traces(&progress).iter().for_each(|line| say!("{}", printable(line)));
             if backfill.leaves_out_fees() {
-                println!(
+                say!(
                     "NOT covered: the fees of transactions that moved nothing, which no log tells; --proof receipts reads them"
                 );
             }
             if backfill.leaves_out_inner_value() {
-                println!("value that moves inside of transactions is not looked for here (native = \"top_level\")");
+                say!("value that moves inside of transactions is not looked for here (native = \"top_level\")");
             }
             if !done {
-                println!("stopped before the end; the same command goes on from there");
+                say!("stopped before the end; the same command goes on from there");
             }
         }
         Ok(if done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -295,14 +295,14 @@ impl RescanArgs {
         let done = drive(&mut comparing, &Clock::system()).await?;
         let (progress, next) = (comparing.progress(), comparing.rescan.next());
         if json {
-            println!("{}", json_line(&Summary { next, ..Summary::of(chain, &progress) })?);
+            say!("{}", json_line(&Summary { next, ..Summary::of(chain, &progress) })?);
         } else {
             let number = chain.family().number();
-            println!("{chain}: {} differences; the next {number} is {next}", progress.found);
-            of_proof(&progress).iter().for_each(|line| println!("{}", printable(line)));
-            of_traces(&progress).iter().for_each(|line| println!("{}", printable(line)));
+            say!("{chain}: {} differences; the next {number} is {next}", progress.found);
+            of_proof(&progress).iter().for_each(|line| say!("{}", printable(line)));
+            of_traces(&progress).iter().for_each(|line| say!("{}", printable(line)));
             if !done {
-                println!("stopped before the end; the same command with --from {next} goes on from there");
+                say!("stopped before the end; the same command with --from {next} goes on from there");
             }
         }
         Ok(if done && progress.found == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })

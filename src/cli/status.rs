@@ -29,37 +29,37 @@ impl Show {
     pub(super) async fn run(self, db: &Db) -> anyhow::Result<()> {
         let status = Status::read(db, Clock::system().now()).await?;
         if self.json {
-            println!("{}", json_line(&status)?);
+            say!("{}", json_line(&status)?);
             return Ok(());
         }
-        println!(
+        say!(
             "{:<18} {:<12} {:>12} {:>12} {:>12} {:>6}  proof",
             "chain", "state", "latest", "final", "cursor", "lag"
         );
         for chain in &status.chains {
-            println!("{}", line(chain));
+            say!("{}", line(chain));
             for endpoint in &chain.endpoints {
-                println!("  {}", printable(&of_endpoint(endpoint)));
+                say!("  {}", printable(&of_endpoint(endpoint)));
             }
-            traces(chain).iter().for_each(|line| println!("  {}", printable(line)));
+            traces(chain).iter().for_each(|line| say!("  {}", printable(line)));
             if !chain.reason.is_empty() {
-                println!("  {}", printable(&chain.reason));
+                say!("  {}", printable(&chain.reason));
             }
-            chain.assets.iter().for_each(|asset| println!("  {}", printable(&asset.to_string())));
+            chain.assets.iter().for_each(|asset| say!("  {}", printable(&asset.to_string())));
             for alarm in &chain.alarms {
-                println!("  alarm: {}", printable(alarm));
+                say!("  alarm: {}", printable(alarm));
             }
             for OverrideReport { kind, value, reason, until } in &chain.overrides {
-                println!("  override until {until}: {kind} {value} ({reason})");
+                say!("  override until {until}: {kind} {value} ({reason})");
             }
         }
         let age = status.events.oldest_secs.map_or(String::new(), |secs| format!(", the oldest {secs} s old"));
-        println!("{} deliveries pending{age}", status.events.pending);
-        status.webhooks.iter().for_each(|webhook| println!("  {}", of_webhook(webhook)));
+        say!("{} deliveries pending{age}", status.events.pending);
+        status.webhooks.iter().for_each(|webhook| say!("  {}", of_webhook(webhook)));
         let waits =
             status.feed.lag_secs.map_or(String::new(), |secs| format!(", the oldest without a number {secs} s old"));
-        println!("{} events in the feed{waits}", status.feed.last);
-        status.sinks.iter().for_each(|sink| println!("{}", printable(&of_sink(sink))));
+        say!("{} events in the feed{waits}", status.feed.last);
+        status.sinks.iter().for_each(|sink| say!("{}", printable(&of_sink(sink))));
         Ok(())
     }
 }
@@ -69,12 +69,12 @@ impl Health {
         let status = Status::read(&open_existing(&config.store).await?, Clock::system().now()).await?;
         let complaints = status.complaints(&config.chains.keys().copied().collect(), self.max_lag);
         if complaints.is_empty() {
-            println!("healthy");
+            say!("healthy");
             return Ok(ExitCode::SUCCESS);
         }
-        println!("unhealthy");
+        say!("unhealthy");
         for complaint in complaints {
-            println!("  {}", printable(&complaint));
+            say!("  {}", printable(&complaint));
         }
         Ok(ExitCode::FAILURE)
     }

@@ -161,7 +161,7 @@ impl Webhook {
                     anyhow::Ok(registry::remove_webhook(&db, &id, &by.author()?).await?)
                 });
                 removed.await?;
-                println!("webhook {id} is removed; what was not delivered to it is held");
+                say!("webhook {id} is removed; what was not delivered to it is held");
             }
             Webhook::Statuses { statuses, reason } => {
                 let db = open(config).await?;
@@ -189,7 +189,7 @@ impl Add {
             error => error.into(),
         })?;
         if !self.json {
-            println!("webhook {} sends to {}", added.id, added.url);
+            say!("webhook {} sends to {}", added.id, added.url);
         }
         tell_keys(&added.id, &added.signing_key, self.json)
     }
@@ -198,12 +198,12 @@ impl Add {
 fn tell_keys(id: &str, keys: &str, json: bool) -> anyhow::Result<()> {
     let keys = Keys { id, secret: symmetric_key(keys), verification_key: verification_key(keys) };
     if json {
-        println!("{}", json_line(&keys)?);
+        say!("{}", json_line(&keys)?);
         return Ok(());
     }
-    println!("signing key, shown this once: {}", keys.secret);
+    say!("signing key, shown this once: {}", keys.secret);
     if let Some(key) = keys.verification_key {
-        println!("verification key (Ed25519, public): {key}");
+        say!("verification key (Ed25519, public): {key}");
     }
     Ok(())
 }
@@ -214,11 +214,11 @@ async fn rotate(db: &Db, id: &str, previous_for: Duration, by: Operator<'_>, jso
     }
     let rotated = registry::rotate_webhook_key(db, id, previous_for, &random::bytes(), &by.author()?).await?;
     if !json {
-        println!("webhook {id} signs with key {}", rotated.signing_key_id);
+        say!("webhook {id} signs with key {}", rotated.signing_key_id);
         if previous_for.is_zero() {
-            println!("the key before no longer signs");
+            say!("the key before no longer signs");
         } else {
-            println!("the key before signs too until {}", rotated.previous_key_expires_at);
+            say!("the key before signs too until {}", rotated.previous_key_expires_at);
         }
     }
     tell_keys(id, &rotated.signing_key, json)
@@ -231,7 +231,7 @@ async fn pause(db: &Db, id: &str, by: Operator<'_>) -> anyhow::Result<()> {
         by.record(&mut tx, "pause_webhook", id).await?;
         tx.commit().await?;
     }
-    println!("webhook {id} is paused until `landfall webhook resume {id} --reason TEXT`; its events are kept");
+    say!("webhook {id} is paused until `landfall webhook resume {id} --reason TEXT`; its events are kept");
     Ok(())
 }
 
@@ -244,7 +244,7 @@ async fn give_up(id: &str, config: &Path, by: Operator<'_>) -> anyhow::Result<()
     ensure!(sinks::give_up(&mut tx, id, by.now).await?, "there is no {id} to remove");
     by.record(&mut tx, "remove_webhook", id).await?;
     tx.commit().await?;
-    println!("{id} is removed; what was not delivered to it is held");
+    say!("{id} is removed; what was not delivered to it is held");
     Ok(())
 }
 
@@ -254,7 +254,7 @@ async fn resume(db: &Db, id: &str, by: Operator<'_>) -> anyhow::Result<()> {
     ensure!(resumed, "there is no webhook {id} that is paused, gone or failing");
     by.record(&mut tx, "resume_webhook", id).await?;
     tx.commit().await?;
-    println!("webhook {id} gets its events again");
+    say!("webhook {id} gets its events again");
     Ok(())
 }
 
@@ -287,13 +287,13 @@ async fn test(db: &Db, id: &str, json: bool) -> anyhow::Result<bool> {
     let (arrived, milliseconds) = (log.error.is_empty(), log.duration.as_millis());
     let tested = Tested { event_id: &event_id, arrived, attempt, status: log.status, error: &log.error, milliseconds };
     if json {
-        println!("{}", json_line(&tested)?);
+        say!("{}", json_line(&tested)?);
     } else if arrived {
-        println!("event {event_id} arrived in {milliseconds} ms");
+        say!("event {event_id} arrived in {milliseconds} ms");
     } else {
-        println!("event {event_id} did not arrive and is sent again later: {}", printable(&log.error));
+        say!("event {event_id} did not arrive and is sent again later: {}", printable(&log.error));
         if !log.response_head.is_empty() {
-            println!("the receiver said: {}", printable(&log.response_head));
+            say!("the receiver said: {}", printable(&log.response_head));
         }
     }
     Ok(arrived)
@@ -331,7 +331,7 @@ async fn sent(db: &Db, statuses: &[String], by: Operator<'_>) -> anyhow::Result<
     }
     let muted = webhooks::muted(&mut db.read().await?).await?;
     let sent = ALL.into_iter().filter(|status| !muted.contains(status)).map(DepositStatus::name);
-    println!("sent: {}", sent.collect::<Vec<_>>().join(" "));
+    say!("sent: {}", sent.collect::<Vec<_>>().join(" "));
     Ok(())
 }
 

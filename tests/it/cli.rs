@@ -511,6 +511,21 @@ fn the_openapi_document_is_printed() {
     assert_eq!(desk.ok(&["openapi"]), include_str!("../../openapi.json"));
 }
 
+#[test]
+fn who_reads_no_more_ends_a_command_quietly_and_a_full_disk_is_one_clear_line() {
+    let told_to = |stdout: std::process::Stdio| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_landfall"));
+        let output = command.arg("openapi").stdout(stdout).output().unwrap();
+        (output.status.code(), text(&output.stderr))
+    };
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    assert_eq!(told_to(writer.into()), (Some(141), String::new()));
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let said = "landfall: stdout cannot be written: No space left on device (os error 28)\n";
+    assert_eq!(told_to(full.into()), (Some(2), said.to_owned()));
+}
+
 /// A payment to us on Solana, and one into another account of ours.
 async fn on_record(desk: &Desk) -> DepositId {
     let db = Db::open(&format!("sqlite:{}", desk.path("landfall.db").display()).parse().unwrap()).await.unwrap();

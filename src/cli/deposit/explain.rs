@@ -76,9 +76,9 @@ pub(super) async fn one(config: &Config, chain: Chain, tx: TxId, json: bool) -> 
     };
     let report = Report::of(&network, &tx, explanation);
     if json {
-        println!("{}", json_line(&report)?);
+        say!("{}", json_line(&report)?);
     } else {
-        report.lines().iter().for_each(|line| println!("{}", printable(line)));
+        report.lines().iter().for_each(|line| say!("{}", printable(line)));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -79,9 +79,9 @@ pub(super) async fn one(db: &Db, id: DepositId, json: bool) -> anyhow::Result<Ex
     };
     let record = Record::of(&deposit, deposits::seen_in(&mut reader, id).await?);
     if json {
-        println!("{}", json_line(&record)?);
+        say!("{}", json_line(&record)?);
     } else {
-        record.lines().iter().for_each(|line| println!("{line}"));
+        record.lines().iter().for_each(|line| say!("{line}"));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -89,7 +89,7 @@ pub(super) async fn list(config: &Config, chain: Option<Chain>, all: bool, json:
             after = page.last().cloned();
             for arrival in page {
                 let line = Line::of(arrival, network.as_ref());
-                println!("{}", if json { json_line(&line)? } else { line.text() });
+                say!("{}", if json { json_line(&line)? } else { line.text() });
             }
             if after.is_none() {
                 break;

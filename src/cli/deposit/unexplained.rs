@@ -92,7 +92,7 @@ pub(super) async fn list(
             let moved = unexplained::moved(reader, &entry.readings).await?;
             // Thousands of movements, which were found later, leave nothing that could be told of it.
             if let Some(line) = moved.and_then(|moved| Line::of(entry, &moved, network)) {
-                println!("{}", if json { json_line(&line)? } else { line.text() });
+                say!("{}", if json { json_line(&line)? } else { line.text() });
             }
         }
         if after.is_none() {

@@ -60,9 +60,9 @@ impl Listen {
             for event in &events {
                 let line = json_line(&Line { id: &event.id, r#type: &event.r#type, data: &event.data })?;
                 if self.json {
-                    println!("{line}");
+                    say!("{line}");
                 } else {
-                    println!("{}  {}  {}", event.r#type, event.id, json_line(&event.data)?);
+                    say!("{}  {}  {}", event.r#type, event.id, json_line(&event.data)?);
                 }
             }
         }

@@ -34,9 +34,9 @@ pub(super) async fn removed(db: &Db, json: bool) -> anyhow::Result<()> {
     for (webhook, held) in &webhooks::removed(&mut db.read().await?).await? {
         let shown = Shown { held: Some(*held), ..Shown::of(webhook, now) };
         if json {
-            println!("{}", json_line(&shown)?);
+            say!("{}", json_line(&shown)?);
         } else {
-            println!("{}  {held} held  {}  {}", shown.id, shown.url, printable(shown.label));
+            say!("{}  {held} held  {}  {}", shown.id, shown.url, printable(shown.label));
         }
     }
     Ok(())
@@ -47,9 +47,9 @@ pub(super) async fn list(db: &Db, json: bool) -> anyhow::Result<()> {
     for webhook in &webhooks::list(&mut db.read().await?).await? {
         let shown = Shown::of(webhook, now);
         if json {
-            println!("{}", json_line(&shown)?);
+            say!("{}", json_line(&shown)?);
         } else {
-            println!("{}  {:<8} {}  {}", shown.id, shown.status, shown.url, printable(shown.label));
+            say!("{}  {:<8} {}  {}", shown.id, shown.status, shown.url, printable(shown.label));
         }
     }
     Ok(())
@@ -60,22 +60,22 @@ pub(super) async fn one(db: &Db, id: &str, json: bool) -> anyhow::Result<()> {
     let webhook = webhooks::by_id(&mut db.read().await?, id).await?.context("no webhook has this id")?;
     let shown = Shown::of(&webhook, Clock::system().now());
     if json {
-        println!("{}", json_line(&shown)?);
+        say!("{}", json_line(&shown)?);
         return Ok(());
     }
-    println!("{}  {}", shown.id, shown.status);
-    println!("url          {}", shown.url);
-    println!("label        {}", printable(shown.label));
-    println!("created      {}", shown.created_at);
-    println!("signing key  {}, made {}", shown.signing_key_id, shown.signing_key_created_at);
+    say!("{}  {}", shown.id, shown.status);
+    say!("url          {}", shown.url);
+    say!("label        {}", printable(shown.label));
+    say!("created      {}", shown.created_at);
+    say!("signing key  {}, made {}", shown.signing_key_id, shown.signing_key_created_at);
     if let Some(until) = &shown.previous_key_expires_at {
-        println!("key before   signs too until {until}");
+        say!("key before   signs too until {until}");
     }
     if let Some(key) = &shown.verification_key {
-        println!("Ed25519      {key}");
+        say!("Ed25519      {key}");
     }
     if !shown.allowed_networks.is_empty() {
-        println!("may reach    {}", shown.allowed_networks);
+        say!("may reach    {}", shown.allowed_networks);
     }
     Ok(())
 }
