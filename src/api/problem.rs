@@ -190,7 +190,9 @@ impl Code {
             Code::PayloadTooLarge => "The body is too large.",
             Code::RateLimited => "Too many requests; send it again after `Retry-After` seconds.",
             Code::HeadersTooLarge => "The URI and the headers are too large.",
-            Code::Internal => "Internal failure; try again later, signed anew where it was signed: its nonce may be used.",
+            Code::Internal => {
+                "Internal failure; try again later, signed anew where it was signed: its nonce may be used."
+            }
             Code::Overloaded => {
                 "Too much at once; nothing was done, send it again after `Retry-After` seconds, signed anew where it was signed: its nonce may be used."
             }

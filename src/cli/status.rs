@@ -32,10 +32,7 @@ impl Show {
             say!("{}", json_line(&status)?);
             return Ok(());
         }
-        say!(
-            "{:<18} {:<12} {:>12} {:>12} {:>12} {:>6}  proof",
-            "chain", "state", "latest", "final", "cursor", "lag"
-        );
+        say!("{:<18} {:<12} {:>12} {:>12} {:>12} {:>6}  proof", "chain", "state", "latest", "final", "cursor", "lag");
         for chain in &status.chains {
             say!("{}", line(chain));
             for endpoint in &chain.endpoints {

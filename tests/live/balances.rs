@@ -96,6 +96,13 @@ async fn balances_are_what_the_node_says(engine: Engine) {
     });
     let service = stage.start();
     let had = has(&stage, &alice).await;
+    // The assets are followed from behind the block that was reached when they were first looked at: that one becomes final, too.
+    let begun = Instant::now();
+    while client.balances("alice").await.is_err() {
+        assert!(begun.elapsed() < PATIENCE, "what alice has is never known");
+        stage.node.mine(1).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
     client.until("alice", &lines(had, had)).await;
 
     stage.pay_native(alice, 3 * ETHER / 2).await;
