@@ -7,13 +7,15 @@
 //! accounts that were only looked at. A program that is not told is the one it counts as (`rules`); what a closed account
 //! is still said to have held counts as nothing (`tx`).
 //! Promises: whatever changes a credit, a debit, a fee or a sender changes the digest; nobody finds two blocks with one
-//! digest (SHA-256 over lengths and values).
+//! digest (BLAKE3 over lengths and values; a digest is compared and never kept beyond the process).
 
 use landfall_chain::{BlockRef, Header};
-use sha2::{Digest as _, Sha256};
 
 use crate::rules::Rules;
 use crate::tx::{Holding, Tx};
+
+/// How many bytes are hashed at once: BLAKE3 works on many pieces of its input side by side, and is slow in small ones.
+const AT_ONCE: usize = 32 * 1_024;
 
 /// A block as one endpoint tells it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,23 +46,20 @@ impl Digest {
 /// Takes in the transactions of one block, one after the other.
 pub(crate) struct Digester<'r> {
     rules: &'r Rules,
-    signatures: Sha256,
-    effects: Sha256,
-    /// What is hashed of one transaction.
-    text: Vec<u8>,
+    signatures: Text,
+    effects: Text,
 }
 
 impl<'r> Digester<'r> {
     pub(crate) fn new(rules: &'r Rules) -> Self {
-        Digester { rules, signatures: Sha256::new(), effects: Sha256::new(), text: Vec::new() }
+        Digester { rules, signatures: Text::default(), effects: Text::default() }
     }
 
     pub(crate) fn tx(&mut self, tx: &Tx<'_>, signature: &[u8; 64]) {
-        self.signatures.update(signature);
-        self.text.clear();
-        self.text.push(u8::from(tx.failed));
-        self.number(tx.fee);
-        self.word(tx.keys[0]);
+        self.signatures.bytes(signature);
+        self.effects.byte(u8::from(tx.failed));
+        self.effects.number(tx.fee);
+        self.effects.word(tx.keys[0]);
         let holdings = in_order(tx);
         let mut rest = holdings.as_slice();
         for (account, key) in tx.keys.iter().enumerate() {
@@ -70,46 +69,76 @@ impl<'r> Digester<'r> {
             if before == after && its.is_empty() {
                 continue;
             }
-            self.text.push(1);
-            self.word(key);
-            self.number(before);
-            self.number(after);
+            self.effects.byte(1);
+            self.effects.word(key);
+            self.effects.number(before);
+            self.effects.number(after);
             its.iter().for_each(|holding| self.holding(holding));
         }
         // What no account begins with: one transaction's end is never another one's middle.
-        self.text.push(0);
-        self.effects.update(&self.text);
+        self.effects.byte(0);
+        self.signatures.hash_what_is_long();
+        self.effects.hash_what_is_long();
     }
 
     pub(crate) fn finish(self, header: &Header) -> Digest {
         let Header { block, parent, .. } = *header;
-        Digest { block, parent, signatures: self.signatures.finalize().into(), effects: self.effects.finalize().into() }
+        Digest { block, parent, signatures: self.signatures.finish(), effects: self.effects.finish() }
     }
 
     fn holding(&mut self, holding: &Holding<'_>) {
-        self.text.push(if holding.is_after { 3 } else { 2 });
-        self.word(holding.mint);
-        self.text.push(u8::from(holding.owner.is_some()));
-        self.word(holding.owner.unwrap_or_default());
-        self.word(holding.program.unwrap_or_else(|| self.rules.counts_as(holding.mint)));
-        self.text.push(holding.decimals);
-        self.number(holding.amount);
+        self.effects.byte(if holding.is_after { 3 } else { 2 });
+        self.effects.word(holding.mint);
+        self.effects.byte(u8::from(holding.owner.is_some()));
+        self.effects.word(holding.owner.unwrap_or_default());
+        self.effects.word(holding.program.unwrap_or_else(|| self.rules.counts_as(holding.mint)));
+        self.effects.byte(holding.decimals);
+        self.effects.number(holding.amount);
+    }
+}
+
+/// What is hashed, of which the last bytes wait for more.
+#[derive(Default)]
+struct Text {
+    hashed: blake3::Hasher,
+    rest: Vec<u8>,
+}
+
+impl Text {
+    fn byte(&mut self, byte: u8) {
+        self.rest.push(byte);
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.rest.extend_from_slice(bytes);
     }
 
     fn number(&mut self, number: u64) {
-        self.text.extend_from_slice(&number.to_be_bytes());
+        self.bytes(&number.to_be_bytes());
     }
 
     fn word(&mut self, word: &str) {
         // A key has 44 characters at most; whatever else stands there is told apart by its length all the same.
         match u8::try_from(word.len()) {
-            Ok(length) if length < u8::MAX => self.text.push(length),
+            Ok(length) if length < u8::MAX => self.byte(length),
             Ok(_) | Err(_) => {
-                self.text.push(u8::MAX);
-                self.text.extend_from_slice(&word.len().to_be_bytes());
+                self.byte(u8::MAX);
+                self.bytes(&word.len().to_be_bytes());
             }
         }
-        self.text.extend_from_slice(word.as_bytes());
+        self.bytes(word.as_bytes());
+    }
+
+    fn hash_what_is_long(&mut self) {
+        if self.rest.len() >= AT_ONCE {
+            self.hashed.update(&self.rest);
+            self.rest.clear();
+        }
+    }
+
+    fn finish(mut self) -> [u8; 32] {
+        self.hashed.update(&self.rest);
+        self.hashed.finalize().into()
     }
 }
 
