@@ -5,7 +5,7 @@
 use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
-use landfall_chain::{Chain, Lane};
+use landfall_chain::{Chain, Lane, Proof};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -58,11 +58,17 @@ pub(super) struct AddressEntry {
 pub(super) struct Span {
     from: u64,
     to: u64,
-    /// `receipts` or `logs`: how the blocks were read.
+    /// How the blocks were read: `receipts`, all of each; `logs`, those that logs name, and on Solana those that the signatures of
+    /// the address name.
     #[schema(value_type = String)]
     proof: &'static str,
     /// Whether this is what traces showed.
     traces: bool,
+    /// The weakest that stands behind them, and behind the lists that name them: `roots`, `bloom`, `two_endpoints` or `one_endpoint`.
+    /// Omitted of traces, and where it is not on record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, value_type = Option<String>)]
+    level: Option<&'static str>,
 }
 
 /// Get an account's coverage
@@ -111,9 +117,9 @@ impl AddressEntry {
             traced_through,
             backfilled,
         } = found;
-        let span = |Backfilled { from, to, proof, lane }: Backfilled| {
-            let (proof, traces) = (proof.name(), lane == Lane::Traces);
-            Span { from, to, proof, traces }
+        let span = |Backfilled { from, to, proof, lane, level }: Backfilled| {
+            let (proof, traces, level) = (proof.name(), lane == Lane::Traces, level.map(Proof::name));
+            Span { from, to, proof, traces, level }
         };
         AddressEntry {
             chain: Chain::name(chain),

@@ -82,7 +82,7 @@ pub(super) struct RescanArgs {
     /// One JSON object on each line: the differences as they are found, and at the end the summary, which has `done`.
     #[arg(long)]
     json: bool,
-    /// Record deposits, debits and fees that are missing.
+    /// Record deposits, debits, fees and arrivals that are no deposits, where they are missing.
     #[arg(long)]
     repair: bool,
 }
@@ -100,7 +100,7 @@ struct Summary<'a> {
     /// Deposits that a trace showed and that wait for a second witness.
     unwitnessed: u64,
     traces: TracesSummary,
-    /// What stands behind all that was read since the command began, at its weakest; absent where nothing was.
+    /// What stands behind all that was read, at its weakest, by a backfill also before it was stopped; absent where nothing was.
     #[serde(skip_serializing_if = "Option::is_none")]
     proof: Option<&'static str>,
     /// `read`, or `of_movements` where transactions that moved nothing were not read.

@@ -1,6 +1,6 @@
 //! How far each backfill has come. A row is a note to ourselves: without it the range is read again, to no harm.
 
-use landfall_chain::{Chain, Lane, ReadProof};
+use landfall_chain::{Chain, Lane, Proof, ReadProof};
 use sha2::{Digest, Sha256};
 
 use crate::store::error::expect_one;
@@ -25,6 +25,8 @@ pub struct BackfillRow {
     pub next: u64,
     /// How many deposits it has recorded.
     pub found: u64,
+    /// The weakest that stands behind what was read; `None` where that is not on record.
+    pub level: Option<Proof>,
 }
 
 /// Bytes. An entry of PostgreSQL's index takes 2,704, with the other columns.
@@ -33,13 +35,14 @@ const SCOPE_IN_KEY_MAX: usize = 2_000;
 const TRACES: &str = "/traces";
 
 statements! {
-    LOAD = "SELECT basis, next_number, found FROM backfills \
+    LOAD = "SELECT basis, next_number, found, level FROM backfills \
             WHERE chain = $1 AND from_number = $2 AND to_number = $3 AND proof = $4 AND scope = $5 \
             ORDER BY updated_us DESC LIMIT 1";
-    SAVE = "INSERT INTO backfills (chain, from_number, to_number, proof, scope, scope_key, basis, next_number, found, created_us, updated_us) \
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10) \
+    SAVE = "INSERT INTO backfills (chain, from_number, to_number, proof, scope, scope_key, basis, next_number, found, created_us, updated_us, level) \
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $11) \
             ON CONFLICT (chain, from_number, to_number, proof, scope_key) DO UPDATE \
-            SET basis = excluded.basis, next_number = excluded.next_number, found = excluded.found, updated_us = excluded.updated_us";
+            SET basis = excluded.basis, next_number = excluded.next_number, found = excluded.found, updated_us = excluded.updated_us, \
+            level = excluded.level";
 }
 
 /// The backfill on record with the range, proof and scope of `wanted`.
@@ -50,21 +53,22 @@ pub async fn load(
 ) -> Result<Option<BackfillRow>, StoreError> {
     let BackfillRow { from, to, proof, lane, scope, .. } = wanted;
     let proof = proof_text(*proof, *lane);
-    let row = fetch_optional!(connection, (String, i64, i64), LOAD, chain.name(), int(*from), int(*to), proof, scope)?;
-    let row = row.map(|(basis, next, found)| {
+    type Row = (String, i64, i64, Option<String>);
+    let row = fetch_optional!(connection, Row, LOAD, chain.name(), int(*from), int(*to), proof, scope)?;
+    let row = row.map(|(basis, next, found, level)| {
         let (next, found) = (uint("next_number", next)?, uint("found", found)?);
-        Ok(BackfillRow { basis, next, found, ..wanted.clone() })
+        Ok(BackfillRow { basis, next, found, level: read_level(level)?, ..wanted.clone() })
     });
     row.transpose()
 }
 
 /// Records how far a backfill has come.
 pub async fn save(tx: &mut Tx, chain: Chain, row: &BackfillRow, now: Timestamp) -> Result<(), StoreError> {
-    let BackfillRow { from, to, proof, lane, scope, basis, next, found } = row;
+    let BackfillRow { from, to, proof, lane, scope, basis, next, found, level } = row;
     let proof = proof_text(*proof, *lane);
     let (from, to, next, found) = (int(*from), int(*to), int(*next), int(*found));
-    let key = scope_key(scope);
-    let saved = execute!(tx, SAVE, chain.name(), from, to, proof, scope, key, basis, next, found, now.0)?;
+    let (key, level) = (scope_key(scope), level.map(Proof::name));
+    let saved = execute!(tx, SAVE, chain.name(), from, to, proof, scope, key, basis, next, found, now.0, level)?;
     expect_one("record backfill", saved)
 }
 
@@ -79,6 +83,11 @@ fn proof_text(proof: ReadProof, lane: Lane) -> String {
         Lane::Roots => proof.name().to_owned(),
         Lane::Traces => format!("{}{TRACES}", proof.name()),
     }
+}
+
+/// What the column `level` says.
+pub(super) fn read_level(text: Option<String>) -> Result<Option<Proof>, StoreError> {
+    text.map(|text| parsed("level of a backfill", &text)).transpose()
 }
 
 /// What the column `proof` says.

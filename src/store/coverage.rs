@@ -3,7 +3,7 @@
 //! What is followed is whole: each block from the one that an address is watched from up to the cursor. Below that counts what
 //! backfills read for it. A backfill without an end is left out, because how far it came is not on record.
 
-use landfall_chain::{Address, Chain, Lane, Native, ReadProof};
+use landfall_chain::{Address, Chain, Lane, Native, Proof, ReadProof};
 
 use crate::store::sql::{fetch_all, statements};
 use crate::store::{Connection, StoreError, accounts, backfills, int, native_settings, parsed, uint};
@@ -33,6 +33,8 @@ pub struct Backfilled {
     pub proof: ReadProof,
     /// What was read of the blocks.
     pub lane: Lane,
+    /// The weakest that stands behind them, where that is on record.
+    pub level: Option<Proof>,
 }
 
 statements! {
@@ -43,7 +45,7 @@ statements! {
                   FROM watched_addresses AS watched JOIN cursors ON cursors.chain = watched.chain \
                   LEFT JOIN trace_status ON trace_status.chain = watched.chain \
                   WHERE watched.account_id = $1 ORDER BY watched.chain, watched.address";
-    BACKFILLS = "SELECT from_number, to_number, proof, scope, basis, next_number FROM backfills \
+    BACKFILLS = "SELECT from_number, to_number, proof, scope, basis, level, next_number FROM backfills \
                  WHERE chain = $1 AND next_number > from_number AND to_number < $2 ORDER BY from_number, to_number, proof";
 }
 
@@ -51,7 +53,7 @@ statements! {
 const NO_END: i64 = i64::MAX - 1;
 
 type Row = (String, Vec<u8>, i64, i64, Option<i64>, Option<i64>, bool, Option<i64>);
-type BackfillRow = (i64, i64, String, String, String, i64);
+type BackfillRow = (i64, i64, String, String, String, Option<String>, i64);
 
 /// What concerns all addresses of a chain.
 struct OfChain {
@@ -117,7 +119,7 @@ fn unshown(settings: &[(u64, Native)], from: u64) -> Option<u64> {
 }
 
 /// Whether a backfill looked for the address: it was among those named, or all were that were watched then.
-fn is_for((.., scope, basis, _): &BackfillRow, address: &str, seq: i64) -> bool {
+fn is_for((.., scope, basis, _, _): &BackfillRow, address: &str, seq: i64) -> bool {
     if scope.is_empty() {
         let newest = basis.split('/').next().and_then(|newest| newest.parse::<i64>().ok());
         newest.is_some_and(|newest| seq <= newest)
@@ -126,8 +128,8 @@ fn is_for((.., scope, basis, _): &BackfillRow, address: &str, seq: i64) -> bool 
     }
 }
 
-fn backfilled((from, to, proof, _, _, next): &BackfillRow) -> Result<Backfilled, StoreError> {
+fn backfilled((from, to, proof, _, _, level, next): &BackfillRow) -> Result<Backfilled, StoreError> {
     let (from, to) = (uint("from_number", *from)?, uint("to_number", (*to).min(next - 1))?);
     let (proof, lane) = backfills::read_proof(proof)?;
-    Ok(Backfilled { from, to, proof, lane })
+    Ok(Backfilled { from, to, proof, lane, level: backfills::read_level(level.clone())? })
 }

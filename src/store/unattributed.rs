@@ -41,7 +41,7 @@ statements! {
     INSERT = "INSERT INTO unattributed (chain, block_hash, block_number, leg_hash, reason, tx_id, asset, sender, sender_rule, \
               recipient, amount, amount_text) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) \
               ON CONFLICT (chain, block_hash, leg_hash, reason) DO NOTHING";
-    IN_BLOCK = "SELECT leg_hash, reason, asset, recipient FROM unattributed WHERE chain = $1 AND block_hash = $2 \
+    IN_BLOCK = "SELECT leg_hash, reason, tx_id, asset, recipient FROM unattributed WHERE chain = $1 AND block_hash = $2 \
                 ORDER BY leg_hash, reason";
     REMOVE = "DELETE FROM unattributed WHERE chain = $1 AND block_hash = $2 AND leg_hash = $3 AND reason = $4";
     ARRIVED = "SELECT unattributed.amount FROM unattributed \
@@ -67,6 +67,7 @@ pub struct Arrived {
     pub leg: LegHash,
     /// The code of the verdict.
     pub reason: String,
+    pub tx: TxId,
     pub asset: AssetId,
     pub recipient: Address,
 }
@@ -122,19 +123,20 @@ pub async fn in_block(
     chain: Chain,
     block: &BlockHash,
 ) -> Result<Vec<Arrived>, StoreError> {
-    type Row = (Vec<u8>, String, Vec<u8>, Vec<u8>);
+    type Row = (Vec<u8>, String, Vec<u8>, Vec<u8>, Vec<u8>);
     let rows = fetch_all!(connection, Row, IN_BLOCK, chain.name(), &block.0[..])?;
-    let arrived = |(leg, reason, asset, recipient): Row| {
+    let arrived = |(leg, reason, tx, asset, recipient): Row| {
+        let tx = TxId::from_bytes(&tx).map_err(|error| StoreError::inconsistent("transaction id", error))?;
         let asset = AssetId::from_bytes(&asset).map_err(|error| StoreError::inconsistent("asset", error))?;
         let (leg, recipient) = (LegHash(hash("leg hash", &leg)?), address("recipient", &recipient)?);
-        Ok(Arrived { leg, reason, asset, recipient })
+        Ok(Arrived { leg, reason, tx, asset, recipient })
     };
     rows.into_iter().map(arrived).collect()
 }
 
 /// Takes back what is on record to have `arrived` in this block.
 pub async fn remove(tx: &mut Tx, chain: Chain, block: &BlockRef, arrived: &Arrived) -> Result<(), StoreError> {
-    let Arrived { leg, reason, asset, recipient } = arrived;
+    let Arrived { leg, reason, asset, recipient, .. } = arrived;
     execute!(tx, REMOVE, chain.name(), &block.hash.0[..], &leg.0[..], reason)?;
     balances::moved(tx, chain, recipient, asset, block.number).await
 }

@@ -12,7 +12,8 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use landfall_chain::{
-    Address, AddressSource, Block, BlockSource, Chain, Found, Lane, NativeSource, ReadProof, Search, Searching, Watched,
+    Address, AddressSource, Block, BlockSource, Chain, Found, Lane, NativeSource, Proof, ReadProof, Search, Searching,
+    Watched,
 };
 use sha2::{Digest, Sha256};
 
@@ -118,6 +119,9 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
                 (Search::ByAddress, None) => has_end = false,
                 (Search::ByAddress, Some(last)) => until = last.max(reach),
             }
+            if search == Search::ByAddress && job.from > until.saturating_add(1) {
+                return Err(BackfillError::Above { chain, from: job.from, until });
+            }
         }
         // Of the list itself: what is added from here on is not claimed to be looked for.
         let seq = watcher.watch_list.seq();
@@ -163,6 +167,9 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         }
         let mut stopped = stopped.into_iter();
         if let Some(row) = stopped.next().flatten() {
+            // Without roots, a row from before may hold one endpoint's word.
+            let is_untold = self.watcher.source.search() == Search::ByAddress && row.next > first_read(row.from);
+            self.progress.proof = row.level.or(is_untold.then_some(Proof::OneEndpoint));
             self.progress.next = row.next;
             self.progress.found = row.found;
         }
@@ -361,7 +368,7 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         let Job { from, proof, .. } = self.job;
         let to = self.job.to.unwrap_or(NO_END);
         let scope = self.only.iter().map(Address::to_string).collect::<Vec<_>>().join(",");
-        let of_lane = |lane: Lane, next: u64, found: u64| BackfillRow {
+        let of_lane = |lane: Lane, next: u64, found: u64, level: Option<Proof>| BackfillRow {
             from,
             to,
             proof,
@@ -370,14 +377,15 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
             basis: self.basis.clone(),
             next,
             found,
+            level,
         };
-        let Progress { next, until, found, .. } = self.progress;
+        let Progress { next, until, found, proof: level, .. } = self.progress;
         let next = if next > until && self.job.to.is_none() { NO_END + 1 } else { next };
         let traced = self.traces.as_ref().map_or(0, |traces| traces.found);
-        let mut rows = vec![of_lane(Lane::Roots, next, found - traced)];
+        let mut rows = vec![of_lane(Lane::Roots, next, found - traced, level)];
         // Where the last blocks need no trace, the end of the traces is the end of all.
         let through = |span: Span| if span.is_done() { until + 1 } else { span.next };
-        rows.extend(self.progress.traces.map(|span| of_lane(Lane::Traces, through(span), traced)));
+        rows.extend(self.progress.traces.map(|span| of_lane(Lane::Traces, through(span), traced, None)));
         rows
     }
 }

@@ -11,7 +11,7 @@ use landfall_chain::{
 use crate::deposit::{Deposit, DepositStatus};
 use crate::store::cursors::Cursor;
 use crate::store::deposits::{self, SeenIn};
-use crate::store::{Db, Reader, StoreError, accounts, traces};
+use crate::store::{Db, Reader, StoreError, accounts, incidents, traces};
 use crate::watcher::leg::leg_of;
 
 /// What is known of a transaction.
@@ -90,7 +90,7 @@ pub async fn explain<S: BlockSource>(
         return Ok(None);
     }
     let cursor = Cursor::load(&mut reader, network.chain).await?;
-    let mut explainer = Explainer { network, reader, cursor, recorded, legs: Vec::new() };
+    let mut explainer = Explainer { network, reader, cursor, finalized: tip.finalized, recorded, legs: Vec::new() };
     let mut traces = TraceReading::NoBlock;
     if let Some(block) = place {
         let roots = read(source, network, &block, Lane::Roots).await?;
@@ -128,6 +128,8 @@ struct Explainer<'n> {
     network: &'n Network,
     reader: Reader,
     cursor: Cursor,
+    /// The newest block that is final, as the endpoints say.
+    finalized: Option<BlockRef>,
     recorded: Vec<Recorded>,
     legs: Vec<ExplainedLeg>,
 }
@@ -179,25 +181,46 @@ impl Explainer<'_> {
             known.deposit.clone()
         });
         let (verdict, why) = match &deposit {
-            Some(deposit) => self.of_deposit(deposit).await?,
+            Some(deposit) => self.of_deposit(deposit, block).await?,
             None => self.without_deposit(transfer, lane, block).await?,
         };
         Ok(ExplainedLeg { lane, transfer: transfer.clone(), verdict, why, deposit })
     }
 
     /// Of a leg that the chain shows now and that is on record.
-    async fn of_deposit(&mut self, deposit: &Deposit) -> Result<(Verdict, String), StoreError> {
+    async fn of_deposit(&mut self, deposit: &Deposit, block: &BlockRef) -> Result<(Verdict, String), StoreError> {
         Ok(match deposit.status {
             DepositStatus::Confirmed => (Verdict::Credited, String::new()),
-            DepositStatus::Pending => {
-                let doubt = traces::doubt_of(&mut self.reader, deposit.id).await?;
-                (Verdict::Pending, doubt.unwrap_or_else(|| "waits for its block to be final".to_owned()))
-            }
+            DepositStatus::Pending => (Verdict::Pending, self.why_pending(deposit, block).await?),
             // The list has no word for it, and none is needed: what the chain shows will be PENDING again.
-            DepositStatus::Failed => (
-                Verdict::Pending,
-                "was FAILED while it was in no block; PENDING again once this block is connected".to_owned(),
-            ),
+            DepositStatus::Failed => {
+                let then = match self.cursor.at {
+                    Some(at) if block.number <= at.number => {
+                        "our chain has passed this block without it: read it again (landfall rescan --repair)"
+                    }
+                    Some(_) | None => "PENDING again once this block is connected",
+                };
+                (Verdict::Pending, format!("was FAILED while it was in no block; {then}"))
+            }
+        })
+    }
+
+    /// What a deposit waits for that `block` shows.
+    async fn why_pending(&mut self, deposit: &Deposit, block: &BlockRef) -> Result<String, StoreError> {
+        if let Some(doubt) = traces::doubt_of(&mut self.reader, deposit.id).await? {
+            return Ok(doubt);
+        }
+        let mut open = incidents::open(&mut self.reader).await?.into_iter();
+        if let Some(incident) = open.find(|incident| incident.deposit == Some(deposit.id)) {
+            return Ok(format!("waits for a person: incident {} ({})", incident.id, incident.kind.name()));
+        }
+        let is_final =
+            |finalized: Option<BlockRef>| finalized.is_some_and(|finalized| block.number <= finalized.number);
+        Ok(if is_final(self.finalized) && !is_final(self.cursor.finalized) {
+            "its block is final, and does not count as final here yet (landfall status says what that waits for)"
+                .to_owned()
+        } else {
+            "waits for its block to be final".to_owned()
         })
     }
 

@@ -7,9 +7,12 @@
 use std::collections::HashSet;
 use std::fmt;
 
-use landfall_chain::{Address, AssetId, AssetTransfer, Block, BlockRef, Chain, Fee, Lane, Network, Proof, TxId, U256};
+use landfall_chain::{
+    Address, AssetId, AssetTransfer, Block, BlockRef, Chain, Fee, Lane, Network, Proof, Rejected, TxId, U256,
+};
 
 use crate::deposit::LegHash;
+use crate::store::unattributed::Arrived;
 use crate::store::{Connection, StoreError, Tx, accounts, movements, unattributed};
 use crate::watcher::TickError;
 use crate::watcher::leg::{leg_of, prove_signer};
@@ -102,11 +105,12 @@ pub(super) async fn take_out(tx: &mut Tx, network: &Network, block: &Block) -> R
     Ok(())
 }
 
-/// What left a watched address, or what it paid for a transaction.
+/// What left a watched address, what it paid for a transaction, or what came to it and is no deposit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Movement {
     Debit,
     Fee,
+    Arrival,
 }
 
 impl fmt::Display for Movement {
@@ -114,6 +118,7 @@ impl fmt::Display for Movement {
         f.write_str(match self {
             Movement::Debit => "debit",
             Movement::Fee => "fee",
+            Movement::Arrival => "arrival",
         })
     }
 }
@@ -128,7 +133,7 @@ pub(super) struct Unmatched {
     pub(super) is_on_record: bool,
 }
 
-/// Where the record of debits and fees differs from what `block` shows of those who were watched at it. A part of a fee that no
+/// Where the record of debits, fees and arrivals that are no deposits differs from what `block` shows of those who were watched at it. A part of a fee that no
 /// root proves may be told as another amount by everybody who is asked: there it counts that a fee is on record.
 ///
 /// What a trace showed once and shows no longer is no difference: both readings of a dispute are on record.
@@ -179,10 +184,30 @@ pub(super) async fn compare(
             proof,
             is_on_record: true,
         }));
+        let came = unattributed::in_block(connection, chain, &at.hash).await?;
+        let is_same = |rejected: &Rejected, arrived: &Arrived| {
+            let leg = leg_of(&network.chain_ref, &rejected.transfer).hash();
+            (arrived.leg, arrived.reason.as_str()) == (leg, rejected.verdict.code())
+        };
+        for rejected in block.unattributed.iter().filter(|it| watch_list.contains(&it.transfer.recipient)) {
+            if !came.iter().any(|arrived| is_same(rejected, arrived)) {
+                let Rejected { transfer, .. } = rejected;
+                missing.push((Movement::Arrival, transfer.recipient, &transfer.tx, block.proof));
+            }
+        }
+        let gone = came.into_iter().filter(|it| !block.unattributed.iter().any(|rejected| is_same(rejected, it)));
+        unmatched.extend(gone.filter(|arrived| counts(&arrived.asset, &arrived.recipient)).map(|arrived| Unmatched {
+            movement: Movement::Arrival,
+            of: arrived.recipient,
+            tx: arrived.tx,
+            proof: block.proof,
+            is_on_record: true,
+        }));
     }
     // Whoever names another signer would make a difference of it.
     let gone: HashSet<TxId> = unmatched.iter().map(|unmatched| unmatched.tx).collect();
     let of_gone = block.debits().iter().map(|debit| &debit.tx).chain(block.fees.iter().map(|fee| &fee.tx));
+    let of_gone = of_gone.chain(block.unattributed.iter().map(|rejected| &rejected.transfer.tx));
     for tx in of_gone.filter(|tx| gone.contains(&tx.id)).chain(missing.iter().map(|(_, _, tx, _)| *tx)) {
         prove_signer(&block.signers, tx)?;
     }

@@ -23,6 +23,10 @@ pub enum BackfillError {
     )]
     NotRead { chain: Chain, from: u64, cursor: u64 },
     #[error(
+        "{chain}: block {from} is above block {until}, the newest that may be searched: there is nothing to be found yet"
+    )]
+    Above { chain: Chain, from: u64, until: u64 },
+    #[error(
         "{chain} is searched block by block, or for single addresses; say which blocks with --from and --to, or whose with \
          --address or --account"
     )]
@@ -62,7 +66,7 @@ pub struct Progress {
     pub confirmed: u64,
     /// Deposits that a trace showed and no second witness bore out; they stay PENDING.
     pub doubted: u64,
-    /// The weakest that stands behind what was read since it was begun, in the lane of the roots.
+    /// The weakest that stands behind what was read, in the lane of the roots; also behind what was read before a stop.
     pub proof: Option<Proof>,
 }
 

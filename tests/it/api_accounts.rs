@@ -284,9 +284,10 @@ async fn coverage_tells_what_was_matched_and_what_backfills_read_for_the_address
             basis: format!("{seq}/assets"),
             next,
             found: 0,
+            level: None,
         };
         let rows = [
-            row(1, 10, 11, ADDRESS, 0),
+            BackfillRow { level: Some(Proof::OneEndpoint), ..row(1, 10, 11, ADDRESS, 0) },
             row(11, 20, 16, "", 1),
             row(21, 30, 31, "", 0),
             row(21, 31, 32, OTHER, 0),
@@ -306,7 +307,7 @@ async fn coverage_tells_what_was_matched_and_what_backfills_read_for_the_address
             "chain": "ETHEREUM_TESTNET", "address": ADDRESS, "watched_from": 42, "complete_through": 45,
             "final_through": 44,
             "backfilled": [
-                { "from": 1, "to": 10, "proof": "receipts", "traces": false },
+                { "from": 1, "to": 10, "proof": "receipts", "traces": false, "level": "one_endpoint" },
                 { "from": 1, "to": 5, "proof": "receipts", "traces": true },
                 { "from": 11, "to": 15, "proof": "receipts", "traces": false },
             ],

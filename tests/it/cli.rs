@@ -411,7 +411,7 @@ fn run_without_migration_refuses_another_schema() {
     let last = lines.lines().last().unwrap();
     assert_eq!(
         last,
-        "landfall: the store's schema is version none, this program needs version 29: run `landfall migrate`"
+        "landfall: the store's schema is version none, this program needs version 30: run `landfall migrate`"
     );
 }
 

@@ -2,7 +2,9 @@
 //! cannot be had.
 
 use landfall::account::{AccountType, NewAccount};
+use landfall::incident::{Incident, IncidentKind};
 use landfall::registry;
+use landfall::store::incidents;
 use landfall::watcher::explain::{ExplainError, Explanation, TraceReading, explain};
 use landfall_chain::{Chain, Lane, TxId, Verdict};
 use landfall_sim::{Fault, SimLeg, SimTx};
@@ -161,6 +163,27 @@ async fn a_transaction_that_nobody_knows_is_unknown_and_one_that_a_reorg_dropped
     let told = ask(&world, tx.tx.id).await.unwrap();
     assert_eq!(verdicts(&told), [(1, Lane::Roots, Verdict::Pending)]);
     assert!(told.legs[0].why.starts_with("was FAILED"), "{}", told.legs[0].why);
+    world.close().await;
+}
+
+#[tokio::test]
+async fn what_a_pending_deposit_waits_for_is_told_as_it_is() {
+    let mut world = world().await;
+    let tx = pay(vec![leg(ALICE, 1)]);
+    world.chain.mine(vec![tx.clone()]);
+    world.catch_up().await;
+    let why = async |world: &World| ask(world, tx.tx.id).await.unwrap().legs[0].why.clone();
+    assert_eq!(why(&world).await, "waits for its block to be final");
+    world.chain.mine_empty(FINALITY_DEPTH + 2);
+    assert!(why(&world).await.contains("does not count as final here yet"), "{}", why(&world).await);
+    // Whoever waits for a person waits for nothing else.
+    let deposit = world.deposits().await[0].clone();
+    let incident = Incident::open(deposit.chain, IncidentKind::OverCredited, "both".to_owned(), None, world.now());
+    let incident = Incident { deposit: Some(deposit.id), ..incident };
+    let mut tx = world.db().begin().await.unwrap();
+    incidents::meet(&mut tx, &incident).await.unwrap();
+    tx.commit().await.unwrap();
+    assert_eq!(why(&world).await, format!("waits for a person: incident {} (over_credited)", incident.id));
     world.close().await;
 }
 

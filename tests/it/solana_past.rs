@@ -8,6 +8,7 @@ use landfall::deposit::{Deposit, DepositStatus};
 use landfall::registry;
 use landfall::store::cursors::Cursor;
 use landfall::store::deposits::{self, DepositFilter};
+use landfall::store::unattributed;
 use landfall::time::Timestamp;
 use landfall::watcher::{Backfill, BackfillError, Job, Progress, Scope, Settings, Start, Watcher};
 use landfall_chain::{
@@ -34,7 +35,7 @@ const RENT: u64 = 2_039_280;
 /// Of an endpoint that is asked last.
 const SLOWER: Duration = Duration::from_millis(50);
 
-fn usdc() -> Address {
+pub(crate) fn usdc() -> Address {
     let AssetId::Token(mint) = network(CHAIN).unwrap().assets[1].id else { panic!("USDC is a token") };
     mint
 }
@@ -179,7 +180,11 @@ async fn an_owner_with_2500_signatures_on_three_pages_and_a_burst_in_one_slot_is
         let progress = run(&[&node], &store, &by_address()).await;
         assert_all_credited(&store, &ledger).await;
         assert_eq!((progress.found, progress.confirmed, progress.until), (203, 203, 260), "{engine:?}");
-        assert_eq!(node.calls(SIGNATURES, None), 4 + 1, "three pages and the end; the token account has none");
+        assert_eq!(
+            node.calls(SIGNATURES, None),
+            5 + 2,
+            "three pages, none behind them, and that it is the end; the token accounts have none"
+        );
         assert_eq!(node.counts().last[SIGNATURES][1]["minContextSlot"], json!(260));
         assert_eq!(progress.proof, Some(Proof::OneEndpoint), "one node says that these are all");
         let read: BTreeSet<u64> = (20..=119).chain([150]).chain(160..=259).collect();
@@ -209,7 +214,7 @@ async fn p4_a_short_page_is_no_end() {
     let store = store(Engine::Sqlite).await;
     run(&[&node], &store, &by_address()).await;
     assert_all_credited(&store, &ledger).await;
-    assert_eq!(node.calls(SIGNATURES, None), 9 + 1 + 1);
+    assert_eq!(node.calls(SIGNATURES, None), 9 + 2 + 2);
 }
 
 #[tokio::test]
@@ -294,6 +299,30 @@ async fn p4_a_node_that_does_not_know_where_a_page_begins_is_left_and_the_filter
         run(&[&node, &honest], &store, &by_address()).await;
         assert_all_credited(&store, &ledger).await;
     }
+}
+
+#[tokio::test]
+async fn p4_an_empty_page_of_a_node_that_does_not_know_where_it_begins_is_no_end() {
+    let ledger = burst();
+    let (node, store) = (Node::start(&ledger).await, store(Engine::Sqlite).await);
+    node.set_lists(Lists { before: Before::Nothing, ..Lists::default() });
+    let mut backfill = Backfill::begin(watcher(&[&node], &store, 11), by_address()).await.unwrap();
+    let error = backfill.step(NOW).await.unwrap_err();
+    assert!(error.may_pass() && error.to_string().contains("nothing that shows that it knows it"), "{error}");
+    assert!(deposits_of(&store).await.is_empty() && !backfill.is_done());
+    // Another node answers at the same address.
+    let step = async {
+        backfill.step(NOW).await.unwrap();
+    };
+    let turn = async {
+        tokio::time::sleep(std::time::Duration::from_millis(600)).await;
+        node.set_lists(Lists::default());
+    };
+    tokio::join!(step, turn);
+    while !backfill.is_done() {
+        backfill.step(NOW).await.unwrap();
+    }
+    assert_all_credited(&store, &ledger).await;
 }
 
 #[tokio::test]
@@ -408,7 +437,7 @@ async fn a_block_that_endpoints_do_not_show_alike_is_not_believed() {
 #[tokio::test]
 async fn a_slot_that_a_list_invents_is_passed_over_by_the_chain() {
     let ledger = Ledger::of((10..=30).filter(|slot| *slot != 25));
-    ledger.put(20, Tx::sol(1, PAYER, OURS, 5));
+    [20, 22].into_iter().for_each(|slot| ledger.put(slot, Tx::sol(slot, PAYER, OURS, 5)));
     ledger.finalize(30);
     let node = Node::start(&ledger).await;
     node.set_lists(Lists { invents: Some(25), ..Lists::default() });
@@ -554,7 +583,7 @@ async fn tokens_are_found_by_the_associated_account_although_their_owner_is_not_
 }
 
 /// A transaction of tokens in which our associated account holds these amounts; `None` where there is no account.
-fn held(id: u64, mint: Address, program: &str, held: [Option<u64>; 2]) -> Tx {
+pub(crate) fn held(id: u64, mint: Address, program: &str, held: [Option<u64>; 2]) -> Tx {
     let is_wrapped = mint == wrapped_sol();
     let holding = |amount: u64| {
         json!({
@@ -601,6 +630,30 @@ async fn tokens_are_found_under_each_program_that_a_mint_may_have_and_so_is_wrap
         run_by(watcher_of(network, &[&node], &options, &store, 11), &by_address()).await;
         let found: Vec<_> = deposits_of(&store).await.into_iter().map(|found| (found.asset, found.amount)).collect();
         assert_eq!(found, [(asset, U256::from(5_000_000))], "{program} {options:?}");
+    }
+}
+
+#[tokio::test]
+async fn wrapped_sol_that_is_no_credit_is_put_on_record_by_a_search_of_addresses_too() {
+    let ledger = Ledger::of(10..=30);
+    ledger.put(20, held(1, wrapped_sol(), SPL_TOKEN, [Some(1), Some(5_000_001)]));
+    ledger.finalize(30);
+    let (node, store) = (Node::start(&ledger).await, store(Engine::Sqlite).await);
+    assert_eq!(run(&[&node], &store, &by_address()).await.found, 0);
+    let mut reader = store.db.read().await.unwrap();
+    let came = unattributed::list(&mut reader, CHAIN, true, None, 10).await.unwrap();
+    assert!(matches!(came.as_slice(), [one] if one.amount == U256::from(5_000_000)), "{came:?}");
+}
+
+/// A number with a digit too many is no search that found nothing.
+#[tokio::test]
+async fn a_search_from_above_all_that_is_final_is_refused() {
+    let (ledger, store) = (burst(), store(Engine::Sqlite).await);
+    let node = Node::start(&ledger).await;
+    let job = |from| Job { from, ..by_address() };
+    for (from, is_refused) in [(260, false), (261, false), (262, true), (2_600, true)] {
+        let begun = Backfill::begin(watcher(&[&node], &store, 11), job(from)).await;
+        assert_eq!(matches!(begun, Err(BackfillError::Above { .. })), is_refused, "{from}");
     }
 }
 
@@ -654,6 +707,23 @@ async fn twice_changes_nothing_and_a_stop_in_the_middle_neither() {
         assert_eq!((again.found, again.confirmed), (0, 0));
         assert_eq!((deposits_of(&store).await, events(&store.db).await), (before, said));
     }
+}
+
+#[tokio::test]
+async fn what_one_endpoint_told_before_a_stop_is_its_word_behind_it_too() {
+    let ledger = burst();
+    let (store, nodes) = (store(Engine::Sqlite).await, [Node::start(&ledger).await, Node::start(&ledger).await]);
+    let mut stopped = Backfill::begin(watcher(&[&nodes[0]], &store, 11), by_address()).await.unwrap();
+    stopped.step(NOW).await.unwrap();
+    assert!(!stopped.is_done() && stopped.progress().proof == Some(Proof::OneEndpoint));
+    drop(stopped);
+    let progress = run(&[&nodes[0], &nodes[1]], &store, &by_address()).await;
+    assert_eq!((progress.found, progress.proof), (203, Some(Proof::OneEndpoint)));
+    // Begun anew, it is the word of two; where nobody knows whose word a part was, of one.
+    let again = run(&[&nodes[0], &nodes[1]], &store, &by_address()).await;
+    assert_eq!((again.found, again.proof), (0, Some(Proof::TwoEndpoints)));
+    crate::rescan::execute(&store.db, "UPDATE backfills SET level = NULL, next_number = 200").await;
+    assert_eq!(run(&[&nodes[0], &nodes[1]], &store, &by_address()).await.proof, Some(Proof::OneEndpoint));
 }
 
 #[tokio::test]

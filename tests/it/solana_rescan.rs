@@ -1,14 +1,16 @@
 //! `landfall rescan` on Solana: slots are proved again, and told is where the record says otherwise.
 
 use landfall::deposit::DepositStatus::Confirmed;
-use landfall::watcher::{Difference, Rescan};
+use landfall::store::unattributed;
+use landfall::watcher::{Difference, Movement, Rescan};
 use landfall_chain::{Proof, U256};
 use landfall_cluster::{Ledger, Node, Tx, hash};
 use serde_json::{Value, json};
 
 use crate::postgres::{ENGINES, Engine, TestStore};
 use crate::rescan::execute;
-use crate::solana_past::{NOW, OURS, PAYER, deposits_of, landfall, store, watcher};
+use crate::solana_ledger::TOKEN_2022;
+use crate::solana_past::{CHAIN, NOW, OURS, PAYER, deposits_of, held, landfall, store, usdc, watcher};
 
 /// We were paid in slots 14 and 20; 17 is skipped, and all is settled up to 30.
 async fn settled(engine: Engine) -> (Ledger, Node, TestStore) {
@@ -61,6 +63,35 @@ async fn a_deposit_that_is_missing_is_told_with_whose_word_it_is_and_mended() {
         let deposits = deposits_of(&store).await;
         assert!(deposits.iter().any(|it| it.amount == U256::from(20) && it.status == Confirmed), "{deposits:?}");
         assert_eq!(rescan(&node, &store, 30, false).await, []);
+    }
+}
+
+#[tokio::test]
+async fn what_came_and_is_no_deposit_is_told_where_it_is_missing_or_too_much_and_mended() {
+    for engine in ENGINES {
+        let ledger = Ledger::of(10..=30);
+        ledger.put(15, held(1, usdc(), TOKEN_2022, [Some(1), Some(5_000_001)]));
+        ledger.finalize(30);
+        let (node, store) = (Node::start(&ledger).await, store(engine).await);
+        watcher(&[&node], &store, 11).tick(NOW).await.unwrap();
+        assert_eq!(rescan(&node, &store, 30, false).await, [], "{engine:?}");
+        let arrivals = async || {
+            let mut reader = store.db.read().await.unwrap();
+            unattributed::list(&mut reader, CHAIN, true, None, 10).await.unwrap()
+        };
+        let before = arrivals().await;
+        assert!(matches!(before.as_slice(), [one] if one.amount == U256::from(5_000_000)), "{before:?}");
+        execute(&store.db, "DELETE FROM unattributed").await;
+        let found = rescan(&node, &store, 30, true).await;
+        let [Difference::Unbooked { block, movement: Movement::Arrival, of: OURS, .. }] = found.as_slice() else {
+            panic!("{found:?}")
+        };
+        assert_eq!((block.number, arrivals().await), (15, before));
+        execute(&store.db, "UPDATE unattributed SET reason = 'not_associated'").await;
+        let found = rescan(&node, &store, 30, false).await;
+        let [too_much, missing] = found.as_slice() else { panic!("{found:?}") };
+        assert!(matches!(too_much, Difference::Unmoved { movement: Movement::Arrival, of: OURS, .. }), "{too_much:?}");
+        assert!(matches!(missing, Difference::Unbooked { movement: Movement::Arrival, .. }), "{missing:?}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Blocks and what is known about them.
 
 use std::fmt;
+use std::str::FromStr;
 
 use crate::{Address, AssetTransfer, Family, ReadProof, Signers, TxId, TxRef, U256, Verdict};
 
@@ -127,7 +128,23 @@ impl Block {
     }
 }
 
+/// A word that names no level of proof.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("unknown level of proof '{0}'")]
+pub struct UnknownLevel(String);
+
+impl FromStr for Proof {
+    type Err = UnknownLevel;
+
+    fn from_str(text: &str) -> Result<Self, UnknownLevel> {
+        Proof::ALL.into_iter().find(|proof| proof.name() == text).ok_or_else(|| UnknownLevel(text.to_owned()))
+    }
+}
+
 impl Proof {
+    /// The strongest first.
+    pub const ALL: [Proof; 4] = [Proof::Roots, Proof::Bloom, Proof::TwoEndpoints, Proof::OneEndpoint];
+
     /// What stands at least behind a block that is recorded with a credit, on a chain of `family` whose blocks are read as
     /// `read` says, while so many endpoints must `agree`. Where roots prove a block, one that credits is read with its
     /// receipts even when others are read by their logs, which is what is told then.

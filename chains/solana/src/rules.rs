@@ -120,16 +120,15 @@ impl Rules {
     }
 
     /// The accounts through which `owner` can be credited: the owner's own, and the associated ones of each listed mint,
-    /// under both programs where the mint's is not known. Other token accounts are not eligible.
+    /// under both programs where the mint's is not known. Other token accounts are not eligible. Wrapped SOL is among them whatever it
+    /// counts as: what comes there and is no credit stands on record, and who pays into it need not name its owner.
     pub(crate) fn accounts_of(&self, owner: &[u8; 32]) -> Vec<[u8; 32]> {
         let mut accounts = BTreeSet::new();
         for mint in self.mints.values() {
             accounts.extend(mint.programs().filter_map(|program| ata::of(owner, program, &mint.key)));
         }
-        if self.wrapped == Wrapped::Native {
-            let mint = base58::key(WRAPPED_SOL);
-            accounts.extend(mint.and_then(|mint| ata::of(owner, TokenProgram::SplToken, &mint)));
-        }
+        let wrapped = base58::key(WRAPPED_SOL);
+        accounts.extend(wrapped.and_then(|mint| ata::of(owner, TokenProgram::SplToken, &mint)));
         std::iter::once(*owner).chain(accounts).collect()
     }
 

@@ -8,8 +8,10 @@
 //!
 //! Promises: newest first, a page begins where the one before it ended, or the endpoint is left; `before` is never
 //! dropped, and pages that lead round in a circle are no list; an error is never an end, nor is a short page; what an
-//! endpoint has pruned is never taken for nothing. That an empty page is the end is one endpoint's word: who else says
-//! so is for the source to ask.
+//! endpoint has pruned is never taken for nothing. An empty page is what a node tells, too, that does not know where the page
+//! begins (agave's blockstore and its Bigtable did): the end is a page that shows the oldest signatures again and nothing behind
+//! them, and a list that shows no such end is no list. Of an account of which nothing at all is told, that is one
+//! endpoint's word, as is every end: who else says so is for the source to ask.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ops::RangeInclusive;
@@ -130,12 +132,25 @@ impl List<'_> {
         let endpoint = self.endpoint;
         let (first, last) = self.slots.range.clone().into_inner();
         let (mut before, mut place, mut stale): (Option<String>, _, _) = (None, Place::default(), 0);
+        let mut pauses = PAUSES.iter();
         for _ in 0..PAGES_MAX {
             let refused = |error: &NodeError| refused(endpoint, account, error);
             let answer = self.ask(|| page(account, before.as_deref(), last), refused).await?;
             let page: Vec<Signature<'_>> = endpoint.parse(SIGNATURES, &answer)?;
             self.pages.add(u64::try_from(page.len()).unwrap_or(u64::MAX), page.last().map(|oldest| oldest.slot));
-            let Some(oldest) = page.last() else { return Ok(()) };
+            let Some(oldest) = page.last() else {
+                if place.is_nowhere() || self.shows_end(account, &place).await? {
+                    return Ok(());
+                }
+                let Some(pause) = pauses.next() else {
+                    return Err(endpoint.lacks(format!(
+                        "tells nothing behind a signature of {account} in slot {}, and nothing that shows that it knows it",
+                        place.lowest
+                    )));
+                };
+                tokio::time::sleep(endpoint.rest().max(*pause)).await;
+                continue;
+            };
             let is_new = place.advance(&page).map_err(|reason| endpoint.unusable(SIGNATURES, &reason))?;
             page.iter().for_each(|signature| self.slots.add(signature.slot));
             if oldest.slot < first {
@@ -153,6 +168,16 @@ impl List<'_> {
             }
         }
         Err(endpoint.unusable(SIGNATURES, &format!("more than {PAGES_MAX} pages")))
+    }
+
+    /// Whether the endpoint shows the oldest signatures again, and nothing behind them: then it is their end, and not its
+    /// ignorance of them.
+    async fn shows_end(&mut self, account: &str, place: &Place) -> Result<bool, SolanaError> {
+        let (endpoint, last) = (self.endpoint, *self.slots.range.end());
+        let refused = |error: &NodeError| refused(endpoint, account, error);
+        let answer = self.ask(|| page(account, place.above.as_deref(), last), refused).await?;
+        let page: Vec<Signature<'_>> = endpoint.parse(SIGNATURES, &answer)?;
+        Ok(place.ends_with(&page))
     }
 
     async fn first_available(&mut self) -> Result<u64, SolanaError> {
@@ -193,11 +218,15 @@ struct Place {
     lowest: u64,
     /// The signatures of that slot.
     seen: HashSet<String>,
+    /// The last signature of the slots above it; none while there are none.
+    above: Option<String>,
+    /// The last signature of all.
+    oldest: Option<String>,
 }
 
 impl Default for Place {
     fn default() -> Self {
-        Place { lowest: u64::MAX, seen: HashSet::new() }
+        Place { lowest: u64::MAX, seen: HashSet::new(), above: None, oldest: None }
     }
 }
 
@@ -217,12 +246,24 @@ impl Place {
                 return Err("a signature that is not 64 bytes in base58".to_owned());
             }
             if *slot < self.lowest {
+                self.above = self.oldest.take();
                 (self.lowest, self.seen) = (*slot, HashSet::new());
             }
+            self.oldest = Some((*signature).to_owned());
             is_new |= self.seen.insert((*signature).to_owned());
             above = *slot;
         }
         Ok(is_new)
+    }
+
+    fn is_nowhere(&self) -> bool {
+        self.oldest.is_none()
+    }
+
+    /// Whether a page that begins above the lowest slot shows signatures of that slot, all of which are known, and no lower slot.
+    fn ends_with(&self, page: &[Signature<'_>]) -> bool {
+        let mut lowest = page.iter().filter(|told| told.slot <= self.lowest).peekable();
+        lowest.peek().is_some() && lowest.all(|told| told.slot == self.lowest && self.seen.contains(told.signature))
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) struct DifferenceLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     our_hash: Option<String>,
     deposits: Vec<DepositLine>,
-    /// `debit` or `fee`.
+    /// `debit`, `fee` or `arrival`.
     #[serde(skip_serializing_if = "Option::is_none")]
     movement: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

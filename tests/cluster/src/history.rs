@@ -63,7 +63,8 @@ pub(crate) fn signatures(view: &View<'_>, params: &Value) -> Result<Value, Refus
         Before::Unknown if !how["before"].is_null() => {
             return Err(Refusal::FilterTransactionNotFound.to_call(&how["before"]));
         }
-        Before::Known | Before::Unknown => at(&how["before"])?.map_or(0, |at| at + 1),
+        Before::Nothing if !how["before"].is_null() => all.len(),
+        Before::Known | Before::Unknown | Before::Nothing => at(&how["before"])?.map_or(0, |at| at + 1),
     };
     let end = at(&how["until"])?.unwrap_or(all.len()).max(first);
     let limit = usize::try_from(limit).expect("a thousand at most").min(view.lists.page_max);

@@ -55,6 +55,8 @@ pub enum Before {
     Ignored,
     /// It is refused as one that the node does not know.
     Unknown,
+    /// The node does not know it and tells nothing behind it.
+    Nothing,
 }
 
 /// How a node tells the signatures of an account.

@@ -1,7 +1,7 @@
 //! How far backfills have come: one row for each range and for whom it is read, of as many addresses as there are.
 
 use landfall::store::backfills::{self, BackfillRow};
-use landfall_chain::{Address, Lane, ReadProof};
+use landfall_chain::{Address, Lane, Proof, ReadProof};
 
 use super::cast::{CHAIN, NOW, write};
 use crate::postgres::TestStore;
@@ -23,12 +23,14 @@ fn row(addresses: u64) -> BackfillRow {
         basis: "basis".to_owned(),
         next: 1,
         found: 0,
+        level: None,
     }
 }
 
 async fn the_progress_of_many_addresses_is_found_again_and_is_no_others(store: TestStore) {
     for (addresses, next) in [(1, 10), (10_000, 20), (61, 30), (10_000, 40)] {
-        let saved = BackfillRow { next, ..row(addresses) };
+        let level = (next > 10).then_some(Proof::TwoEndpoints);
+        let saved = BackfillRow { next, level, ..row(addresses) };
         write(&store, async |tx| backfills::save(tx, CHAIN, &saved, NOW).await.unwrap()).await;
         let found = backfills::load(&mut store.db.read().await.unwrap(), CHAIN, &row(addresses)).await.unwrap();
         assert_eq!(found, Some(saved));
