@@ -132,7 +132,7 @@ impl Reader {
                 };
             }
         };
-        match payer_in(answer.get(), slot, transfer) {
+        match payer_in(&self.rules, answer.get(), slot, transfer) {
             Ok(payer) => Ok(payer),
             Err(Unusable::Null | Unusable::NoMeta { .. }) => Ok(None),
             Err(error) => Err(endpoint.unusable(TRANSACTION, &format!("transaction {tx}: {error}"))),
@@ -237,9 +237,9 @@ struct Place {
 }
 
 /// Who paid, by `answer`; `None` when it is of another slot: what it did there is not what the block showed.
-fn payer_in(answer: &str, slot: u64, transfer: &AssetTransfer) -> Result<Option<Payer>, Unusable> {
+fn payer_in(rules: &Rules, answer: &str, slot: u64, transfer: &AssetTransfer) -> Result<Option<Payer>, Unusable> {
     let place: Place = read::parse("a transaction", answer)?;
-    if place.slot != slot { Ok(None) } else { sender::by_instructions(answer, transfer).map(Some) }
+    if place.slot != slot { Ok(None) } else { sender::by_instructions(rules, answer, transfer).map(Some) }
 }
 
 /// The answer to one call.

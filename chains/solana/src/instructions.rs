@@ -28,6 +28,8 @@ pub(crate) struct Sent {
     pub(crate) to: usize,
     /// To weigh senders against each other; 0 where the instruction does not say.
     pub(crate) amount: u64,
+    /// Of an account that was closed by this, who had it closed: its owner, or whom the owner let.
+    pub(crate) closed_by: Option<usize>,
 }
 
 /// Everything that was sent.
@@ -94,7 +96,8 @@ fn of_system(accounts: &[usize], data: &[u8]) -> Option<Sent> {
         }
         _ => return None,
     };
-    Some(Sent { kind: Kind::Lamports, from: *accounts.first()?, to: *accounts.get(to)?, amount: amount(rest)? })
+    let (from, to, amount) = (*accounts.first()?, *accounts.get(to)?, amount(rest)?);
+    Some(Sent { kind: Kind::Lamports, from, to, amount, closed_by: None })
 }
 
 fn of_token(accounts: &[usize], data: &[u8]) -> Option<Sent> {
@@ -110,7 +113,8 @@ fn of_token(accounts: &[usize], data: &[u8]) -> Option<Sent> {
         token::UNWRAP_LAMPORTS => (Kind::Lamports, 0, 1, rest.get(1..).and_then(amount).unwrap_or_default()),
         _ => return None,
     };
-    Some(Sent { kind, from: *accounts.get(from)?, to: *accounts.get(to)?, amount })
+    let closed_by = if *number == token::CLOSE_ACCOUNT { Some(*accounts.get(2)?) } else { None };
+    Some(Sent { kind, from: *accounts.get(from)?, to: *accounts.get(to)?, amount, closed_by })
 }
 
 /// A batch: for each instruction the number of its accounts, the length of its data, its data. The accounts stand one

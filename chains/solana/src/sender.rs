@@ -2,7 +2,8 @@
 //!
 //! 1. Exactly one owner lost of the asset: told by balances alone, in every block.
 //! 2. Several did, or none: whose instruction sent to the recipient. The owner of the account that was drawn on, never
-//!    the delegate who signed for it; of several, who sent most.
+//!    the delegate who signed for it; of one that was made and closed within the transaction, which no balance tells the
+//!    owner of, who closed it; of several, who sent most.
 //! 3. Nobody did, and it was minted: the mint authority.
 //! 4. Else the fee payer, who at least wanted it.
 //!
@@ -16,7 +17,7 @@ use crate::credit::address;
 use crate::error::Unusable;
 use crate::instructions::{Kind, Sent, all_sent};
 use crate::read::{parse, signature};
-use crate::rules::WRAPPED_SOL;
+use crate::rules::{Rules, WRAPPED_SOL, Wrapped};
 use crate::tx::Tx;
 use crate::wire::{WireProgram, WireTx};
 
@@ -24,21 +25,21 @@ use crate::wire::{WireProgram, WireTx};
 ///
 /// # Errors
 /// An answer that is not whole, or tells another transaction.
-pub fn by_instructions(answer: &str, transfer: &AssetTransfer) -> Result<Payer, Unusable> {
+pub fn by_instructions(rules: &Rules, answer: &str, transfer: &AssetTransfer) -> Result<Payer, Unusable> {
     let wire: WireTx<'_> = parse("a transaction", answer)?;
     let tx = Tx::of(0, &wire)?;
     if TxId::Solana(signature(&tx)?) != transfer.tx.id {
         return Err(Unusable::OtherTransaction);
     }
     let program: WireProgram<'_> = parse("a transaction with its instructions", answer)?;
-    let sent = all_sent(&tx, &program)?;
-    let to_recipient: Vec<&Sent> = sent.iter().filter(|sent| is_paid_by(&tx, transfer, sent)).collect();
+    let all = all_sent(&tx, &program)?;
+    let to_recipient: Vec<&Sent> = all.iter().filter(|sent| is_paid_by(rules, &tx, transfer, sent)).collect();
     let mut senders: Vec<(&str, u128)> = Vec::new();
     for sent in to_recipient.iter().filter(|sent| sent.kind != Kind::Minted) {
-        let owner = owner_of(&tx, sent.from);
+        let (owner, sent) = (owner_of(&tx, sent), weight(&tx, sent, &all));
         match senders.iter_mut().find(|(other, _)| *other == owner) {
-            Some((_, amount)) => *amount += u128::from(sent.amount),
-            None => senders.push((owner, u128::from(sent.amount))),
+            Some((_, amount)) => *amount += sent,
+            None => senders.push((owner, sent)),
         }
     }
     let recipient = transfer.recipient.to_string();
@@ -53,15 +54,14 @@ pub fn by_instructions(answer: &str, transfer: &AssetTransfer) -> Result<Payer, 
 }
 
 /// Whether what was sent reached the recipient as the asset.
-fn is_paid_by(tx: &Tx<'_>, transfer: &AssetTransfer, sent: &Sent) -> bool {
+fn is_paid_by(rules: &Rules, tx: &Tx<'_>, transfer: &AssetTransfer, sent: &Sent) -> bool {
     let is = |text: &str, address: &Address| base58::key(text).is_some_and(|key| key == address.as_bytes());
     let mint = |account: usize| tx.tokens.iter().find(|holding| holding.account == account).map(|holding| holding.mint);
     let is_theirs = is(owner_after(tx, sent.to), &transfer.recipient);
     match (&transfer.asset, mint(sent.to)) {
-        // To the account itself, or as wrapped SOL.
-        (AssetId::Native, held) => {
-            is_theirs && (held == Some(WRAPPED_SOL) || held.is_none() && sent.kind == Kind::Lamports)
-        }
+        // To the account itself, or as wrapped SOL where that is SOL.
+        (AssetId::Native, Some(held)) => is_theirs && held == WRAPPED_SOL && rules.wrapped == Wrapped::Native,
+        (AssetId::Native, None) => is_theirs && sent.kind == Kind::Lamports,
         (AssetId::Token(wanted), Some(held)) => {
             let fits = sent.kind != Kind::Lamports || held == WRAPPED_SOL;
             is_theirs && fits && is(held, wanted)
@@ -70,9 +70,18 @@ fn is_paid_by(tx: &Tx<'_>, transfer: &AssetTransfer, sent: &Sent) -> bool {
     }
 }
 
-/// Who owned what was drawn on: of a token account its owner before, else the account.
-fn owner_of<'a>(tx: &Tx<'a>, account: usize) -> &'a str {
-    tx.token_owner(account).unwrap_or(tx.keys[account])
+/// Who owned what was drawn on: of a token account its owner before, or who closed it, else the account.
+fn owner_of<'a>(tx: &Tx<'a>, sent: &Sent) -> &'a str {
+    tx.token_owner(sent.from).unwrap_or(tx.keys[sent.closed_by.unwrap_or(sent.from)])
+}
+
+/// How much was sent; of an account that was closed, what it had and what came to it.
+fn weight(tx: &Tx<'_>, sent: &Sent, all: &[Sent]) -> u128 {
+    if sent.closed_by.is_none() {
+        return sent.amount.into();
+    }
+    let came = all.iter().filter(|it| it.kind == Kind::Lamports && it.to == sent.from).map(|it| u128::from(it.amount));
+    u128::from(tx.pre[sent.from]) + came.sum::<u128>()
 }
 
 /// Who owns what was sent to.

@@ -108,7 +108,7 @@ fn broken_transactions_never_panic_when_a_sender_is_looked_for() {
     proptest!(ProptestConfig::with_cases(3_000), |(at in any::<Index>(), breaks in breaks)| {
         let (answer, leg) = &legs[at.index(legs.len())];
         // Whoever is named, or nobody: no panic is what counts.
-        let named = sender::by_instructions(&String::from_utf8_lossy(&broken(answer, &breaks)), leg);
+        let named = sender::by_instructions(&rules[1], &String::from_utf8_lossy(&broken(answer, &breaks)), leg);
         prop_assert!(named.is_ok() || named.is_err_and(|error| !error.to_string().is_empty()));
     });
 }

@@ -112,7 +112,7 @@ fn every_sender_is_the_one_that_it_was_made_with() {
             let asked = serde_json::to_string(json).unwrap();
             let Payer { sender, rule } = match leg.sender_rule {
                 SenderRule::OnlyPayer => leg.payer(),
-                _ => sender::by_instructions(&asked, leg).unwrap(),
+                _ => sender::by_instructions(&rules, &asked, leg).unwrap(),
             };
             match &paid["source"] {
                 Value::String(source) => assert_eq!(sender.to_string(), *source, "{name} by {rule:?}"),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::fixtures::{WRAPPED_SOL, keys, listing, read};
 use crate::generated::load_one;
-use crate::made::{Made, USDC, associated, key};
+use crate::made::{Made, RENT, USDC, associated, associated_of, key};
 
 const A: &str = "3ZGsyvK3wQ6zZD4bC9Zk28oFPcYGkfKivzJG6uhzdusT";
 const W: &str = "48Rtpgcf4SmXzvDqtU1ipw41fZJEwyaRjhHx3SuCkqdB";
@@ -20,7 +20,11 @@ fn leg(rules: &Rules, tx: &Value, owner: &str) -> (AssetTransfer, SenderRule) {
 }
 
 fn by_instructions(tx: &Value, leg: &AssetTransfer) -> (String, SenderRule) {
-    let payer = sender::by_instructions(&serde_json::to_string(tx).unwrap(), leg).unwrap();
+    by_rules(&Rules::of(&listing(&[])), tx, leg)
+}
+
+fn by_rules(rules: &Rules, tx: &Value, leg: &AssetTransfer) -> (String, SenderRule) {
+    let payer = sender::by_instructions(rules, &serde_json::to_string(tx).unwrap(), leg).unwrap();
     (payer.sender.to_string(), payer.rule)
 }
 
@@ -88,8 +92,42 @@ fn an_unwrapping_to_us_comes_from_the_accounts_owner_and_wrapping_from_who_paid(
     {
         let (wrapped, rule) = leg(&rules, &tx, W);
         assert_eq!((wrapped.sender.to_string().as_str(), rule), (A, SenderRule::OnlyPayer));
-        assert_eq!(by_instructions(&tx, &wrapped), (A.to_owned(), SenderRule::Instruction), "{WRAPPED_SOL}");
+        assert_eq!(by_rules(&rules, &tx, &wrapped), (A.to_owned(), SenderRule::Instruction), "{WRAPPED_SOL}");
     }
+}
+
+#[test]
+fn who_pays_wrapped_sol_pays_sol_only_where_it_is_sol() {
+    let made = Made::default().account("F", [9, 9]).account("A", [90, 40]).account("B", [80, 70]).account("W", [0, 10]);
+    let account = associated_of(&key("W"), WRAPPED_SOL);
+    let made = made.tokens_at(account, "W", WRAPPED_SOL, [RENT, RENT + 50], [Some(0), Some(50)]);
+    let tx = with(&made, &[(SYSTEM, &[1, 4], &system(2, 50)), (SYSTEM, &[2, 3], &system(2, 10))]);
+    for (wrapped, amount, sender) in [(Wrapped::Token, 10, "B"), (Wrapped::Native, 60, "A")] {
+        let rules = Rules::of(&listing(&[])).with_wrapped(wrapped);
+        let (paid, rule) = leg(&rules, &tx, &key("W"));
+        assert_eq!((paid.amount.to::<u64>(), rule), (amount, SenderRule::StandIn), "{wrapped:?}");
+        assert_eq!(by_rules(&rules, &tx, &paid), (key(sender), SenderRule::Instruction), "{wrapped:?}");
+    }
+}
+
+#[test]
+fn what_comes_by_an_account_that_is_made_and_closed_on_the_way_comes_from_who_closed_it() {
+    // P makes T, puts 40 into it and closes it to W; F gives W 1 and somebody else 5.
+    let made = Made::default().account("F", [9, 3]).account("P", [90, 50]).account("T", [0, 0]);
+    let made = made.account("V", [0, 5]).account("W", [0, 41]);
+    let close = (TOKEN, &[2, 4, 1][..], &[9][..]);
+    let (fill, tip) = (system(0, 40), system(2, 1));
+    let tx = with(&made, &[(SYSTEM, &[1, 2], &fill), (SYSTEM, &[0, 4], &tip), close]);
+    let (paid, rule) = leg(&Rules::of(&listing(&[])), &tx, &key("W"));
+    assert_eq!(rule, SenderRule::StandIn);
+    assert_eq!(by_instructions(&tx, &paid), (key("P"), SenderRule::Instruction));
+    // What was in it before weighs as well.
+    let made = Made::default().account("F", [9, 3]).account("P", [90, 90]).account("T", [40, 0]);
+    let made = made.account("V", [0, 5]).account("W", [0, 41]);
+    let tx = with(&made, &[(SYSTEM, &[0, 4], &tip), close]);
+    let (paid, rule) = leg(&Rules::of(&listing(&[])), &tx, &key("W"));
+    assert_eq!(rule, SenderRule::StandIn);
+    assert_eq!(by_instructions(&tx, &paid), (key("P"), SenderRule::Instruction));
 }
 
 /// A transaction of `made` with instructions: program, accounts, data.
@@ -208,7 +246,9 @@ fn the_owner_is_named_and_not_the_delegate_who_signed() {
 fn an_answer_that_is_not_whole_names_nobody() {
     let tx = load_one("sol_two_senders")["json"].clone();
     let (mut leg, _) = leg(&Rules::of(&listing(&[])), &tx, W);
-    let ask = |tx: &Value, leg: &AssetTransfer| sender::by_instructions(&serde_json::to_string(tx).unwrap(), leg);
+    let rules = Rules::of(&listing(&[]));
+    let ask =
+        |tx: &Value, leg: &AssetTransfer| sender::by_instructions(&rules, &serde_json::to_string(tx).unwrap(), leg);
     assert_eq!(ask(&Value::Null, &leg), Err(Unusable::Null));
     let mut broken = tx.clone();
     broken["transaction"]["message"]["instructions"][0]["accounts"][0] = 200.into();
