@@ -90,8 +90,10 @@ impl<S: BlockSource> Watcher<S> {
             }
         }
         drop(reads);
-        // A block that stands on one we were not shown is no fork: the numbers between are asked for again.
-        let stray = stray.filter(|_| at != above || looked == above.number);
+        // A block that stands on one we were not shown is no fork: the numbers between are asked for again. One that stands on
+        // a block at or below ours, and not on ours, is, however far above it is.
+        let is_fork = |next: &Header| at != above || looked == above.number || next.parent.number <= above.number;
+        let stray = stray.filter(is_fork);
         let through = latest.min(looked.saturating_add(TICK_BLOCKS_MAX));
         if is_empty && unread.is_none() && through < latest {
             *absent = Some(Absent { above, through });

@@ -171,6 +171,34 @@ async fn what_was_dropped_above_a_long_run_of_skipped_slots_is_taken_back() {
     }
 }
 
+/// What is in its place begins further above than what a tick looks through: nothing that is final shows that it is gone.
+#[tokio::test]
+async fn what_was_dropped_below_a_long_run_of_skipped_slots_is_taken_back() {
+    for (engine, skipped) in ENGINES.into_iter().flat_map(|engine| [(engine, 101), (engine, 250), (engine, 500)]) {
+        for is_final in [false, true] {
+            let ledger = Ledger::of([10, 11, 12]);
+            ledger.put(12, payment());
+            let node = Node::start(&ledger).await;
+            let store = TestStore::fresh(engine).await;
+            let mut watcher = watcher(&node, &store).await;
+            assert_eq!(tick(&mut watcher).await.pending, 1);
+            let moved = ledger.roll_back_to(11);
+            ledger.produce(12 + skipped, moved);
+            ledger.produce(13 + skipped, Vec::new());
+            if is_final {
+                ledger.finalize(13 + skipped);
+            }
+            for _ in 0..20 {
+                watcher.tick(NOW).await.unwrap();
+            }
+            ledger.finalize(13 + skipped);
+            tick(&mut watcher).await;
+            let deposit = deposit(&store).await;
+            assert_eq!(deposit.status, DepositStatus::Confirmed, "{engine:?}, {skipped}, {is_final}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_transaction_that_failed_in_a_final_slot_may_land_later_and_is_not_failed_before_the_grace() {
     for lands in [true, false] {

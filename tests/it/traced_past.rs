@@ -139,7 +139,7 @@ async fn the_roots_come_first_and_each_lane_goes_on_where_it_stopped() {
 
         let calls = world.chain.calls();
         let mut again = begin(&world, &job(proof)).await;
-        assert_eq!(again.progress(), Progress { confirmed: 0, proof: None, ..stopped });
+        assert_eq!(again.progress(), Progress { confirmed: 0, ..stopped });
         while !again.is_done() {
             again.step(world.now()).await.unwrap();
         }

@@ -27,6 +27,7 @@ pub(super) const OF_ROWS: &[Entry] = &[
             "p4_an_order_that_changes_within_a_slot_from_page_to_page_hides_no_slot",
             "p4_a_short_page_is_no_end",
             "p4_a_node_that_does_not_know_where_a_page_begins_is_left_and_the_filter_is_never_dropped",
+            "p4_an_empty_page_of_a_node_that_does_not_know_where_it_begins_is_no_end",
             "p4_a_list_of_hundreds_of_pages_goes_on_behind_each_call_that_fails",
             "p4_lists_that_fail_again_and_again_are_asked_for_until_they_come",
         ],
