@@ -47,8 +47,8 @@ pub(super) struct Alarms {
     forked: Option<(Timestamp, String)>,
     /// Since when what was connected could not be looked at once more, and why.
     unseen: Option<(Timestamp, String)>,
-    /// Since when nobody shows a final block whose deposits wait for it, and which.
-    withheld: Option<(Timestamp, BlockRef)>,
+    /// Since when a final block is not shown as it must be and its deposits wait, which, and why, as it was first said.
+    withheld: Option<(Timestamp, BlockRef, String)>,
     /// By endpoint and method.
     refused: BTreeMap<(String, &'static str), Refusing>,
 }
@@ -145,9 +145,9 @@ impl Alarms {
         self.unseen = in_vain.map(|text| self.unseen.take().unwrap_or((now, text)));
     }
 
-    /// A final block whose deposits wait is shown by nobody, or none is like that.
-    pub(super) fn withheld(&mut self, block: Option<BlockRef>, now: Timestamp) {
-        self.withheld = block.map(|block| self.withheld.take().unwrap_or((now, block)));
+    /// A final block whose deposits wait is not shown as it must be, and why, or none is like that.
+    pub(super) fn withheld(&mut self, block: Option<(BlockRef, String)>, now: Timestamp) {
+        self.withheld = block.map(|(block, why)| self.withheld.take().unwrap_or((now, block, why)));
     }
 
     /// The chain is connected up to `at`, with `finalized` for final: what was told far above was not its end.
@@ -210,8 +210,9 @@ impl Alarms {
                 texts.push(format!("since {since}, endpoint {endpoint} refuses {method}: {why}"));
             }
         }
-        if let Some((since, block)) = self.withheld.filter(|(since, _)| now.since(*since) > WAITING_MAX) {
-            texts.push(format!("since {since}, no endpoint shows block {block}, which is final: its deposits wait"));
+        if let Some((since, block, why)) = self.withheld.as_ref().filter(|(since, ..)| now.since(*since) > WAITING_MAX)
+        {
+            texts.push(format!("since {since}, the deposits of block {block}, which is final, wait: {why}"));
         }
         let waits = [&self.waiting, &self.unseen].into_iter().flatten();
         for (since, text) in waits.filter(|(since, _)| now.since(*since) > WAITING_MAX) {
@@ -265,15 +266,16 @@ mod tests {
     }
 
     #[test]
-    fn a_final_block_that_nobody_shows_is_an_alarm_after_ten_minutes() {
+    fn a_final_block_that_is_not_shown_as_it_must_be_is_an_alarm_after_ten_minutes() {
         let mut alarms = Alarms::new(10 * LIMIT, None);
         let mut texts = |block: Option<u64>, minutes: u32| {
-            alarms.withheld(block.map(|number| tip(number, None).latest), minute(minutes));
+            let why = |number: u64| (tip(number, None).latest, format!("why {number}"));
+            alarms.withheld(block.map(why), minute(minutes));
             alarms.texts(minute(minutes))
         };
         assert!(texts(Some(7), 0).is_empty() && texts(Some(8), 10).is_empty());
         let block = tip(7, None).latest;
-        let told = format!("since {}, no endpoint shows block {block}, which is final: its deposits wait", minute(0));
+        let told = format!("since {}, the deposits of block {block}, which is final, wait: why 7", minute(0));
         assert_eq!(texts(Some(8), 11), [told]);
         assert!(texts(None, 12).is_empty() && texts(Some(8), 13).is_empty());
     }

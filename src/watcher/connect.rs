@@ -53,13 +53,16 @@ impl<S: BlockSource> Watcher<S> {
             self;
         let mut books = Books { source, endpoints, db, network, watch_list, payers, told };
         let read = Read { proof: settings.proof, ..Read::FULL };
-        // Where nothing was shown above `at`, the next block there is tells by its parent whether all was skipped.
-        let looked = absent.take().filter(|absent| absent.above == at).map_or(at.number, |absent| absent.through);
-        let latest = tip.latest.number;
-        let mut reads = stream::iter(ranges(looked, latest, *read_width))
+        // Where nothing was shown above `at`, the next block there is tells by its parent whether all was skipped. What is right
+        // above is looked for all the same: an endpoint that tells an end far above leads nobody away from what is there.
+        let looked = absent.take().filter(|absent| absent.above == at).map(|absent| absent.through);
+        let (latest, width) = (tip.latest.number, *read_width);
+        let further = looked.into_iter().flat_map(|looked| ranges(looked, latest, width));
+        let mut reads = stream::iter(ranges(at.number, latest, width).chain(further))
             .map(|range| source.blocks(range, read))
             .buffered(READS_AHEAD_MAX);
         let (above, mut stray, mut unread, mut is_empty) = (at, None, None, true);
+        let is_near = |next: &Header| next.block.number <= above.number.saturating_add(TICK_BLOCKS_MAX);
         while let Some(read) = reads.next().await {
             *read_width = if read.is_ok() { (*read_width + 1).min(READ_BLOCKS_MAX) } else { (*read_width / 2).max(1) };
             let mut blocks = match read {
@@ -74,6 +77,10 @@ impl<S: BlockSource> Watcher<S> {
             let shown = blocks.len();
             is_empty &= shown == 0;
             let first = blocks.first().map(|block| block.header);
+            // What was far above is looked for again from where our chain ends now.
+            if at != above && !first.as_ref().is_none_or(is_near) {
+                break;
+            }
             blocks.truncate(linked(&at, &blocks).len());
             stray = first.filter(|_| blocks.is_empty());
             match books.record(&at, &mut blocks, tip.finalized, now, ticked).await {
@@ -90,11 +97,11 @@ impl<S: BlockSource> Watcher<S> {
             }
         }
         drop(reads);
-        // A block that stands on one we were not shown is no fork: the numbers between are asked for again. One that stands on
-        // a block at or below ours, and not on ours, is, however far above it is.
-        let is_fork = |next: &Header| at != above || looked == above.number || next.parent.number <= above.number;
+        // Far above, a block that stands on one we were not shown is no fork: the numbers between are asked for again. One that
+        // stands on a block at or below ours, and not on ours, is, however far above it is.
+        let is_fork = |next: &Header| at != above || is_near(next) || next.parent.number <= above.number;
         let stray = stray.filter(is_fork);
-        let through = latest.min(looked.saturating_add(TICK_BLOCKS_MAX));
+        let through = latest.min(looked.unwrap_or(above.number).saturating_add(TICK_BLOCKS_MAX));
         if is_empty && unread.is_none() && through < latest {
             *absent = Some(Absent { above, through });
         }
@@ -249,28 +256,35 @@ impl<S: BlockSource> Books<'_, S> {
     /// # Errors
     /// Why not even the first of them can be read in full.
     async fn read_hits(&self, blocks: &mut Vec<Block>, alone: &mut BTreeSet<u64>) -> Result<(), TickError> {
-        for index in 0..blocks.len() {
-            let number = blocks[index].header.block.number;
-            if must_be_read_in_full(&blocks[index], self.watch_list, self.endpoints) && !alone.contains(&number) {
-                let full = match self.source.blocks(number..=number, Read::FULL).await {
-                    Ok(full) => full.into_iter().next(),
-                    // PENDING on one endpoint's word, which its block says; CONFIRMED waits for the second one's.
-                    Err(error) if error.is_unwitnessed => {
-                        alone.insert(number);
-                        continue;
-                    }
-                    Err(error) if index == 0 || error.kind == SourceErrorKind::Permanent => return Err(error.into()),
-                    // Those before it must not wait for it; the next tick begins with it.
-                    Err(_) => None,
-                };
-                // Honest endpoints may tell other times of one block: a time is no part of what it is.
-                let place = |block: &Block| (block.header.block, block.header.parent);
-                let Some(full) = full.filter(|full| place(full) == place(&blocks[index])) else {
-                    blocks.truncate(index);
-                    break;
-                };
-                blocks[index] = full;
-            }
+        let is_hit = |block: &Block| {
+            let is_alone = alone.contains(&block.header.block.number);
+            !is_alone && must_be_read_in_full(block, self.watch_list, self.endpoints)
+        };
+        let hits = blocks.iter().enumerate().filter(|(_, block)| is_hit(block));
+        let hits: Vec<(usize, u64)> = hits.map(|(index, block)| (index, block.header.block.number)).collect();
+        let source = self.source;
+        let mut reads = stream::iter(hits)
+            .map(async |(index, number)| (index, number, source.blocks(number..=number, Read::FULL).await))
+            .buffered(READS_AHEAD_MAX);
+        while let Some((index, number, full)) = reads.next().await {
+            let full = match full {
+                Ok(full) => full.into_iter().next(),
+                // PENDING on one endpoint's word, which its block says; CONFIRMED waits for the second one's.
+                Err(error) if error.is_unwitnessed => {
+                    alone.insert(number);
+                    continue;
+                }
+                Err(error) if index == 0 || error.kind == SourceErrorKind::Permanent => return Err(error.into()),
+                // Those before it must not wait for it; the next tick begins with it.
+                Err(_) => None,
+            };
+            // Honest endpoints may tell other times of one block: a time is no part of what it is.
+            let place = |block: &Block| (block.header.block, block.header.parent);
+            let Some(full) = full.filter(|full| place(full) == place(&blocks[index])) else {
+                blocks.truncate(index);
+                break;
+            };
+            blocks[index] = full;
         }
         Ok(())
     }

@@ -61,6 +61,11 @@ pub enum ExplainError {
         "{chain}: block {block}, in which the transaction is said to be, is not shown; the chain may be moving, ask again"
     )]
     Moving { chain: Chain, block: BlockRef },
+    #[error(
+        "{chain}: no endpoint that answers knows the transaction, and one that may know it does not answer now \
+         (`landfall status` says why); ask again when it does"
+    )]
+    Unheard { chain: Chain },
 }
 
 /// What became of each leg of transaction `tx`; `None` when neither the chain nor our record knows it.
@@ -81,13 +86,14 @@ pub async fn explain<S: BlockSource>(
         recorded.push(Recorded { deposit, seen_in, is_shown: false });
     }
     // Its place is all that is asked for: it uses up nothing.
-    let place = match source.fate(&TxRef { id: tx, life: TxLife::Block }, &tip.latest).await? {
+    let fate = source.fate(&TxRef { id: tx, life: TxLife::Block }, &tip.latest).await?;
+    let place = match fate {
         Fate::In(block) => Some(block),
         // A withdrawal has no hash that a node knows.
-        Fate::Superseded(_) | Fate::Unknown => recorded.iter().find_map(Recorded::canonical),
+        Fate::Superseded(_) | Fate::Unknown | Fate::Unheard => recorded.iter().find_map(Recorded::canonical),
     };
     if place.is_none() && recorded.is_empty() {
-        return Ok(None);
+        return if fate == Fate::Unheard { Err(ExplainError::Unheard { chain: network.chain }) } else { Ok(None) };
     }
     let cursor = Cursor::load(&mut reader, network.chain).await?;
     let mut explainer = Explainer { network, reader, cursor, finalized: tip.finalized, recorded, legs: Vec::new() };
@@ -216,12 +222,16 @@ impl Explainer<'_> {
         }
         let is_final =
             |finalized: Option<BlockRef>| finalized.is_some_and(|finalized| block.number <= finalized.number);
-        Ok(if is_final(self.finalized) && !is_final(self.cursor.finalized) {
-            "its block is final, and does not count as final here yet (landfall status says what that waits for)"
-                .to_owned()
-        } else {
-            "waits for its block to be final".to_owned()
-        })
+        let why = match (is_final(self.finalized), is_final(self.cursor.finalized)) {
+            (false, _) => "waits for its block to be final",
+            (true, false) => {
+                "its block is final, and does not count as final here yet (landfall status says what that waits for)"
+            }
+            (true, true) => {
+                "its block is final, and is to be read again as it must be (where that lasts, landfall status says why)"
+            }
+        };
+        Ok(why.to_owned())
     }
 
     /// Of a leg that the chain shows now and that is not on record.

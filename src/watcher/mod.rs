@@ -42,6 +42,7 @@ mod told_blocks;
 mod trace_again;
 mod trace_lane;
 mod watch_list;
+mod withheld;
 mod witness;
 
 use std::sync::Arc;
@@ -73,6 +74,7 @@ pub use rescan::{Difference, Rescan};
 use told_blocks::ToldBlocks;
 pub use trace_lane::{TraceLane, Traced, not_traced};
 use watch_list::WatchList;
+use withheld::Withheld;
 
 /// How a chain is followed, beyond what its network fixes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,6 +126,7 @@ pub struct Watcher<S> {
     restating: Payers,
     agree: AgreeDoor,
     told: ToldBlocks,
+    withheld: Withheld,
     /// The block from which the next tick settles: those below had their turn.
     settle_from: u64,
     /// What a former watcher warned of is taken up.
@@ -175,6 +178,7 @@ impl<S: BlockSource> Watcher<S> {
             restating: Payers::default(),
             agree,
             told: ToldBlocks::default(),
+            withheld: Withheld::default(),
             settle_from: 0,
             has_taken_up: false,
             has_noted_native: false,

@@ -55,8 +55,10 @@ impl<S: BlockSource> Watcher<S> {
             let pause = match &outcome {
                 Ok(ticked) => {
                     retry.reset();
-                    // After a reorg too: two nodes on two branches must not be asked in a tight loop.
-                    let rests = ticked.disconnected > 0 || ticked.caught_up && !ticked.more_to_settle;
+                    // After a reorg too: two nodes on two branches must not be asked in a tight loop. Nor where nothing is shown of
+                    // what there is said to be.
+                    let is_idle = ticked.caught_up || ticked.connected == 0;
+                    let rests = ticked.disconnected > 0 || is_idle && !ticked.more_to_settle;
                     if rests { self.settings.poll } else { Duration::ZERO }
                 }
                 Err(TickError::Store(StoreError::Moved { .. })) => Duration::ZERO,

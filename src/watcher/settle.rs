@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 
 use futures_util::{StreamExt, stream};
-use landfall_chain::{AssetTransfer, Block, BlockRef, BlockSource, Fate, Lane, Payer, Read, Tip};
+use landfall_chain::{AssetTransfer, Block, BlockRef, BlockSource, Fate, Lane, Payer, Read, Tip, with_causes};
 use tracing::{info, warn};
 
 use crate::decision::{AuditEntry, Orders};
@@ -73,24 +73,28 @@ impl<S: BlockSource> Watcher<S> {
         let mut payers = std::mem::take(&mut self.restating);
         let mut reads = stream::iter(by_block.into_values().take(TICK_EVIDENCE_MAX))
             .map(async |of_block| match self.told_of(&of_block).await {
-                Ok(None) => (self.evidence(&of_block.seen_in).await, of_block, true),
-                told => (told, of_block, false),
+                Ok(Some(told)) => (Ok(Ok(told)), of_block, false),
+                Ok(None) => (self.evidence(&of_block.seen_in, now).await, of_block, true),
+                Err(error) => (Err(error), of_block, false),
             })
             .buffered(READS_AHEAD_MAX);
         // What cannot be read now must not hold up the rest: it is told at the end.
-        let (mut unread, mut all_are_read, mut is_disputed, mut withheld) = (Ok(()), true, false, None);
+        let (mut unread, mut all_are_read, mut is_disputed, mut unshown) = (Ok(()), true, false, Vec::new());
         while let Some((evidence, mut of_block, is_whole)) = reads.next().await {
             let read = match evidence {
                 // Of what was told before, legs alone were kept.
-                Ok(Some(mut evidence)) if is_whole => {
+                Ok(Ok(mut evidence)) if is_whole => {
                     let named = self.restated(&mut evidence, &mut of_block, &mut payers, now, ticked).await?;
-                    named.map(|()| Some(evidence))
+                    named.map(|()| Ok(evidence))
                 }
                 evidence => evidence,
             };
             match read {
-                Ok(Some(evidence)) => self.judge(&evidence, of_block, now, ticked).await?,
-                Ok(None) => (all_are_read, withheld) = (false, withheld.or(Some(of_block.seen_in))),
+                Ok(Ok(evidence)) => self.judge(&evidence, of_block, now, ticked).await?,
+                Ok(Err(why)) => {
+                    all_are_read = false;
+                    unshown.push((of_block.seen_in, why));
+                }
                 Err(error) => {
                     is_disputed |= matches!(&error, TickError::Source(error) if error.is_disputed);
                     (unread, all_are_read) = (unread.and(Err(error)), false);
@@ -102,10 +106,7 @@ impl<S: BlockSource> Watcher<S> {
         if is_disputed {
             self.told.forget_alone();
         }
-        // Of a round that goes over several ticks each tells of its own part.
-        if withheld.is_some() || all_are_read && !blocks_are_left && self.settle_from == 0 {
-            self.alarms.withheld(withheld, now);
-        }
+        let is_whole_round = all_are_read && !blocks_are_left && self.settle_from == 0;
         // Nor keep those behind it waiting: the next tick goes on from there, and then round again.
         self.settle_from = last.filter(|_| !all_are_read).map_or(0, |last| last + 1);
         if let Some(finalized) = finalized.filter(|_| all_are_read && !blocks_are_left) {
@@ -113,8 +114,21 @@ impl<S: BlockSource> Watcher<S> {
         }
         for (missing, finalized) in missing.into_iter().zip(std::iter::repeat(finalized).flatten()) {
             match self.trace(&missing, &finalized, now).await {
-                Ok(trace) => self.look_for(missing, trace, &finalized, now, ticked).await?,
+                Ok(Traced { fate, evidence, withheld }) => {
+                    unshown.extend(withheld);
+                    self.look_for(missing, (fate, evidence), &finalized, now, ticked).await?;
+                }
                 Err(error) => unread = unread.and(Err(error)),
+            }
+        }
+        // Of a round that goes over several ticks each tells of its own part.
+        if is_whole_round || !unshown.is_empty() {
+            let first = unshown.first().map(|(block, why)| (*block, why.to_string()));
+            self.alarms.withheld(first, now);
+        }
+        for (block, why) in unshown {
+            if let Unshown::ButByOne(why) = why {
+                self.withheld.note(block, why, now);
             }
         }
         // Blocks that cannot be read again yet must not be asked for in a tight loop.
@@ -212,12 +226,21 @@ impl<S: BlockSource> Watcher<S> {
         Ok(Ok(()))
     }
 
-    /// The final block `wanted`, read again; `None` while the source shows another one there.
-    async fn evidence(&self, wanted: &BlockRef) -> Result<Option<Block>, TickError> {
-        let blocks = self.source.blocks(wanted.number..=wanted.number, Read::FULL).await?;
-        let evidence = blocks.into_iter().next().filter(|block| block.header.block == *wanted);
-        if evidence.is_none() {
-            warn!(chain = %self.chain(), "final block {wanted} cannot be read again yet; its deposits wait");
+    /// The final block `wanted`, read again. That it is not shown as it must be is no failure: other blocks are.
+    async fn evidence(&self, wanted: &BlockRef, now: Timestamp) -> Result<Result<Block, Unshown>, TickError> {
+        if let Some(why) = self.withheld.rests(wanted, now) {
+            return Ok(Err(Unshown::Rests(why.to_owned())));
+        }
+        let evidence = match self.source.blocks(wanted.number..=wanted.number, Read::FULL).await {
+            Ok(blocks) => {
+                let shown = blocks.into_iter().next().filter(|block| block.header.block == *wanted);
+                shown.ok_or(Unshown::ByNone)
+            }
+            Err(error) if error.is_unwitnessed => Err(Unshown::ButByOne(with_causes(&error))),
+            Err(error) => return Err(error.into()),
+        };
+        if let Err(why) = &evidence {
+            warn!(chain = %self.chain(), "final block {wanted} cannot be read again yet, its deposits wait: {why}");
         }
         Ok(evidence)
     }
@@ -340,7 +363,7 @@ impl<S: BlockSource> Watcher<S> {
                 let ours = cursors::canonical_at(&mut tx, self.chain(), block.number).await?;
                 ours.is_none_or(|ours| ours == block.hash)
             }
-            Fate::In(_) | Fate::Superseded(_) | Fate::Unknown => false,
+            Fate::In(_) | Fate::Superseded(_) | Fate::Unknown | Fate::Unheard => false,
         };
         let is_shown = evidence.as_ref().is_some_and(|block| self.has_leg(block, &deposit));
         let gone = self.is_gone(since, now);
@@ -362,7 +385,9 @@ impl<S: BlockSource> Watcher<S> {
             }
             (Fate::In(block), _) if block.number > finalized.number || is_withheld => None,
             // In no block, or in one that is not on our final chain: stale words of an index.
-            (Fate::In(_) | Fate::Unknown, _) => gone.then(|| "its transaction stayed in no block".to_owned()),
+            (Fate::In(_) | Fate::Unknown | Fate::Unheard, _) => {
+                gone.then(|| "its transaction stayed in no block".to_owned())
+            }
         };
         // What we would not see if it were there is not judged.
         match verdict.filter(|_| self.network.asset(&deposit.asset).is_some()) {
@@ -388,14 +413,17 @@ impl<S: BlockSource> Watcher<S> {
         Missing { deposit, since }: &Missing,
         finalized: &BlockRef,
         now: Timestamp,
-    ) -> Result<(Fate, Option<Block>), TickError> {
+    ) -> Result<Traced, TickError> {
         let fate = self.source.fate(&deposit.tx, finalized).await?;
         let decides = self.chain().family().has_roots() || since.is_none() || self.is_gone(*since, now);
-        let evidence = match fate {
-            Fate::In(block) if decides && block.number <= finalized.number => self.evidence(&block).await?,
-            Fate::In(_) | Fate::Superseded(_) | Fate::Unknown => None,
+        let (evidence, withheld) = match fate {
+            Fate::In(block) if decides && block.number <= finalized.number => match self.evidence(&block, now).await? {
+                Ok(evidence) => (Some(evidence), None),
+                Err(unshown) => (None, Some((block, unshown))),
+            },
+            Fate::In(_) | Fate::Superseded(_) | Fate::Unknown | Fate::Unheard => (None, None),
         };
-        Ok((fate, evidence))
+        Ok(Traced { fate, evidence, withheld })
     }
 
     async fn fail(
@@ -421,6 +449,26 @@ impl<S: BlockSource> Watcher<S> {
     pub(super) fn has_leg(&self, block: &Block, deposit: &Deposit) -> bool {
         shows(&self.network, &block.transfers, deposit)
     }
+}
+
+/// Why a final block is no evidence yet.
+#[derive(Debug, thiserror::Error)]
+enum Unshown {
+    #[error("no endpoint shows it")]
+    ByNone,
+    /// Where two must tell it alike.
+    #[error("{0}")]
+    ButByOne(String),
+    /// So it was a moment ago.
+    #[error("{0}")]
+    Rests(String),
+}
+
+/// What became of a transaction, with its block where that is to decide, or why it cannot yet.
+struct Traced {
+    fate: Fate,
+    evidence: Option<Block>,
+    withheld: Option<(BlockRef, Unshown)>,
 }
 
 /// The deposits of one block that may be confirmed, and by what, when the block is not final for all.

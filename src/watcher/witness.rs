@@ -286,7 +286,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             }
             Fate::In(block) if block.number > finalized.number => return Ok(Outcome::Waits(None)),
             Fate::In(block) => block,
-            Fate::Unknown => return Ok(nowhere()),
+            Fate::Unknown | Fate::Unheard => return Ok(nowhere()),
         };
         match cursors::canonical_at(&mut self.db.read().await?, self.chain(), block.number).await? {
             Some(ours) if ours == block.hash => {}

@@ -1,8 +1,8 @@
 //! `deposit explain` on Solana: each verdict that can occur, with the codes of the closed list, over scripted blocks.
 
-use landfall::watcher::explain::{Explanation, TraceReading, explain};
+use landfall::watcher::explain::{ExplainError, Explanation, TraceReading, explain};
 use landfall_chain::{AssetId, Chain, TxId, Verdict};
-use landfall_cluster::{Ledger as Cluster, Tx};
+use landfall_cluster::{Fault, Ledger as Cluster, Tx, When};
 use landfall_solana::{EndpointUrl, Options, SolanaSource, Wrapped};
 use serde_json::{Value, json};
 
@@ -31,6 +31,30 @@ fn verdicts(told: &Explanation) -> Vec<Told> {
     let mut legs: Vec<_> = told.legs.iter().map(leg).collect();
     legs.sort_unstable();
     legs
+}
+
+#[tokio::test]
+async fn a_transaction_that_one_does_not_know_is_not_unknown_while_another_cannot_be_asked() {
+    let mut ledger = Ledger::new();
+    let tx = ledger.tx(0x23, |it| it.send(0x23, 0x21, 5));
+    let blocks = with(Cluster::of(10..=15), SLOT, [tx.clone()]);
+    let mut line = Line::of(listing_wrapped(), TestStore::fresh(Engine::Sqlite).await, Cluster::of(10..=11), 2).await;
+    let cannot_be_asked = |line: &Line| {
+        line.nodes[1].confine("getSignatureStatuses");
+        line.nodes[1].misbehave(Fault::ServerError, When::Always);
+    };
+    assert_eq!(ask(&line, &tx).await, None);
+    cannot_be_asked(&line);
+    let error = explain(&line.source, &line.store.db, &line.network, id(&tx)).await.unwrap_err();
+    assert!(matches!(error, ExplainError::Unheard { .. }), "{error}");
+
+    // What is on record is told from there.
+    line.nodes[1].behave();
+    line.restate(&blocks);
+    line.catch_up().await;
+    line.restate(&Cluster::of(10..=15));
+    cannot_be_asked(&line);
+    assert_eq!(verdicts(&ask(&line, &tx).await.unwrap()), [(0x21, 5, Verdict::Unproved)]);
 }
 
 /// What happens, and what is said of it while it is PENDING.

@@ -1,6 +1,7 @@
 //! The watcher on Solana with several endpoints: nothing is recorded that two do not tell alike, what stands behind a deposit
 //! is on record and in the status, and nothing is CONFIRMED that two do not call final.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use landfall::account::{AccountType, NewAccount};
@@ -11,8 +12,8 @@ use landfall::store::cursors::Cursor;
 use landfall::store::deposits::{self, DepositFilter};
 use landfall::time::{Clock, Pulse, Timestamp};
 use landfall::watcher::{Settings, Start, TickError, Watcher};
-use landfall_chain::{Chain, EndpointState, Endpoints, Lane, ReadProof};
-use landfall_cluster::{Block, Instead, Ledger, Node};
+use landfall_chain::{Address, Chain, EndpointState, Endpoints, Lane, ReadProof};
+use landfall_cluster::{Block, Instead, Ledger, Node, Tx};
 use landfall_solana::{SolanaSource, network};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -25,6 +26,9 @@ use crate::world::FAILED_GRACE;
 
 const CHAIN: Chain = Chain::SolanaMainnet;
 const NOW: Timestamp = Timestamp(1_800_000_000_000_000);
+/// No block that was asked for in vain rests longer.
+const REST: Duration = Duration::from_secs(60);
+const PAYER: Address = Address::Solana([0x22; 32]);
 
 /// Nodes with one chain, whose slot 14 pays us, and a watcher over them.
 struct Scene {
@@ -32,6 +36,7 @@ struct Scene {
     endpoints: Endpoints,
     store: TestStore,
     watcher: Watcher<SolanaSource>,
+    now: Timestamp,
 }
 
 fn paying(latest: u64) -> Ledger {
@@ -74,13 +79,13 @@ impl Scene {
         let account = NewAccount { id, identity_id: None, kind: AccountType::Segregated, addresses };
         registry::add_accounts(&store.db, &[account], NOW).await.unwrap();
         let watcher = watcher(source, &store);
-        Scene { nodes, endpoints, store, watcher }
+        Scene { nodes, endpoints, store, watcher, now: NOW }
     }
 
     async fn ticks(&mut self, count: usize) -> Option<String> {
         let mut failure = None;
         for _ in 0..count {
-            let error = self.watcher.tick(NOW).await.err();
+            let error = self.watcher.tick(self.now).await.err();
             assert!(error.as_ref().is_none_or(TickError::may_pass), "{error:?}");
             failure = error.map(|error| text_of(&error));
         }
@@ -214,20 +219,69 @@ async fn one_endpoints_word_makes_a_deposit_pending_and_never_confirmed_unless_a
         assert_eq!((deposit.status, proof.as_str()), (DepositStatus::Pending, "one_endpoint"));
         scene.finalize(&[16, 16]);
         // What it lacks it may have at the next look, and at the tenth nobody waits for it any more.
-        let error = scene.ticks(12).await.unwrap();
-        assert!(error.contains("is told by endpoint") && error.contains("does not tell block 14"), "{error}");
+        assert_eq!(scene.ticks(12).await, None);
         assert_eq!(scene.status().await, Some(DepositStatus::Pending));
         if is_allowed {
             // The watcher hands on operators' words by its own door, which is nobody's here.
             scene.endpoints.override_agree(Some(1));
         } else {
             scene.nodes[1].behave();
+            scene.now = scene.now.plus(REST);
         }
         assert_eq!(scene.ticks(2).await, None);
         let (deposit, proof) = scene.deposit().await.unwrap();
         let level = if is_allowed { "one_endpoint" } else { "two_endpoints" };
         assert_eq!((deposit.status, proof.as_str()), (DepositStatus::Confirmed, level));
     }
+}
+
+#[tokio::test]
+async fn a_final_block_that_one_endpoint_alone_shows_holds_up_its_own_deposits_and_nothing_else() {
+    let mut scene = Scene::of(2).await;
+    scene.nodes[1].answer_instead(14, Instead::Null);
+    assert_eq!(scene.ticks(2).await, None);
+    scene.finalize(&[16, 16]);
+    assert_eq!(scene.ticks(12).await, None);
+    let asked = scene.reads_of(14);
+    assert_eq!(scene.ticks(50).await, None);
+    assert_eq!(scene.reads_of(14), asked, "it rests before it is asked for again");
+
+    // Whoever is paid meanwhile waits for nothing.
+    for node in &scene.nodes {
+        let latest = node.ledger().latest().number;
+        for slot in latest + 1..18 {
+            node.ledger().produce(slot, Vec::new());
+        }
+        node.ledger().produce(18, vec![Tx::sol(18, PAYER, OURS, 18)]);
+        node.ledger().produce(19, Vec::new());
+    }
+    assert_eq!(scene.ticks(1).await, None);
+    scene.finalize(&[19, 19]);
+    assert_eq!(scene.ticks(12).await, None);
+    let all = async |scene: &Scene| {
+        let mut reader = scene.store.db.read().await.unwrap();
+        let all = deposits::list(&mut reader, &DepositFilter::default(), 10).await.unwrap();
+        all.into_iter().map(|deposit| (deposit.amount.to::<u64>(), deposit.status)).collect::<BTreeMap<_, _>>()
+    };
+    let expected = BTreeMap::from([(2_000_000, DepositStatus::Pending), (18, DepositStatus::Confirmed)]);
+    assert_eq!(all(&scene).await, expected);
+
+    // Asked for each time that it has rested, and told once it lasts.
+    for _ in 0..10 {
+        scene.now = scene.now.plus(REST);
+        assert_eq!((scene.ticks(3).await, scene.watcher.alarms(scene.now).len()), (None, 0));
+    }
+    assert_eq!(scene.reads_of(14)[1], asked[1] + 10, "{asked:?}");
+    scene.now = scene.now.plus(REST);
+    assert_eq!(scene.ticks(1).await, None);
+    let told = scene.watcher.alarms(scene.now);
+    let [alarm] = told.as_slice() else { panic!("{told:?}") };
+    assert!(alarm.contains("the deposits of block 14") && alarm.contains(scene.nodes[1].id()), "{alarm}");
+    scene.nodes[1].behave();
+    scene.now = scene.now.plus(REST);
+    assert_eq!(scene.ticks(2).await, None);
+    assert!(all(&scene).await.into_values().all(|status| status == DepositStatus::Confirmed));
+    assert!(scene.watcher.alarms(scene.now).is_empty());
 }
 
 #[tokio::test]
@@ -265,7 +319,7 @@ async fn the_status_says_what_stands_behind_deposits_now() {
     for (count, override_agree, expected) in
         [(1, None, "one_endpoint"), (2, None, "two_endpoints"), (2, Some(1), "one_endpoint")]
     {
-        let Scene { nodes, endpoints, store, watcher } = Scene::of(count).await;
+        let Scene { nodes, endpoints, store, watcher, .. } = Scene::of(count).await;
         endpoints.override_agree(override_agree);
         let (stop, clock) = (CancellationToken::new(), Clock::system());
         let pulse = Pulse::new("solana", clock.now());

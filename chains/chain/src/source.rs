@@ -334,6 +334,8 @@ pub enum Fate {
     Superseded(BlockRef),
     /// Neither is known; it may still land.
     Unknown,
+    /// Nobody who was heard knows it, and somebody could not be heard who may.
+    Unheard,
 }
 
 /// Whether the same call may succeed later without a person doing anything.

@@ -6,9 +6,8 @@
 //! endpoints must agree, a block that is read in full was told alike by two, or does not come back at all, with the reason;
 //! so is one in some that are only looked through. All others are one endpoint's word, and say so. What instructions say
 //! of a sender is asked for only where balances do not tell who paid, and decides about nothing else. Deliberately not
-//! here: when two tell a block alike (`witness`).
+//! here: when two tell a block alike (`witness`), and how long the second one is waited for (`patience`).
 
-use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -31,6 +30,7 @@ use crate::dialect::{Endpoint, Pool, Solana, is_lacking};
 use crate::error::SolanaError;
 use crate::networks;
 use crate::options::Options;
+use crate::patience::{Lacked, Patience};
 use crate::rules::Rules;
 use crate::sample::Sample;
 use crate::second_look::SecondLook;
@@ -47,9 +47,7 @@ const TRANSACTIONS_MAX: usize = 4;
 const NEAR_SLOTS_MAX: u64 = 10;
 /// How many blocks without a time are looked below for one that has it.
 const TIMELESS_MAX: usize = 32;
-/// How long a second endpoint is waited for that has not got a block yet, until its next poll: nodes are some slots apart, and a
-/// slot takes 200 to 400 ms. How often it is looked meanwhile whether that poll is due.
-const SECOND_WAIT_MAX: Duration = Duration::from_millis(1_500);
+/// While a second endpoint is waited for, how often it is looked whether its next poll is due.
 const SECOND_LOOK: Duration = Duration::from_millis(100);
 
 /// One Solana network, read over JSON-RPC.
@@ -61,8 +59,7 @@ pub struct SolanaSource {
     told: Mutex<Option<Tip>>,
     words: Words,
     sample: Sample,
-    /// With a second endpoint that has not got a block yet.
-    patience: Duration,
+    patience: Patience,
     pub(crate) second_look: SecondLook,
     pub(crate) searching: Searching,
 }
@@ -88,7 +85,7 @@ impl SolanaSource {
         let rules = Rules::of(network).with_options(options);
         let reader = Reader::new(rules, options.max_transaction_version);
         let (words, sample, second_look) = (Words::default(), Sample::default(), SecondLook::default());
-        let (told, searching, patience) = (Mutex::new(None), Searching::default(), SECOND_WAIT_MAX);
+        let (told, searching, patience) = (Mutex::new(None), Searching::default(), Patience::default());
         Ok(SolanaSource { reader, pool, told, words, sample, patience, second_look, searching })
     }
 
@@ -101,7 +98,7 @@ impl SolanaSource {
     /// With another patience for a second endpoint that has not got a block yet.
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
-        SolanaSource { patience, ..self }
+        SolanaSource { patience: Patience::of(patience), ..self }
     }
 
     /// Sets how many endpoints must agree on what is final, and whether two must tell a block alike: with 1, the word of
@@ -194,7 +191,12 @@ impl BlockSource for SolanaSource {
     async fn fate(&self, tx: &TxRef, at: &BlockRef) -> Result<Fate, SourceError> {
         let (need, id) = (Need { first: at.number, last: at.number, methods: &[] }, tx.id);
         let read = move |endpoint| -> BoxRead<'_, _> { Box::pin(async move { read_fate(endpoint, &id).await }) };
-        Ok(self.first_to_know(need, read).await?.map_or(Fate::Unknown, Fate::In))
+        let endpoints = self.pool.of_use(need).await;
+        Ok(match self.first_to_know(endpoints, read).await? {
+            (Some(block), _) => Fate::In(block),
+            (None, all_are_heard) if all_are_heard && !self.pool.misses_somebody() => Fate::Unknown,
+            (None, _) => Fate::Unheard,
+        })
     }
 
     async fn payers(&self, block: &BlockRef, transfers: &[AssetTransfer]) -> Result<Vec<Payer>, SourceError> {
@@ -283,24 +285,25 @@ impl SolanaSource {
                 Ok(Some(slots).filter(|slots| !slots.is_empty()))
             })
         };
-        Ok(self.first_to_know(need, read).await?.unwrap_or_default())
+        Ok(self.first_to_know(self.pool.candidates(need).await, read).await?.0.unwrap_or_default())
     }
 
-    /// What the first endpoint says that knows anything; `None` when nobody does, which is no failure of theirs.
+    /// What the first of `endpoints` says that knows anything; `None` when nobody does, which is no failure of theirs. Whether
+    /// none of those that were asked has failed.
     async fn first_to_know<'a, T>(
         &'a self,
-        need: Need,
+        endpoints: Vec<&'a Endpoint>,
         read: impl Fn(&'a Endpoint) -> BoxRead<'a, Option<T>> + Send,
-    ) -> Result<Option<T>, SolanaError> {
+    ) -> Result<(Option<T>, bool), SolanaError> {
         let (mut is_answered, mut last) = (false, None);
-        for endpoint in self.pool.candidates(need).await {
+        for endpoint in endpoints {
             let begun = Instant::now();
             match read(endpoint).await {
                 Ok(told) => {
                     endpoint.answered(begun, None);
                     is_answered = true;
                     if told.is_some() {
-                        return Ok(told);
+                        return Ok((told, last.is_none()));
                     }
                 }
                 Err(error) if error.is_permanent() => return Err(error),
@@ -315,7 +318,7 @@ impl SolanaSource {
                 }
             }
         }
-        if is_answered { Ok(None) } else { Err(last.unwrap_or_else(|| self.pool.nobody())) }
+        if is_answered { Ok((None, last.is_none())) } else { Err(last.unwrap_or_else(|| self.pool.nobody())) }
     }
 
     /// Who paid, as the first endpoint says that can tell. Only when each says that it knows nothing is it the fee payer:
@@ -361,7 +364,10 @@ impl SolanaSource {
                     Some(word) => self.as_told(word).await,
                     None => Vec::new(),
                 };
-                let agreed = self.told_by_two(wanted, read.legs, told, self.patience).await;
+                let finalized = self.tip_told().and_then(|tip| tip.finalized);
+                let is_final = finalized.is_some_and(|finalized| slot <= finalized.number);
+                let patience = if is_final { Duration::ZERO } else { self.patience.most };
+                let agreed = self.told_by_two(wanted, read.legs, told, patience).await;
                 match (&agreed, word) {
                     // It is compared by this, and what was told of it before may be out of date.
                     (Ok(_), _) => self.second_look.owed.forget(slot),
@@ -431,8 +437,8 @@ impl SolanaSource {
     }
 
     /// What endpoints tell of a block, until two tell it alike; `told` is what is known of it already. One that has it not yet is
-    /// waited for with `patience`, and asked again when a poll shows that it has come further; who fails at it is not asked again
-    /// meanwhile.
+    /// waited for with `patience`, as far as it is worth it, and asked again when a poll shows that it has come further; who fails
+    /// at it is not asked again meanwhile.
     pub(crate) async fn hear_two<'p>(
         &'p self,
         wanted: Wanted,
@@ -447,7 +453,9 @@ impl SolanaSource {
                 lacked.check(endpoint, wanted.slot)?;
                 let head = endpoint.head();
                 let read = self.read(endpoint, wanted, legs).await;
-                Ok(read.inspect_err(|error| lacked.note(endpoint, head, error))?.into())
+                let read = read.inspect_err(|error| lacked.note(endpoint, head, error))?;
+                self.patience.told(endpoint);
+                Ok(read.into())
             })
         };
         let (begun, mut failed) = (Instant::now(), Vec::new());
@@ -461,7 +469,11 @@ impl SolanaSource {
                 told.retain(|(_, one)| one.block.is_some());
                 continue;
             }
-            if witness::agree(&told) || !is_lacking || begun.elapsed() >= patience {
+            let is_over = begun.elapsed() >= patience;
+            if witness::agree(&told) || !is_lacking || is_over || !self.patience.is_left(&lacked) {
+                if is_lacking && is_over && !patience.is_zero() && !witness::agree(&told) {
+                    self.patience.is_spent(&lacked, wanted.slot);
+                }
                 return Ok(Testimony { slot: wanted.slot, told, missing, all_lack: is_lacking && !is_unheard });
             }
             tokio::time::sleep(SECOND_LOOK).await;
@@ -525,31 +537,6 @@ impl SolanaSource {
             Ok(told) => Ok(Some(told)),
             Err(error) if is_lacking(&error) => Ok(None),
             Err(error) => Err(error),
-        }
-    }
-}
-
-/// Who was asked for a block and had it not, by name: how far it had come by its own word, and what it said.
-#[derive(Default)]
-struct Lacked(Mutex<BTreeMap<String, (Option<u64>, SolanaError)>>);
-
-impl Lacked {
-    /// That it is worth asking for the block in `slot`.
-    fn check(&self, endpoint: &Endpoint, slot: u64) -> Result<(), SolanaError> {
-        if let Some(head) = endpoint.head_below(slot) {
-            return Err(endpoint.lacks(format!("has not reached block {slot}: its newest one is {head}")));
-        }
-        let lacked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match lacked.get(&endpoint.id) {
-            Some((head, error)) if *head == endpoint.head() => Err(error.clone()),
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    /// It came to nothing when its newest block was `head`.
-    fn note(&self, endpoint: &Endpoint, head: Option<u64>, error: &SolanaError) {
-        if is_lacking(error) {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(endpoint.id.clone(), (head, error.clone()));
         }
     }
 }

@@ -103,7 +103,7 @@ fn in_account(view: &View<'_>, key: &Value, slot: u64) -> Value {
 pub(crate) fn context(view: &View<'_>, how: &Value) -> Result<u64, Refused> {
     let slot = view.slot(Commitment::of(how)?);
     match how["minContextSlot"].as_u64() {
-        Some(least) if least > slot => {
+        Some(least) if least > slot && !view.is_of_any_context => {
             let data = Some(json!({ "contextSlot": slot }));
             Err(Refused { data, ..Refusal::MinContextSlotNotReached.to_call(&Value::Null) })
         }

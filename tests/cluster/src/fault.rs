@@ -43,8 +43,10 @@ pub enum Fault {
     Stale(u64),
     /// The node is so many slots behind at every other call.
     HeadBack(u64),
-    /// A newest block is told a thousand slots above all that there is.
-    HeadAhead,
+    /// A newest block is told so many slots above all that there is.
+    HeadAhead(u64),
+    /// A gateway drops `minContextSlot`: where the node has not come so far, a list is empty.
+    AnyContext,
     /// A block of another branch is called final; one above the newest one is; the newest one is.
     FinalOnFork,
     FinalAhead,
@@ -75,7 +77,7 @@ pub enum Fault {
 
 impl Fault {
     /// Every fault but the refusals, at sizes that fit a ledger of some hundred slots. A new one comes last: seeds go by places.
-    pub const OTHERS: [Fault; 32] = [
+    pub const OTHERS: [Fault; 33] = [
         Fault::Null,
         Fault::NullMeta,
         Fault::NoMeta,
@@ -107,7 +109,8 @@ impl Fault {
         Fault::BrokenGzip,
         Fault::WrongId,
         Fault::LongList,
-        Fault::HeadAhead,
+        Fault::HeadAhead(1_000),
+        Fault::AnyContext,
     ];
 
     /// Every fault.
@@ -140,6 +143,7 @@ impl Fault {
                 | Fault::AnotherFork
                 | Fault::Stale(_)
                 | Fault::HeadBack(_)
+                | Fault::AnyContext
                 | Fault::FinalEarly
                 | Fault::FinalStill
         )
@@ -166,7 +170,8 @@ impl Fault {
             Fault::AnotherFork => "another fork",
             Fault::Stale(_) => "stale head",
             Fault::HeadBack(_) => "head going back",
-            Fault::HeadAhead => "head far ahead",
+            Fault::HeadAhead(_) => "head far ahead",
+            Fault::AnyContext => "minContextSlot dropped",
             Fault::FinalOnFork => "finalized on another fork",
             Fault::FinalAhead => "finalized ahead",
             Fault::FinalEarly => "finalized too early",

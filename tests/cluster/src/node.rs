@@ -392,6 +392,7 @@ impl State {
         hit.retain(|fault| {
             let fits = match fault {
                 Fault::FinalEarly | Fault::FinalStill => method == "getLatestBlockhash",
+                Fault::AnyContext => method == "getBlocks",
                 Fault::Hole | Fault::LinkedOver => matches!(method, "getBlocks" | "getBlock"),
                 _ => fault.is_of_transport() || fault.is_of_view(),
             };
@@ -470,6 +471,7 @@ impl State {
             first,
             lost: &lost,
             links_over: faults.contains(&Fault::LinkedOver),
+            is_of_any_context: faults.contains(&Fault::AnyContext),
             unlisted: &*unlisted,
             lists,
             accounts: &*accounts,

@@ -16,8 +16,6 @@ const NOWHERE: u64 = u64::MAX;
 const DEVNET: &str = "EtWTRABZaYq6iMfeYKouRu166VU2xqa1wcaWoxPkrZBG";
 /// How far above the newest block a final one is named.
 const AHEAD: u64 = 3;
-/// The same of a newest one.
-const FAR_AHEAD: u64 = 1_000;
 
 /// The spoilt answer; `None` where the fault does not fit.
 pub(crate) fn spoil(fault: Fault, view: &View<'_>, call: &Call, answer: &Answer) -> Option<Answer> {
@@ -68,7 +66,7 @@ pub(crate) fn spoil(fault: Fault, view: &View<'_>, call: &Call, answer: &Answer)
         }),
         Fault::FinalOnFork if is_final => named(text, view.finalized),
         Fault::FinalAhead if is_final => named(text, view.confirmed + AHEAD),
-        Fault::HeadAhead if is_newest => named(text, view.confirmed + FAR_AHEAD),
+        Fault::HeadAhead(slots) if is_newest => named(text, view.confirmed + slots),
         Fault::WrongGenesis => (method == "getGenesisHash").then(|| Ok(json!(DEVNET).to_string())),
         // Those of whole requests and of views, and those that do not fit.
         _ => None,

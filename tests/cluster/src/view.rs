@@ -24,6 +24,8 @@ pub(crate) struct View<'a> {
     pub(crate) lost: &'a BTreeSet<u64>,
     /// Whether it says that what is left stands on what is left.
     pub(crate) links_over: bool,
+    /// Whether calls are answered of whatever slot it has come to.
+    pub(crate) is_of_any_context: bool,
     /// Slots that its lists leave out.
     pub(crate) unlisted: &'a BTreeSet<u64>,
     pub(crate) lists: Lists,

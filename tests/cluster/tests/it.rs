@@ -376,8 +376,13 @@ async fn what_a_node_has_is_less_while_a_fault_lasts_and_the_same_behind_it() {
             "{fault:?}"
         );
     }
-    node.misbehave(Fault::HeadAhead, When::Next(1));
+    node.misbehave(Fault::HeadAhead(1_000), When::Next(1));
     assert_eq!(latest("confirmed").await["context"]["slot"], 1_020);
+    let listed =
+        async || ask(&node, "getBlocks", json!([13, 20, { "commitment": "confirmed", "minContextSlot": 21 }])).await;
+    assert_eq!(listed().await["code"], Refusal::MinContextSlotNotReached.code());
+    node.misbehave(Fault::AnyContext, When::Next(1));
+    assert_eq!(listed().await.as_array().unwrap().len(), 8);
     node.misbehave(Fault::FinalStill, When::Always);
     ledger.finalize(15);
     assert_eq!(latest("finalized").await["context"]["slot"], 12);

@@ -37,6 +37,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 const TICK: Duration = Duration::from_millis(10);
 /// How many blocks the ledger goes on at the end: further than any node lied about what is final.
 const GO_ON: u64 = 5;
+/// How long a block rests at first that was asked for in vain.
+const WITHHELD_REST: Duration = Duration::from_secs(1);
 const DEPOSITS_MAX: u32 = 1_000_000;
 
 pub(super) struct Follower {
@@ -352,9 +354,15 @@ impl Follower {
                 }
                 Ok(ticked) if ticked.more_to_settle => {}
                 Ok(ticked) => {
-                    let cursor = Cursor::load(&mut self.store.db.read().await.unwrap(), CHAIN).await.unwrap();
+                    let mut reader = self.store.db.read().await.unwrap();
+                    let cursor = Cursor::load(&mut reader, CHAIN).await.unwrap();
                     if (cursor.at, cursor.finalized) == (Some(self.ledger.latest()), Some(self.ledger.finalized())) {
-                        return Ok(());
+                        let through = (0, self.ledger.finalized().number);
+                        if deposits::settleable(&mut reader, CHAIN, through, 1).await.unwrap().is_empty() {
+                            return Ok(());
+                        }
+                        // Its block could not be read as it must be, and rests.
+                        self.pass(WITHHELD_REST);
                     }
                     why = ticked.tip.and_then(|tip| tip.waiting).unwrap_or_default();
                     tokio::time::sleep(PAUSE).await;

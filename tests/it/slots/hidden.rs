@@ -1,6 +1,8 @@
 //! What one of several endpoints keeps from us: a block that it leaves out and links over, transactions that it leaves out of a
 //! block which is to be compared. It is found before anything that stands on it is CONFIRMED.
 
+use std::time::{Duration, Instant};
+
 use landfall::watcher::TickError;
 use landfall_chain::Address;
 use landfall_cluster::{Fault, Instead, Ledger, Refusal, Tx, When};
@@ -18,6 +20,8 @@ const FINAL: u64 = FIRST_SLOT + 18;
 const LATEST: u64 = FIRST_SLOT + 21;
 /// How many blocks later nothing is left of what concerns nobody.
 const FORGOTTEN_AFTER: u64 = 1_300;
+/// More than a node, or half of what a block rests.
+const REST_MAX: Duration = Duration::from_secs(30);
 const NONE: Sample = Sample { one_in: 0, key: 0 };
 const EVERY: Sample = Sample { one_in: 1, key: 0 };
 
@@ -43,6 +47,16 @@ async fn ticks(follower: &mut Follower, count: u32) -> Option<String> {
     failure
 }
 
+/// Ticks until the newest block is connected: a node that was refuted rests before it is asked for that again.
+async fn reach_latest(follower: &mut Follower) {
+    let begun = Instant::now();
+    while follower.cursor().await != Some(follower.ledger.latest().number) {
+        assert!(begun.elapsed() < REST_MAX, "{:?}", follower.cursor().await);
+        ticks(follower, 1).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 /// Legs that are final, and how many of them are not CONFIRMED.
 async fn missing(follower: &mut Follower) -> (usize, usize) {
     let audit = follower.audit().await;
@@ -65,6 +79,26 @@ async fn a_block_that_one_of_two_links_over_holds_up_whatever_is_above_it_until_
     assert_eq!(missing(&mut follower).await, (2, 2), "nothing is CONFIRMED above what may be missing");
     follower.settle().await.unwrap();
     assert_eq!(missing(&mut follower).await, (2, 0));
+}
+
+#[tokio::test]
+async fn an_endpoint_that_tells_an_end_far_above_and_lists_nothing_up_there_leads_nobody_away_from_what_is_there() {
+    let mut follower = scene(2, NONE).await;
+    let far = 1_000_000_000;
+    follower.nodes[0].misbehave(Fault::HeadAhead(far), When::Always);
+    follower.nodes[0].misbehave(Fault::AnyContext, When::Always);
+    for round in 0..10 {
+        // Neither knows more now than was connected: so it is told that there is nothing above.
+        reach_latest(&mut follower).await;
+        ticks(&mut follower, 7).await;
+        let slot = follower.ledger.latest().number + 1;
+        follower.ledger.produce(slot, vec![Tx::sol(slot, PAYER, WATCHED[0], slot)]);
+        let ticked = follower.tick().await.unwrap();
+        assert!(ticked.behind >= far - 100, "{round}: it leads: {}", ticked.behind);
+    }
+    reach_latest(&mut follower).await;
+    follower.settle().await.unwrap();
+    assert_eq!(missing(&mut follower).await, (12, 0));
 }
 
 #[tokio::test]
@@ -103,9 +137,11 @@ async fn a_block_that_is_agreed_to_be_final_in_a_slot_that_we_jumped_over_takes_
     follower.ledger.finalize(HIDDEN);
     liar.finalize(HIDDEN);
     ticks(&mut follower, 8).await;
-    assert_eq!(follower.cursor().await, Some(LATEST));
+    reach_latest(&mut follower).await;
     assert_eq!(follower.audit().await.undecided, 2, "what was hidden is PENDING: one alone tells it");
     follower.nodes[0].find_all();
+    // A block that was asked for in vain rests.
+    follower.pass(REST_MAX * 2);
     for _ in 0..20 {
         ticks(&mut follower, 1).await;
     }
@@ -348,10 +384,9 @@ async fn what_a_person_accepts_is_not_built_anew_over_the_block_that_was_left_ou
     }
     assert_eq!(follower.reorgs().await, 0);
     follower.nodes.iter().for_each(|node| node.call_final(None));
-    for _ in 0..10 {
-        ticks(&mut follower, 1).await;
-    }
-    assert_eq!((follower.cursor().await, follower.reorgs().await), (Some(LATEST), 0));
+    ticks(&mut follower, 10).await;
+    reach_latest(&mut follower).await;
+    assert_eq!(follower.reorgs().await, 0);
     assert_eq!(missing(&mut follower).await, (2, 1), "what was hidden is told by one alone");
     follower.settle().await.unwrap();
     assert_eq!(missing(&mut follower).await, (2, 0));

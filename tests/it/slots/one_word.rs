@@ -1,6 +1,8 @@
 //! What one endpoint tells alone, left out, invented or with another amount: once two tell that very block, our record is what
 //! they tell, whoever comes to it first.
 
+use std::time::{Duration, Instant};
+
 use landfall::watcher::TickError;
 use landfall_chain::Address;
 use landfall_cluster::{Block, Fault, Ledger, Tx, When};
@@ -175,6 +177,29 @@ async fn what_one_endpoint_told_truly_is_recorded_once() {
 }
 
 #[tokio::test]
+async fn a_second_endpoint_that_is_far_behind_delays_no_pending() {
+    const BEHIND: u64 = 60;
+    let ledger = Ledger::of(FIRST_SLOT..=FIRST_SLOT + BEHIND);
+    for slot in FIRST_SLOT + 1..=FIRST_SLOT + BEHIND {
+        ledger.put(slot, Tx::sol(slot, PAYER, WATCHED[0], slot));
+    }
+    let mut follower = Follower::comparing(ledger, 2, &WATCHED, Sample { one_in: 0, key: 0 }).await;
+    follower.nodes[1].lag(BEHIND);
+    let begun = Instant::now();
+    while follower.cursor().await != Some(FIRST_SLOT + BEHIND) {
+        if let Err(error) = follower.tick().await {
+            assert!(error.may_pass(), "{error}");
+        }
+    }
+    // It is waited for some seconds; once for each block it would be a minute and a half.
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    assert_eq!(follower.books().await.len(), usize::try_from(BEHIND).unwrap());
+    follower.settle().await.unwrap();
+    let audit = follower.audit().await;
+    assert!(audit.is_clean() && audit.legs == usize::try_from(BEHIND).unwrap(), "{audit:?}");
+}
+
+#[tokio::test]
 async fn what_one_endpoint_told_and_another_denied_is_confirmed_on_no_word_that_was_kept() {
     let mut follower = told_alone(&[FIRST], |block| put(block, INVENTED, PAYER, WATCHED[0], 5)).await;
     let liar = follower.nodes[0].ledger();
@@ -190,7 +215,7 @@ async fn what_one_endpoint_told_and_another_denied_is_confirmed_on_no_word_that_
         if why.contains("differently") {
             break;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(why.contains("differently"), "{why}");
     follower.behave();

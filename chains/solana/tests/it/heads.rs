@@ -1,7 +1,7 @@
 //! Where the chain ends, what is final, which cluster an endpoint serves, and where a transaction is said to be.
 
 use landfall_chain::{BlockRef, BlockSource, EndpointState, Fate, SourceErrorKind, TxId, TxLife, TxRef};
-use landfall_cluster::{Ledger, Node, Tx, hash};
+use landfall_cluster::{Fault, Ledger, Node, Tx, When, hash};
 
 use crate::made::Made;
 use crate::sources::{at, hear_all, settled, slots, source};
@@ -90,6 +90,12 @@ async fn where_a_transaction_is_said_to_be_is_a_hint_and_silence_says_nothing() 
     let found = BlockRef { number: 12, hash: hash(12, 0) };
     assert_eq!(source.fate(&of(7), &at(15)).await.unwrap(), Fate::In(found));
     assert_eq!(source.fate(&of(8), &at(15)).await.unwrap(), Fate::Unknown);
+    // Who fails at it may have known; who is left alone for a moment after that, too.
+    knows.confine("getSignatureStatuses");
+    knows.misbehave(Fault::ServerError, When::Always);
+    for _ in 0..3 {
+        assert_eq!(source.fate(&of(7), &at(15)).await.unwrap(), Fate::Unheard);
+    }
     let foreign = TxRef { id: TxId::Evm([7; 32]), life: TxLife::Block };
     assert_eq!(source.fate(&foreign, &at(15)).await.unwrap_err().kind, SourceErrorKind::Permanent);
 }

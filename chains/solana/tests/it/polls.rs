@@ -137,7 +137,7 @@ async fn a_list_of_slots_is_taken_of_a_node_that_has_reached_their_end() {
 
 #[tokio::test]
 async fn a_list_is_asked_of_each_endpoint_as_far_as_it_has_come_itself() {
-    for fault in [Fault::HeadAhead, Fault::FinalAhead] {
+    for fault in [Fault::HeadAhead(1_000), Fault::FinalAhead] {
         let ledger = Ledger::of(10..=16);
         let (ahead, other) = (Node::start(&ledger).await, Node::start(&ledger).await);
         ahead.misbehave(fault, When::Always);

@@ -1,7 +1,7 @@
 //! Blocks that two endpoints must tell alike: what they tell differently is believed of nobody until a third decides, what
 //! only one can tell is waited for, and who looked through a block before need not tell it again.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use landfall_chain::{
     Block, BlockRef, BlockSource, EndpointState, Proof, Read, ReadProof, SourceError, SourceErrorKind, U256,
@@ -11,7 +11,7 @@ use landfall_solana::{Sample, SolanaSource};
 use serde_json::{Value, json};
 
 use crate::made::{FEE, Made, RENT, SPL_TOKEN, USDC, associated, key};
-use crate::sources::{at, leads, source};
+use crate::sources::{at, leads, settled, source};
 
 /// A block as a node tells it.
 type Told = landfall_cluster::Block;
@@ -24,6 +24,8 @@ const LISTED: Read = Read { proof: ReadProof::Listed, ..Read::FULL };
 const TOKEN_2022: &str = "TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb";
 /// Longer than any machine stands still.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than it takes to ask and hear.
+const SHORT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// SOL, and USDC to where it belongs.
 pub(crate) fn payments() -> Vec<Value> {
@@ -240,6 +242,56 @@ async fn a_second_endpoint_that_is_a_moment_behind_is_waited_for() {
     let block = tokio::time::timeout(PATIENCE, both).await.unwrap();
     assert_eq!(block.unwrap().proof, Proof::TwoEndpoints);
     assert_eq!(nodes[1].calls("getBlock", Some(12)), 2, "once more when it has told a newer block");
+}
+
+/// Whether the block is asked of two with all the patience that there is, and told by one all the same.
+async fn is_waited_for(source: &SolanaSource, slot: u64) -> bool {
+    let begun = Instant::now();
+    let error = full(source, slot).await.unwrap_err();
+    assert!(error.is_unwitnessed, "{error}");
+    begun.elapsed() >= SHORT_PATIENCE
+}
+
+#[tokio::test]
+async fn a_second_endpoint_that_was_waited_for_in_vain_is_waited_for_again_when_it_has_come_as_far() {
+    let (nodes, source) = nodes(2).await;
+    let source = source.with_patience(SHORT_PATIENCE);
+    nodes[1].lag(4);
+    leads(&source, 16).await;
+    assert!(is_waited_for(&source, 12).await);
+    for slot in [12, 13, 14] {
+        assert!(!is_waited_for(&source, slot).await, "far behind as it is, it costs no other block a wait: {slot}");
+    }
+    assert_eq!(nodes[1].calls("getBlock", None), 0, "by its own word it has none of them");
+    nodes[1].lag(3);
+    leads(&source, 16).await;
+    assert!(is_waited_for(&source, 14).await);
+    assert_eq!(full(&source, 12).await.unwrap().proof, Proof::TwoEndpoints);
+}
+
+#[tokio::test]
+async fn a_second_endpoint_that_lacks_blocks_which_it_has_passed_is_waited_for_again_when_it_told_one() {
+    let (nodes, source) = nodes(2).await;
+    let source = source.with_patience(SHORT_PATIENCE);
+    for slot in [12, 14] {
+        nodes[1].answer_instead(slot, Instead::Null);
+    }
+    assert!(is_waited_for(&source, 12).await);
+    assert!(!is_waited_for(&source, 12).await && !is_waited_for(&source, 14).await);
+    assert_eq!(full(&source, 13).await.unwrap().proof, Proof::TwoEndpoints);
+    assert!(is_waited_for(&source, 14).await);
+}
+
+#[tokio::test]
+async fn nobody_is_waited_for_with_a_block_that_is_final() {
+    let (nodes, source) = nodes(2).await;
+    let source = source.with_patience(SHORT_PATIENCE);
+    nodes[1].answer_instead(12, Instead::Null);
+    nodes[1].answer_instead(13, Instead::Null);
+    nodes.iter().for_each(|node| node.call_final(12));
+    assert_eq!(settled(&source).await.finalized, Some(at(12)));
+    assert!(!is_waited_for(&source, 12).await);
+    assert!(is_waited_for(&source, 13).await, "it is no word about others");
 }
 
 #[tokio::test]

@@ -198,7 +198,7 @@ fn some_tx() -> TxRef {
 fn fate(learnt: Result<Fate, SourceError>, at: BlockRef) -> Outcome {
     match learnt {
         Err(_) => Ok(REFUSED),
-        Ok(Fate::Unknown) => Ok(NOTHING),
+        Ok(Fate::Unknown | Fate::Unheard) => Ok(NOTHING),
         Ok(Fate::In(_)) => Ok(TRUE),
         Ok(Fate::Superseded(block)) => {
             prop_assert_eq!(block, at);
