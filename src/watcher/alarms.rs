@@ -47,7 +47,7 @@ pub(super) struct Alarms {
     forked: Option<(Timestamp, String)>,
     /// Since when what was connected could not be looked at once more, and why.
     unseen: Option<(Timestamp, String)>,
-    /// Since when a final block is not shown as it must be and its deposits wait, which, and why, as it was first said.
+    /// Since when a final block is not shown as it must be and its deposits wait, which, and why.
     withheld: Option<(Timestamp, BlockRef, String)>,
     /// By endpoint and method.
     refused: BTreeMap<(String, &'static str), Refusing>,
@@ -145,9 +145,9 @@ impl Alarms {
         self.unseen = in_vain.map(|text| self.unseen.take().unwrap_or((now, text)));
     }
 
-    /// A final block whose deposits wait is not shown as it must be, and why, or none is like that.
-    pub(super) fn withheld(&mut self, block: Option<(BlockRef, String)>, now: Timestamp) {
-        self.withheld = block.map(|(block, why)| self.withheld.take().unwrap_or((now, block, why)));
+    /// Since when a final block whose deposits wait is not shown as it must be, and why, or none is like that.
+    pub(super) fn withheld(&mut self, oldest: Option<(Timestamp, BlockRef, String)>) {
+        self.withheld = oldest;
     }
 
     /// The chain is connected up to `at`, with `finalized` for final: what was told far above was not its end.
@@ -268,16 +268,15 @@ mod tests {
     #[test]
     fn a_final_block_that_is_not_shown_as_it_must_be_is_an_alarm_after_ten_minutes() {
         let mut alarms = Alarms::new(10 * LIMIT, None);
-        let mut texts = |block: Option<u64>, minutes: u32| {
-            let why = |number: u64| (tip(number, None).latest, format!("why {number}"));
-            alarms.withheld(block.map(why), minute(minutes));
+        let block = tip(7, None).latest;
+        let mut texts = |since: Option<u32>, minutes: u32| {
+            alarms.withheld(since.map(|since| (minute(since), block, "why".to_owned())));
             alarms.texts(minute(minutes))
         };
-        assert!(texts(Some(7), 0).is_empty() && texts(Some(8), 10).is_empty());
-        let block = tip(7, None).latest;
-        let told = format!("since {}, the deposits of block {block}, which is final, wait: why 7", minute(0));
-        assert_eq!(texts(Some(8), 11), [told]);
-        assert!(texts(None, 12).is_empty() && texts(Some(8), 13).is_empty());
+        assert!(texts(Some(0), 0).is_empty() && texts(Some(0), 10).is_empty());
+        let told = format!("since {}, the deposits of block {block}, which is final, wait: why", minute(0));
+        assert_eq!(texts(Some(0), 11), [told]);
+        assert!(texts(None, 12).is_empty() && texts(Some(12), 13).is_empty());
     }
 
     #[test]

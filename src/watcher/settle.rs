@@ -10,7 +10,9 @@
 use std::collections::BTreeMap;
 
 use futures_util::{StreamExt, stream};
-use landfall_chain::{AssetTransfer, Block, BlockRef, BlockSource, Fate, Lane, Payer, Read, Tip, with_causes};
+use landfall_chain::{
+    AssetTransfer, Block, BlockRef, BlockSource, Fate, Lane, Payer, Read, SourceErrorKind, Tip, with_causes,
+};
 use tracing::{info, warn};
 
 use crate::decision::{AuditEntry, Orders};
@@ -66,20 +68,27 @@ impl<S: BlockSource> Watcher<S> {
             of_block.deposits.push(settleable.deposit);
             of_block.grant = OfBlock::stronger(of_block.grant.take(), grant);
         }
-        let blocks_are_left = list_is_cut || by_block.len() > TICK_EVIDENCE_MAX;
-        let last = by_block.keys().take(TICK_EVIDENCE_MAX).next_back().copied().filter(|_| blocks_are_left);
+        let (highest, listed) = (by_block.keys().next_back().copied(), by_block.len());
+        by_block.retain(|_, OfBlock { seen_in, .. }| {
+            !self.withheld.rests(seen_in, now) || self.told.of(seen_in, self.endpoints.agree()).is_some()
+        });
+        let mut all_are_read = by_block.len() == listed;
+        let is_full = by_block.len() > TICK_EVIDENCE_MAX;
+        let last = if is_full { by_block.keys().take(TICK_EVIDENCE_MAX).next_back().copied() } else { highest };
+        let blocks_are_left = list_is_cut || is_full;
+        let last = last.filter(|_| blocks_are_left);
         let missing_are_left = u32::try_from(missing.len()) == Ok(TICK_MISSING_MAX);
         // The reads hold on to the watcher. Where a tick ends early, waiting for who paid begins anew.
         let mut payers = std::mem::take(&mut self.restating);
         let mut reads = stream::iter(by_block.into_values().take(TICK_EVIDENCE_MAX))
             .map(async |of_block| match self.told_of(&of_block).await {
                 Ok(Some(told)) => (Ok(Ok(told)), of_block, false),
-                Ok(None) => (self.evidence(&of_block.seen_in, now).await, of_block, true),
+                Ok(None) => (self.evidence(&of_block.seen_in).await, of_block, true),
                 Err(error) => (Err(error), of_block, false),
             })
             .buffered(READS_AHEAD_MAX);
         // What cannot be read now must not hold up the rest: it is told at the end.
-        let (mut unread, mut all_are_read, mut is_disputed, mut unshown) = (Ok(()), true, false, Vec::new());
+        let (mut unread, mut is_disputed, mut looked) = (Ok(()), false, Vec::new());
         while let Some((evidence, mut of_block, is_whole)) = reads.next().await {
             let read = match evidence {
                 // Of what was told before, legs alone were kept.
@@ -90,10 +99,13 @@ impl<S: BlockSource> Watcher<S> {
                 evidence => evidence,
             };
             match read {
-                Ok(Ok(evidence)) => self.judge(&evidence, of_block, now, ticked).await?,
-                Ok(Err(why)) => {
+                Ok(Ok(evidence)) => {
+                    looked.push((of_block.seen_in, None));
+                    self.judge(&evidence, of_block, now, ticked).await?;
+                }
+                Ok(Err(unshown)) => {
                     all_are_read = false;
-                    unshown.push((of_block.seen_in, why));
+                    looked.push((of_block.seen_in, Some(unshown)));
                 }
                 Err(error) => {
                     is_disputed |= matches!(&error, TickError::Source(error) if error.is_disputed);
@@ -106,7 +118,6 @@ impl<S: BlockSource> Watcher<S> {
         if is_disputed {
             self.told.forget_alone();
         }
-        let is_whole_round = all_are_read && !blocks_are_left && self.settle_from == 0;
         // Nor keep those behind it waiting: the next tick goes on from there, and then round again.
         self.settle_from = last.filter(|_| !all_are_read).map_or(0, |last| last + 1);
         if let Some(finalized) = finalized.filter(|_| all_are_read && !blocks_are_left) {
@@ -114,23 +125,20 @@ impl<S: BlockSource> Watcher<S> {
         }
         for (missing, finalized) in missing.into_iter().zip(std::iter::repeat(finalized).flatten()) {
             match self.trace(&missing, &finalized, now).await {
-                Ok(Traced { fate, evidence, withheld }) => {
-                    unshown.extend(withheld);
-                    self.look_for(missing, (fate, evidence), &finalized, now, ticked).await?;
+                Ok((trace, block)) => {
+                    looked.extend(block);
+                    self.look_for(missing, trace, &finalized, now, ticked).await?;
                 }
                 Err(error) => unread = unread.and(Err(error)),
             }
         }
-        // Of a round that goes over several ticks each tells of its own part.
-        if is_whole_round || !unshown.is_empty() {
-            let first = unshown.first().map(|(block, why)| (*block, why.to_string()));
-            self.alarms.withheld(first, now);
-        }
-        for (block, why) in unshown {
-            if let Unshown::ButByOne(why) = why {
-                self.withheld.note(block, why, now);
+        for (block, unshown) in looked {
+            match unshown {
+                None => self.withheld.shown(&block),
+                Some(Unshown { why, rests }) => self.withheld.note(block, why, rests, now),
             }
         }
+        self.alarms.withheld(self.withheld.oldest(now));
         // Blocks that cannot be read again yet must not be asked for in a tight loop.
         ticked.more_to_settle = missing_are_left || blocks_are_left && ticked.confirmed > 0;
         unread
@@ -227,19 +235,20 @@ impl<S: BlockSource> Watcher<S> {
     }
 
     /// The final block `wanted`, read again. That it is not shown as it must be is no failure: other blocks are.
-    async fn evidence(&self, wanted: &BlockRef, now: Timestamp) -> Result<Result<Block, Unshown>, TickError> {
-        if let Some(why) = self.withheld.rests(wanted, now) {
-            return Ok(Err(Unshown::Rests(why.to_owned())));
-        }
+    async fn evidence(&self, wanted: &BlockRef) -> Result<Result<Block, Unshown>, TickError> {
+        // Where no roots prove it, more than one must show it, and megabytes.
+        let may_rest = !self.chain().family().has_roots();
         let evidence = match self.source.blocks(wanted.number..=wanted.number, Read::FULL).await {
             Ok(blocks) => {
                 let shown = blocks.into_iter().next().filter(|block| block.header.block == *wanted);
-                shown.ok_or(Unshown::ByNone)
+                shown.ok_or_else(|| Unshown { why: "no endpoint shows it".to_owned(), rests: false })
             }
-            Err(error) if error.is_unwitnessed => Err(Unshown::ButByOne(with_causes(&error))),
+            Err(error) if may_rest && error.kind == SourceErrorKind::Transient && !error.is_disputed => {
+                Err(Unshown { why: with_causes(&error), rests: true })
+            }
             Err(error) => return Err(error.into()),
         };
-        if let Err(why) = &evidence {
+        if let Err(Unshown { why, .. }) = &evidence {
             warn!(chain = %self.chain(), "final block {wanted} cannot be read again yet, its deposits wait: {why}");
         }
         Ok(evidence)
@@ -341,7 +350,7 @@ impl<S: BlockSource> Watcher<S> {
     async fn look_for(
         &self,
         missing: Missing,
-        (fate, evidence): (Fate, Option<Block>),
+        Traced { fate, evidence, is_withheld }: Traced,
         finalized: &BlockRef,
         now: Timestamp,
         ticked: &mut Ticked,
@@ -359,6 +368,7 @@ impl<S: BlockSource> Watcher<S> {
         };
         // It is said to be in a final block which was not shown, and our record has no other one there.
         let is_withheld = match fate {
+            _ if is_withheld => true,
             Fate::In(block) if evidence.is_none() => {
                 let ours = cursors::canonical_at(&mut tx, self.chain(), block.number).await?;
                 ours.is_none_or(|ours| ours == block.hash)
@@ -407,23 +417,32 @@ impl<S: BlockSource> Watcher<S> {
     }
 
     /// What the source says became of the deposit's transaction, with the block, when it is a final one that may decide now:
-    /// where no roots prove it, it is read when it is first looked for, and at the end.
+    /// where no roots prove it, it is read when it is first looked for, and at the end. Beside it, the block that was looked at.
     async fn trace(
         &self,
         Missing { deposit, since }: &Missing,
         finalized: &BlockRef,
         now: Timestamp,
-    ) -> Result<Traced, TickError> {
+    ) -> Result<(Traced, Option<Looked>), TickError> {
         let fate = self.source.fate(&deposit.tx, finalized).await?;
-        let decides = self.chain().family().has_roots() || since.is_none() || self.is_gone(*since, now);
-        let (evidence, withheld) = match fate {
-            Fate::In(block) if decides && block.number <= finalized.number => match self.evidence(&block, now).await? {
-                Ok(evidence) => (Some(evidence), None),
-                Err(unshown) => (None, Some((block, unshown))),
-            },
-            Fate::In(_) | Fate::Superseded(_) | Fate::Unknown | Fate::Unheard => (None, None),
+        let nothing = Traced { fate, evidence: None, is_withheld: false };
+        let block = match fate {
+            Fate::In(block) if block.number <= finalized.number => block,
+            Fate::In(_) | Fate::Superseded(_) | Fate::Unknown | Fate::Unheard => return Ok((nothing, None)),
         };
-        Ok(Traced { fate, evidence, withheld })
+        let decides = self.chain().family().has_roots() || since.is_none() || self.is_gone(*since, now);
+        // It was to decide, and could not.
+        let is_due_still = self.withheld.has(&block);
+        if self.withheld.rests(&block, now) {
+            return Ok((Traced { is_withheld: true, ..nothing }, None));
+        }
+        if !decides && !is_due_still {
+            return Ok((nothing, None));
+        }
+        Ok(match self.evidence(&block).await? {
+            Ok(evidence) => (Traced { evidence: Some(evidence), ..nothing }, Some((block, None))),
+            Err(unshown) => (Traced { is_withheld: unshown.rests, ..nothing }, Some((block, Some(unshown)))),
+        })
     }
 
     async fn fail(
@@ -451,24 +470,20 @@ impl<S: BlockSource> Watcher<S> {
     }
 }
 
-/// Why a final block is no evidence yet.
-#[derive(Debug, thiserror::Error)]
-enum Unshown {
-    #[error("no endpoint shows it")]
-    ByNone,
-    /// Where two must tell it alike.
-    #[error("{0}")]
-    ButByOne(String),
-    /// So it was a moment ago.
-    #[error("{0}")]
-    Rests(String),
+/// Why a final block is no evidence yet, and whether it rests before it is asked for again.
+struct Unshown {
+    why: String,
+    rests: bool,
 }
 
-/// What became of a transaction, with its block where that is to decide, or why it cannot yet.
+/// A block that was looked at, and why in vain.
+type Looked = (BlockRef, Option<Unshown>);
+
+/// What became of a transaction, with its block where that is to decide; whether it cannot be read yet as it must be.
 struct Traced {
     fate: Fate,
     evidence: Option<Block>,
-    withheld: Option<(BlockRef, Unshown)>,
+    is_withheld: bool,
 }
 
 /// The deposits of one block that may be confirmed, and by what, when the block is not final for all.

@@ -1,6 +1,6 @@
-//! Final blocks that one endpoint alone tells, while two must: their deposits wait, and nothing else does.
+//! Final blocks that are not shown as they must be: their deposits wait, and nothing else does.
 //!
-//! To ask again costs such a block's megabytes and its endpoints' patience, so each rests before that, longer each time.
+//! To ask for such a block again costs its megabytes where two must tell it, so it rests before that, longer each time.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,31 +16,57 @@ const REST_MAX: Duration = Duration::from_secs(60);
 /// By number.
 #[derive(Debug, Default)]
 pub(super) struct Withheld {
-    blocks: BTreeMap<u64, Resting>,
+    blocks: BTreeMap<u64, Unseen>,
 }
 
 #[derive(Debug)]
-struct Resting {
+struct Unseen {
     block: BlockRef,
+    since: Timestamp,
+    /// As it was first said.
     why: String,
     rest: Duration,
+    /// When it may be asked for again.
     due: Timestamp,
 }
 
 impl Withheld {
-    /// Why the block is not to be asked for now; `None` when it may be.
-    pub(super) fn rests(&self, block: &BlockRef, now: Timestamp) -> Option<&str> {
-        let resting = self.blocks.get(&block.number).filter(|resting| resting.block == *block && now < resting.due)?;
-        Some(&resting.why)
+    /// Whether the block is not to be asked for now.
+    pub(super) fn rests(&self, block: &BlockRef, now: Timestamp) -> bool {
+        self.of(block).is_some_and(|unseen| now < unseen.due)
+    }
+
+    /// Whether it was asked for in vain and has not been shown since.
+    pub(super) fn has(&self, block: &BlockRef) -> bool {
+        self.of(block).is_some()
     }
 
     /// It was asked for in vain.
-    pub(super) fn note(&mut self, block: BlockRef, why: String, now: Timestamp) {
-        // Nobody asks for those any more.
-        self.blocks.retain(|_, resting| now.since(resting.due) < REST_MAX);
-        let before = self.blocks.get(&block.number).filter(|before| before.block == block);
-        let rest = before.map_or(REST_MIN, |before| (before.rest * 2).min(REST_MAX));
-        self.blocks.insert(block.number, Resting { block, why, rest, due: now.plus(rest) });
+    pub(super) fn note(&mut self, block: BlockRef, why: String, rests: bool, now: Timestamp) {
+        // Two deposits of one block ask for it at once.
+        if self.rests(&block, now) {
+            return;
+        }
+        let before = self.blocks.remove(&block.number).filter(|before| before.block == block);
+        let longer = before.as_ref().map_or(REST_MIN, |before| (before.rest * 2).clamp(REST_MIN, REST_MAX));
+        let rest = if rests { longer } else { Duration::ZERO };
+        let (since, why) = before.map_or((now, why), |before| (before.since, before.why));
+        self.blocks.insert(block.number, Unseen { block, since, why, rest, due: now.plus(rest) });
+    }
+
+    pub(super) fn shown(&mut self, block: &BlockRef) {
+        self.blocks.remove(&block.number);
+    }
+
+    /// The block that is waited for longest: since when, and why. Forgets those that nobody asks for any more.
+    pub(super) fn oldest(&mut self, now: Timestamp) -> Option<(Timestamp, BlockRef, String)> {
+        self.blocks.retain(|_, unseen| now.since(unseen.due) <= REST_MAX);
+        let oldest = self.blocks.values().min_by_key(|unseen| unseen.since)?;
+        Some((oldest.since, oldest.block, oldest.why.clone()))
+    }
+
+    fn of(&self, block: &BlockRef) -> Option<&Unseen> {
+        self.blocks.get(&block.number).filter(|unseen| unseen.block == *block)
     }
 }
 
@@ -50,26 +76,45 @@ mod tests {
 
     use super::*;
 
+    fn block(number: u64, hash: u8) -> BlockRef {
+        BlockRef { number, hash: BlockHash([hash; 32]) }
+    }
+
+    fn second(number: u32) -> Timestamp {
+        Timestamp(0).plus(Duration::from_secs(1) * number)
+    }
+
     #[test]
     fn a_block_rests_twice_as_long_each_time_up_to_a_minute() {
-        let block = |number| BlockRef { number, hash: BlockHash([7; 32]) };
-        let (mut withheld, mut now, mut rests) = (Withheld::default(), Timestamp(0), Vec::new());
+        let (mut withheld, mut now, mut rests) = (Withheld::default(), second(0), Vec::new());
         for _ in 0..8 {
-            assert_eq!(withheld.rests(&block(1), now), None);
-            withheld.note(block(1), "why".to_owned(), now);
+            // Twice in one look is once.
+            withheld.note(block(1, 7), "why".to_owned(), true, now);
+            withheld.note(block(1, 7), "why".to_owned(), true, now);
             let begun = now;
-            while withheld.rests(&block(1), now) == Some("why") {
+            while withheld.rests(&block(1, 7), now) {
                 now = now.plus(Duration::from_millis(500));
             }
             rests.push(now.since(begun).as_secs());
         }
         assert_eq!(rests, [1, 2, 4, 8, 16, 32, 60, 60]);
+        assert!(withheld.has(&block(1, 7)) && !withheld.has(&block(1, 8)) && !withheld.has(&block(2, 7)));
+        withheld.shown(&block(1, 7));
+        withheld.note(block(1, 7), "why".to_owned(), true, now);
+        assert!(!withheld.rests(&block(1, 7), now.plus(REST_MIN)), "it begins anew");
+    }
 
-        withheld.note(block(1), "why".to_owned(), now);
-        let other = BlockRef { hash: BlockHash([8; 32]), ..block(1) };
-        assert!(withheld.rests(&block(2), now).is_none() && withheld.rests(&other, now).is_none());
-        now = now.plus(REST_MAX * 2);
-        withheld.note(block(1), "why".to_owned(), now);
-        assert_eq!(withheld.rests(&block(1), now.plus(REST_MIN)), None, "nobody had asked for it, and it begins anew");
+    #[test]
+    fn what_is_waited_for_longest_is_told_until_it_is_shown_or_nobody_asks() {
+        let mut withheld = Withheld::default();
+        withheld.note(block(2, 7), "first".to_owned(), false, second(0));
+        withheld.note(block(1, 7), "second".to_owned(), true, second(1));
+        withheld.note(block(2, 7), "another word".to_owned(), false, second(50));
+        assert!(!withheld.rests(&block(2, 7), second(50)), "to ask for it costs little");
+        assert_eq!(withheld.oldest(second(50)), Some((second(0), block(2, 7), "first".to_owned())));
+        withheld.shown(&block(2, 7));
+        assert_eq!(withheld.oldest(second(60)), Some((second(1), block(1, 7), "second".to_owned())));
+        assert_eq!(withheld.oldest(second(63)), None);
+        assert!(!withheld.has(&block(1, 7)));
     }
 }

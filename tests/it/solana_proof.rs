@@ -284,6 +284,40 @@ async fn a_final_block_that_one_endpoint_alone_shows_holds_up_its_own_deposits_a
     assert!(scene.watcher.alarms(scene.now).is_empty());
 }
 
+/// It was left out of its new block by who told that first, and is looked for there; the second endpoint lacks the block at that moment.
+#[tokio::test]
+async fn a_missing_deposit_is_looked_for_again_as_soon_as_two_show_its_block() {
+    let mut scene = Scene::of(2).await;
+    assert_eq!(scene.ticks(2).await, None);
+    let mut moved = Vec::new();
+    for node in &scene.nodes {
+        moved = node.ledger().roll_back_to(13);
+        for slot in [15, 16, 18] {
+            node.ledger().produce(slot, Vec::new());
+        }
+    }
+    scene.nodes[1].answer_instead(15, Instead::Null);
+    for _ in 0..10 {
+        scene.ticks(1).await;
+    }
+    assert_eq!((scene.cursor().await, scene.status().await), (18, Some(DepositStatus::Pending)));
+    for node in &scene.nodes {
+        moved.iter().for_each(|tx| node.ledger().put(15, tx.clone()));
+    }
+    scene.finalize(&[18, 18]);
+    assert_eq!(scene.ticks(12).await, None);
+    assert_eq!(scene.status().await, Some(DepositStatus::Pending));
+    scene.nodes[1].behave();
+    scene.now = scene.now.plus(REST);
+    // It is asked for it again when something newer is final.
+    for node in &scene.nodes {
+        node.ledger().produce(19, Vec::new());
+    }
+    scene.finalize(&[19, 19]);
+    assert_eq!(scene.ticks(3).await, None);
+    assert_eq!(scene.status().await, Some(DepositStatus::Confirmed));
+}
+
 #[tokio::test]
 async fn nothing_is_confirmed_on_one_endpoints_word_of_what_is_final() {
     // It lags; it stalls; it calls everything final; it calls another branch final.

@@ -49,9 +49,12 @@ impl Patience {
         }
     }
 
-    /// The endpoint told a block.
-    pub(crate) fn told(&self, endpoint: &Endpoint) {
-        lock(&self.in_vain).remove(&endpoint.id);
+    /// The endpoint told the block in `slot`. An older one says nothing of how far behind it is.
+    pub(crate) fn told(&self, endpoint: &Endpoint, slot: u64) {
+        let mut in_vain = lock(&self.in_vain);
+        if in_vain.get(&endpoint.id).is_some_and(|until| *until == u64::MAX || *until <= slot) {
+            in_vain.remove(&endpoint.id);
+        }
     }
 }
 
@@ -88,6 +91,11 @@ impl Lacked {
             let lack = Lack { head, is_behind: false, error: error.clone() };
             self.all().insert(endpoint.id.clone(), lack);
         }
+    }
+
+    /// It has it now.
+    pub(crate) fn forget(&self, endpoint: &Endpoint) {
+        self.all().remove(&endpoint.id);
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<String, Lack>> {

@@ -191,10 +191,12 @@ impl BlockSource for SolanaSource {
     async fn fate(&self, tx: &TxRef, at: &BlockRef) -> Result<Fate, SourceError> {
         let (need, id) = (Need { first: at.number, last: at.number, methods: &[] }, tx.id);
         let read = move |endpoint| -> BoxRead<'_, _> { Box::pin(async move { read_fate(endpoint, &id).await }) };
-        let endpoints = self.pool.of_use(need).await;
-        Ok(match self.first_to_know(endpoints, read).await? {
+        let asked = self.pool.candidates(need).await;
+        // Who failed a moment ago is not asked, and may know.
+        let all_are_asked = asked.len() == self.pool.of_use(need).await.len() && !self.pool.misses_somebody();
+        Ok(match self.first_to_know(asked, read).await? {
             (Some(block), _) => Fate::In(block),
-            (None, all_are_heard) if all_are_heard && !self.pool.misses_somebody() => Fate::Unknown,
+            (None, all_are_heard) if all_are_heard && all_are_asked => Fate::Unknown,
             (None, _) => Fate::Unheard,
         })
     }
@@ -454,7 +456,8 @@ impl SolanaSource {
                 let head = endpoint.head();
                 let read = self.read(endpoint, wanted, legs).await;
                 let read = read.inspect_err(|error| lacked.note(endpoint, head, error))?;
-                self.patience.told(endpoint);
+                lacked.forget(endpoint);
+                self.patience.told(endpoint, wanted.slot);
                 Ok(read.into())
             })
         };
