@@ -72,8 +72,9 @@ statements! {
     INCLUDE = "INSERT INTO inclusions (deposit_id, chain, block_hash, block_number, lane, recipient) VALUES ($1, $2, $3, $4, $5, $6) \
                ON CONFLICT (deposit_id, block_hash) DO UPDATE SET recipient = excluded.recipient WHERE inclusions.recipient IS NULL";
     EXCLUDE = "DELETE FROM inclusions WHERE deposit_id = $1 AND block_hash = $2 AND lane = 'roots'";
-    FOUND = "UPDATE deposits SET missing_since_us = NULL, missing_number = NULL WHERE id = $1 AND missing_since_us IS NOT NULL";
+    FOUND = "UPDATE deposits SET missing_since_us = NULL, missing_number = NULL WHERE id = $1 AND missing_number IS NOT NULL";
     MISS = "UPDATE deposits SET missing_since_us = COALESCE(missing_since_us, $1), missing_number = $2 WHERE id = $3";
+    WITHHELD = "UPDATE deposits SET missing_since_us = NULL, missing_number = $1 WHERE id = $2";
     // One that would credit its transaction with more than it paid waits for a person. A block is found by its hash: by
     // the range, which is also the inclusion's, PostgreSQL would read all blocks for each deposit while it has no statistics.
     SETTLEABLE = "SELECT deposits.*, blocks.number AS block_number, blocks.hash AS block_hash \
@@ -228,6 +229,13 @@ pub async fn exclude(tx: &mut Tx, deposit: &Deposit, block: &BlockRef) -> Result
 pub async fn miss(tx: &mut Tx, id: DepositId, number: u64, since: Timestamp) -> Result<(), StoreError> {
     let missed = execute!(tx, MISS, since.0, int(number), id.to_string())?;
     expect_one("record a missing deposit", missed)
+}
+
+/// Records that the deposit was looked for at the final block `number`, and that the block which may hold it could not be read:
+/// that is no time in which it was missing.
+pub async fn withhold(tx: &mut Tx, id: DepositId, number: u64) -> Result<(), StoreError> {
+    let withheld = execute!(tx, WITHHELD, int(number), id.to_string())?;
+    expect_one("record a withheld deposit", withheld)
 }
 
 /// The deposit of a leg.

@@ -350,7 +350,7 @@ impl<S: BlockSource> Watcher<S> {
     async fn look_for(
         &self,
         missing: Missing,
-        Traced { fate, evidence, is_withheld }: Traced,
+        Traced { fate, evidence, is_unread }: Traced,
         finalized: &BlockRef,
         now: Timestamp,
         ticked: &mut Ticked,
@@ -368,7 +368,7 @@ impl<S: BlockSource> Watcher<S> {
         };
         // It is said to be in a final block which was not shown, and our record has no other one there.
         let is_withheld = match fate {
-            _ if is_withheld => true,
+            _ if is_unread => true,
             Fate::In(block) if evidence.is_none() => {
                 let ours = cursors::canonical_at(&mut tx, self.chain(), block.number).await?;
                 ours.is_none_or(|ours| ours == block.hash)
@@ -402,6 +402,7 @@ impl<S: BlockSource> Watcher<S> {
         // What we would not see if it were there is not judged.
         match verdict.filter(|_| self.network.asset(&deposit.asset).is_some()) {
             Some(why) => self.fail(&mut tx, deposit, &why, now, ticked).await?,
+            None if is_unread => deposits::withhold(&mut tx, deposit.id, finalized.number).await?,
             None => deposits::miss(&mut tx, deposit.id, finalized.number, now).await?,
         }
         Ok(tx.commit().await?)
@@ -425,23 +426,18 @@ impl<S: BlockSource> Watcher<S> {
         now: Timestamp,
     ) -> Result<(Traced, Option<Looked>), TickError> {
         let fate = self.source.fate(&deposit.tx, finalized).await?;
-        let nothing = Traced { fate, evidence: None, is_withheld: false };
+        let nothing = Traced { fate, evidence: None, is_unread: false };
+        let decides = self.chain().family().has_roots() || since.is_none() || self.is_gone(*since, now);
         let block = match fate {
-            Fate::In(block) if block.number <= finalized.number => block,
+            Fate::In(block) if decides && block.number <= finalized.number => block,
             Fate::In(_) | Fate::Superseded(_) | Fate::Unknown | Fate::Unheard => return Ok((nothing, None)),
         };
-        let decides = self.chain().family().has_roots() || since.is_none() || self.is_gone(*since, now);
-        // It was to decide, and could not.
-        let is_due_still = self.withheld.has(&block);
         if self.withheld.rests(&block, now) {
-            return Ok((Traced { is_withheld: true, ..nothing }, None));
-        }
-        if !decides && !is_due_still {
-            return Ok((nothing, None));
+            return Ok((Traced { is_unread: true, ..nothing }, None));
         }
         Ok(match self.evidence(&block).await? {
             Ok(evidence) => (Traced { evidence: Some(evidence), ..nothing }, Some((block, None))),
-            Err(unshown) => (Traced { is_withheld: unshown.rests, ..nothing }, Some((block, Some(unshown)))),
+            Err(unshown) => (Traced { is_unread: unshown.rests, ..nothing }, Some((block, Some(unshown)))),
         })
     }
 
@@ -483,7 +479,7 @@ type Looked = (BlockRef, Option<Unshown>);
 struct Traced {
     fate: Fate,
     evidence: Option<Block>,
-    is_withheld: bool,
+    is_unread: bool,
 }
 
 /// The deposits of one block that may be confirmed, and by what, when the block is not final for all.

@@ -12,6 +12,9 @@ use crate::time::Timestamp;
 /// How long a block rests when it was asked for in vain: twice as long each time.
 const REST_MIN: Duration = Duration::from_secs(1);
 const REST_MAX: Duration = Duration::from_secs(60);
+/// When nobody asks for it any more: on a rollup what is final goes on in steps of many minutes, and what is missing is looked for
+/// at each.
+const KEPT: Duration = Duration::from_secs(30 * 60);
 
 /// By number.
 #[derive(Debug, Default)]
@@ -33,12 +36,7 @@ struct Unseen {
 impl Withheld {
     /// Whether the block is not to be asked for now.
     pub(super) fn rests(&self, block: &BlockRef, now: Timestamp) -> bool {
-        self.of(block).is_some_and(|unseen| now < unseen.due)
-    }
-
-    /// Whether it was asked for in vain and has not been shown since.
-    pub(super) fn has(&self, block: &BlockRef) -> bool {
-        self.of(block).is_some()
+        self.blocks.get(&block.number).is_some_and(|unseen| unseen.block == *block && now < unseen.due)
     }
 
     /// It was asked for in vain.
@@ -60,13 +58,9 @@ impl Withheld {
 
     /// The block that is waited for longest: since when, and why. Forgets those that nobody asks for any more.
     pub(super) fn oldest(&mut self, now: Timestamp) -> Option<(Timestamp, BlockRef, String)> {
-        self.blocks.retain(|_, unseen| now.since(unseen.due) <= REST_MAX);
+        self.blocks.retain(|_, unseen| now.since(unseen.due) <= KEPT);
         let oldest = self.blocks.values().min_by_key(|unseen| unseen.since)?;
         Some((oldest.since, oldest.block, oldest.why.clone()))
-    }
-
-    fn of(&self, block: &BlockRef) -> Option<&Unseen> {
-        self.blocks.get(&block.number).filter(|unseen| unseen.block == *block)
     }
 }
 
@@ -98,7 +92,8 @@ mod tests {
             rests.push(now.since(begun).as_secs());
         }
         assert_eq!(rests, [1, 2, 4, 8, 16, 32, 60, 60]);
-        assert!(withheld.has(&block(1, 7)) && !withheld.has(&block(1, 8)) && !withheld.has(&block(2, 7)));
+        withheld.note(block(1, 7), "why".to_owned(), true, now);
+        assert!(!withheld.rests(&block(1, 8), now) && !withheld.rests(&block(2, 7), now));
         withheld.shown(&block(1, 7));
         withheld.note(block(1, 7), "why".to_owned(), true, now);
         assert!(!withheld.rests(&block(1, 7), now.plus(REST_MIN)), "it begins anew");
@@ -114,7 +109,7 @@ mod tests {
         assert_eq!(withheld.oldest(second(50)), Some((second(0), block(2, 7), "first".to_owned())));
         withheld.shown(&block(2, 7));
         assert_eq!(withheld.oldest(second(60)), Some((second(1), block(1, 7), "second".to_owned())));
-        assert_eq!(withheld.oldest(second(63)), None);
-        assert!(!withheld.has(&block(1, 7)));
+        assert!(withheld.oldest(second(1_802)).is_some());
+        assert_eq!(withheld.oldest(second(1_803)), None);
     }
 }

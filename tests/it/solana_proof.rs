@@ -13,7 +13,7 @@ use landfall::store::deposits::{self, DepositFilter};
 use landfall::time::{Clock, Pulse, Timestamp};
 use landfall::watcher::{Settings, Start, TickError, Watcher};
 use landfall_chain::{Address, Chain, EndpointState, Endpoints, Lane, ReadProof};
-use landfall_cluster::{Block, Instead, Ledger, Node, Tx};
+use landfall_cluster::{Block, Fault, Instead, Ledger, Node, Tx, When};
 use landfall_solana::{SolanaSource, network};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -113,6 +113,14 @@ impl Scene {
     /// How often each node was asked for the block in `slot`.
     fn reads_of(&self, slot: u64) -> Vec<u64> {
         self.nodes.iter().map(|node| node.calls("getBlock", Some(slot))).collect()
+    }
+
+    /// The next block, at once.
+    fn make_final(&self, slot: u64) {
+        for node in &self.nodes {
+            node.ledger().produce(slot, Vec::new());
+            node.call_final(slot);
+        }
     }
 
     fn finalize(&self, slots: &[u64]) {
@@ -287,35 +295,53 @@ async fn a_final_block_that_one_endpoint_alone_shows_holds_up_its_own_deposits_a
 /// It was left out of its new block by who told that first, and is looked for there; the second endpoint lacks the block at that moment.
 #[tokio::test]
 async fn a_missing_deposit_is_looked_for_again_as_soon_as_two_show_its_block() {
-    let mut scene = Scene::of(2).await;
-    assert_eq!(scene.ticks(2).await, None);
-    let mut moved = Vec::new();
-    for node in &scene.nodes {
-        moved = node.ledger().roll_back_to(13);
-        for slot in [15, 16, 18] {
-            node.ledger().produce(slot, Vec::new());
+    for is_deaf in [false, true] {
+        let mut scene = Scene::of(2).await;
+        assert_eq!(scene.ticks(2).await, None);
+        let mut moved = Vec::new();
+        for node in &scene.nodes {
+            moved = node.ledger().roll_back_to(13);
+            for slot in [15, 16, 18] {
+                node.ledger().produce(slot, Vec::new());
+            }
         }
+        scene.nodes[1].answer_instead(15, Instead::Null);
+        for _ in 0..10 {
+            scene.ticks(1).await;
+        }
+        assert_eq!((scene.cursor().await, scene.status().await), (18, Some(DepositStatus::Pending)));
+        for node in &scene.nodes {
+            moved.iter().for_each(|tx| node.ledger().put(15, tx.clone()));
+        }
+        scene.finalize(&[18, 18]);
+        assert_eq!(scene.ticks(12).await, None);
+        assert_eq!(scene.status().await, Some(DepositStatus::Pending));
+        // However long that lasts, also in another process, and though nobody who knows where it is can be asked for a moment.
+        for slot in [19, 20, 21] {
+            scene.now = scene.now.plus(FAILED_GRACE * 2);
+            scene.make_final(slot);
+            assert_eq!(scene.ticks(3).await, None);
+            assert_eq!(scene.status().await, Some(DepositStatus::Pending));
+            let source = source(&scene.nodes.iter().collect::<Vec<_>>());
+            scene.watcher = watcher(source, &scene.store);
+        }
+        if is_deaf {
+            scene.nodes[0].confine("getSignatureStatuses");
+            scene.nodes[0].misbehave(Fault::ServerError, When::Always);
+            scene.make_final(22);
+            scene.ticks(3).await;
+            assert_eq!(scene.status().await, Some(DepositStatus::Pending));
+            scene.nodes[0].behave();
+            // It was missing since then.
+            scene.now = scene.now.plus(FAILED_GRACE);
+        }
+        scene.nodes[1].behave();
+        scene.make_final(23);
+        let source = source(&scene.nodes.iter().collect::<Vec<_>>());
+        scene.watcher = watcher(source, &scene.store);
+        assert_eq!(scene.ticks(3).await, None);
+        assert_eq!(scene.status().await, Some(DepositStatus::Confirmed));
     }
-    scene.nodes[1].answer_instead(15, Instead::Null);
-    for _ in 0..10 {
-        scene.ticks(1).await;
-    }
-    assert_eq!((scene.cursor().await, scene.status().await), (18, Some(DepositStatus::Pending)));
-    for node in &scene.nodes {
-        moved.iter().for_each(|tx| node.ledger().put(15, tx.clone()));
-    }
-    scene.finalize(&[18, 18]);
-    assert_eq!(scene.ticks(12).await, None);
-    assert_eq!(scene.status().await, Some(DepositStatus::Pending));
-    scene.nodes[1].behave();
-    scene.now = scene.now.plus(REST);
-    // It is asked for it again when something newer is final.
-    for node in &scene.nodes {
-        node.ledger().produce(19, Vec::new());
-    }
-    scene.finalize(&[19, 19]);
-    assert_eq!(scene.ticks(3).await, None);
-    assert_eq!(scene.status().await, Some(DepositStatus::Confirmed));
 }
 
 #[tokio::test]
