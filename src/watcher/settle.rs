@@ -350,7 +350,7 @@ impl<S: BlockSource> Watcher<S> {
     async fn look_for(
         &self,
         missing: Missing,
-        Traced { fate, evidence, is_unread }: Traced,
+        Sought { fate, evidence, is_unread }: Sought,
         finalized: &BlockRef,
         now: Timestamp,
         ticked: &mut Ticked,
@@ -424,20 +424,20 @@ impl<S: BlockSource> Watcher<S> {
         Missing { deposit, since }: &Missing,
         finalized: &BlockRef,
         now: Timestamp,
-    ) -> Result<(Traced, Option<Looked>), TickError> {
+    ) -> Result<(Sought, Option<Looked>), TickError> {
         let fate = self.source.fate(&deposit.tx, finalized).await?;
-        let nothing = Traced { fate, evidence: None, is_unread: false };
+        let nothing = Sought { fate, evidence: None, is_unread: false };
         let decides = self.chain().family().has_roots() || since.is_none() || self.is_gone(*since, now);
         let block = match fate {
             Fate::In(block) if decides && block.number <= finalized.number => block,
             Fate::In(_) | Fate::Superseded(_) | Fate::Unknown | Fate::Unheard => return Ok((nothing, None)),
         };
         if self.withheld.rests(&block, now) {
-            return Ok((Traced { is_unread: true, ..nothing }, None));
+            return Ok((Sought { is_unread: true, ..nothing }, None));
         }
         Ok(match self.evidence(&block).await? {
-            Ok(evidence) => (Traced { evidence: Some(evidence), ..nothing }, Some((block, None))),
-            Err(unshown) => (Traced { is_unread: unshown.rests, ..nothing }, Some((block, Some(unshown)))),
+            Ok(evidence) => (Sought { evidence: Some(evidence), ..nothing }, Some((block, None))),
+            Err(unshown) => (Sought { is_unread: unshown.rests, ..nothing }, Some((block, Some(unshown)))),
         })
     }
 
@@ -476,7 +476,7 @@ struct Unshown {
 type Looked = (BlockRef, Option<Unshown>);
 
 /// What became of a transaction, with its block where that is to decide; whether it cannot be read yet as it must be.
-struct Traced {
+struct Sought {
     fate: Fate,
     evidence: Option<Block>,
     is_unread: bool,

@@ -5,8 +5,8 @@
 //! - `assets`: what a listed mint is, as the chain has it; [`mint`]: what its account says
 //! - `holdings`: what owners hold of the listed assets, as endpoints tell it alike
 //! - `search`, `signatures`: where single addresses were named
-//! - `witness`: blocks that two endpoints must tell alike; `patience`: how long the second is waited for; [`digest`]: what of a block that is; `words`: what one told of
-//!   blocks before; [`sample`]: which blocks are compared though nobody asks for it
+//! - `witness`: blocks that two endpoints must tell alike; [`digest`]: what of a block that is; `words`: what one told of
+//!   blocks before; `patience`: how long the second is waited for; [`sample`]: which blocks are compared though nobody asks for it
 //! - `walk`: slots are read in order, and hang together by their parents
 //! - [`mod@networks`]: the facts of each network, embedded from `networks/*.toml`
 //! - [`rules`]: what is listed, and whether wrapped SOL counts as SOL; [`options`]: what an operator says beside the facts
