@@ -4,6 +4,7 @@
 //!
 //! The watchers read it at each tick; nothing here reaches into one. Time and the person are arguments.
 
+mod deposits;
 mod identities;
 
 use std::time::Duration;
@@ -13,9 +14,10 @@ use landfall_chain::{BlockRef, Chain};
 use crate::decision::{AuditEntry, Author, Decision, Word};
 use crate::deposit::{DepositId, DepositStatus};
 use crate::incident::{Incident, IncidentKind};
-use crate::store::{Db, StoreError, Tx, audit, cursors, deposits, incidents, overrides};
+use crate::store::{self, Db, StoreError, Tx, audit, cursors, incidents, overrides};
 use crate::time::Timestamp;
 
+pub use self::deposits::DecideDepositError;
 pub use identities::ChangeIdentityError;
 
 /// How long an accepted reorg may take to be done; then it must be accepted anew.
@@ -166,10 +168,10 @@ impl Operator<'_> {
 
     /// What waited because of a deposit that is now resolved is looked at again: PENDING deposits of its transaction.
     async fn look_again(&self, tx: &mut Tx, resolved: DepositId, by: &Incident) -> Result<(), StoreError> {
-        let Some(resolved) = deposits::by_id(tx, resolved).await? else { return Ok(()) };
+        let Some(resolved) = store::deposits::by_id(tx, resolved).await? else { return Ok(()) };
         for incident in incidents::of_tx(tx, &resolved, by.kind).await? {
             let Some(waiting) = incident.deposit else { continue };
-            let waiting = deposits::by_id(tx, waiting).await?;
+            let waiting = store::deposits::by_id(tx, waiting).await?;
             if waiting.is_some_and(|waiting| waiting.status == DepositStatus::Pending) {
                 incidents::resolve(tx, &incident.id, &format!("looked at again after {}", by.id), self.now).await?;
             }

@@ -10,9 +10,9 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use landfall_chain::{
-    Address, AddressSource, AssetFacts, AssetId, AssetSource, AssetTransfer, Block, BlockRef, BlockSource, Chain,
-    Endpoints, Family, Fate, Found, Header, HoldingSource, Holdings, Network, Payer, Read, ReadProof, Search,
-    Searching, SourceError, Tip, TxRef, U256, Watched,
+    AccountState, Address, AddressSource, AssetFacts, AssetId, AssetSource, AssetTransfer, Block, BlockRef,
+    BlockSource, Chain, Endpoints, Family, Fate, Found, Header, HoldingSource, Holdings, Network, Payer, Read,
+    ReadProof, Search, Searching, SourceError, Tip, TxRef, Watched,
 };
 use landfall_evm::{EndpointUrl, EvmSource};
 use landfall_solana::{Options, Sample, SolanaSource};
@@ -177,8 +177,8 @@ impl AddressSource for AnyChain {
         each!(self, source => source.searching())
     }
 
-    async fn balances(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<U256>, SourceError> {
-        each!(self, source => source.balances(addresses, at).await)
+    async fn account_states(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<AccountState>, SourceError> {
+        each!(self, source => source.account_states(addresses, at).await)
     }
 }
 

@@ -1,4 +1,4 @@
-//! `landfall deposit list|show|unattributed|explain`.
+//! `landfall deposit list|show|unattributed|explain|decide`.
 
 mod explain;
 mod show;
@@ -13,7 +13,7 @@ use landfall_chain::{Chain, TxId};
 
 use crate::amount::to_decimal;
 use crate::api::DepositResource;
-use crate::cli::{PAGE_ROWS, existing, json_line, load};
+use crate::cli::{PAGE_ROWS, Why, as_operator, existing, json_line, load};
 use crate::deposit::DepositId;
 use crate::store::Db;
 use crate::store::deposits::{self, DepositFilter};
@@ -57,6 +57,19 @@ pub(super) enum Deposit {
         #[arg(long)]
         json: bool,
     },
+    /// Decide about a doubtful deposit, which neither balances nor two engines decide; it is settled when its block is final.
+    Decide {
+        /// The deposit's id.
+        id: DepositId,
+        /// It was paid. Never taken for more than the recipient's balances allow.
+        #[arg(long, required_unless_present = "fail", conflicts_with = "fail")]
+        confirm: bool,
+        /// It was not paid.
+        #[arg(long)]
+        fail: bool,
+        #[command(flatten)]
+        why: Why,
+    },
 }
 
 impl Deposit {
@@ -68,6 +81,12 @@ impl Deposit {
             Deposit::Explain { chain, transaction, json } => {
                 let tx = TxId::parse(chain.family(), &transaction)?;
                 return explain::one(&load(config)?, chain, tx, json).await;
+            }
+            Deposit::Decide { id, confirm, fail: _, why } => {
+                let db = existing(config).await?;
+                as_operator(&why.reason, async |operator| operator.decide_deposit(&db, id, confirm).await).await?;
+                let what = if confirm { "CONFIRMED" } else { "FAILED" };
+                say!("deposit {id} is decided: it becomes {what} when its block is final");
             }
         }
         Ok(ExitCode::SUCCESS)

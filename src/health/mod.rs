@@ -291,12 +291,12 @@ impl From<EndpointRow> for EndpointReport {
     }
 }
 
-/// What a person should know of deposits that wait for a second witness; empty when none does.
+/// What a person should know of doubtful deposits; empty when there is none.
 fn unwitnessed(count: u64, reason: &str) -> String {
     if count == 0 {
         return String::new();
     }
-    format!("deposits without a second witness, PENDING: {count}; {reason}")
+    format!("doubtful deposits, PENDING: {count}; {reason}; a person may decide (landfall deposit decide)")
 }
 
 #[cfg(test)]

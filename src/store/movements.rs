@@ -26,7 +26,7 @@ statements! {
              VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (chain, block_hash, leg_hash) DO NOTHING";
     FEE = "INSERT INTO fees (chain, block_hash, block_number, tx_id, payer, amount, amount_text) \
            VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (chain, block_hash, tx_id) DO NOTHING";
-    UNDEBIT = "DELETE FROM debits WHERE chain = $1 AND block_hash = $2 AND leg_hash = $3 AND lane = 'roots'";
+    UNDEBIT = "DELETE FROM debits WHERE chain = $1 AND block_hash = $2 AND leg_hash = $3 AND lane = $4";
     UNDO_FEE = "DELETE FROM fees WHERE chain = $1 AND block_hash = $2 AND tx_id = $3";
     DEBITED = "SELECT debits.amount FROM debits JOIN blocks ON blocks.chain = debits.chain AND blocks.hash = debits.block_hash \
                WHERE debits.chain = $1 AND debits.sender = $2 AND debits.asset = $3 \
@@ -76,9 +76,9 @@ pub async fn fee(tx: &mut Tx, chain: Chain, block: &BlockRef, fee: &Fee) -> Resu
     balances::moved(tx, chain, payer, &AssetId::Native, block.number).await
 }
 
-/// Takes back a debit that the roots' lane recorded of `block`.
+/// Takes back a debit that is on record of `block`.
 pub async fn undebit(tx: &mut Tx, chain: Chain, block: &BlockRef, debited: &Debited) -> Result<(), StoreError> {
-    execute!(tx, UNDEBIT, chain.name(), &block.hash.0[..], &debited.leg.0[..])?;
+    execute!(tx, UNDEBIT, chain.name(), &block.hash.0[..], &debited.leg.0[..], debited.lane.name())?;
     balances::moved(tx, chain, &debited.sender, &debited.asset, block.number).await
 }
 

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use landfall_chain::{BlockHash, BlockRef, Chain, Proof};
+use landfall_chain::{BlockHash, BlockRef, Chain, Proof, U256};
 
 use crate::deposit::DepositId;
-use crate::store::deposits::{Settleable, SettleableRow};
+use crate::store::deposits::{Settleable, SettleableRow, amount_bytes};
 use crate::store::error::expect_one;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, StoreError, Tx, hash, int, parsed, uint};
@@ -112,9 +112,12 @@ statements! {
                   AND incidents.kind = 'over_credited' AND incidents.resolved_us IS NULL) \
                   ORDER BY blocks.number, deposits.id LIMIT $4";
     TRIES = "SELECT tries, block_hash, is_final FROM unwitnessed WHERE deposit_id = $1";
-    DOUBT = "INSERT INTO unwitnessed (deposit_id, chain, tries, next_us, reason, block_hash, is_final) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (deposit_id) DO UPDATE SET tries = excluded.tries, \
-             next_us = excluded.next_us, reason = excluded.reason, block_hash = excluded.block_hash, is_final = excluded.is_final";
+    DOUBT = "INSERT INTO unwitnessed (deposit_id, chain, tries, next_us, reason, block_hash, is_final, allowed) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (deposit_id) DO UPDATE SET tries = excluded.tries, \
+             next_us = excluded.next_us, reason = excluded.reason, block_hash = excluded.block_hash, is_final = excluded.is_final, \
+             allowed = COALESCE(excluded.allowed, CASE WHEN unwitnessed.block_hash = excluded.block_hash THEN unwitnessed.allowed END)";
+    GIVE_UP = "UPDATE unwitnessed SET given_up = true WHERE deposit_id = $1 AND block_hash IS NULL";
+    GIVEN_UP = "SELECT 1 FROM unwitnessed WHERE deposit_id = $1 AND given_up ORDER BY deposit_id LIMIT 1";
     REASON = "SELECT reason FROM unwitnessed WHERE deposit_id = $1";
     SETTLED = "DELETE FROM unwitnessed WHERE deposit_id = $1";
     SAY = "INSERT INTO trace_status (chain, reason, caught_up_us) VALUES ($1, $2, $3) ON CONFLICT (chain) DO UPDATE \
@@ -124,7 +127,7 @@ statements! {
                 (SELECT MIN(blocks.number) FROM blocks WHERE blocks.chain = trace_status.chain AND canonical AND NOT traced) AS untraced \
                 FROM trace_status LEFT JOIN cursors ON cursors.chain = trace_status.chain ORDER BY trace_status.chain";
     DOUBTS = "SELECT unwitnessed.chain, COUNT(*), COUNT(CASE WHEN unwitnessed.is_final AND unwitnessed.tries >= $1 THEN 1 END), \
-              MIN(unwitnessed.reason) FROM unwitnessed \
+              MIN('deposit ' || unwitnessed.deposit_id || ': ' || unwitnessed.reason) FROM unwitnessed \
               JOIN deposits ON deposits.id = unwitnessed.deposit_id WHERE deposits.status = 'PENDING' GROUP BY unwitnessed.chain";
 }
 
@@ -232,13 +235,15 @@ pub async fn settleable(
 }
 
 /// Records that the deposit has no second witness, and that it is tried again after a pause that `pause` makes of the
-/// number of tries before this one in the same block, before or after it was final; that number.
+/// number of tries before this one in the same block, before or after it was final; that number. Balances allow `allowed` to
+/// have been paid to its recipient inside of the block's transactions, where they can tell; what they once told of a block stands.
 pub async fn doubt(
     tx: &mut Tx,
     chain: Chain,
     id: DepositId,
     reason: &str,
     Tried { block, is_final, at }: Tried,
+    allowed: Option<&U256>,
     pause: impl FnOnce(u32) -> Duration + Send,
 ) -> Result<u32, StoreError> {
     let (id, block) = (id.to_string(), block.map(|block| block.0.to_vec()));
@@ -246,8 +251,19 @@ pub async fn doubt(
     let row = row.filter(|(_, tried_in, was_final)| (tried_in, *was_final) == (&block, is_final));
     let tries: u32 = row.map_or(Ok(0), |(tries, ..)| uint("tries", tries))?;
     let next = at.plus(pause(tries));
-    execute!(tx, DOUBT, &id, chain.name(), i64::from(tries) + 1, next.0, reason, block, is_final)?;
+    let allowed = allowed.map(amount_bytes);
+    execute!(tx, DOUBT, &id, chain.name(), i64::from(tries) + 1, next.0, reason, block, is_final, allowed)?;
     Ok(tries)
+}
+
+/// Records that a person decided that the deposit, which is doubtful and in no block of ours, was not paid; whether it is one.
+pub async fn give_up(tx: &mut Tx, id: DepositId) -> Result<bool, StoreError> {
+    Ok(execute!(tx, GIVE_UP, id.to_string())? > 0)
+}
+
+/// Whether a person decided so.
+pub async fn is_given_up(connection: &mut impl Connection, id: DepositId) -> Result<bool, StoreError> {
+    Ok(fetch_optional!(connection, (i32,), GIVEN_UP, id.to_string())?.is_some())
 }
 
 /// Why the deposit has no second witness yet, when that was looked for.

@@ -10,16 +10,18 @@ use crate::deposit::{Deposit, DepositId};
 use crate::store::deposits::{DepositRow, Fits, Settleable, SettleableRow, address, amount_bytes, amount_of};
 use crate::store::error::expect_one;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
-use crate::store::{Connection, StoreError, Tx, int};
+use crate::store::{Connection, StoreError, Tx, hash, int, traces, uint};
 use crate::time::Timestamp;
 
 /// Who bears out what a trace tells of a leg.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WitnessedBy {
-    /// Two endpoints told the same of the block.
-    TwoEndpoints,
-    /// What the recipient owned before and after the block, as the state roots prove it.
+    /// Two endpoints of different engines reported the same of the block.
+    TwoEngines,
+    /// What the recipient owned before and after the block.
     Balances,
+    /// A person decided what was doubtful.
+    Person,
 }
 
 /// What is witnessed of a leg in one block.
@@ -53,6 +55,13 @@ statements! {
     KEEP = "UPDATE inclusions SET witness = $4, witness_shows = $5, witness_sender = $6, paid_in_tx = $7, paid_in_tx_text = $8, \
             paid_in_block = $9, paid_in_block_text = $10 \
             WHERE deposit_id = $1 AND chain = $2 AND block_hash = $3 AND lane = 'traces'";
+    FORGET = "UPDATE inclusions SET witness = NULL, witness_shows = NULL, witness_sender = NULL, paid_in_tx = NULL, \
+              paid_in_tx_text = NULL, paid_in_block = NULL, paid_in_block_text = NULL \
+              WHERE deposit_id = $1 AND chain = $2 AND block_hash = $3 AND lane = 'traces'";
+    FORGET_DENIAL = "UPDATE inclusions SET witness = NULL, witness_shows = NULL, witness_sender = NULL, paid_in_tx = NULL, \
+                     paid_in_tx_text = NULL, paid_in_block = NULL, paid_in_block_text = NULL \
+                     WHERE deposit_id = $1 AND chain = $2 AND block_hash = $3 AND lane = 'traces' AND NOT witness_shows \
+                     AND witness = 'two_engines'";
     IN_BLOCK = "SELECT deposits.*, witness, witness_shows, witness_sender, paid_in_tx, paid_in_block \
                 FROM inclusions JOIN deposits ON deposits.id = inclusions.deposit_id \
                 WHERE inclusions.chain = $1 AND inclusions.block_hash = $2 AND inclusions.lane = 'traces' ORDER BY deposits.id";
@@ -75,6 +84,16 @@ statements! {
                  AND blocks.canonical AND inclusions.block_number > $5 AND inclusions.block_number <= $6 \
                  AND NOT EXISTS (SELECT 1 FROM incidents WHERE incidents.deposit_id = deposits.id AND incidents.kind = 'over_credited' \
                  AND incidents.resolved_us IS NULL) ORDER BY blocks.number, deposits.id LIMIT $7";
+    DOUBT_IN = "SELECT blocks.number, blocks.hash, unwitnessed.allowed FROM unwitnessed \
+                JOIN inclusions ON inclusions.deposit_id = unwitnessed.deposit_id AND inclusions.block_hash = unwitnessed.block_hash \
+                JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
+                WHERE unwitnessed.deposit_id = $1 AND inclusions.lane = 'traces' AND inclusions.witness IS NULL AND blocks.canonical \
+                ORDER BY blocks.number LIMIT 1";
+    EXCLUDED = "SELECT 1 FROM inclusions JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
+                WHERE inclusions.deposit_id = $1 AND inclusions.lane = 'traces' AND inclusions.witness = 'balances' \
+                AND NOT inclusions.witness_shows AND blocks.canonical ORDER BY blocks.number LIMIT 1";
+    DENIED_IN = "SELECT 1 FROM inclusions WHERE deposit_id = $1 AND chain = $2 AND block_hash = $3 AND lane = 'traces' \
+                 AND NOT witness_shows AND witness <> 'two_engines' ORDER BY deposit_id LIMIT 1";
     LEFT = "SELECT 1 FROM deposits WHERE chain = $1 AND status = 'PENDING' AND EXISTS \
             (SELECT 1 FROM inclusions WHERE inclusions.deposit_id = deposits.id AND inclusions.lane = 'traces') ORDER BY id LIMIT 1";
 }
@@ -114,7 +133,29 @@ pub async fn keep(
         in_block,
         in_block_text,
     )?;
-    expect_one("keep a witness", kept)
+    expect_one("keep a witness", kept)?;
+    // It waits for no witness any more.
+    traces::settled(tx, id).await
+}
+
+/// Forgets what was kept of the deposit in this block: it is doubtful again.
+pub async fn forget(tx: &mut Tx, chain: Chain, id: DepositId, block: &BlockHash) -> Result<(), StoreError> {
+    expect_one("forget a witness", execute!(tx, FORGET, id.to_string(), chain.name(), &block.0[..])?)
+}
+
+/// Whether balances, or a person, say that the deposit is not in this block: no reading of it says otherwise.
+pub async fn is_denied_in(
+    connection: &mut impl Connection,
+    chain: Chain,
+    id: DepositId,
+    block: &BlockHash,
+) -> Result<bool, StoreError> {
+    Ok(fetch_optional!(connection, (i32,), DENIED_IN, id.to_string(), chain.name(), &block.0[..])?.is_some())
+}
+
+/// Forgets that two engines denied the deposit in this block, where that was kept.
+pub async fn forget_denial(tx: &mut Tx, chain: Chain, id: DepositId, block: &BlockHash) -> Result<(), StoreError> {
+    execute!(tx, FORGET_DENIAL, id.to_string(), chain.name(), &block.0[..]).map(drop)
 }
 
 /// Every deposit that a trace of the block told.
@@ -157,19 +198,44 @@ pub async fn borne_out(
     rows.into_iter().map(Settleable::try_from).collect()
 }
 
+/// Where a deposit is doubtful.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Doubt {
+    pub block: BlockRef,
+    /// What balances allow to have been paid to its recipient inside of the block's transactions, in base units, where they can
+    /// tell.
+    pub allowed: Option<U256>,
+}
+
+/// The canonical block in which the deposit is doubtful, where it is in one.
+pub async fn doubt_in(connection: &mut impl Connection, id: DepositId) -> Result<Option<Doubt>, StoreError> {
+    let row = fetch_optional!(connection, (i64, Vec<u8>, Option<Vec<u8>>), DOUBT_IN, id.to_string())?;
+    let doubt = |(number, bytes, allowed): (i64, Vec<u8>, Option<Vec<u8>>)| {
+        let block = BlockRef { number: uint("block number", number)?, hash: BlockHash(hash("block hash", &bytes)?) };
+        Ok(Doubt { block, allowed: allowed.map(|allowed| amount_of(&allowed)).transpose()? })
+    };
+    row.map(doubt).transpose()
+}
+
+/// Whether balances exclude the deposit in the canonical block that a trace reported it in.
+pub async fn is_excluded(connection: &mut impl Connection, id: DepositId) -> Result<bool, StoreError> {
+    Ok(fetch_optional!(connection, (i32,), EXCLUDED, id.to_string())?.is_some())
+}
+
 /// Whether any PENDING deposit was ever told by a trace.
 pub async fn are_left(connection: &mut impl Connection, chain: Chain) -> Result<bool, StoreError> {
     Ok(fetch_optional!(connection, (i32,), LEFT, chain.name())?.is_some())
 }
 
 impl WitnessedBy {
-    const ALL: [WitnessedBy; 2] = [WitnessedBy::TwoEndpoints, WitnessedBy::Balances];
+    const ALL: [WitnessedBy; 3] = [WitnessedBy::TwoEngines, WitnessedBy::Balances, WitnessedBy::Person];
 
     /// The name that is stored and shown.
     pub const fn name(self) -> &'static str {
         match self {
-            WitnessedBy::TwoEndpoints => "two_endpoints",
+            WitnessedBy::TwoEngines => "two_engines",
             WitnessedBy::Balances => "balances",
+            WitnessedBy::Person => "person",
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::deposit::{Deposit, DepositStatus};
 use crate::store::Tx;
 use crate::store::cursors::{self, Cursor};
 use crate::store::traces::Tried;
-use crate::store::{deposits, traces};
+use crate::store::{deposits, traces, witnesses};
 use crate::time::Timestamp;
 use crate::watcher::connect::{READS_AHEAD_MAX, TICK_BLOCKS_MAX, ranges};
 use crate::watcher::leg::{WatchedLeg, prove_signer};
@@ -285,7 +285,7 @@ impl<S: BlockSource> Watcher<S> {
         let mut blocks = Cow::Borrowed(blocks);
         let (pending, credited) = loop {
             self.name_payers(&mut blocks, wanted).await?;
-            if let Some(recorded) = self.record_final(&blocks, None, wanted, now).await? {
+            if let Some(recorded) = self.record_final(&blocks, Lane::Roots, wanted, now).await? {
                 break recorded;
             }
         };
@@ -336,25 +336,25 @@ impl<S: BlockSource> Watcher<S> {
     where
         S: AddressSource,
     {
-        let (pending, credited) = self.record_traced(blocks, lane, wanted, now).await?;
+        let (pending, credited) = self.record_traced(blocks, wanted, now).await?;
         let mut traced = Traced { pending, ..Traced::default() };
         for (block, mut deposits) in credited {
             let evidence = match lane.told_evidence(&block.header.block).await? {
                 Ok(evidence) => evidence,
                 Err(why) => {
                     let tried = Tried { block: Some(block.header.block.hash), is_final: true, at: now };
-                    lane.doubt_all(&deposits, &why, tried, &mut traced).await?;
+                    lane.doubt_all(deposits, &why, tried, &mut traced).await?;
                     continue;
                 }
             };
             // A fuller read may show what the first one hid.
             let again = std::slice::from_ref(&evidence.traces);
-            let (pending, more) = self.record_traced(again, lane, wanted, now).await?;
+            let (pending, more) = self.record_traced(again, wanted, now).await?;
             traced.pending += pending;
             let more: Vec<Deposit> = more.into_iter().flat_map(|(_, deposits)| deposits).collect();
             deposits.retain(|deposit| more.iter().all(|more| more.id != deposit.id));
             deposits.extend(more);
-            lane.judge(&evidence, deposits, FinalBy::Tie, now, &mut traced).await?;
+            lane.judge(&evidence, &deposits, FinalBy::Tie, now, &mut traced).await?;
         }
         Ok(traced)
     }
@@ -363,12 +363,11 @@ impl<S: BlockSource> Watcher<S> {
     async fn record_traced<'b>(
         &self,
         blocks: &'b [Block],
-        lane: &TraceLane<S>,
         wanted: &(dyn Fn(&Address) -> bool + Sync),
         now: Timestamp,
     ) -> Result<(u64, Vec<Credited<'b>>), TickError> {
         loop {
-            if let Some(recorded) = self.record_final(blocks, Some(lane), wanted, now).await? {
+            if let Some(recorded) = self.record_final(blocks, Lane::Traces, wanted, now).await? {
                 return Ok(recorded);
             }
         }
@@ -380,12 +379,11 @@ impl<S: BlockSource> Watcher<S> {
     async fn record_final<'b>(
         &self,
         blocks: &'b [Block],
-        traces_for: Option<&TraceLane<S>>,
+        lane: Lane,
         wanted: &(dyn Fn(&Address) -> bool + Sync),
         now: Timestamp,
     ) -> Result<Option<(u64, Vec<Credited<'b>>)>, TickError> {
         let chain = self.chain();
-        let lane = if traces_for.is_some() { Lane::Traces } else { Lane::Roots };
         self.check_not_halted().await?;
         let mut tx = self.db.begin().await?;
         let cursor = Cursor::lock(&mut tx, chain).await?;
@@ -429,9 +427,9 @@ impl<S: BlockSource> Watcher<S> {
                 let deposit = deposits::by_leg(&mut tx, &leg.hash()).await?;
                 pending.extend(deposit.filter(|deposit| deposit.status == DepositStatus::Pending));
             }
-            // What was kept before must not deny what two endpoints tell now, should the lane come to it first.
-            if let Some(lane) = traces_for.filter(|_| !legs.is_empty()) {
-                lane.keep_told_twice(&mut tx, block).await?;
+            // What was denied before and is shown now is judged anew, also should the lane come to it first.
+            for denied in pending.iter().filter(|_| lane == Lane::Traces) {
+                witnesses::forget_denial(&mut tx, chain, denied.id, &block.header.block.hash).await?;
             }
             if !pending.is_empty() {
                 credited.push((block, pending));

@@ -15,12 +15,14 @@ use crate::store::traces::Tried;
 use crate::store::witnesses::{Kept, Sighted};
 use crate::store::{StoreError, Tx, traces, witnesses};
 use crate::time::Timestamp;
+use crate::watcher::early_witness::Doubted;
 use crate::watcher::evidence::{Excess, guard_sum, paid_in_tx, shows};
 use crate::watcher::leg::{paid_by, prove_signer};
 use crate::watcher::report::told;
 use crate::watcher::second_witness::guard_block_sum;
 use crate::watcher::settle::enter;
 use crate::watcher::trace_lane::{TraceLane, Traced};
+use crate::watcher::witness::FinalBy;
 use crate::watcher::{TickError, over_credit};
 
 /// What the reading that counts pays to a deposit's recipient in its asset.
@@ -49,6 +51,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         &self,
         roots: &Block,
         due: &[Deposit],
+        final_by: FinalBy,
         now: Timestamp,
         traced: &mut Traced,
     ) -> Result<(), TickError> {
@@ -56,7 +59,10 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         let mut tx = self.db.begin().await?;
         // Also keeps the block canonical until the commit: who disconnects takes the same lock.
         let cursor = Cursor::lock(&mut tx, chain).await?;
-        let is_final = cursor.finalized.is_some_and(|finalized| block.number <= finalized.number);
+        let is_final = match final_by {
+            FinalBy::Record => cursor.finalized.is_some_and(|finalized| block.number <= finalized.number),
+            FinalBy::Tie => true,
+        };
         if !is_final || cursors::canonical_at(&mut tx, chain, block.number).await? != Some(block.hash) {
             return Ok(());
         }
@@ -84,11 +90,10 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             ByWitness::Holds => {}
             ByWitness::Unfit(why) => {
                 let tried = Tried { block: Some(block.hash), is_final: true, at: now };
-                return self.doubt(tx, &deposit, &why, tried, traced).await;
+                return self.doubt(tx, &Doubted { deposit, why, allowed: None }, tried, traced).await;
             }
             ByWitness::Denied => {
-                let why =
-                    format!("one endpoint's trace showed it in final block {}, which is without it", block.number);
+                let why = format!("a trace showed it in final block {}, which is without it", block.number);
                 return self.fail(tx, deposit, &why, now, traced).await;
             }
             ByWitness::TooMuch(excess) => {

@@ -10,7 +10,7 @@ use tracing::info;
 
 use crate::deposit::{Deposit, DepositStatus, Leg, LegHash};
 use crate::event::Event;
-use crate::store::{StoreError, Tx, accounts, deposits, events};
+use crate::store::{StoreError, Tx, accounts, deposits, events, witnesses};
 use crate::time::Timestamp;
 use crate::watcher::TickError;
 use crate::watcher::watch_list::WatchList;
@@ -44,7 +44,8 @@ impl<'a> WatchedLeg<'a> {
         &self.transfer.recipient
     }
 
-    /// Records the leg as seen in `block` by this lane; whether the deposit became PENDING by it.
+    /// Records the leg as seen in `block` by this lane; whether the deposit became PENDING by it. One that balances exclude from
+    /// this very block stays FAILED, whoever reports it.
     pub(super) async fn record(
         &self,
         tx: &mut Tx,
@@ -62,6 +63,11 @@ impl<'a> WatchedLeg<'a> {
                 (deposit, true)
             }
             Some(deposit) => match deposit.status {
+                DepositStatus::Failed
+                    if witnesses::is_denied_in(tx, deposit.chain, deposit.id, &seen_in.hash).await? =>
+                {
+                    return Ok(false);
+                }
                 DepositStatus::Failed => {
                     let deposit = paid_by(tx, deposit, self.transfer.payer()).await?.revive()?;
                     deposits::set_status(tx, &deposit, DepositStatus::Failed).await?;

@@ -12,6 +12,7 @@ mod alarms;
 mod asset_watch;
 mod backfill;
 mod balance_watch;
+mod choices;
 mod connect;
 mod early_witness;
 mod error;

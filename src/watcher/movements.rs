@@ -27,7 +27,8 @@ pub(super) enum Whose {
     WatchedThen,
 }
 
-/// Records what left watched addresses by `block`, as `lane` shows it, what they paid, and what else came to them.
+/// Records what left watched addresses by `block`, as `lane` shows it, what they paid, and what else came to them; whether
+/// anything left.
 pub(super) async fn record(
     tx: &mut Tx,
     network: &Network,
@@ -35,14 +36,16 @@ pub(super) async fn record(
     block: &Block,
     lane: Lane,
     whose: Whose,
-) -> Result<(), TickError> {
+) -> Result<bool, TickError> {
     let (chain, at) = (network.chain, &block.header.block);
+    let mut has_left = false;
     for transfer in watch_list.among(block.debits(), |debit| &debit.sender) {
         if network.asset(&transfer.asset).is_none() || !is_counted(tx, chain, at, whose, &transfer.sender).await? {
             continue;
         }
         prove_signer(&block.signers, &transfer.tx)?;
         movements::debit(tx, chain, at, lane, &leg_of(&network.chain_ref, transfer).hash(), transfer).await?;
+        has_left = true;
     }
     for fee in watch_list.among(&block.fees, |fee| &fee.payer) {
         if is_counted(tx, chain, at, whose, &fee.payer).await? {
@@ -57,7 +60,7 @@ pub(super) async fn record(
         let leg = leg_of(&network.chain_ref, &rejected.transfer).hash();
         unattributed::insert(tx, chain, at, &leg, rejected).await?;
     }
-    Ok(())
+    Ok(has_left)
 }
 
 /// Of an address on the watch list.

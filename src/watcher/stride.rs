@@ -90,6 +90,7 @@ mod tests {
             fee_recipient: None,
             proof: Proof::Roots,
             signers: Signers::default(),
+            inside: None,
         }
     }
 

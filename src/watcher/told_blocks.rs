@@ -39,8 +39,20 @@ impl ToldBlocks {
         let (txs, debits, unattributed) = (Vec::new(), Debits::Net(Vec::new()), Vec::new());
         let (fees, rejected, signers) = (Vec::new(), Vec::new(), block.signers.clone());
         let Block { header, fee_recipient, proof, .. } = *block;
-        let kept =
-            Block { header, txs, transfers, debits, unattributed, fees, rejected, fee_recipient, proof, signers };
+        let inside = None;
+        let kept = Block {
+            header,
+            txs,
+            transfers,
+            debits,
+            unattributed,
+            fees,
+            rejected,
+            fee_recipient,
+            proof,
+            signers,
+            inside,
+        };
         self.blocks.insert(number, kept);
         while self.legs > LEGS_MAX
             && let Some(lowest) = self.blocks.keys().next().copied()
@@ -102,6 +114,7 @@ mod tests {
             fee_recipient: None,
             proof,
             signers: Signers::default(),
+            inside: None,
         }
     }
 

@@ -13,7 +13,7 @@ use landfall_chain::{AddressSource, Block, BlockHash, BlockRef, BlockSource, Pro
 use tracing::{debug, warn};
 
 use crate::store::cursors::Cursor;
-use crate::store::traces;
+use crate::store::traces::{self, Tried as Sought};
 use crate::time::{Clock, Timestamp};
 use crate::watcher::TickError;
 use crate::watcher::connect::FINAL_BLOCKS_KEPT;
@@ -116,7 +116,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             match told(read)? {
                 Ok(Some(Told::Alike(block))) => {
                     two_tell = true;
-                    if let Err(reason) = told(self.record(&block, Reading::Whole, now, &mut traced).await)? {
+                    if let Err(reason) = told(self.take_in_again(*block, now, &mut traced).await)? {
                         debug!(%chain, block = number, "what two tell is not recorded: {reason}");
                         self.again().put_off(&wanted, now);
                     }
@@ -141,6 +141,16 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             again.next = now.plus(PAUSE);
         }
         Ok(traced)
+    }
+
+    /// Records what two tell of a block, and judges it.
+    async fn take_in_again(&self, block: Block, now: Timestamp, traced: &mut Traced) -> Result<(), TickError> {
+        if self.record(&block, Reading::Whole, now, traced).await? {
+            let tried = Sought { block: Some(block.header.block.hash), is_final: false, at: now };
+            let doubted = self.keep_witnesses(&self.evidence_of(block, Reading::Whole)?, traced).await?;
+            self.put_off_witness(doubted, tried, traced).await?;
+        }
+        Ok(())
     }
 
     /// The blocks to be tried now; none where two have told none.

@@ -12,7 +12,7 @@
 //! is traced again in `trace_again`.
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
@@ -241,7 +241,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
     }
 
     /// Traces the oldest and the newest blocks that have not been traced, and those that failed and are due again. `fresh`
-    /// gets those that pay us and are one endpoint's word.
+    /// gets those that concern us.
     async fn trace(&self, now: Timestamp, fresh: &mut Vec<Block>, traced: &mut Traced) -> Result<(), TickError> {
         let Some(from) = read_from(&self.network.native) else { return Ok(()) };
         let untraced = traces::untraced(&mut self.db.read().await?, self.chain(), from, now, TICK_BLOCKS_MAX).await?;
@@ -291,7 +291,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         Ok(block)
     }
 
-    /// Records a reading, and keeps it for who seeks the witness, when it pays us and needs one; on whose word it is.
+    /// Records a reading, and keeps it for who seeks the witness, when it concerns us; on whose word it is.
     async fn take_in(
         &self,
         block: Block,
@@ -300,9 +300,9 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         fresh: &mut Vec<Block>,
         traced: &mut Traced,
     ) -> Result<Proof, TickError> {
-        let pays_us = self.record(&block, reading, now, traced).await?;
+        let concerns_us = self.record(&block, reading, now, traced).await?;
         let proof = block.proof;
-        if pays_us && proof == Proof::OneEndpoint {
+        if concerns_us && block.inside.is_some() {
             fresh.push(block);
         }
         Ok(proof)
@@ -369,16 +369,24 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         })
     }
 
-    /// The block's traces as two endpoints tell them, or as one does where there is no second, or no two tell the same.
+    /// The block's traces as two endpoints tell them, or as one does where there is no second, or no two tell the same. Then
+    /// what any of them says was created may have run code.
     pub(super) async fn read_traces(&self, wanted: &BlockRef) -> Result<(Block, Reading), TickError> {
         match self.read_again(wanted, Read { proof: ReadProof::Full, ..LISTED }).await {
-            Err(error) if is_disputed(&error) => Ok((self.read_again(wanted, LISTED).await?, Reading::Disputed)),
+            Err(error) if is_disputed(&error) => {
+                let other = self.read_again(wanted, LISTED).await?;
+                let mut one = self.read_again(wanted, LISTED).await?;
+                if let (Some(inside), Some(other)) = (one.inside.as_mut().map(Arc::make_mut), other.inside) {
+                    inside.ran_code.extend(other.ran_code.iter().copied());
+                }
+                Ok((one, Reading::Disputed))
+            }
             read => Ok((read?, Reading::Whole)),
         }
     }
 
     /// Records what a trace shows of a block, or its logs, in one transaction; nothing when it was disconnected meanwhile, and
-    /// nothing twice. Whether it pays us.
+    /// nothing twice. Whether it concerns us: pays us, or moves what is ours away.
     pub(super) async fn record(
         &self,
         block: &Block,
@@ -396,18 +404,17 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         if !self.watch_list.is_current(cursor.watch_seq) {
             self.watch_list.follow(&mut tx).await?;
         }
-        let (mut pending, mut pays_us) = (0, false);
+        let (mut pending, mut concerns_us) = (0, false);
         for leg in WatchedLeg::among(&block.transfers, network, &self.watch_list) {
             // The list is newer than the block: who was added behind it is watched from a later one.
             let from = accounts::watched_from(&mut tx, chain, &leg.transfer.recipient).await?;
             if from.is_some_and(|from| from <= at.number) {
                 prove_signer(&block.signers, &leg.transfer.tx)?;
                 pending += u64::from(leg.record(&mut tx, block, lane, now).await?);
-                pays_us = true;
+                concerns_us = true;
             }
         }
-        movements::record(&mut tx, network, &self.watch_list, block, lane, Whose::WatchedThen).await?;
-        let witnessed = self.keep_told_twice(&mut tx, block).await?;
+        concerns_us |= movements::record(&mut tx, network, &self.watch_list, block, lane, Whose::WatchedThen).await?;
         if reading == Reading::Whole {
             traces::mark(&mut tx, chain, at, block.proof).await?;
             // The other lane has kept it for this one and does not come back to it.
@@ -419,8 +426,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         tx.commit().await?;
         traced.traced += u64::from(reading == Reading::Whole);
         traced.pending += pending;
-        traced.witnessed += witnessed;
-        Ok(pays_us)
+        Ok(concerns_us)
     }
 
     fn log(&self, reason: &str) {

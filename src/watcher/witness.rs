@@ -1,31 +1,32 @@
-//! Settles what only a trace shows. A trace is an endpoint's word, so a final block is not enough: a second witness must
-//! agree, another endpoint's trace or the balances that the block's own state root proves.
+//! Settles what only a trace shows. A trace is an endpoint's report, so a final block is not enough: balances must agree, or
+//! two endpoints of different engines (`second_witness`).
 //!
-//! What was witnessed when it was traced (`early_witness`) needs no trace here (`kept_witness`).
-//! Promises: without a witness a deposit stays PENDING, with a reason that operators see, and is tried again with growing
-//! pauses; it is never FAILED for that. A leg that one endpoint invented is FAILED as soon as another trace of its block
-//! does not show it and has a witness of its own. What the roots prove never waits here.
+//! What was believed when it was traced (`early_witness`) needs no trace here (`kept_witness`).
+//! Promises: what is doubtful stays PENDING, with a reason that operators see, and is tried again with growing pauses; it is
+//! never FAILED for that. A leg that was never paid is FAILED as soon as balances exclude it, or two engines deny it. What the
+//! roots prove never waits here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
-use landfall_chain::{AddressSource, Block, BlockRef, BlockSource, Fate, Lane, Read};
-use tracing::{info, warn};
+use landfall_chain::{Address, AddressSource, Block, BlockRef, BlockSource, Fate, Inside, Lane, Read};
+use tracing::warn;
 
 use crate::deposit::{Deposit, DepositStatus};
 use crate::store::cursors::{self, Cursor};
 use crate::store::deposits::{self, Missing};
 use crate::store::traces::Tried;
+use crate::store::witnesses::Sighted;
 use crate::store::{Tx, traces, witnesses};
 use crate::time::Timestamp;
-use crate::watcher::evidence::{leg_in, paid_in_tx, shows};
-use crate::watcher::kept_witness::{Paid, guard};
-use crate::watcher::leg::{paid_by, prove_signer};
+use crate::watcher::early_witness::{Doubted, of_all};
+use crate::watcher::evidence::shows;
 use crate::watcher::report::told;
-use crate::watcher::second_witness::{contradicted, paid_in_block};
+use crate::watcher::second_witness::Belief;
 use crate::watcher::settle::enter;
 use crate::watcher::trace_lane::{Reading, TraceLane, Traced};
-use crate::watcher::{TickError, halted, over_credit};
+use crate::watcher::{TickError, halted};
 
 /// How many deposits a tick settles at most, in how many blocks, and how many missing ones it looks for.
 const TICK_DEPOSITS_MAX: u32 = 200;
@@ -42,8 +43,9 @@ const DOUBLINGS_MAX_EARLY: u32 = 9;
 
 /// A block of ours, read again.
 pub(super) struct Evidence {
-    pub(super) roots: Block,
     pub(super) traces: Block,
+    /// What is proved of the same block, and who reported its traces.
+    pub(super) inside: Arc<Inside>,
     pub(super) reading: Reading,
 }
 
@@ -63,9 +65,6 @@ enum Outcome {
     /// Nothing is known yet; the reason, when there is more to say than that.
     Waits(Option<String>),
 }
-
-/// Whether something is witnessed, or why not.
-pub(super) type Witnessed = Result<(), String>;
 
 impl<S: BlockSource + AddressSource> TraceLane<S> {
     pub(super) async fn settle(&self, now: Timestamp, traced: &mut Traced) -> Result<(), TickError> {
@@ -107,19 +106,22 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
     ) -> Result<(), TickError> {
         let tried = Tried { block: Some(block.hash), is_final: true, at: now };
         let sighted = witnesses::in_block(&mut self.db.read().await?, self.chain(), &block.hash).await?;
-        let is_kept = |it: &Deposit| sighted.iter().any(|known| known.kept.is_some() && known.deposit.id == it.id);
-        let (kept, others): (Vec<Deposit>, Vec<Deposit>) = deposits.into_iter().partition(is_kept);
+        // Where one deposit to an address is open, all that go to it are judged anew.
+        let is_open = |it: &Sighted| it.kept.is_none() && it.deposit.status == DepositStatus::Pending;
+        let open: HashSet<Address> = sighted.iter().filter(|it| is_open(it)).map(|it| it.deposit.recipient).collect();
+        let (others, kept): (Vec<Deposit>, Vec<Deposit>) =
+            deposits.into_iter().partition(|it| open.contains(&it.recipient));
         if !kept.is_empty() {
             match told(self.read_again(block, Read::FULL).await)? {
-                Ok(roots) => self.judge_kept(&roots, &kept, now, traced).await?,
-                Err(why) => self.doubt_all(&kept, &why, tried, traced).await?,
+                Ok(roots) => self.judge_kept(&roots, &kept, FinalBy::Record, now, traced).await?,
+                Err(why) => self.doubt_all(kept, &why, tried, traced).await?,
             }
         }
         if others.is_empty() {
             return Ok(());
         }
         if let Some(why) = self.not_traced(block) {
-            return self.doubt_all(&others, &why, tried, traced).await;
+            return self.doubt_all(others, &why, tried, traced).await;
         }
         match self.told_evidence(block).await? {
             Ok(evidence) => {
@@ -127,106 +129,41 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
                 let mut again = Traced::default();
                 self.record(&evidence.traces, evidence.reading, now, &mut again).await?;
                 traced.pending += again.pending;
-                self.judge(&evidence, others, FinalBy::Record, now, traced).await
+                self.judge(&evidence, &others, FinalBy::Record, now, traced).await
             }
-            Err(why) => self.doubt_all(&others, &why, tried, traced).await,
+            Err(why) => self.doubt_all(others, &why, tried, traced).await,
         }
-    }
-
-    async fn evidence(&self, block: &BlockRef) -> Result<Evidence, TickError> {
-        let (roots, (traces, reading)) =
-            futures_util::future::try_join(self.read_again(block, Read::FULL), self.read_traces(block)).await?;
-        Ok(Evidence { roots, traces, reading })
     }
 
     /// The evidence of a block, or why it cannot be had.
     pub(super) async fn told_evidence(&self, block: &BlockRef) -> Result<Result<Evidence, String>, TickError> {
-        told(self.evidence(block).await)
+        let read = self.read_traces(block).await;
+        told(read.and_then(|(traces, reading)| self.evidence_of(traces, reading)))
     }
 
-    /// Settles those deposits of a final block whose presence, or absence, is witnessed, and puts the others off.
+    pub(super) fn evidence_of(&self, traces: Block, reading: Reading) -> Result<Evidence, TickError> {
+        let inside = traces.inside.clone().ok_or_else(|| {
+            let what = format!("the traces of block {} come without what its roots prove", traces.header.block);
+            TickError::Contradiction { chain: self.chain(), what }
+        })?;
+        Ok(Evidence { traces, inside, reading })
+    }
+
+    /// Settles those `deposits` of a final block that were paid, or were not, as far as that is known; puts the others off.
     pub(super) async fn judge(
         &self,
         evidence: &Evidence,
-        deposits: Vec<Deposit>,
+        deposits: &[Deposit],
         final_by: FinalBy,
         now: Timestamp,
         traced: &mut Traced,
     ) -> Result<(), TickError> {
-        let mut judged = Vec::new();
-        for deposit in deposits {
-            let shown = told(self.witness(evidence, &deposit).await)?.and_then(|shown| shown);
-            judged.push((deposit, shown));
-        }
-        let (chain, block) = (self.chain(), evidence.roots.header.block);
-        let tried = Tried { block: Some(block.hash), is_final: true, at: now };
-        let mut tx = self.db.begin().await?;
-        // Also keeps the block canonical until the commit: who disconnects takes the same lock.
-        let cursor = Cursor::lock(&mut tx, chain).await?;
-        let is_final = match final_by {
-            FinalBy::Record => cursor.finalized.is_some_and(|finalized| block.number <= finalized.number),
-            FinalBy::Tie => true,
-        };
-        if !is_final || cursors::canonical_at(&mut tx, chain, block.number).await? != Some(block.hash) {
-            return Ok(());
-        }
-        for (deposit, shown) in judged {
-            // Settled by another process since it was listed?
-            let recorded = deposits::by_leg(&mut tx, &deposit.leg_hash).await?;
-            let Some(deposit) = recorded.filter(|recorded| recorded.status == DepositStatus::Pending) else { continue };
-            // What another process CONFIRMED since the balances were asked for.
-            let since = match evidence.is_told_twice() {
-                true => None,
-                false => contradicted(&mut tx, &self.network, evidence, &deposit.recipient).await?,
-            };
-            match since.map_or(shown, Err) {
-                Ok(true) => {}
-                Ok(false) => {
-                    let why =
-                        format!("one endpoint's trace showed it in final block {}, which is without it", block.number);
-                    self.fail(&mut tx, deposit, &why, now, traced).await?;
-                    continue;
-                }
-                Err(why) => {
-                    self.doubt(&mut tx, &deposit, &why, tried, traced).await?;
-                    continue;
-                }
-            }
-            // Who is witnessed is shown.
-            let Some(leg) = leg_in(&self.network, &evidence.traces.transfers, &deposit) else { continue };
-            let inside = &evidence.traces.transfers;
-            let in_tx = paid_in_tx(evidence.roots.transfers.iter().chain(inside), &deposit);
-            let paid = Paid { in_tx, in_block: paid_in_block(inside, &deposit) };
-            if let Some(excess) = guard(&mut tx, &self.network, &block, paid, &deposit).await? {
-                over_credit::hold(&mut tx, &deposit, &block, &excess, now).await?;
-                continue;
-            }
-            let deposit = paid_by(&mut tx, deposit, leg.payer()).await?;
-            traces::settled(&mut tx, deposit.id).await?;
-            info!(%chain, tx = %deposit.tx.id, block = block.number, "deposit {} confirmed", deposit.id);
-            enter(&mut tx, deposit.confirm(now)?, now).await?;
-            traced.confirmed += 1;
-        }
-        Ok(tx.commit().await?)
-    }
-
-    /// Whether the deposit's leg is in its block, as far as somebody else agrees with the trace.
-    async fn witness(&self, evidence: &Evidence, deposit: &Deposit) -> Result<Result<bool, String>, TickError> {
-        prove_signer(&evidence.roots.signers, &deposit.tx)?;
-        let Evidence { roots, traces, .. } = evidence;
-        let is_shown = shows(&self.network, &traces.transfers, deposit);
-        // What we would not see if it were there is not judged.
-        let may_judge = self.network.asset(&deposit.asset).is_some()
-            && self.network.native.is_traced(roots.header.block.number)
-            && !shows(&self.network, &roots.transfers, deposit);
-        if !is_shown && !may_judge {
-            return Ok(Err("the trace of its block, read again, does not show it".to_owned()));
-        }
-        let agreed = self.agree(evidence, &deposit.recipient, is_shown).await?;
-        Ok(agreed.map(|()| is_shown).map_err(|why| match is_shown {
-            true => why,
-            false => format!("the trace of its block, read again, does not show it: {why}"),
-        }))
+        let roots = &evidence.inside.roots;
+        let mut doubted = self.keep_witnesses(evidence, traced).await?;
+        self.judge_kept(roots, deposits, final_by, now, traced).await?;
+        doubted.retain(|doubted| deposits.iter().any(|deposit| deposit.id == doubted.deposit.id));
+        let tried = Tried { block: Some(roots.header.block.hash), is_final: true, at: now };
+        self.put_off_witness(doubted, tried, traced).await
     }
 
     /// Judges a deposit of a trace whose height is final and that is in no block of our chain.
@@ -238,8 +175,12 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
         traced: &mut Traced,
     ) -> Result<(), TickError> {
         let chain = self.chain();
-        let outcome = told(self.outcome(&missing, finalized, now).await)?;
-        let outcome = outcome.unwrap_or_else(|why| Outcome::Waits(Some(why)));
+        let outcome = if traces::is_given_up(&mut self.db.read().await?, missing.deposit.id).await? {
+            Outcome::Failed("a person decided that it was not paid".to_owned())
+        } else {
+            let outcome = told(self.outcome(&missing, finalized, now).await)?;
+            outcome.unwrap_or_else(|why| Outcome::Waits(Some(why)))
+        };
         let Missing { deposit, .. } = missing;
         let mut tx = self.db.begin().await?;
         Cursor::lock(&mut tx, chain).await?;
@@ -263,7 +204,7 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             Outcome::Waits(Some(why)) => {
                 deposits::miss(&mut tx, deposit.id, finalized.number, now).await?;
                 let tried = Tried { block: None, is_final: true, at: now };
-                self.doubt(&mut tx, &deposit, &why, tried, traced).await?;
+                self.doubt(&mut tx, &Doubted { deposit, why, allowed: None }, tried, traced).await?;
             }
         }
         Ok(tx.commit().await?)
@@ -317,18 +258,33 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             return Ok(Outcome::Waits(Some(why)));
         }
         let (traces, reading) = self.read_traces(&block).await?;
-        let evidence = Evidence { roots, traces, reading };
+        let evidence = self.evidence_of(traces, reading)?;
         if shows(&self.network, &evidence.traces.transfers, deposit) {
             return Ok(Outcome::Seen(block, Lane::Traces));
         }
-        // That it is not there is one endpoint's word, too.
-        Ok(match self.agree(&evidence, &deposit.recipient, false).await? {
-            Ok(()) => without,
-            Err(why) => Outcome::Waits(Some(format!(
-                "its transaction is in final block {} without it, says one endpoint's trace, and nobody else: {why}",
+        Ok(match self.belief_in(&evidence, deposit).await? {
+            Belief::NotPaid(_) => without,
+            Belief::Paid(_) => Outcome::Waits(Some(format!(
+                "the trace of final block {} does not show it, and the balances of its recipient say that it was paid",
+                block.number
+            ))),
+            Belief::Doubtful(why) => Outcome::Waits(Some(format!(
+                "the trace of final block {} does not show it, and that alone does not decide: {why}",
                 block.number
             ))),
         })
+    }
+
+    /// What is believed of a deposit that no reading of the block has shown.
+    async fn belief_in(&self, evidence: &Evidence, deposit: &Deposit) -> Result<Belief, TickError> {
+        let header = evidence.inside.roots.header;
+        let sighted = witnesses::in_block(&mut self.db.read().await?, self.chain(), &header.block.hash).await?;
+        let others = sighted.into_iter().map(|sighted| sighted.deposit).filter(|it| it.recipient == deposit.recipient);
+        let deposits: Vec<Deposit> = others.filter(|it| it.id != deposit.id).chain([deposit.clone()]).collect();
+        let states = self.states(&header, &[deposit.recipient]).await?;
+        let judgement = self.judge_address(evidence, &states, &deposit.recipient, &deposits).await?;
+        let judged = judgement.deposits.into_iter().find(|judged| judged.id == deposit.id);
+        Ok(judged.map_or_else(|| Belief::Doubtful("it was not judged".to_owned()), |judged| judged.belief))
     }
 
     pub(super) async fn fail(
@@ -348,32 +304,26 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
 
     pub(super) async fn doubt_all(
         &self,
-        deposits: &[Deposit],
+        deposits: Vec<Deposit>,
         why: &str,
         tried: Tried,
         traced: &mut Traced,
     ) -> Result<(), TickError> {
-        let mut tx = self.db.begin().await?;
-        Cursor::lock(&mut tx, self.chain()).await?;
-        for deposit in deposits {
-            self.doubt(&mut tx, deposit, why, tried, traced).await?;
-        }
-        Ok(tx.commit().await?)
+        self.put_off_witness(of_all(deposits, why), tried, traced).await
     }
 
     /// Puts a deposit off, and says so once.
     pub(super) async fn doubt(
         &self,
         tx: &mut Tx,
-        deposit: &Deposit,
-        why: &str,
+        Doubted { deposit, why, allowed }: &Doubted,
         tried: Tried,
         traced: &mut Traced,
     ) -> Result<(), TickError> {
         let chain = self.chain();
         let pause = if tried.is_final { pause_after } else { pause_before_final };
-        if traces::doubt(tx, chain, deposit.id, why, tried, pause).await? == 0 {
-            warn!(%chain, tx = %deposit.tx.id, "deposit {} has no second witness and stays PENDING: {why}", deposit.id);
+        if traces::doubt(tx, chain, deposit.id, why, tried, allowed.as_ref(), pause).await? == 0 {
+            warn!(%chain, tx = %deposit.tx.id, "deposit {} is doubtful and stays PENDING: {why}", deposit.id);
         }
         traced.doubted += 1;
         Ok(())

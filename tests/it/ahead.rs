@@ -11,8 +11,8 @@ use landfall::store::cursors::Cursor;
 use landfall::time::Timestamp;
 use landfall::watcher::{Backfill, Job, Rescan, Scope, Settings, Start, Watcher};
 use landfall_chain::{
-    Address, AddressSource, AssetTransfer, Block, BlockRef, BlockSource, Endpoints, Fate, Found, Header, Lane, Network,
-    Payer, Read, ReadProof, Search, SourceError, Tip, TxRef, U256, Watched,
+    AccountState, Address, AddressSource, AssetTransfer, Block, BlockRef, BlockSource, Endpoints, Fate, Found, Header,
+    Lane, Network, Payer, Read, ReadProof, Search, SourceError, Tip, TxRef, U256, Watched,
 };
 use landfall_evm::EvmSource;
 use landfall_node::{Chain, LogLimits, Server, Tx};
@@ -115,8 +115,8 @@ impl AddressSource for Slow {
         self.chain.candidates(range, watched).await
     }
 
-    async fn balances(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<U256>, SourceError> {
-        self.chain.balances(addresses, at).await
+    async fn account_states(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<AccountState>, SourceError> {
+        self.chain.account_states(addresses, at).await
     }
 }
 

@@ -812,5 +812,6 @@ fn block(number: u64) -> Block {
         fee_recipient: None,
         proof: Proof::Roots,
         signers: Signers::default(),
+        inside: None,
     }
 }

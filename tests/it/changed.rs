@@ -12,8 +12,8 @@ use landfall::store::Db;
 use landfall::store::cursors::Cursor;
 use landfall::watcher::{Backfill, Job, Scope, Settings, Start, Watcher};
 use landfall_chain::{
-    Address, AddressSource, AssetTransfer, Block, BlockRef, BlockSource, Endpoints, Fate, Found, Header, Payer, Read,
-    ReadProof, Search, SenderRule, SourceError, Tip, TxRef, U256, Watched,
+    AccountState, Address, AddressSource, AssetTransfer, Block, BlockRef, BlockSource, Endpoints, Fate, Found, Header,
+    Payer, Read, ReadProof, Search, SenderRule, SourceError, Tip, TxRef, Watched,
 };
 use landfall_sim::{SimChain, SimLeg, SimTx};
 
@@ -101,8 +101,8 @@ impl AddressSource for Changed {
         self.chain.candidates(range, watched).await
     }
 
-    async fn balances(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<U256>, SourceError> {
-        self.chain.balances(addresses, at).await
+    async fn account_states(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<AccountState>, SourceError> {
+        self.chain.account_states(addresses, at).await
     }
 }
 

@@ -578,6 +578,7 @@ async fn on_record(desk: &Desk) -> DepositId {
         fee_recipient: None,
         proof: Proof::OneEndpoint,
         signers: Signers::default(),
+        inside: None,
     };
     let rejected = Rejected { transfer, verdict: Verdict::IneligibleTokenAccount };
     let mut tx = db.begin().await.unwrap();

@@ -159,6 +159,11 @@ impl Follower {
         &self.store.db
     }
 
+    /// Lets time pass by the watcher's clock.
+    pub(crate) fn pass(&mut self, time: Duration) {
+        self.now = self.now.plus(time);
+    }
+
     pub(crate) fn now(&self) -> Timestamp {
         self.now
     }

@@ -142,7 +142,7 @@ const TELL_EVERY: u64 = 1_000;
 
 #[test]
 fn random_histories_end_with_the_legs_of_the_final_chain_each_once() {
-    let (count, mode) = if full() { (100_000, "full") } else { (10_000, "bounded") };
+    let (count, mode) = if full() { (100_000, "full") } else { (4_000, "bounded") };
     let begun = Instant::now();
     let done = AtomicU64::new(0);
     let tallies = on_every_processor((0..LANES).collect(), LANES_OF_PROCESSOR, async |lane| {

@@ -66,8 +66,6 @@ async fn what_nobody_bore_out_waits_for_no_tier_and_no_operator_and_what_was_den
     world.chain.script_traces([Fault::Invent(address(ALICE), 9)]);
     world.chain.mine(vec![inner(0, 7)]);
     world.tick().await;
-    world.trace().await;
-    world.pass(Duration::from_secs(2));
     assert_eq!(world.trace().await.witnessed, 2);
     world.chain.withhold_balances(true);
     world.chain.mine(vec![inner(1, 5)]);

@@ -7,6 +7,7 @@
 
 mod backfill;
 mod balances;
+mod believed;
 mod canary;
 mod contracts;
 mod credits;

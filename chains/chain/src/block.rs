@@ -1,7 +1,9 @@
 //! Blocks and what is known about them.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use crate::{Address, AssetTransfer, Family, ReadProof, Signers, TxId, TxRef, U256, Verdict};
 
@@ -68,6 +70,22 @@ pub struct Block {
     pub proof: Proof,
     /// Proves on demand who signed.
     pub signers: Signers,
+    /// What a report of traces is judged by; only in the lane of the traces, and only where a trace was needed.
+    pub inside: Option<Arc<Inside>>,
+}
+
+/// What a block's report of traces is judged by: what is proved of the block, and who reported.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Inside {
+    /// The same block as its roots prove it.
+    pub roots: Block,
+    /// Addresses that may have run code in the block although they have none before and after it: those that the report says
+    /// were created, and those that a delegation names (EIP-7702).
+    pub ran_code: BTreeSet<Address>,
+    /// Who paid for a transaction of the block what is not told in full.
+    pub untold_fees: BTreeSet<Address>,
+    /// Whether two of those who reported the same run different software: one mistake of a program is not in both.
+    pub by_two_engines: bool,
 }
 
 /// What left addresses by a block, of listed assets; what transactions cost stands apart.

@@ -36,7 +36,7 @@ pub mod verdict;
 
 pub use address::Address;
 pub use asset::{AssetId, AssetTransfer, number_equal_legs};
-pub use block::{Block, BlockHash, BlockRef, Debits, Fee, Header, Proof, Rejected, Tip};
+pub use block::{Block, BlockHash, BlockRef, Debits, Fee, Header, Inside, Proof, Rejected, Tip};
 pub use causes::with_causes;
 pub use endpoint::{EndpointState, EndpointStatus, Endpoints, Refused};
 pub use facts::{AssetFacts, AssetSource, Terms, TransferFee};
@@ -49,8 +49,8 @@ pub use searching::{Pages, Searched, Searching};
 pub use sender::{Payer, SenderRule};
 pub use signers::Signers;
 pub use source::{
-    AddressSource, BlockSource, Candidates, Fate, Found, Lane, Legs, Named, Read, ReadProof, Search, SourceError,
-    SourceErrorKind, UnknownProof, Watched,
+    AccountState, AddressSource, BlockSource, Candidates, Fate, Found, Lane, Legs, Named, Read, ReadProof, Search,
+    SourceError, SourceErrorKind, UnknownProof, Watched,
 };
 pub use tx::{TxId, TxLife, TxRef};
 pub use verdict::Verdict;

@@ -91,13 +91,23 @@ pub trait AddressSource: Send + Sync + 'static {
         None
     }
 
-    /// What each address owned of the native currency after `at`, in base units, proved by the block's own state
-    /// root. In the order of `addresses`. A permanent error on chains whose blocks have no such root.
-    fn balances(
+    /// What each address is after `at`: proved by the block's own state root, or reported alike by as many endpoints as must
+    /// agree. In the order of `addresses`. A permanent error on chains whose blocks have no such root;
+    /// [`SourceError::is_state_gone`] where every endpoint answered that it does not have that state.
+    fn account_states(
         &self,
         addresses: &[Address],
         at: &BlockRef,
-    ) -> impl Future<Output = Result<Vec<U256>, SourceError>> + Send;
+    ) -> impl Future<Output = Result<Vec<AccountState>, SourceError>> + Send;
+}
+
+/// What an address is after a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AccountState {
+    /// What it owns of the native currency, in base units.
+    pub balance: U256,
+    /// Whether it has code. Who has none cannot lose anything inside of a transaction.
+    pub has_code: bool,
 }
 
 /// How a source searches for addresses.
@@ -222,8 +232,8 @@ impl<S: AddressSource> AddressSource for Arc<S> {
         (**self).searching()
     }
 
-    async fn balances(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<U256>, SourceError> {
-        (**self).balances(addresses, at).await
+    async fn account_states(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<AccountState>, SourceError> {
+        (**self).account_states(addresses, at).await
     }
 }
 
@@ -359,6 +369,9 @@ pub struct SourceError {
     /// Whether one endpoint told what was asked for while no second one could be heard that must tell it alike; such a
     /// failure is transient. The one is heard by a [`ReadProof::Listed`] read.
     pub is_unwitnessed: bool,
+    /// Whether every endpoint answered that it does not serve the state that was asked for; such a failure is transient, for
+    /// another endpoint may be named.
+    pub is_state_gone: bool,
     cause: Box<dyn Error + Send + Sync>,
 }
 
@@ -374,12 +387,24 @@ impl SourceError {
     }
 
     fn of(kind: SourceErrorKind, cause: Box<dyn Error + Send + Sync>) -> Self {
-        SourceError { kind, needs_upgrade: false, is_disputed: false, is_unwitnessed: false, cause }
+        SourceError {
+            kind,
+            needs_upgrade: false,
+            is_disputed: false,
+            is_unwitnessed: false,
+            is_state_gone: false,
+            cause,
+        }
     }
 
     /// No second endpoint could be heard.
     pub fn unwitnessed(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         SourceError { is_unwitnessed: true, ..SourceError::transient(cause) }
+    }
+
+    /// No endpoint serves that state.
+    pub fn state_gone(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        SourceError { is_state_gone: true, ..SourceError::transient(cause) }
     }
 
     /// No two endpoints told the same.

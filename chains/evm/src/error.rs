@@ -66,6 +66,14 @@ pub enum EvmError {
          tell it alike; {missing}"
     )]
     HoldingsUntold { chain: Chain, block: BlockRef, agree: usize, endpoint: String, missing: String },
+    #[error(
+        "{chain}: no endpoint proves what addresses are at block {block} ({unproved}), and {agree} must report the same: of \
+         {reports} reports no {agree} do"
+    )]
+    AccountsUnproved { chain: Chain, block: BlockRef, agree: usize, reports: usize, unproved: String },
+    /// Every endpoint answered that it does not have it.
+    #[error("{chain}: the state of block {block} is not served by {endpoints}, and nobody proves it ({unproved})")]
+    StateGone { chain: Chain, block: BlockRef, endpoints: String, unproved: String },
     #[error("{chain}: {what} is not of an EVM chain")]
     Foreign { chain: Chain, what: String },
 }
@@ -117,7 +125,11 @@ impl EvmError {
             | EvmError::NoTraces { .. }
             | EvmError::Foreign { .. } => true,
             EvmError::Rpc(error) => error.is_permanent(),
-            EvmError::ProofFailed { .. } | EvmError::TracesDiffer { .. } | EvmError::HoldingsUntold { .. } => false,
+            EvmError::ProofFailed { .. }
+            | EvmError::TracesDiffer { .. }
+            | EvmError::HoldingsUntold { .. }
+            | EvmError::AccountsUnproved { .. }
+            | EvmError::StateGone { .. } => false,
         }
     }
 }
@@ -128,6 +140,8 @@ impl From<EvmError> for SourceError {
             SourceError::upgrade_needed(error)
         } else if matches!(error, EvmError::TracesDiffer { .. }) {
             SourceError::disputed(error)
+        } else if matches!(error, EvmError::StateGone { .. }) {
+            SourceError::state_gone(error)
         } else if error.is_permanent() {
             SourceError::permanent(error)
         } else {

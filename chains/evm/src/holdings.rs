@@ -16,9 +16,9 @@ use crate::dialect::{Endpoint, Pool};
 use crate::error::EvmError;
 use crate::hex::{Amount, Data};
 
-const BALANCE: &str = "eth_getBalance";
+pub(crate) const BALANCE: &str = "eth_getBalance";
 const CALL: &str = "eth_call";
-const CODE: &str = "eth_getCode";
+pub(crate) const CODE: &str = "eth_getCode";
 /// `balanceOf(address)`, and the bytes before an address in a word.
 const BALANCE_OF: &str = "0x70a08231000000000000000000000000";
 
@@ -70,7 +70,7 @@ enum Balance {
 /// What is asked: address by address, each asset in turn.
 fn calls(pool: &Pool, addresses: &[Address], assets: &[AssetId], at: &BlockRef) -> Result<Vec<Call>, EvmError> {
     let foreign = |address: &Address| EvmError::Foreign { chain: pool.chain(), what: format!("address {address}") };
-    let block = block(at);
+    let block = by_hash(at);
     let mut calls = Vec::with_capacity(addresses.len() * assets.len());
     for address in addresses {
         let Address::Evm(_) = address else { return Err(foreign(address)) };
@@ -89,7 +89,8 @@ fn calls(pool: &Pool, addresses: &[Address], assets: &[AssetId], at: &BlockRef) 
     Ok(calls)
 }
 
-fn block(at: &BlockRef) -> Value {
+/// A block as a parameter: by number, a node on another branch would answer for its own (EIP-1898).
+pub(crate) fn by_hash(at: &BlockRef) -> Value {
     json!({ "blockHash": at.hash.to_string() })
 }
 
@@ -146,7 +147,7 @@ fn is_of_the_contract(error: &NodeError) -> bool {
 /// Those of `tokens` that have no code in the block: nobody can hold any of them.
 async fn absent(endpoint: &Endpoint, tokens: BTreeSet<AssetId>, at: &BlockRef) -> Result<BTreeSet<AssetId>, EvmError> {
     let calls: Vec<Call> =
-        tokens.iter().map(|token| Call { method: CODE, params: json!([token.to_string(), block(at)]) }).collect();
+        tokens.iter().map(|token| Call { method: CODE, params: json!([token.to_string(), by_hash(at)]) }).collect();
     if calls.is_empty() {
         return Ok(tokens);
     }

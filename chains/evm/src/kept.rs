@@ -37,9 +37,7 @@ impl Kept {
         self.with(|kept| {
             for (index, (block, txs)) in proved.into_iter().enumerate() {
                 if index >= older {
-                    // What traces have no use for is not held.
-                    let slim = Block { fees: Vec::new(), ..block.clone() };
-                    kept.insert(block.header.block.number, (slim, txs));
+                    kept.insert(block.header.block.number, (block.clone(), txs));
                 }
                 blocks.push(block);
             }

@@ -26,7 +26,7 @@ pub mod error;
 pub mod networks;
 pub mod source;
 
-mod balances;
+mod accounts;
 mod byzantium;
 mod dialect;
 mod fate;

@@ -36,7 +36,7 @@ pub(crate) const RECEIPTS: &str = "eth_getBlockReceipts";
 pub(crate) const BLOCKS_MAX: usize = Evm::BATCH_MAX / 2;
 
 /// What fails later than this was not refused: it hangs, and is not to be waited for twice.
-const REFUSED_WITHIN: Duration = Duration::from_secs(2);
+pub(crate) const REFUSED_WITHIN: Duration = Duration::from_secs(2);
 
 pub(crate) type FullBlock<'a> = WireBlock<'a, Vec<WireTx<'a>>>;
 
@@ -340,6 +340,7 @@ impl Reader {
             rejected: judged.rejected,
             fee_recipient: fees::recipient(stack, &block),
             proof: Proof::Roots,
+            inside: None,
             signers,
             txs,
         };

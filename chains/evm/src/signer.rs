@@ -18,13 +18,16 @@ use crate::error::{Check, EvmError};
 use crate::proof::rlp::Rlp;
 use crate::proof::{Leaves, Refusal};
 use crate::stack::Stack;
-use crate::wire::{Kind, WireBlock, WireTx};
+use crate::wire::{Kind, WireAuthorization, WireBlock, WireTx};
 
 /// A legacy list begins here; a type's byte is below.
 const LIST_MIN: u8 = 0xc0;
 /// `v` of a legacy transaction: 27 or 28; with a chain id, 35 or 36 and twice the id (EIP-155).
 const V_PLAIN: u64 = 27;
 const V_WITH_CHAIN: u64 = 35;
+
+/// What stands before the fields of a delegation that is signed (EIP-7702).
+const DELEGATION: u8 = 0x05;
 
 /// Who signed, as far as the encoding tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,6 +96,21 @@ pub(crate) fn on_demand(
         pool.disprove(&endpoint, &error);
         Err(error.into())
     })
+}
+
+/// Who signed a delegation (EIP-7702); `None` where its signature is nobody's.
+pub(crate) fn authority(delegation: &WireAuthorization) -> Option<Address> {
+    let parity = delegation.y_parity.or(delegation.v).map_or(U256::ZERO, |parity| parity.0);
+    let mut fields = Vec::new();
+    let mut rlp = Rlp(&mut fields);
+    rlp.amount(delegation.chain_id.0);
+    rlp.bytes(delegation.address.as_slice());
+    rlp.number(delegation.nonce.0);
+    let mut message = vec![DELEGATION];
+    message.extend_from_slice(&listed(&fields));
+    let signature = Signature::new(delegation.r.0, delegation.s.0, parity == U256::ONE);
+    let is_signature = parity <= U256::ONE;
+    signature.recover_address_from_prehash(&keccak256(message)).ok().filter(|_| is_signature)
 }
 
 fn is_signed(kind: Kind) -> bool {

@@ -7,16 +7,16 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use landfall_chain::{
-    Address, AddressSource, AssetId, AssetTransfer, Block, BlockRef, BlockSource, Candidates, Endpoints, Family, Fate,
-    Finality, FinalityRule, Found, Header, HoldingSource, Holdings, Lane, Legs, Network, Payer, Read, ReadProof,
-    Search, SourceError, Tag, Tip, TxRef, U256, Watched,
+    AccountState, Address, AddressSource, AssetId, AssetTransfer, Block, BlockRef, BlockSource, Candidates, Endpoints,
+    Family, Fate, Finality, FinalityRule, Found, Header, HoldingSource, Holdings, Lane, Legs, Network, Payer, Read,
+    ReadProof, Search, SourceError, Tag, Tip, TxRef, Watched,
 };
 use landfall_rpc::{EndpointUrl, Need};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use url::Url;
 
-use crate::balances::balances;
+use crate::accounts::accounts;
 use crate::dialect::{Endpoint, Evm, Pool};
 use crate::error::EvmError;
 use crate::fate::read_fate;
@@ -201,8 +201,8 @@ impl AddressSource for EvmSource {
         Ok(Found::Linked(self.pool.call(need, scan).await?))
     }
 
-    async fn balances(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<U256>, SourceError> {
-        Ok(balances(&self.pool, addresses, at).await?)
+    async fn account_states(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<AccountState>, SourceError> {
+        Ok(accounts(&self.pool, addresses, at).await?)
     }
 }
 

@@ -101,7 +101,7 @@ pub(crate) struct WireAccess {
     pub(crate) storage_keys: Option<Vec<B256>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WireAuthorization {
     pub(crate) chain_id: Amount,

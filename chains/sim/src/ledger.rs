@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use landfall_chain::{
-    Address, AssetId, AssetTransfer, Block, BlockHash, BlockRef, Debits, Fee, Header, Lane, Proof, Rejected,
+    Address, AssetId, AssetTransfer, Block, BlockHash, BlockRef, Debits, Fee, Header, Inside, Lane, Proof, Rejected,
     SenderRule, Signers, TxId, TxLife, TxRef, U256, Verdict, number_equal_legs,
 };
 use rand::rngs::StdRng;
@@ -43,6 +43,8 @@ pub struct SimTx {
     pub told_fee: Option<U256>,
     /// What looks like a credit in it and is none.
     pub rejected: Vec<(SimLeg, Verdict)>,
+    /// What every tracer reports in place of the legs that only a trace shows, where tracers err; the legs stay the truth.
+    pub misreported: Option<Vec<SimLeg>>,
 }
 
 /// A mined block.
@@ -82,6 +84,10 @@ pub(crate) struct State {
     /// Whether full reads of traces come from two endpoints that agree.
     pub(crate) traced_twice: bool,
     pub(crate) second_hangs: bool,
+    /// Whether those two run the same engine.
+    pub(crate) one_engine: bool,
+    /// Who has code although nothing ever left it inside of a transaction.
+    pub(crate) with_code: BTreeSet<Address>,
     pub(crate) balances_withheld: bool,
     pub(crate) untraceable: BTreeSet<u64>,
     /// Of how many blocks behind the newest the state is there.
@@ -137,7 +143,23 @@ impl SimTx {
         id[..20].copy_from_slice(&signer_bytes[..20]);
         id[24..].copy_from_slice(&nonce.to_be_bytes());
         let tx = TxRef { id: TxId::Evm(id), life: TxLife::Nonce { signer, nonce } };
-        SimTx { tx, legs, fee: U256::from(FEE), told_fee: None, rejected: Vec::new() }
+        SimTx { tx, legs, fee: U256::from(FEE), told_fee: None, rejected: Vec::new(), misreported: None }
+    }
+
+    /// The same, of which every tracer reports `legs` and not what moved inside.
+    #[must_use]
+    pub fn misreported_as(self, legs: Vec<SimLeg>) -> Self {
+        SimTx { misreported: Some(legs), ..self }
+    }
+
+    /// As tracers report it.
+    fn as_reported(&self) -> SimTx {
+        let mut told = self.clone();
+        if let Some(reported) = told.misreported.take() {
+            told.legs.retain(|leg| leg.lane == Lane::Roots);
+            told.legs.extend(reported.into_iter().map(|leg| SimLeg { lane: Lane::Traces, ..leg }));
+        }
+        told
     }
 
     /// Another transaction that uses the same nonce: only one of the two can land.
@@ -173,6 +195,8 @@ impl SimChain {
             struck: BTreeMap::new(),
             traced_twice: false,
             second_hangs: false,
+            one_engine: false,
+            with_code: BTreeSet::new(),
             balances_withheld: false,
             untraceable: BTreeSet::new(),
             state_kept: None,
@@ -271,6 +295,16 @@ impl SimChain {
     /// Whether full reads of traces come from two endpoints, from now on; one that lies is contradicted by the other.
     pub fn trace_twice(&self, twice: bool) {
         self.lock().traced_twice = twice;
+    }
+
+    /// Whether the two endpoints that trace run the same engine, from now on; else they run different ones.
+    pub fn run_one_engine(&self, one: bool) {
+        self.lock().one_engine = one;
+    }
+
+    /// From now on `address` has code. Who ever lost something inside of a transaction has code anyhow.
+    pub fn put_code(&self, address: Address) {
+        self.lock().with_code.insert(address);
     }
 
     /// Whether the second endpoint takes more than two seconds and tells no trace, from now on.
@@ -417,7 +451,21 @@ impl SimBlock {
             fee_recipient: self.fee_recipient,
             proof: if lane == Lane::Roots { Proof::Roots } else { Proof::OneEndpoint },
             signers: Signers::default(),
+            inside: (lane == Lane::Traces).then(|| {
+                let roots = self.to_block(Lane::Roots);
+                Arc::new(Inside {
+                    roots,
+                    ran_code: BTreeSet::new(),
+                    untold_fees: BTreeSet::new(),
+                    by_two_engines: false,
+                })
+            }),
         }
+    }
+
+    /// As tracers report it.
+    pub(crate) fn as_reported(&self) -> SimBlock {
+        SimBlock { txs: self.txs.iter().map(SimTx::as_reported).collect(), ..self.clone() }
     }
 }
 
@@ -467,6 +515,12 @@ impl State {
             balance = if *by < 0 { balance - size } else { balance + size };
         }
         balance
+    }
+
+    /// Whether anything of `address` may leave it inside of a transaction.
+    pub(crate) fn has_code(&self, address: &Address) -> bool {
+        let mut legs = self.blocks.iter().flat_map(|block| &block.txs).flat_map(|tx| &tx.legs);
+        self.with_code.contains(address) || legs.any(|leg| leg.lane == Lane::Traces && leg.sender == *address)
     }
 
     pub(crate) fn finalized(&self) -> Option<BlockRef> {

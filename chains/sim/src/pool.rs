@@ -10,8 +10,8 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use landfall_chain::{
-    Address, AddressSource, AssetTransfer, Block, BlockHash, BlockRef, BlockSource, Fate, Found, Header, Legs, Payer,
-    Read, Search, SourceError, Tip, TxRef, U256, Watched,
+    AccountState, Address, AddressSource, AssetTransfer, Block, BlockHash, BlockRef, BlockSource, Fate, Found, Header,
+    Lane, Legs, Payer, Read, Search, SourceError, Tip, TxRef, Watched,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -325,13 +325,16 @@ impl AddressSource for SimPool {
     }
 
     /// Proved by the state root: nobody can lie about it.
-    async fn balances(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<U256>, SourceError> {
-        self.chain.balances(addresses, at).await
+    async fn account_states(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<AccountState>, SourceError> {
+        self.chain.account_states(addresses, at).await
     }
 }
 
 fn read_as(block: &SimBlock, read: Read) -> Block {
-    let mut block = block.to_block(read.lane);
+    let mut block = match read.lane {
+        Lane::Roots => block.to_block(Lane::Roots),
+        Lane::Traces => block.as_reported().to_block(Lane::Traces),
+    };
     if read.legs == Legs::Creditable {
         block.rejected.clear();
     }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_chain::{
-    Address, AddressSource, AssetId, AssetTransfer, Block, BlockRef, BlockSource, Candidates, Fate, Found, Header,
-    Holding, HoldingSource, Holdings, Lane, Legs, Payer, Proof, Read, ReadProof, Search, Signers, SourceError, Tip,
-    TxLife, TxRef, U256, Watched,
+    AccountState, Address, AddressSource, AssetId, AssetTransfer, Block, BlockRef, BlockSource, Candidates, Fate,
+    Found, Header, Holding, HoldingSource, Holdings, Lane, Legs, Payer, Proof, Read, ReadProof, Search, Signers,
+    SourceError, Tip, TxLife, TxRef, U256, Watched,
 };
 
 use crate::ledger::{SimBlock, SimLeg, State};
@@ -46,7 +46,10 @@ impl BlockSource for SimChain {
         };
         let blocks = {
             let mut state = self.lock();
-            let truth = state.served(range.clone(), fault);
+            let mut truth = state.served(range.clone(), fault).to_vec();
+            if read.lane == Lane::Traces {
+                truth = truth.iter().map(SimBlock::as_reported).collect();
+            }
             let told: Vec<SimBlock> = truth.iter().map(|block| as_told(block, read.lane, fault)).collect();
             let is_untrue = fault.is_some_and(Fault::is_lie) && told != truth;
             if let Some(lie) = fault.filter(|_| is_untrue) {
@@ -117,14 +120,18 @@ impl AddressSource for SimChain {
         }))
     }
 
-    async fn balances(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<U256>, SourceError> {
+    async fn account_states(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<AccountState>, SourceError> {
         self.before_call();
         let state = self.lock();
-        let known = state.blocks.iter().any(|block| block.header.block == *at);
-        if state.balances_withheld || !known || state.has_forgotten(at.number) {
-            return Err(SourceError::transient(format!("the state of block {at} cannot be had")));
+        if !state.blocks.iter().any(|block| block.header.block == *at) {
+            return Err(SourceError::transient(format!("block {at} is not known")));
         }
-        Ok(addresses.iter().map(|address| state.balance(address, &AssetId::Native, at.number)).collect())
+        if state.balances_withheld || state.has_forgotten(at.number) {
+            return Err(SourceError::state_gone(format!("the state of block {at} cannot be had")));
+        }
+        let balance = |address: &Address| state.balance(address, &AssetId::Native, at.number);
+        let of = |address: &Address| AccountState { balance: balance(address), has_code: state.has_code(address) };
+        Ok(addresses.iter().map(of).collect())
     }
 }
 
@@ -243,6 +250,9 @@ impl State {
         };
         if read.lane == Lane::Traces && read.proof == ReadProof::Full && self.traced_twice {
             told.proof = if self.second_hangs { Proof::OneEndpoint } else { Proof::TwoEndpoints };
+            if let Some(inside) = told.inside.as_mut().map(Arc::make_mut) {
+                inside.by_two_engines = !self.second_hangs && !self.one_engine;
+            }
         }
         if read.legs == Legs::Creditable {
             told.rejected.clear();

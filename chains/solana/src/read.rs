@@ -69,6 +69,7 @@ pub fn block(rules: &Rules, answer: &str, asked: &Asked) -> Result<Candidate, Un
         fee_recipient: None,
         proof: Proof::OneEndpoint,
         signers: Signers::default(),
+        inside: None,
     };
     Ok(Candidate { block, digest })
 }

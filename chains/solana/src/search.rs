@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use landfall_chain::{
-    Address, AddressSource, BlockRef, Found, Named, Proof, Search, Searching, SourceError, U256, Watched,
+    AccountState, Address, AddressSource, BlockRef, Found, Named, Proof, Search, Searching, SourceError, Watched,
 };
 use landfall_rpc::Need;
 use tokio::time::Instant;
@@ -41,7 +41,7 @@ impl AddressSource for SolanaSource {
     }
 
     /// There is no root to prove one by, and nobody asks.
-    async fn balances(&self, _: &[Address], _: &BlockRef) -> Result<Vec<U256>, SourceError> {
+    async fn account_states(&self, _: &[Address], _: &BlockRef) -> Result<Vec<AccountState>, SourceError> {
         Err(SolanaError::NoBalances { chain: self.pool.chain() }.into())
     }
 }

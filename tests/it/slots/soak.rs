@@ -18,7 +18,7 @@ use crate::faults::given_seed;
 use crate::follower::full;
 use crate::lanes::on_every_processor;
 
-const SLOTS: u64 = 100_000;
+const SLOTS: u64 = 50_000;
 const SLOTS_FULL: u64 = 1_000_000;
 const SLOTS_OF_LANE: u64 = 2_500;
 /// A lane waits more than it works. So many leave room for the tests beside them; the full count takes what there is.

@@ -83,6 +83,7 @@ pub(super) fn block(number: u64, tag: u8) -> Block {
         fee_recipient: None,
         proof: Proof::Roots,
         signers: Signers::default(),
+        inside: None,
     }
 }
 

@@ -88,7 +88,7 @@ async fn deposits_of_each_lane_are_settled_by_it_and_doubts_put_them_off(store: 
     let doubt = async |why: &'static str| {
         let pause = |tries: u32| Duration::from_secs(u64::from(tries + 1));
         let tried = Tried { block: Some(at.hash), is_final: true, at: NOW };
-        write(&store, async |tx| traces::doubt(tx, CHAIN, by_trace.id, why, tried, pause).await.unwrap()).await
+        write(&store, async |tx| traces::doubt(tx, CHAIN, by_trace.id, why, tried, None, pause).await.unwrap()).await
     };
     assert_eq!((doubt("first").await, doubt("second").await), (0, 1));
     assert_eq!(due(2, NOW.plus(Duration::from_millis(1_999))).await, []);
@@ -162,15 +162,13 @@ async fn the_lane_tells_how_far_it_is_and_since_when_it_is_behind(store: TestSto
         for _ in 0..tries {
             let tried = Tried { block: None, is_final, at: NOW };
             write(&store, async |tx| {
-                traces::doubt(tx, CHAIN, doubted.id, "why", tried, |_| Duration::ZERO).await.unwrap();
+                traces::doubt(tx, CHAIN, doubted.id, "why", tried, None, |_| Duration::ZERO).await.unwrap();
             })
             .await;
         }
         let told = say("", later).await;
-        assert_eq!(
-            (told.unwitnessed, told.unwitnessed_for_long, told.unwitnessed_reason.as_str()),
-            (1, for_long, "why")
-        );
+        let reason = format!("deposit {}: why", doubted.id);
+        assert_eq!((told.unwitnessed, told.unwitnessed_for_long, told.unwitnessed_reason), (1, for_long, reason));
     }
     write(&store, async |tx| traces::forget(tx, CHAIN).await.unwrap()).await;
     assert_eq!(traces::statuses(&mut store.db.read().await.unwrap()).await.unwrap(), []);

@@ -7,6 +7,7 @@
 //! - [`busy`]: big chains at once, for benchmarks
 //! - [`fault`], [`strikes`]: how a node misbehaves, and when; `view`: which blocks it shows while it does; `spoil`: what it
 //!   makes of an answer
+//! - [`mistake`]: what its tracer gets wrong, each time
 //! - `answer`, [`logs`]: the methods; [`mod@http`], [`server`]: the sockets, the counts
 //!
 //! `http` and `strikes` know nothing of EVM chains: the servers of other families stand on them too.
@@ -21,6 +22,7 @@ pub mod chain;
 pub mod fault;
 pub mod http;
 pub mod logs;
+pub mod mistake;
 pub mod recorded;
 pub mod server;
 pub mod strikes;
@@ -42,6 +44,7 @@ pub use branch::BAIT;
 pub use chain::Chain;
 pub use fault::Fault;
 pub use logs::{LogLimits, Provider};
+pub use mistake::Mistake;
 pub use server::{Counts, Server};
 pub use strikes::When;
 pub use tx::{Frame, FrameKind, Kind, TRANSFER, Tx};

@@ -19,6 +19,7 @@ use crate::chain::Chain;
 use crate::fault::Fault;
 use crate::http::{self, Manner, Reply};
 use crate::logs::LogLimits;
+use crate::mistake::Mistake;
 use crate::spoil::spoil;
 use crate::strikes::{Strikes, When};
 use crate::view::View;
@@ -55,6 +56,10 @@ struct State {
     /// Of how many blocks behind its head it has the state.
     state_kept: Option<u64>,
     strikes: Strikes<Fault>,
+    /// What its tracer gets wrong.
+    mistake: Option<Mistake>,
+    /// What it says that it is.
+    client: String,
     counts: Counts,
     rng: StdRng,
 }
@@ -76,6 +81,8 @@ impl Server {
             missing: Vec::new(),
             state_kept: None,
             strikes: Strikes::default(),
+            mistake: None,
+            client: "landfall-node/v1".to_owned(),
             counts: Counts::default(),
             rng: StdRng::seed_from_u64(seed),
         }));
@@ -122,6 +129,17 @@ impl Server {
     /// archive.
     pub fn keep_state(&self, blocks: u64) {
         self.lock().state_kept = Some(blocks);
+    }
+
+    /// Its tracer errs so from now on, or does not; it traces by `callTracer` only.
+    pub fn err(&self, mistake: Option<Mistake>) {
+        self.lock().mistake = mistake;
+        self.set_missing(&["trace_block"]);
+    }
+
+    /// What it says from now on that it is, as `web3_clientVersion` does.
+    pub fn call_itself(&self, client: &str) {
+        self.lock().client = client.to_owned();
     }
 
     /// Misbehaves from now on.
@@ -266,7 +284,7 @@ impl State {
     }
 
     fn answers(&mut self, calls: &[Call], faults: &[Fault]) -> Vec<Answer> {
-        let State { chain, behind, limits, missing, state_kept, strikes, rng, .. } = self;
+        let State { chain, behind, limits, missing, state_kept, strikes, mistake, client, rng, .. } = self;
         let active = strikes.active();
         let mut state = chain.lock();
         let names_final = active.iter().any(|fault| matches!(fault, Fault::FinalOnFork | Fault::FinalAhead));
@@ -292,7 +310,13 @@ impl State {
             if state_kept.is_some_and(|kept| answer::needs_state_behind(&view, call, kept)) {
                 return Err(Refused::new(-32_000, "missing trie node: the state is not available"));
             }
+            if call.method == "web3_clientVersion" {
+                return Ok(json!(client).to_string());
+            }
             let mut answer = answer::answer(&view, call, limits);
+            if let (Some(mistake), "debug_traceBlockByHash", Ok(text)) = (*mistake, call.method.as_str(), &answer) {
+                answer = Ok(mistake.made_in(text).unwrap_or_else(|| text.clone()));
+            }
             for fault in &active {
                 if let Some(spoilt) = spoil(*fault, &view, call, &answer, &lie)
                     && strikes.hits(*fault, rng)

@@ -301,6 +301,7 @@ impl Reader {
             fee_recipient: fees::recipient(self.rules.stack, block),
             proof: Proof::Bloom,
             signers: Signers::default(),
+            inside: None,
         }))
     }
 

@@ -11,7 +11,7 @@ use alloy::primitives::{Address, B256};
 use memchr::memchr2;
 
 use crate::hex::Amount;
-use crate::traces::frames::{Act, Frame, Malformed, Trace};
+use crate::traces::frames::{self, Act, Frame, Malformed, SET_ASIDE_MAX, Trace};
 
 const BETWEEN: [char; 6] = [',', ':', ' ', '\n', '\r', '\t'];
 
@@ -88,12 +88,18 @@ fn nested(scan: &mut Scan<'_>) -> Result<Vec<Frame>, Malformed> {
     // Each has its place from when it opens, and is judged when it closes: what is open is all that is kept as told.
     let mut frames = vec![None];
     let mut open = vec![Told::default()];
+    let mut set_aside = 0;
     while let Some(current) = open.last_mut() {
         match scan.key()? {
             None => {
                 if let Some(told) = open.pop() {
                     let place = told.place;
-                    frames[place] = Some(told.frame()?);
+                    let frame = told.frame()?;
+                    set_aside += usize::from(frame.act == Act::Unknown);
+                    if set_aside > SET_ASIDE_MAX {
+                        return Err(frames::many_set_aside());
+                    }
+                    frames[place] = Some(frame);
                 }
                 if !open.is_empty() {
                     enter(scan, &mut frames, &mut open)?;
@@ -164,15 +170,13 @@ impl<'a> Told<'a> {
             Some("SELFDESTRUCT") => Act::Destroy,
             Some("DELEGATECALL" | "CALLCODE") => Act::Borrow,
             Some("STATICCALL") => Act::Look,
-            // It may move value in a way that this version does not know.
-            Some(other) => return Err(Malformed(format!("a frame has the unknown type {other:?}"))),
-            None => return Err(Malformed("a frame has no type".to_owned())),
+            Some(_) | None => Act::Unknown,
         };
         let address = |text: &str| text.parse::<Address>().map_err(|_| Malformed(format!("{text:?} is no address")));
         let value = |text| Amount::parse(text).map_err(|error| Malformed(format!("the value {text:?}: {error}")));
         let [from, to] = [self.from.map(address).transpose()?, self.to.map(address).transpose()?];
-        let value = self.value.map(value).transpose()?.map(|value| value.0);
-        Frame::new(self.parent, act, [from, to], value, self.error.is_some())
+        let value = self.value.map(value).transpose()?.map(|value| value.0).unwrap_or_default();
+        Ok(Frame { parent: self.parent, act, from, to, value, failed: self.error.is_some() })
     }
 }
 
@@ -339,18 +343,19 @@ mod tests {
     fn expected(call: &Call, parent: Option<usize>, out: &mut Vec<Frame>) {
         let address = |byte: u64| Some(Address::repeat_byte(u8::try_from(byte & 0xff).unwrap()));
         let (ends, act) = ([address(call.value), address(call.value >> 8)], KINDS[call.kind].1);
-        out.push(Frame::new(parent, act, ends, Some(U256::from(call.value)), call.failed).unwrap());
+        let [from, to] = ends;
+        out.push(Frame { parent, act, from, to, value: U256::from(call.value), failed: call.failed });
         let here = out.len() - 1;
         call.calls.iter().for_each(|call| expected(call, Some(here), out));
     }
 
     #[test]
-    fn what_is_no_frame_is_seen_when_its_brace_closes_and_what_comes_behind_is_not_kept() {
+    fn what_is_no_frame_is_counted_when_its_brace_closes_and_what_comes_behind_too_many_is_not_kept() {
         let reason = |json: &str| read(json, 1).map(|traces| traces.into_iter().next_back().and_then(|it| it.error));
         let many = "{},".repeat(100_000);
         // A second list of calls would be an error too, if the frames before it were kept until the end.
         let calls = format!(r#"[{{"result":{{"calls":[{many}{{}}],"calls":[]}}}}]"#);
-        assert_eq!(reason(&calls), Ok(Some("a frame has no type".to_owned())));
+        assert_eq!(reason(&calls), Ok(Some("more than 1000 frames are in a form that nobody knows".to_owned())));
         let deep = format!(r#"[{{"result":{{{}{}}}}}]"#, r#""calls":[{"#.repeat(100_000), "}]".repeat(100_000));
         assert_eq!(reason(&deep), Ok(Some("more than 1026 frames stand in each other".to_owned())));
         // More traces than transactions: one more is kept, and what is behind it is not looked at.

@@ -4,17 +4,22 @@
 //! it are judged here. Value moves by a call, a creation or a self-destruction of which neither it nor any frame
 //! around it failed, in a transaction whose proved receipt says success. Borrowed code (DELEGATECALL, CALLCODE)
 //! moves nothing to whom it is borrowed from, although nodes write a value beside it.
+//! A frame in a form that nobody knows is set aside by itself: the payments beside it are seen, and balances say what is left.
+//! A value without a recipient moved nothing, nor did a recipient without a value.
 //! Promises: a trace that contradicts what is proved of a transaction that may have moved something is refused with
 //! those of the whole block; whatever is told of a failed one, it moves nothing; no recursion. It cannot tell a trace
 //! that is wrong inside: no root covers that.
 
+use std::collections::BTreeSet;
+
 use alloy::primitives::{Address as Plain, B256};
-use landfall_chain::{Address, AssetId, AssetTransfer, Rejected, SenderRule, TxId, TxRef, U256, Verdict};
+use landfall_chain::{Address, AssetId, AssetTransfer, Rejected, SenderRule, TxId, TxLife, TxRef, U256, Verdict};
 
 use crate::legs;
 use crate::proof::encode::created_contract;
+use crate::signer;
 use crate::stack::Stack;
-use crate::wire::{Kind, WireBlock, WireReceipt, WireTx};
+use crate::wire::{Kind, WireAuthorization, WireBlock, WireReceipt, WireTx};
 
 /// A trace that is not what was asked for, in words.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,7 +42,7 @@ pub(crate) struct Frame {
     /// The index of the frame around it; only the root frame has none.
     pub(crate) parent: Option<usize>,
     pub(crate) act: Act,
-    pub(crate) from: Plain,
+    pub(crate) from: Option<Plain>,
     /// A creation that failed has none.
     pub(crate) to: Option<Plain>,
     pub(crate) value: U256,
@@ -55,7 +60,12 @@ pub(crate) enum Act {
     Borrow,
     /// STATICCALL has no value.
     Look,
+    /// In a form that nobody knows: what it moved, if anything, is not told.
+    Unknown,
 }
+
+/// How many frames of one transaction are set aside; beyond that it is no trace.
+pub(crate) const SET_ASIDE_MAX: usize = 1_000;
 
 /// What is proved of a transaction, and its frames must agree with.
 #[derive(Debug)]
@@ -64,6 +74,7 @@ pub(crate) struct ProvedTx {
     hash: B256,
     root: Option<ProvedRoot>,
     outcome: Outcome,
+    delegations: Vec<WireAuthorization>,
 }
 
 /// Its outermost call.
@@ -89,6 +100,10 @@ enum Outcome {
 pub(crate) struct Moved {
     pub(crate) legs: Vec<AssetTransfer>,
     pub(crate) rejected: Vec<Rejected>,
+    /// What frames say was created, also where that failed.
+    pub(crate) created: BTreeSet<Address>,
+    /// How many frames were in a form that nobody knows.
+    pub(crate) set_aside: usize,
 }
 
 impl ProvedTx {
@@ -110,6 +125,7 @@ impl ProvedTx {
                     Some(_) => Outcome::Failure,
                     None => Outcome::Untold,
                 },
+                delegations: wire.authorization_list.clone().unwrap_or_default(),
             })
         };
         block.transactions.iter().zip(receipts).filter_map(proved).collect()
@@ -117,6 +133,21 @@ impl ProvedTx {
 
     pub(crate) fn hash(&self) -> B256 {
         self.hash
+    }
+
+    /// Who may run code by it without having any before and after it: what it creates, and who signed a delegation in it.
+    pub(crate) fn ran_code(&self) -> impl Iterator<Item = Address> {
+        let created = self.root.iter().filter(|root| root.act == Act::Create).filter_map(|root| root.to);
+        let delegating = self.delegations.iter().filter_map(signer::authority);
+        created.chain(delegating).map(|address| Address::Evm(address.into()))
+    }
+
+    /// Who pays for it; nobody for what comes from L1.
+    pub(crate) fn payer(&self) -> Option<(TxId, Address)> {
+        match self.tx.life {
+            TxLife::Nonce { signer, .. } => Some((self.tx.id, signer)),
+            TxLife::Block => None,
+        }
     }
 
     /// Whether its receipt leaves open what moved inside of it.
@@ -139,6 +170,10 @@ impl ProvedTx {
         if let Some(why) = &trace.error {
             return refused(why.clone());
         }
+        let set_aside = trace.frames.iter().filter(|frame| frame.act == Act::Unknown).count();
+        if set_aside > SET_ASIDE_MAX {
+            return Err(many_set_aside());
+        }
         let Some(root) = trace.frames.first() else { return refused("nothing is traced".to_owned()) };
         if root.parent.is_some() || trace.frames.iter().skip(1).any(|frame| frame.parent.is_none()) {
             return refused("its trace has not one root frame".to_owned());
@@ -158,13 +193,19 @@ impl ProvedTx {
             // The frame around it stands before it.
             let around = frame.parent.and_then(|parent| failed.get(parent));
             failed.push(frame.failed || around == Some(&true));
-            let (Some(parent), Some(to)) = (frame.parent, frame.to) else { continue };
+            moved.set_aside += usize::from(frame.act == Act::Unknown);
+            let Some(to) = frame.to else { continue };
+            if frame.act == Act::Create {
+                moved.created.insert(Address::Evm(to.into()));
+            }
+            let Some(parent) = frame.parent else { continue };
             // Older nodes name the caller, or whose code it is, as who destroyed itself (revm-inspectors). With the caller
             // as its heir, this would look like a payment to oneself.
             let sender = match frame.act {
-                Act::Destroy => trace.frames.get(parent).and_then(Frame::account).unwrap_or(frame.from),
-                Act::Call | Act::Create | Act::Borrow | Act::Look => frame.from,
+                Act::Destroy => trace.frames.get(parent).and_then(Frame::account).or(frame.from),
+                Act::Call | Act::Create | Act::Borrow | Act::Look | Act::Unknown => frame.from,
             };
+            let Some(sender) = sender else { continue };
             let transfer = AssetTransfer {
                 tx: self.tx,
                 asset: AssetId::Native,
@@ -185,7 +226,7 @@ impl ProvedTx {
     /// What would be no credit in any transaction is told as that, and only what would be one as failed.
     fn verdict(&self, frame: &Frame, [sender, to]: [Plain; 2], failed: bool) -> Judged {
         match frame.act {
-            Act::Look => return Judged::ClaimsNothing,
+            Act::Look | Act::Unknown => return Judged::ClaimsNothing,
             Act::Borrow if frame.value.is_zero() => return Judged::ClaimsNothing,
             Act::Borrow => return Judged::No(Verdict::Delegatecall),
             Act::Call | Act::Create | Act::Destroy => {}
@@ -228,7 +269,7 @@ impl ProvedRoot {
     fn check(&self, root: &Frame) -> Result<(), &'static str> {
         if root.act != self.act {
             Err("its root frame is of another type")
-        } else if root.from != self.from {
+        } else if root.from != Some(self.from) {
             Err("its root frame has another sender")
         } else if root.to.zip(self.to).is_some_and(|(to, proved)| to != proved) {
             Err("its root frame has another recipient")
@@ -241,33 +282,18 @@ impl ProvedRoot {
 }
 
 impl Frame {
-    /// A frame of which a node told so much. What can move value must have one, and somebody to move it to.
-    pub(crate) fn new(
-        parent: Option<usize>,
-        act: Act,
-        [from, to]: [Option<Plain>; 2],
-        value: Option<U256>,
-        failed: bool,
-    ) -> Result<Self, Malformed> {
-        let missing = |what: &str| Malformed(format!("a frame has no {what}"));
-        let value = match act {
-            Act::Call | Act::Create | Act::Destroy => value.ok_or_else(|| missing("value"))?,
-            Act::Borrow | Act::Look => value.unwrap_or_default(),
-        };
-        if to.is_none() && !failed {
-            return Err(missing("recipient"));
-        }
-        Ok(Frame { parent, act, from: from.ok_or_else(|| missing("sender"))?, to, value, failed })
-    }
-
     /// As whom its code runs, and whose balance it spends.
     fn account(&self) -> Option<Plain> {
         match self.act {
             Act::Call | Act::Create | Act::Look => self.to,
-            Act::Borrow => Some(self.from),
-            Act::Destroy => None,
+            Act::Borrow => self.from,
+            Act::Destroy | Act::Unknown => None,
         }
     }
+}
+
+pub(crate) fn many_set_aside() -> Malformed {
+    Malformed(format!("more than {SET_ASIDE_MAX} frames are in a form that nobody knows"))
 }
 
 /// What moved inside of `txs`, all of a block, when `traces` can be theirs.

@@ -1,6 +1,7 @@
 //! What moved inside of the transactions of proved blocks, as endpoints trace it.
 //!
-//! No root covers a trace, so each block says how many endpoints told it: one, or two that told the same (`witnesses`).
+//! No root covers a trace, so each block says how many endpoints told it: one, or two that told the same (`witnesses`), and
+//! whether these run different software (`engine`).
 //! Which method an endpoint has is found by asking, and remembered; that it has none, for ten minutes. Blocks that need no trace are proved as they are: no
 //! transactions, a network that is not traced, or one whose own logs tell every movement (EIP-7708).
 //! Promises: only internal legs, numbered behind the equal ones that the roots prove; a trace that contradicts the
@@ -9,17 +10,22 @@
 
 pub(crate) mod call_tracer;
 mod disputed;
+pub(crate) mod engine;
 pub(crate) mod frames;
 mod methods;
 pub(crate) mod one_by_one;
 pub(crate) mod trace_block;
 pub(crate) mod witnesses;
 
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use alloy::primitives::B256;
-use landfall_chain::{AssetTransfer, Block, BlockRef, Legs, Native, Proof, Read, ReadProof, number_equal_legs};
+use landfall_chain::{
+    AssetTransfer, Block, BlockRef, Debits, Inside, Legs, Native, Read, ReadProof, TxId, number_equal_legs,
+};
 use landfall_rpc::{Answer, Call, Need, NodeError, Raw, RpcError};
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -29,9 +35,10 @@ use crate::dialect::{Endpoint, Pool};
 use crate::error::EvmError;
 use crate::kept::ProvedBlock;
 use crate::traces::disputed::Disputed;
-use crate::traces::frames::{Malformed, Moved, Trace};
+use crate::traces::engine::Engine;
+use crate::traces::frames::{Malformed, Moved, ProvedTx, Trace};
 use crate::traces::methods::{Known, Methods};
-use crate::traces::witnesses::{Asked, Reading};
+use crate::traces::witnesses::{Asked, Believed, Reading};
 
 /// Traces of one block of mainnet are some megabytes, and take a node a second: what is asked for in one request
 /// must come back within its timeout.
@@ -53,10 +60,13 @@ pub(crate) struct Tracer {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Method {
+pub(crate) enum Method {
     CallTracer,
     TraceBlock,
 }
+
+/// What an endpoint told of all blocks, and the engine that it ran.
+type Told = (Engine, Vec<Moved>);
 
 impl Tracer {
     pub(crate) fn new(native: Native) -> Self {
@@ -87,14 +97,8 @@ impl Tracer {
             readings = self.readings(pool, &asked, read.proof).await?;
         }
         let told = witnesses::believed(pool.chain(), &asked, readings).inspect_err(|_| self.disputed.note(&asked))?;
-        let lane = |(block, (moved, proof)): (Block, (Moved, Proof))| Block {
-            transfers: behind(&block.transfers, moved.legs),
-            rejected: if read.legs == Legs::Explained { moved.rejected } else { Vec::new() },
-            fees: Vec::new(),
-            proof,
-            ..block
-        };
-        Ok(blocks.into_iter().zip(told).map(lane).collect())
+        let believed = blocks.into_iter().zip(&asked).zip(told);
+        Ok(believed.map(|((roots, asked), believed)| in_lane(roots, asked, believed, read.legs)).collect())
     }
 
     fn asked(&self, (block, txs): ProvedBlock) -> (Block, Asked) {
@@ -103,8 +107,8 @@ impl Tracer {
         (block, Asked { at, txs })
     }
 
-    /// As many readings as `proof` wants, or as can be had; at least one. Who has the blocks is asked first. While no
-    /// two agree, the next endpoint is asked: one that errs must not hold up what two others know.
+    /// As many readings as `proof` wants, or as can be had; at least one. Who has the blocks is asked first, and second who ran
+    /// another engine last. While no two agree, the next endpoint is asked: one that errs must not hold up what two others know.
     async fn readings<'p>(
         &self,
         pool: &'p Pool,
@@ -114,8 +118,9 @@ impl Tracer {
         let number = |block: Option<&Asked>| block.map_or(0, |block| block.at.number);
         let need = Need { first: number(asked.first()), last: number(asked.last()), methods: &[] };
         let mut endpoints = pool.of_use(need).await;
-        if proof == ReadProof::Listed {
-            self.disputed.take_turns(asked, &mut endpoints);
+        match proof {
+            ReadProof::Listed => self.disputed.take_turns(asked, &mut endpoints),
+            ReadProof::Full => self.methods.other_engines_next(&mut endpoints),
         }
         let Some(reader) = endpoints.first().copied() else { return Err(pool.nobody()) };
         let mut readings = Vec::new();
@@ -129,7 +134,10 @@ impl Tracer {
                 break;
             }
             match self.reading(endpoint, asked).await {
-                Ok(Some(moved)) => readings.push((endpoint, moved)),
+                Ok(Some((engine, moved))) => {
+                    self.methods.note(&endpoint.id, engine);
+                    readings.push(Reading { endpoint, engine, moved });
+                }
                 Ok(None) => without.push(endpoint.id.as_str()),
                 Err(error) => {
                     tracing::warn!(chain = %reader.chain, "an endpoint told no trace that can be used: {error}");
@@ -150,7 +158,7 @@ impl Tracer {
     }
 
     /// What `endpoint` tells of all blocks, in one request; `None` when it cannot trace.
-    async fn reading(&self, endpoint: &Endpoint, asked: &[Asked]) -> Result<Option<Vec<Moved>>, EvmError> {
+    async fn reading(&self, endpoint: &Endpoint, asked: &[Asked]) -> Result<Option<Told>, EvmError> {
         let now = Instant::now();
         let methods = match self.methods.of(&endpoint.id, now) {
             Known::Neither => return Ok(None),
@@ -159,7 +167,7 @@ impl Tracer {
         };
         let mut unusable = None;
         for method in methods {
-            match told(endpoint, method, asked).await {
+            match told(endpoint, method, asked, &self.methods).await {
                 Ok(None) => {}
                 Ok(Some(moved)) => {
                     self.methods.remember(&endpoint.id, Some(method), now);
@@ -169,14 +177,14 @@ impl Tracer {
                 Err(error @ EvmError::Rpc(RpcError::Answer { .. })) => unusable = unusable.or(Some((method, error))),
                 Err(error) => {
                     let first = unusable.map(|(_, error)| error).filter(one_by_one::is_too_heavy);
-                    return one_by_one::read(endpoint, asked, first.unwrap_or(error)).await.map(Some);
+                    return one_by_one::read(endpoint, asked, first.unwrap_or(error), &self.methods).await.map(Some);
                 }
             }
         }
         self.methods.remember(&endpoint.id, unusable.as_ref().map(|(method, _)| *method), now);
         let Some((_, error)) = unusable else { return Ok(None) };
         // It may have given up on one transaction, and have told the others.
-        one_by_one::read(endpoint, asked, error).await.map(Some)
+        one_by_one::read(endpoint, asked, error, &self.methods).await.map(Some)
     }
 
     fn learn(&self, failed: bool) {
@@ -217,14 +225,19 @@ impl Method {
 }
 
 /// What `endpoint` tells by `method`; `None` when it does not have it.
-async fn told(endpoint: &Endpoint, method: Method, asked: &[Asked]) -> Result<Option<Vec<Moved>>, EvmError> {
+async fn told(
+    endpoint: &Endpoint,
+    method: Method,
+    asked: &[Asked],
+    methods: &Methods,
+) -> Result<Option<Told>, EvmError> {
     let blocks = asked.iter().filter(|block| !block.txs.is_empty());
     let calls: Vec<Call> = blocks.map(|block| method.call(&block.at)).collect();
-    let answers = endpoint.ask_aside(&calls).await?;
+    let (engine, answers) = engine::ask_with(endpoint, calls, methods).await?;
     if answers.iter().any(|answer| answer.as_ref().is_err_and(is_unknown_method)) {
         return Ok(None);
     }
-    moved(endpoint, method, asked, answers).await.map(Some)
+    moved(endpoint, method, asked, answers).await.map(|moved| Some((engine, moved)))
 }
 
 async fn moved(
@@ -244,11 +257,37 @@ async fn moved(
         let answer = answer.map_err(|error| endpoint.refused(method.name(), &error))?;
         let traces = method.parse(endpoint, block, &answer)?;
         let moved = frames::moved(&block.txs, &traces);
-        all.push(moved.map_err(|malformed| method.unusable(endpoint, &block.at, &malformed))?);
+        let moved = moved.map_err(|malformed| method.unusable(endpoint, &block.at, &malformed))?;
+        if moved.set_aside > 0 {
+            let (block, count, endpoint) = (block.at.number, moved.set_aside, &endpoint.id);
+            tracing::warn!(block, %endpoint, "{count} frames of the trace of block {block} are in a form that nobody knows");
+        }
+        all.push(moved);
         // Megabytes of text: others may have a turn between two blocks.
         tokio::task::yield_now().await;
     }
     Ok(all)
+}
+
+/// The block as the lane of the traces shows it.
+fn in_lane(roots: Block, asked: &Asked, Believed { moved, proof, by_two_engines }: Believed, legs: Legs) -> Block {
+    let ran_code = asked.txs.iter().flat_map(ProvedTx::ran_code).chain(moved.created).collect();
+    let told: HashSet<TxId> = roots.fees.iter().map(|fee| fee.tx.id).collect();
+    let untold_fees = asked.txs.iter().filter_map(ProvedTx::payer).filter(|(tx, _)| !told.contains(tx));
+    let untold_fees = untold_fees.map(|(_, payer)| payer).collect();
+    Block {
+        header: roots.header,
+        txs: roots.txs.clone(),
+        transfers: behind(&roots.transfers, moved.legs),
+        debits: Debits::ByLegs,
+        unattributed: Vec::new(),
+        fees: Vec::new(),
+        rejected: if legs == Legs::Explained { moved.rejected } else { Vec::new() },
+        fee_recipient: roots.fee_recipient,
+        proof,
+        signers: roots.signers.clone(),
+        inside: Some(Arc::new(Inside { roots, ran_code, untold_fees, by_two_engines })),
+    }
 }
 
 /// `legs`, numbered behind the equal ones of `proved`.

@@ -14,7 +14,9 @@ use crate::dialect::Endpoint;
 use crate::error::EvmError;
 use crate::traces::TX_TIMEOUT;
 use crate::traces::call_tracer;
+use crate::traces::engine::{self, Engine};
 use crate::traces::frames::{self, Malformed, Moved, ProvedTx};
+use crate::traces::methods::Methods;
 use crate::traces::witnesses::Asked;
 use crate::wire::WirePlace;
 
@@ -27,26 +29,36 @@ const TXS_MAX: usize = 16;
 ///
 /// # Errors
 /// `refused`, when it is about something else than the weight of one block, or when no more can be had so.
-pub(crate) async fn read(endpoint: &Endpoint, asked: &[Asked], refused: EvmError) -> Result<Vec<Moved>, EvmError> {
+pub(crate) async fn read(
+    endpoint: &Endpoint,
+    asked: &[Asked],
+    refused: EvmError,
+    methods: &Methods,
+) -> Result<(Engine, Vec<Moved>), EvmError> {
     let traced = asked.iter().filter(|block| !block.txs.is_empty()).count();
     if traced != 1 || !is_too_heavy(&refused) {
         return Err(refused);
     }
-    let mut all = Vec::with_capacity(asked.len());
+    let (mut all, mut engine) = (Vec::with_capacity(asked.len()), Engine::Unknown);
     for block in asked {
-        match moved(endpoint, block).await {
-            Ok(moved) => all.push(moved),
+        match moved(endpoint, block, methods).await {
+            Ok((by, moved)) => {
+                // All blocks but the one that is traced are without a reading.
+                engine = by.unwrap_or(engine);
+                all.push(moved);
+            }
             Err(error) => {
                 tracing::debug!(chain = %endpoint.chain, "a block was not traced by its transactions either: {error}");
                 return Err(refused);
             }
         }
     }
-    Ok(all)
+    Ok((engine, all))
 }
 
-async fn moved(endpoint: &Endpoint, block: &Asked) -> Result<Moved, EvmError> {
-    let mut all = Moved::default();
+/// What moved, and by which engine's word, where anything was asked.
+async fn moved(endpoint: &Endpoint, block: &Asked, methods: &Methods) -> Result<(Option<Engine>, Moved), EvmError> {
+    let (mut all, mut engine): (Moved, Option<Engine>) = (Moved::default(), None);
     let needed: Vec<&ProvedTx> = block.txs.iter().filter(|tx| tx.may_have_moved()).collect();
     for txs in needed.chunks(TXS_MAX) {
         let place = |tx: &&ProvedTx| Call { method: PLACE, params: json!([tx.hash()]) };
@@ -56,7 +68,8 @@ async fn moved(endpoint: &Endpoint, block: &Asked) -> Result<Moved, EvmError> {
         };
         let calls = txs.first().map(place).into_iter().chain(txs.iter().map(trace)).chain(txs.last().map(place));
         let calls: Vec<Call> = calls.collect();
-        let answers = endpoint.ask_aside(&calls).await?;
+        let (by, answers) = engine::ask_with(endpoint, calls.clone(), methods).await?;
+        engine = Some(engine.map_or(by, |before| before.and(by)));
         let mut txs = txs.iter();
         for (call, answer) in calls.iter().zip(answers) {
             let answer = answer.map_err(|error| endpoint.refused(call.method, &error))?;
@@ -71,15 +84,18 @@ async fn moved(endpoint: &Endpoint, block: &Asked) -> Result<Moved, EvmError> {
                 let json: &RawValue = endpoint.parse(TRACE, &answer)?;
                 let judged =
                     call_tracer::read_one(tx.hash(), json.get()).and_then(|trace| frames::moved_in(tx, &trace));
-                let Moved { legs, rejected } = judged.map_err(|Malformed(reason)| unusable(&reason))?;
+                let Moved { legs, rejected, created, set_aside } =
+                    judged.map_err(|Malformed(reason)| unusable(&reason))?;
                 all.legs.extend(legs);
                 all.rejected.extend(rejected);
+                all.created.extend(created);
+                all.set_aside += set_aside;
             }
             // Megabytes of text: others may have a turn.
             tokio::task::yield_now().await;
         }
     }
-    Ok(all)
+    Ok((engine, all))
 }
 
 /// Whether the block was refused for its size or for the time that it takes.

@@ -122,12 +122,13 @@ fn frame(parent: Option<usize>, wire: &WireFrame<'_>) -> Result<Frame, Malformed
             (ends, value) = ([action.address, action.refund_address], action.balance);
             Act::Destroy
         }
-        // It may move value in a way that this version does not know.
-        (kind, call) => return Err(Malformed(format!("a frame has the unknown type {kind:?} {call:?}"))),
+        (_, _) => Act::Unknown,
     };
     // Neither an error nor none.
     if wire.error.is_some_and(|error| error.get() == "\"\"") {
         return Err(Malformed("a frame has an error without words".to_owned()));
     }
-    Frame::new(parent, act, ends, value.map(|value| value.0), wire.error.is_some())
+    let value = value.map(|value| value.0).unwrap_or_default();
+    let [from, to] = ends;
+    Ok(Frame { parent, act, from, to, value, failed: wire.error.is_some() })
 }

@@ -12,6 +12,7 @@ use landfall_chain::{Address, BlockRef, Chain, Proof, TxId, U256};
 
 use crate::dialect::Endpoint;
 use crate::error::EvmError;
+use crate::traces::engine::Engine;
 use crate::traces::frames::{self, Moved, ProvedTx};
 
 /// A block, and of its transactions those that must be traced: all or none.
@@ -21,8 +22,22 @@ pub(crate) struct Asked {
     pub(crate) txs: Vec<ProvedTx>,
 }
 
-/// What an endpoint told of each block that was asked for.
-pub(crate) type Reading<'p> = (&'p Endpoint, Vec<Moved>);
+/// What an endpoint told of each block that was asked for, and the engine that it ran.
+#[derive(Debug)]
+pub(crate) struct Reading<'p> {
+    pub(crate) endpoint: &'p Endpoint,
+    pub(crate) engine: Engine,
+    pub(crate) moved: Vec<Moved>,
+}
+
+/// What is believed of a block, and on whose word.
+#[derive(Debug)]
+pub(crate) struct Believed {
+    pub(crate) moved: Moved,
+    pub(crate) proof: Proof,
+    /// Whether two that told the same run different engines.
+    pub(crate) by_two_engines: bool,
+}
 
 /// How often who received how much in which transaction.
 type Received = HashMap<(TxId, Address, U256), usize>;
@@ -32,7 +47,7 @@ pub(crate) fn agree(asked: &[Asked], readings: &[Reading<'_>]) -> bool {
     readings.len() > 1 && (0..asked.len()).all(|index| agreed(readings, index).is_some())
 }
 
-/// What is believed of each block, and on whose word.
+/// What is believed of each block.
 ///
 /// # Errors
 /// Several endpoints told a block, and no two of them the same.
@@ -40,7 +55,7 @@ pub(crate) fn believed(
     chain: Chain,
     asked: &[Asked],
     mut readings: Vec<Reading<'_>>,
-) -> Result<Vec<(Moved, Proof)>, EvmError> {
+) -> Result<Vec<Believed>, EvmError> {
     let mut believed = Vec::with_capacity(asked.len());
     for (index, block) in asked.iter().enumerate() {
         let (reading, proof) = match agreed(&readings, index) {
@@ -49,8 +64,10 @@ pub(crate) fn believed(
             None if readings.len() == 1 => (Some(0), Proof::OneEndpoint),
             None => return Err(differ(chain, block, index, &readings)),
         };
-        let told = reading.and_then(|reading| readings.get_mut(reading)?.1.get_mut(index));
-        believed.push((told.map(std::mem::take).unwrap_or_default(), proof));
+        let by_two_engines = reading.is_some_and(|reading| is_by_two_engines(&readings, index, reading));
+        let told = reading.and_then(|reading| readings.get_mut(reading)?.moved.get_mut(index));
+        let moved = told.map(std::mem::take).unwrap_or_default();
+        believed.push(Believed { moved, proof, by_two_engines });
     }
     Ok(believed)
 }
@@ -61,9 +78,16 @@ fn agreed(readings: &[Reading<'_>], index: usize) -> Option<usize> {
     received.iter().enumerate().position(|(at, one)| received[at + 1..].contains(one))
 }
 
-fn received((_, told): &Reading<'_>, index: usize) -> Received {
+/// Whether who told the block at `index` as the reading `believed` does runs another engine.
+fn is_by_two_engines(readings: &[Reading<'_>], index: usize, believed: usize) -> bool {
+    let agreed = received(&readings[believed], index);
+    let alike = readings.iter().filter(|reading| received(reading, index) == agreed);
+    alike.clone().any(|one| alike.clone().any(|other| one.engine.differs_from(other.engine)))
+}
+
+fn received(reading: &Reading<'_>, index: usize) -> Received {
     let mut received = Received::new();
-    for leg in told.get(index).into_iter().flat_map(|moved| &moved.legs) {
+    for leg in reading.moved.get(index).into_iter().flat_map(|moved| &moved.legs) {
         *received.entry((leg.tx.id, leg.recipient, leg.amount)).or_default() += 1;
     }
     received
@@ -77,7 +101,7 @@ fn differ(chain: Chain, block: &Asked, index: usize, readings: &[Reading<'_>]) -
         ids.extend(differing.map(|((tx, ..), _)| *tx));
     }
     // Who was asked first says nothing of who lies.
-    let mut endpoints: Vec<&str> = readings.iter().map(|(endpoint, _)| endpoint.id.as_str()).collect();
+    let mut endpoints: Vec<&str> = readings.iter().map(|reading| reading.endpoint.id.as_str()).collect();
     endpoints.sort_unstable();
     EvmError::TracesDiffer {
         chain,

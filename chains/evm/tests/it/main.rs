@@ -16,7 +16,7 @@
 //! - `tracers`: who is asked for traces and how; `heavy`: when a block is too much to be traced at once; `witnesses`:
 //!   what it means when endpoints agree, differ or cannot say
 //! - `traced`, `traced_blocks`: real traces, and anvil's, with the legs that they should have
-//! - `balances`: what is owned, proved by the state root
+//! - `accounts`: what is owned, proved by the state root
 //! - `reads`: tip, headers, blocks, fate, and what an absent answer means
 //! - `torn`: blocks and receipts that do not belong together
 //! - `logs`, `scan`: blocks by their logs, and where in a range to look
@@ -32,8 +32,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+mod accounts;
 mod agreeing;
-mod balances;
 mod endpoints;
 mod explain;
 mod fees;

@@ -27,7 +27,7 @@ async fn what_is_not_in_a_block_is_never_asked_for() {
     let signer = ChainAddress::Evm(Address::repeat_byte(0xaa).into());
     let tx = TxRef { id: TxId::Evm([7; 32]), life: TxLife::Nonce { signer, nonce: 0 } };
     let _ = source.fate(&tx, &at).await;
-    let _ = source.balances(&[signer], &at).await;
+    let _ = source.account_states(&[signer], &at).await;
     let _ = source.candidates(range, Watched::Asked(&|_| true)).await;
     let calls = live.take_calls();
     for method in ["eth_getBlockReceipts", "eth_getLogs", "debug_traceBlockByHash", "eth_getProof"] {

@@ -6,12 +6,14 @@
 use std::collections::BTreeMap;
 
 use alloy::primitives::{Address, U256, address as plain};
-use landfall_chain::{Address as ChainAddress, AddressSource, Block, BlockHash, BlockRef, Chain, NativeSource, Proof};
+use landfall_chain::{
+    AccountState, Address as ChainAddress, AddressSource, Block, BlockHash, BlockRef, Chain, NativeSource, Proof,
+};
 use landfall_evm::network;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::balances::Accounts;
+use crate::accounts::Accounts;
 use crate::node::{Ledger, Node};
 use crate::trace::{FLAT, NESTED, flat, nested, read, traced};
 
@@ -244,7 +246,7 @@ async fn what_anvil_says_that_is_owned_agrees_with_the_legs() {
     let source = node.source(traced());
     let owners = [RECIPIENT, CONTRACT, Address::repeat_byte(0xee)].map(|owner| ChainAddress::Evm(owner.into()));
     let (had, has) =
-        (source.balances(&owners, &before).await.unwrap(), source.balances(&owners, &after).await.unwrap());
+        (source.account_states(&owners, &before).await.unwrap(), source.account_states(&owners, &after).await.unwrap());
     let block = inside(NESTED).await;
     // The roots' own: 5 to the recipient, 1000 to the contract.
     let roots = [U256::from(5), U256::from(1000), U256::ZERO];
@@ -253,9 +255,10 @@ async fn what_anvil_says_that_is_owned_agrees_with_the_legs() {
             block.transfers.iter().filter(|leg| mine(leg) == *owner).map(|leg| leg.amount).sum()
         };
         let (received, paid) = (sum(|leg| leg.recipient), sum(|leg| leg.sender));
-        assert_eq!(had[index] + roots[index] + received - paid, has[index], "{owner}");
+        assert_eq!(had[index].balance + roots[index] + received - paid, has[index].balance, "{owner}");
     }
-    assert_eq!(has[..2], [U256::from(60), U256::from(910)]);
+    let state = |balance, has_code| AccountState { balance: U256::from(balance), has_code };
+    assert_eq!(has, [state(60, false), state(910, true), state(0, false)]);
 }
 
 #[test]

@@ -87,6 +87,11 @@ impl<D: Dialect> Endpoint<D> {
         self.call_error(method, error.to_string())
     }
 
+    /// Whether it did not refuse the method a while ago.
+    pub fn may_serve(&self, method: &str) -> bool {
+        self.learnt.is_served(method, Instant::now())
+    }
+
     /// The node answered, but not with what was asked for.
     pub fn unusable(&self, method: &'static str, reason: &str) -> D::Error {
         let reason = self.rpc.clean(reason);

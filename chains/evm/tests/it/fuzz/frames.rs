@@ -149,8 +149,8 @@ fn of_nested(tx: usize, frame: &Value, around: (Option<Address>, bool), moved: &
 fn nested_account(frame: &Value) -> Option<Address> {
     match frame["type"].as_str()? {
         "DELEGATECALL" | "CALLCODE" => who(&frame["from"]),
-        "SELFDESTRUCT" => None,
-        _ => who(&frame["to"]),
+        "CALL" | "CREATE" | "CREATE2" | "STATICCALL" => who(&frame["to"]),
+        _ => None,
     }
 }
 
@@ -185,7 +185,7 @@ fn of_flat(tx: usize, group: &[&Value], moved: &mut Vec<Moved>) -> Option<()> {
 fn flat_account(frame: &Value) -> Option<Address> {
     match (frame["type"].as_str()?, frame["action"]["callType"].as_str()) {
         ("call", Some("delegatecall" | "callcode")) => who(&frame["action"]["from"]),
-        ("call", _) => who(&frame["action"]["to"]),
+        ("call", Some("call" | "staticcall")) => who(&frame["action"]["to"]),
         ("create", _) => who(&frame["result"]["address"]),
         _ => None,
     }

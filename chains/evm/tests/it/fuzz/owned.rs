@@ -17,7 +17,7 @@ use super::mutate::{self, CHANGES, Change};
 use super::node::{Door, Table};
 use super::run::{Counts, fuzz};
 use super::walk::Dice;
-use crate::balances::Accounts;
+use crate::accounts::Accounts;
 use crate::node::mainnet;
 
 const HEADER: &str = "eth_getBlockByHash";
@@ -141,7 +141,7 @@ fn a_false_proof_is_refused_or_the_truth() {
         };
         let keys: Vec<ChainAddress> = owners.iter().map(|owner| ChainAddress::Evm((*owner).into())).collect();
         let block: BlockRef = blocks[at];
-        let read = door.borrow_mut().ask(&mainnet(), lay, async |source| source.balances(&keys, &block).await);
+        let read = door.borrow_mut().ask(&mainnet(), lay, async |source| source.account_states(&keys, &block).await);
         let verdict = match read {
             Err(error) => {
                 prop_assert!(!lies.is_empty(), "the truth was refused: {error}");
@@ -149,6 +149,7 @@ fn a_false_proof_is_refused_or_the_truth() {
             }
             Ok(told) => {
                 let owned = |owner: &Address| OWNED.iter().find(|owned| (owned.0, owned.1) == (at, *owner)).unwrap().2;
+                let told: Vec<U256> = told.iter().map(|state| state.balance).collect();
                 prop_assert_eq!(told, owners.iter().map(|owner| U256::from(owned(owner))).collect::<Vec<_>>());
                 "true"
             }

@@ -4,8 +4,10 @@ use std::time::{Duration, Instant};
 
 use alloy::primitives::Address;
 use landfall_chain::{
-    Address as ChainAddress, AddressSource, BlockHash, BlockRef, EndpointState, SourceError, SourceErrorKind, U256,
+    AccountState, Address as ChainAddress, AddressSource, BlockHash, BlockRef, EndpointState, SourceError,
+    SourceErrorKind, U256,
 };
+use landfall_evm::EvmSource;
 use serde_json::{Value, json};
 
 use crate::node::{Answer, Ledger, Live, Node, led_by_first, mainnet};
@@ -66,6 +68,11 @@ impl Accounts {
     }
 }
 
+/// What each of `owners` owned at the block.
+async fn balances(source: &EvmSource, owners: &[ChainAddress], at: &BlockRef) -> Result<Vec<U256>, SourceError> {
+    Ok(source.account_states(owners, at).await?.into_iter().map(|state| state.balance).collect())
+}
+
 /// What the recipient owned at the second block, from a node whose every answer passes through `lie`.
 async fn balance(lie: impl Fn(&str, &Value, &mut Value) + Send + Sync + 'static) -> Result<U256, SourceError> {
     balance_of(RECIPIENT, lie).await
@@ -83,7 +90,7 @@ async fn balance_of(
         Ok(answer)
     })
     .await;
-    let balances = node.source(mainnet()).balances(&[ChainAddress::Evm(owner.into())], &at).await?;
+    let balances = balances(&node.source(mainnet()), &[ChainAddress::Evm(owner.into())], &at).await?;
     assert_eq!(balances.len(), 1);
     Ok(balances[0])
 }
@@ -97,13 +104,13 @@ async fn balances_are_proved_in_one_request_and_told_in_order() {
     source.check().await.unwrap();
     node.take_requests();
     let owners = [NOBODY, RECIPIENT, NOBODY].map(|owner| ChainAddress::Evm(owner.into()));
-    assert_eq!(source.balances(&owners, &after).await.unwrap(), [0, 60, 0].map(U256::from));
-    assert_eq!(source.balances(&owners, &before).await.unwrap(), [U256::ZERO; 3]);
+    assert_eq!(balances(&source, &owners, &after).await.unwrap(), [0, 60, 0].map(U256::from));
+    assert_eq!(balances(&source, &owners, &before).await.unwrap(), [U256::ZERO; 3]);
     assert_eq!(node.take_requests(), 2);
-    assert!(source.balances(&[], &after).await.unwrap().is_empty());
+    assert!(balances(&source, &[], &after).await.unwrap().is_empty());
     // More than a node proves at once are asked for in parts.
     let many = owners.repeat(70);
-    assert_eq!(source.balances(&many, &after).await.unwrap(), [0, 60, 0].map(U256::from).repeat(70));
+    assert_eq!(balances(&source, &many, &after).await.unwrap(), [0, 60, 0].map(U256::from).repeat(70));
     assert_eq!(node.take_requests(), 3);
 }
 
@@ -208,7 +215,7 @@ async fn a_node_that_knows_blocks_by_number_only_is_asked_by_number() {
         })
         .await;
         let source = node.source(mainnet());
-        let balances = source.balances(&[ChainAddress::Evm(RECIPIENT.into())], &at).await;
+        let balances = balances(&source, &[ChainAddress::Evm(RECIPIENT.into())], &at).await;
         match expected {
             Some(expected) => assert_eq!(balances.unwrap(), [U256::from(expected)]),
             None => {
@@ -230,12 +237,12 @@ async fn a_node_that_proves_nothing_is_an_error() {
     })
     .await;
     let source = node.source(mainnet());
-    let error = source.balances(&[ChainAddress::Evm(RECIPIENT.into())], &at).await.unwrap_err();
+    let error = balances(&source, &[ChainAddress::Evm(RECIPIENT.into())], &at).await.unwrap_err();
     assert_eq!(error.kind, SourceErrorKind::Transient);
     assert!(error.to_string().contains("exceeds maximum proof window"), "{error}");
     // Its blocks are as good as before.
     assert_eq!(source.endpoints().snapshot()[0].state, EndpointState::Healthy);
-    let error = source.balances(&[ChainAddress::Solana([1; 32])], &at).await.unwrap_err();
+    let error = balances(&source, &[ChainAddress::Solana([1; 32])], &at).await.unwrap_err();
     assert_eq!(error.kind, SourceErrorKind::Permanent);
 }
 
@@ -268,7 +275,7 @@ async fn who_serves_no_proofs_is_left_for_another_and_who_proves_a_lie_is_left_o
         lying.take_calls();
         let begun = Instant::now();
         let owner = [ChainAddress::Evm(RECIPIENT.into())];
-        assert_eq!(source.balances(&owner, &at).await.unwrap(), [U256::from(60)]);
+        assert_eq!(balances(&source, &owner, &at).await.unwrap(), [U256::from(60)]);
         assert!(lying.take_calls().iter().any(|(method, _)| method == "eth_getProof"), "it was asked first");
         assert_eq!(source.endpoints().snapshot()[0].state, expected);
         // It is asked for all else at once, and in quarantine behind a fifth of 800 ms at the least.
@@ -279,5 +286,51 @@ async fn who_serves_no_proofs_is_left_for_another_and_who_proves_a_lie_is_left_o
         } else {
             assert!(is_asked);
         }
+    }
+}
+
+/// Endpoints without proofs, of which each answers `eth_getBalance` and `eth_getCode` so.
+async fn reported_by(answers: [fn(&str) -> Answer; 2], agree: usize) -> Result<Vec<AccountState>, SourceError> {
+    let [_, at] = Accounts::recorded().blocks();
+    let nodes = [Live::start(Ledger::default()).await, Live::start(Ledger::default()).await];
+    for (node, report) in nodes.iter().zip(answers) {
+        node.lie(move |method, params| {
+            Some(match method {
+                "eth_getProof" => Err((-32000, "distance to target block exceeds maximum proof window".to_owned())),
+                "eth_getBalance" | "eth_getCode" => {
+                    assert_eq!(params[1], json!({ "blockHash": at.hash.to_string() }), "by hash, or of another branch");
+                    report(method)
+                }
+                _ => Accounts::recorded().answer(method, params),
+            })
+        });
+    }
+    let source = led_by_first(mainnet(), &[&nodes[0], &nodes[1]]).await;
+    source.set_agree(agree).unwrap();
+    source.account_states(&[ChainAddress::Evm(RECIPIENT.into())], &at).await
+}
+
+#[tokio::test]
+async fn where_nobody_proves_it_as_many_as_must_agree_report_a_balance_and_code() {
+    type Report = fn(&str) -> Answer;
+    let sixty: Report = |method: &str| Ok(json!(if method == "eth_getBalance" { "0x3c" } else { "0x" }));
+    let contract: Report = |method: &str| Ok(json!(if method == "eth_getBalance" { "0x3c" } else { "0x30ff" }));
+    let pruned: Report = |_: &str| Err((-32000, "missing trie node 5b (path ) state is not available".to_owned()));
+    let busy: Report = |_: &str| Err((-32603, "internal error".to_owned()));
+    let state = |has_code| AccountState { balance: U256::from(60), has_code };
+    assert_eq!(reported_by([sixty, sixty], 2).await.unwrap(), [state(false)]);
+    assert_eq!(reported_by([contract, contract], 2).await.unwrap(), [state(true)]);
+    assert_eq!(reported_by([pruned, sixty], 1).await.unwrap(), [state(false)]);
+    // Whether it has code decides as much as the balance.
+    let differ = reported_by([sixty, contract], 2).await.unwrap_err();
+    assert!(!differ.is_state_gone && differ.to_string().contains("of 2 reports no 2 do"), "{differ}");
+    // Gone is what every endpoint answers that it has not; who could not be asked may have it.
+    for answers in [[pruned, pruned], [sixty, pruned], [pruned, sixty]] {
+        let error = reported_by(answers, 2).await.unwrap_err();
+        assert!(error.is_state_gone && error.kind == SourceErrorKind::Transient, "{error}");
+    }
+    for answers in [[pruned, busy], [sixty, busy]] {
+        let error = reported_by(answers, 2).await.unwrap_err();
+        assert!(!error.is_state_gone && error.to_string().contains("internal error"), "{error}");
     }
 }

@@ -1,0 +1,120 @@
+//! Which software an endpoint runs, as it says with the trace that it reports.
+//!
+//! Two programs that share the code that runs transactions share its mistakes, so what counts is the engine and not the name.
+//! Promises: a program that is not in the table counts as like any other: nobody is another engine than one that is not known.
+//! Deliberately not remembered as a fact: backends behind one URL change, so each reading has its own.
+
+use landfall_rpc::{Answer, Call};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::dialect::Endpoint;
+use crate::error::EvmError;
+use crate::read::REFUSED_WITHIN;
+use crate::traces::methods::Methods;
+
+const VERSION: &str = "web3_clientVersion";
+
+/// The code that runs transactions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Engine {
+    Geth,
+    Revm,
+    Nethermind,
+    Besu,
+    Unknown,
+}
+
+/// First words of `web3_clientVersion`, which ends at a slash: "Geth/v1.16.7-stable/linux-amd64/go1.24", "anvil/v1.7.1", "bor/v2.2.9".
+/// erigon runs a copy of geth's EVM; reth, op-reth and anvil run revm.
+const ENGINES: [(&str, Engine); 9] = [
+    ("geth", Engine::Geth),
+    ("op-geth", Engine::Geth),
+    ("bor", Engine::Geth),
+    ("erigon", Engine::Geth),
+    ("reth", Engine::Revm),
+    ("op-reth", Engine::Revm),
+    ("anvil", Engine::Revm),
+    ("nethermind", Engine::Nethermind),
+    ("besu", Engine::Besu),
+];
+
+impl Engine {
+    fn of(endpoint: &Endpoint, answer: Option<Answer>) -> Self {
+        let told = answer.and_then(Result::ok);
+        let version = told.as_ref().and_then(|told| endpoint.parse::<String>(VERSION, told).ok());
+        version.map_or(Engine::Unknown, |version| Engine::named(&version))
+    }
+
+    fn named(version: &str) -> Self {
+        let name = version.split('/').next().unwrap_or_default().trim().to_ascii_lowercase();
+        ENGINES.iter().find(|(known, _)| *known == name).map_or(Engine::Unknown, |(_, engine)| *engine)
+    }
+
+    /// Whether a mistake of one is no mistake of the other, as far as is known.
+    pub(crate) fn differs_from(self, other: Engine) -> bool {
+        self != other && self != Engine::Unknown && other != Engine::Unknown
+    }
+
+    /// The engine of several readings that make up one.
+    pub(crate) fn and(self, other: Engine) -> Self {
+        if self == other { self } else { Engine::Unknown }
+    }
+}
+
+/// The answers to `calls`, and the engine that gave them: it is asked for in the same request, in front of all that may be too
+/// large. Some nodes refuse all for the sake of one method: then it is asked without, and so from then on.
+pub(crate) async fn ask_with(
+    endpoint: &Endpoint,
+    calls: Vec<Call>,
+    methods: &Methods,
+) -> Result<(Engine, Vec<Answer>), EvmError> {
+    if !methods.asks_version(&endpoint.id) {
+        return Ok((Engine::Unknown, endpoint.ask_aside(&calls).await?));
+    }
+    let with: Vec<Call> = std::iter::once(Call { method: VERSION, params: json!([]) }).chain(calls.clone()).collect();
+    let begun = Instant::now();
+    match endpoint.ask_aside(&with).await {
+        Ok(mut answers) => {
+            let version = (!answers.is_empty()).then(|| answers.remove(0));
+            Ok((Engine::of(endpoint, version), answers))
+        }
+        Err(error) if begun.elapsed() >= REFUSED_WITHIN => Err(error),
+        Err(error) => {
+            let answers = endpoint.ask_aside(&calls).await.map_err(|_| error)?;
+            methods.leave_version_out(&endpoint.id);
+            Ok((Engine::Unknown, answers))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_is_known_by_the_first_word_of_its_version() {
+        let cases = [
+            ("Geth/v1.16.7-stable-b9f3a3d9/linux-amd64/go1.24.9", Engine::Geth),
+            ("erigon/3.2.2/linux-amd64/go1.24.1", Engine::Geth),
+            ("bor/v2.2.9/linux-amd64/go1.24.6", Engine::Geth),
+            ("reth/v1.9.3-27a8c0f/x86_64-unknown-linux-gnu", Engine::Revm),
+            ("anvil/v1.7.1", Engine::Revm),
+            ("Nethermind/v1.35.2+2d8c7b1e/linux-x64/dotnet9.0.10", Engine::Nethermind),
+            ("besu/v25.11.0/linux-x86_64/openjdk-java-21", Engine::Besu),
+            ("Geth-like/v1", Engine::Unknown),
+            ("", Engine::Unknown),
+        ];
+        for (version, engine) in cases {
+            assert_eq!(Engine::named(version), engine, "{version}");
+        }
+    }
+
+    #[test]
+    fn an_engine_that_is_not_known_differs_from_none() {
+        assert!(Engine::Geth.differs_from(Engine::Revm));
+        assert!(!Engine::Geth.differs_from(Engine::Geth));
+        assert!(!Engine::Geth.differs_from(Engine::Unknown));
+        assert!(!Engine::Unknown.differs_from(Engine::Unknown));
+    }
+}
