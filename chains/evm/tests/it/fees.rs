@@ -53,13 +53,20 @@ async fn whom_the_fees_go_to_is_told_by_the_header_except_on_polygon() {
 
 #[tokio::test]
 async fn recorded_transactions_cost_what_their_receipts_say() {
-    // Of types 0, 1 and 2, some failed. What is compared, `gasUsed` and `effectiveGasPrice`, is not read otherwise. On the OP
-    // stack `l1Fee` comes on top, which no root covers; its deposits (0x7e) cost nothing.
+    // Of types 0 to 4, some failed. What is compared, `gasUsed` and `effectiveGasPrice`, is not read otherwise. Blobs come on
+    // top, and on the OP stack `l1Fee`, which no root covers; its deposits (0x7e) cost nothing.
     for (chain, prefix, number, count) in [
         (Chain::EthereumMainnet, "eth_mainnet", 16_899_757, 147),
         (Chain::PolygonMainnet, "polygon_mainnet", 38_102_393, 65),
         (Chain::OptimismMainnet, "optimism_mainnet", 105_237_730, 1),
         (Chain::OptimismMainnet, "optimism_mainnet", 109_860_869, 7),
+        (Chain::EthereumMainnet, "eth_mainnet", 20_000_000, 134),
+        (Chain::EthereumMainnet, "eth_mainnet", 23_879_620, 142),
+        (Chain::EthereumMainnet, "eth_mainnet", 24_647_140, 60),
+        (Chain::OptimismMainnet, "mode_mainnet", 8_017_051, 5),
+        (Chain::OptimismSepolia, "optimism_sepolia", 26_207_962, 47),
+        (Chain::OptimismSepolia, "unichain_sepolia", 35_535_698, 5),
+        (Chain::PolygonMainnet, "polygon_mainnet", 50_000_000, 564),
     ] {
         let (block, receipts) = recorded(chain, prefix, number);
         let number = |field: &Value| field.as_str().map(|text| text.parse::<U256>().unwrap());
@@ -67,16 +74,17 @@ async fn recorded_transactions_cost_what_their_receipts_say() {
             let price = number(&receipt["effectiveGasPrice"])?;
             let id = TxId::Evm(receipt["transactionHash"].as_str().unwrap().parse::<B256>().unwrap().0);
             let payer: Address = receipt["from"].as_str().unwrap().parse().unwrap();
-            let l1 = number(&receipt["l1Fee"]).unwrap_or_default();
-            Some((id, ChainAddress::Evm(payer.into()), number(&receipt["gasUsed"]).unwrap() * price + l1))
+            let l1 = number(&receipt["l1Fee"]);
+            let blobs =
+                number(&receipt["blobGasUsed"]).zip(number(&receipt["blobGasPrice"])).map(|(gas, price)| gas * price);
+            let amount = number(&receipt["gasUsed"]).unwrap() * price + l1.or(blobs).unwrap_or_default();
+            (!amount.is_zero()).then(|| (id, ChainAddress::Evm(payer.into()), amount, l1.or(blobs).is_none()))
         });
         let expected: Vec<_> = expected.collect();
-        let of_rollup = chain == Chain::OptimismMainnet;
-        assert!(!of_rollup || receipts[1]["l1Fee"].is_string());
         let told = fees(chain, (block, receipts)).await;
-        assert_eq!(told.iter().map(|fee| (fee.tx.id, fee.payer, fee.amount)).collect::<Vec<_>>(), expected);
-        assert_eq!(told.len(), count);
-        assert!(told.iter().all(|fee| fee.proved != of_rollup));
+        let reported = told.iter().map(|fee| (fee.tx.id, fee.payer, fee.amount, fee.proved));
+        assert_eq!(reported.collect::<Vec<_>>(), expected, "{prefix}");
+        assert_eq!(told.len(), count, "{prefix}");
         assert!(told.iter().all(|fee| matches!(fee.tx.life, TxLife::Nonce { signer, .. } if signer == fee.payer)));
     }
 }

@@ -5,7 +5,7 @@
 //! - `forge`: the same for what alloy has no types for; such blocks are called synthetic
 //! - `proof`: made blocks prove, tampered ones do not
 //! - `recorded`: blocks of mainnet, Base, Optimism, Polygon and anvil prove, with the legs that they should have
-//! - `tables`: those with many legs, held to tables of them
+//! - `tables`: those with many legs, held to tables of them; `recent`: those of 2023 to 2026, all of them
 //! - `legs`: what is a creditable leg and what is not
 //! - `native`: native currency told by the chain's own logs
 //! - `explain`: what is no leg, and why
@@ -55,6 +55,7 @@ mod polygon;
 mod pool;
 mod proof;
 mod reads;
+mod recent;
 mod recorded;
 mod rests;
 mod scan;

@@ -228,6 +228,11 @@ pub(crate) fn reply(body: &str, answer: &impl Fn(&str, &Value) -> Answer) -> Str
     }
 }
 
+fn recorded(prefix: &str, number: u64, part: &str) -> Value {
+    let path = format!("{}/testdata/{prefix}_{number}_{part}.json", env!("CARGO_MANIFEST_DIR"));
+    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
 /// A truthful node's knowledge: blocks with their receipts.
 #[derive(Clone, Default)]
 pub(crate) struct Ledger {
@@ -241,11 +246,14 @@ pub(crate) struct Ledger {
 impl Ledger {
     /// A chain with one block of `testdata`, for example `("eth_mainnet", 468_179)`.
     pub(crate) fn recorded(chain: Chain, prefix: &str, number: u64) -> Ledger {
-        let read = |part: &str| {
-            let path = format!("{}/testdata/{prefix}_{number}_{part}.json", env!("CARGO_MANIFEST_DIR"));
-            serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
-        };
-        Ledger { chain_id: chain_id(chain), ..Ledger::of([(read("block"), read("receipts"))]) }
+        let mut ledger = Ledger::recorded_without_receipts(chain, prefix, number);
+        ledger.blocks.entry(number).and_modify(|(_, receipts)| *receipts = recorded(prefix, number, "receipts"));
+        ledger
+    }
+
+    /// The same with a block whose receipts nobody recorded.
+    pub(crate) fn recorded_without_receipts(chain: Chain, prefix: &str, number: u64) -> Ledger {
+        Ledger { chain_id: chain_id(chain), ..Ledger::of([(recorded(prefix, number, "block"), Value::Null)]) }
     }
 
     /// Ethereum mainnet with these blocks.

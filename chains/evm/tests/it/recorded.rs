@@ -30,7 +30,7 @@ const NAMES: [(Chain, &str); 4] = [
     (Chain::PolygonMainnet, "polygon_mainnet"),
 ];
 
-fn listing(chain: Chain, contracts: &[(&str, &str)]) -> Network {
+pub(crate) fn listing(chain: Chain, contracts: &[(&str, &str)]) -> Network {
     let mut network = network(chain).unwrap();
     for (symbol, contract) in contracts {
         let contract = ChainAddress::parse(Family::Evm, contract).unwrap();
@@ -40,7 +40,7 @@ fn listing(chain: Chain, contracts: &[(&str, &str)]) -> Network {
     network
 }
 
-async fn read(network: Network, prefix: &str, number: u64) -> Block {
+pub(crate) async fn read(network: Network, prefix: &str, number: u64) -> Block {
     let ledger = Ledger::recorded(network.chain, prefix, number);
     let node = Node::start(move |method, params| ledger.answer(method, params)).await;
     let mut blocks = node.source(network).blocks(number..=number, Read::FULL).await.unwrap();
@@ -54,7 +54,12 @@ pub(crate) async fn legs(chain: Chain, number: u64, contracts: &[(&str, &str)]) 
     let prefix = NAMES.iter().find(|(name, _)| *name == chain).unwrap().1;
     let block = read(network.clone(), prefix, number).await;
     assert!(block.transfers.iter().all(|transfer| transfer.nth == 0));
-    block.transfers.iter().map(|transfer| line(&network, transfer)).collect()
+    legs_of(&network, &block)
+}
+
+/// The same of a block that was read.
+pub(crate) fn legs_of(network: &Network, block: &Block) -> String {
+    block.transfers.iter().map(|transfer| line(network, transfer)).collect()
 }
 
 fn line(network: &Network, transfer: &AssetTransfer) -> String {
@@ -269,8 +274,7 @@ async fn a_block_that_anvil_made_of_deposits_proves_as_canyon_encodes_it() {
         format!("a8edd5e8 native {zero} {} 7\n", "d4".repeat(20)),
         format!("e159056c USDC {a1} {b2} 1000000\n"),
     ];
-    let lines: Vec<String> = block.transfers.iter().map(|transfer| line(&base, transfer)).collect();
-    assert_eq!(lines, expected);
+    assert_eq!(legs_of(&base, &block), expected.concat());
 }
 
 #[test]

@@ -38,17 +38,19 @@ async fn read(chain: Chain, block: (Value, Value)) -> Block {
 
 #[tokio::test]
 async fn recorded_transactions_were_signed_by_whom_their_nodes_named() {
-    // Before and after EIP-155 and Homestead, types 0 to 2, before and after Bedrock.
+    // Before and after EIP-155 and Homestead, types 0 to 4, before and after Bedrock.
     let mut count = 0;
     for (chain, prefix, numbers) in [
         (
             Chain::EthereumMainnet,
             "eth_mainnet",
-            &[468_179, 4_370_006, 4_404_763, 7_280_016, 11_098_450, 16_899_757][..],
+            &[468_179, 4_370_006, 4_404_763, 7_280_016, 11_098_450, 16_899_757, 20_000_000, 24_647_140][..],
         ),
         (Chain::OptimismMainnet, "optimism_mainnet", &[10_000, 105_237_730, 109_860_869]),
         (Chain::PolygonMainnet, "polygon_mainnet", &[38_102_393, 43_200_000]),
         (Chain::BaseMainnet, "anvil_optimism", &[1]),
+        (Chain::OptimismSepolia, "optimism_sepolia", &[26_207_962]),
+        (Chain::OptimismSepolia, "unichain_sepolia", &[35_535_698]),
     ] {
         for number in numbers {
             let ledger = Ledger::recorded(chain, prefix, *number);
@@ -61,7 +63,7 @@ async fn recorded_transactions_were_signed_by_whom_their_nodes_named() {
             }
         }
     }
-    assert_eq!(count, 725);
+    assert_eq!(count, 725 + 134 + 60 + 47 + 5);
 }
 
 #[tokio::test]

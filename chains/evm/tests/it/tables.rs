@@ -16,7 +16,7 @@ use crate::recorded::{USDC_E_POLYGON, WETH_POLYGON, legs};
 use crate::traced::{lines, recorded};
 
 /// The legs of a table, after its heading was found to be that of its legs.
-fn table(name: &str) -> Vec<String> {
+pub(crate) fn table(name: &str) -> Vec<String> {
     let text = std::fs::read_to_string(format!("{}/testdata/legs/{name}.txt", env!("CARGO_MANIFEST_DIR"))).unwrap();
     let (head, legs): (Vec<_>, Vec<_>) = text.lines().map(str::to_owned).partition(|line| line.starts_with("# "));
     let mut sums: BTreeMap<&str, (usize, U256)> = BTreeMap::new();
