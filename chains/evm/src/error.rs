@@ -92,10 +92,8 @@ pub enum Check {
     TransactionsRoot,
     #[error("{transactions} transactions, but {receipts} receipts")]
     ReceiptCount { transactions: usize, receipts: usize },
-    #[error("receipt {0} belongs to another transaction, place or block")]
+    #[error("receipt {0} belongs to another transaction or block")]
     ReceiptPlace(usize),
-    #[error("the logs of receipt {0} belong to another block, or their indexes have a gap")]
-    LogPlace(usize),
     #[error("the receipts do not make up the header's receiptsRoot")]
     ReceiptsRoot,
     #[error("the header's logsBloom excludes a log that was shown")]

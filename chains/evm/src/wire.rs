@@ -1,7 +1,7 @@
 //! What is read of a node's answers: borrowed structs that hold the fields a proof or a leg needs, no more.
 //!
-//! Fields that a node adds are ignored, as are the places of a transaction within its block: the transactions root
-//! proves those. What only some types of transaction have is optional here and asked for where it is encoded.
+//! Fields that a node adds are ignored, as are the places of transactions, receipts and logs within their block: the roots
+//! prove those. What only some types of transaction have is optional here and asked for where it is encoded.
 //! Nothing here is believed: `proof` decides.
 
 use alloy::primitives::{Address, B256};
@@ -131,7 +131,6 @@ pub(crate) struct WireWithdrawal {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WireReceipt<'a> {
     pub(crate) transaction_hash: B256,
-    pub(crate) transaction_index: Quantity,
     pub(crate) block_hash: B256,
     #[serde(rename = "type")]
     pub(crate) kind: Option<Quantity>,
@@ -160,14 +159,11 @@ pub(crate) struct WireReceipt<'a> {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct WireLog<'a> {
     pub(crate) address: Address,
     pub(crate) topics: Vec<B256>,
     #[serde(borrow)]
     pub(crate) data: Data<'a>,
-    pub(crate) block_hash: B256,
-    pub(crate) log_index: Quantity,
 }
 
 /// Where a transaction is, when the node knows it.

@@ -67,8 +67,6 @@ pub(crate) struct ListedLog<'a> {
     pub(crate) block_hash: B256,
     pub(crate) block_number: Quantity,
     transaction_hash: B256,
-    transaction_index: Quantity,
-    log_index: Quantity,
     pub(crate) removed: Option<bool>,
 }
 
@@ -305,22 +303,21 @@ impl Reader {
         }))
     }
 
-    /// That each log is of this block, at a transaction of it, in order, and one that was asked for.
+    /// That each log is of this block, of a transaction of it, and one that was asked for. A log that is shown twice, or in
+    /// another order, costs whoever it pays a read.
     fn check_places(&self, endpoint: &Endpoint, found: &Found<'_>, logs: &[ListedLog<'_>]) -> Result<(), EvmError> {
         let Found { header, block, .. } = found;
-        let mut next_log = 0;
-        for log in logs {
-            let tx = usize::try_from(log.transaction_index.0).ok().and_then(|index| block.transactions.get(index));
-            let is_ours = log.block_hash == block.hash
+        let is_ours = |log: &ListedLog<'_>| {
+            log.block_hash == block.hash
                 && log.block_number == block.number
-                && log.topics.first().is_some_and(|topic| self.sources.asked_for(&log.address, topic));
-            if !is_ours || log.log_index.0 < next_log || tx.is_none_or(|tx| tx.hash != log.transaction_hash) {
-                let reason = format!("a log of another block, transaction or place than asked for: {}", header.block);
-                return Err(endpoint.unusable(LOGS, &reason));
-            }
-            next_log = log.log_index.0 + 1;
+                && log.topics.first().is_some_and(|topic| self.sources.asked_for(&log.address, topic))
+                && block.transactions.iter().any(|tx| tx.hash == log.transaction_hash)
+        };
+        if logs.iter().all(is_ours) {
+            return Ok(());
         }
-        Ok(())
+        let reason = format!("a log of another block, transaction or contract than asked for: {}", header.block);
+        Err(endpoint.unusable(LOGS, &reason))
     }
 
     fn place(&self, log: &ListedLog<'_>) -> Option<usize> {
@@ -333,13 +330,13 @@ impl Reader {
         let number = found.header.block.number;
         let source = native::Source::of(self.rules.native, number);
         let mut transfers = Vec::new();
-        for (index, wire) in (0_u64..).zip(&found.block.transactions) {
+        for wire in &found.block.transactions {
             let Ok(kind) = Kind::parse(wire.kind, self.rules.stack) else { continue };
             let own = (source == native::Source::OwnValues).then(|| {
                 let recipient = wire.to.map_or_else(|| created_contract(&wire.from, wire.nonce.0), Into::into);
                 Movement::native(wire.from.into(), recipient, wire.value.0)
             });
-            let of_tx = logs.iter().filter(|log| log.transaction_index.0 == index).map(ListedLog::wire);
+            let of_tx = logs.iter().filter(|log| log.transaction_hash == wire.hash).map(ListedLog::wire);
             let logged = of_tx.filter_map(|log| source.movement(&log).or_else(|| self.token(&log, number)));
             let movements = legs::minted(kind, wire).into_iter().chain(own).chain(logged);
             let tx = legs::reference(kind, wire);
@@ -373,7 +370,6 @@ pub(crate) fn bloom<T>(endpoint: &Endpoint, block: &WireBlock<'_, T>) -> Result<
 impl<'a> ListedLog<'a> {
     /// As a receipt would show it.
     fn wire(&self) -> WireLog<'a> {
-        let ListedLog { address, data, block_hash, log_index, .. } = *self;
-        WireLog { address, topics: self.topics.clone(), data, block_hash, log_index }
+        WireLog { address: self.address, topics: self.topics.clone(), data: self.data }
     }
 }

@@ -3,7 +3,8 @@
 //! Proved by recomputing: the header's hash; each transaction's hash and the transactions root over them; the
 //! receipts root; the withdrawals root. So number, parent, time, every transaction's recipient, value and nonce,
 //! every receipt's status and logs, and every withdrawal are what the chain committed to. Checked besides: receipts
-//! stand at their transactions, logs in their block, log indexes without a gap.
+//! are of their transactions and of this block. What they and their logs say of their places is not read: the root proves
+//! the order, and nodes err in numbers that stand in none.
 //! A transaction's `from` is in no root but only in the signature, which costs an elliptic-curve operation to recover:
 //! it is proved here where it decides whether there is a leg and whose (a payment to oneself, a creation), and for
 //! every other transaction on demand (`signer`), for who is about to believe a leg's sender or a nonce's owner.
@@ -140,24 +141,15 @@ pub(crate) fn withdrawals<T>(stack: Stack, block: &WireBlock<'_, T>) -> Result<(
     if withdrawals::are_proved(stack, block) { Ok(()) } else { Err(Refusal::Unproved(Check::WithdrawalsRoot)) }
 }
 
-/// That each receipt is of the transaction at its place, and each log of this block, with indexes from 0 on.
+/// That each receipt is of this block and of the transaction at its place.
 fn places(block: &WireBlock<'_, Vec<WireTx<'_>>>, receipts: &[WireReceipt<'_>]) -> Result<(), Refusal> {
-    let mut next_log = 0_u64;
-    for (index, (tx, receipt)) in block.transactions.iter().zip(receipts).enumerate() {
-        let here = receipt.transaction_hash == tx.hash
-            && receipt.block_hash == block.hash
-            && usize::try_from(receipt.transaction_index.0) == Ok(index);
-        if !here {
-            return Err(Refusal::Unproved(Check::ReceiptPlace(index)));
-        }
-        for log in &receipt.logs {
-            if log.block_hash != block.hash || log.log_index.0 != next_log {
-                return Err(Refusal::Unproved(Check::LogPlace(index)));
-            }
-            next_log += 1;
-        }
+    let is_of = |(tx, receipt): (&WireTx<'_>, &WireReceipt<'_>)| {
+        receipt.transaction_hash == tx.hash && receipt.block_hash == block.hash
+    };
+    match block.transactions.iter().zip(receipts).position(|pair| !is_of(pair)) {
+        Some(index) => Err(Refusal::Unproved(Check::ReceiptPlace(index))),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// What most leaves are shorter than, to begin with.

@@ -123,6 +123,19 @@ pub(crate) async fn read_with_raw(chain: Chain, block: (Value, Value), raw: Valu
     blocks.map(|mut blocks| blocks.remove(0))
 }
 
+/// The same from a node that writes `text` wherever the mark stands ([`node::MARK`]).
+pub(crate) async fn read_with_text(
+    chain: Chain,
+    block: (Value, Value),
+    text: &'static str,
+) -> Result<Block, SourceError> {
+    let ledger = Ledger { chain_id: chain_id(chain), ..Ledger::of([block]) };
+    let number = *ledger.blocks.keys().next().unwrap();
+    let node = Node::start_marked(text, move |method, params| ledger.answer(method, params)).await;
+    let blocks = node.source(network(chain).unwrap()).blocks(number..=number, Read::FULL).await;
+    blocks.map(|mut blocks| blocks.remove(0))
+}
+
 /// The block as a source with these facts reads it.
 pub(crate) async fn read_as(network: Network, block: (Value, Value), read: Read) -> Result<Block, SourceError> {
     let ledger = Ledger { chain_id: chain_id(network.chain), ..Ledger::of([block]) };

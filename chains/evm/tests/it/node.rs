@@ -22,6 +22,33 @@ pub(crate) type Answer = Result<Value, (i64, String)>;
 /// As the code of an error: the answer leaves this call out.
 pub(crate) const LEFT_OUT: i64 = 0;
 
+/// Stands in an answer for a text that no `Value` holds, or that differs from case to case.
+pub(crate) const MARK: &str = "@@";
+
+/// What a node may write where a number is expected.
+pub(crate) const ANYTHING: [&str; 20] = [
+    r#""0x9""#,
+    r#""9""#,
+    r#""0x""#,
+    r#""""#,
+    r#""0x-1""#,
+    r#""0xzz""#,
+    r#""é""#,
+    r#""\u0030x1""#,
+    r#""0xfffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff""#,
+    "1",
+    "-1",
+    "1.5",
+    "1e999",
+    "123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890",
+    "null",
+    "true",
+    "{}",
+    r#"{"hex":"0x1","more":[1]}"#,
+    "[]",
+    r#"["0x1"]"#,
+];
+
 pub(crate) struct Node {
     address: String,
     http_requests: Arc<AtomicUsize>,
@@ -53,6 +80,15 @@ impl Node {
             async move { (status, [("content-type", "application/json")], reply).into_response() }
         })
         .await
+    }
+
+    /// Writes `text` wherever [`MARK`] stands.
+    pub(crate) async fn start_marked(
+        text: &'static str,
+        answer: impl Fn(&str, &Value) -> Answer + Send + Sync + 'static,
+    ) -> Node {
+        let mark = format!("\"{MARK}\"");
+        Node::start_rewritten(StatusCode::OK, move |reply| reply.replace(&mark, text), answer).await
     }
 
     /// Whatever HTTP allows.
