@@ -7,6 +7,7 @@
 use alloy::hex;
 use landfall_chain::U256;
 use serde::de::{Deserialize, Deserializer, Error};
+use serde_json::value::RawValue;
 
 /// A number up to 64 bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -19,6 +20,18 @@ pub(crate) struct Amount(pub(crate) U256);
 /// Bytes of any length, kept as their digits: an even number of them, all hexadecimal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Data<'a>(&'a str);
+
+/// A field that no root covers, and that decides about nothing that a root does: whatever a node writes there, the rest of
+/// its answer counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Unproved<T> {
+    /// Left out, or null.
+    #[default]
+    Absent,
+    Read(T),
+    /// Anything else. Which value was meant is not guessed.
+    Unreadable,
+}
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(crate) enum HexError {
@@ -107,6 +120,19 @@ impl<'de> Deserialize<'de> for Amount {
 impl<'de: 'a, 'a> Deserialize<'de> for Data<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Data::parse(<&str>::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Unproved<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <&RawValue>::deserialize(deserializer)?.get();
+        Ok(serde_json::from_str(text).map_or(Unproved::Unreadable, |read: Option<T>| read.into()))
+    }
+}
+
+impl<T> From<Option<T>> for Unproved<T> {
+    fn from(read: Option<T>) -> Self {
+        read.map_or(Unproved::Absent, Unproved::Read)
     }
 }
 

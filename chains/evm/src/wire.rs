@@ -7,7 +7,7 @@
 use alloy::primitives::{Address, B256};
 use serde::{Deserialize, Deserializer};
 
-use crate::hex::{Amount, Data, Quantity};
+use crate::hex::{Amount, Data, Quantity, Unproved};
 use crate::stack::Stack;
 
 /// A block's header, and its transactions as `T`: all of them, or `IgnoredAny`.
@@ -149,13 +149,18 @@ pub(crate) struct WireReceipt<'a> {
     /// Since Canyon: that both stand in the receipts root.
     pub(crate) deposit_receipt_version: Option<Quantity>,
     /// Of a blob transaction. These and what follows are in no root; only fees are made of them.
-    pub(crate) blob_gas_used: Option<Quantity>,
-    pub(crate) blob_gas_price: Option<Amount>,
+    #[serde(default)]
+    pub(crate) blob_gas_used: Unproved<Quantity>,
+    #[serde(default)]
+    pub(crate) blob_gas_price: Unproved<Amount>,
     /// Of a signed transaction on the OP stack: what L1 cost it.
-    pub(crate) l1_fee: Option<Amount>,
+    #[serde(default)]
+    pub(crate) l1_fee: Unproved<Amount>,
     /// Since Isthmus, unless both are zero.
-    pub(crate) operator_fee_scalar: Option<Amount>,
-    pub(crate) operator_fee_constant: Option<Amount>,
+    #[serde(default)]
+    pub(crate) operator_fee_scalar: Unproved<Amount>,
+    #[serde(default)]
+    pub(crate) operator_fee_constant: Unproved<Amount>,
 }
 
 #[derive(Deserialize)]

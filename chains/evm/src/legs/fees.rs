@@ -3,14 +3,14 @@
 //! Execution: the gas used, which the receipts root covers, times the price that header and transaction say. Failed
 //! transactions pay as well. Deposits of the OP stack (0x7e) and state-syncs (0x7f) pay nothing.
 //! Two parts stand in fields of the receipt that no root covers: the price of a blob (its amount of gas follows from
-//! the transaction), and on the OP stack the fee for L1 and the parameters of the operator's fee. They are the
-//! node's word: no deposit ever depends on them.
-//! Promises: checked integers; a fee of which a part is not told, or contradicts what is proved, is left out and
-//! never guessed. The payer is the stated signer, who is proved as `signer` says.
+//! the transaction), and on the OP stack the fee for L1 and the parameters of the operator's fee. They are what one node
+//! reports: no deposit ever depends on them.
+//! Promises: checked integers; a fee of which a part is missing, cannot be read, or contradicts what is proved, is left
+//! out and never guessed. The payer is the stated signer, who is proved as `signer` says.
 
 use landfall_chain::{Address, Fee, TxLife, U256};
 
-use crate::hex::Amount;
+use crate::hex::{Amount, Quantity, Unproved};
 use crate::legs::reference;
 use crate::stack::Stack;
 use crate::wire::{Kind, WireBlock, WireReceipt, WireTx};
@@ -84,17 +84,22 @@ impl Prices {
     /// What the OP stack takes on top: for L1, and since Isthmus for the operator. Receipts leave the operator's
     /// parameters out while both are zero (op-geth `core/types/receipt.go`).
     fn rollup_fee(&self, receipt: &WireReceipt<'_>, gas: u64) -> Option<U256> {
-        let or_zero = |amount: Option<Amount>| amount.map_or(U256::ZERO, |amount| amount.0);
-        let scaled = or_zero(receipt.operator_fee_scalar).checked_mul(U256::from(gas))?;
+        let or_zero = |amount| match amount {
+            Unproved::Absent => Some(U256::ZERO),
+            Unproved::Read(Amount(amount)) => Some(amount),
+            Unproved::Unreadable => None,
+        };
+        let scaled = or_zero(receipt.operator_fee_scalar)?.checked_mul(U256::from(gas))?;
         let scaled = if self.is_jovian { scaled.checked_mul(JOVIAN_FACTOR)? } else { scaled / ISTHMUS_DIVISOR };
-        let operator = scaled.checked_add(or_zero(receipt.operator_fee_constant))?;
-        receipt.l1_fee?.0.checked_add(operator)
+        let operator = scaled.checked_add(or_zero(receipt.operator_fee_constant)?)?;
+        let Unproved::Read(Amount(l1)) = receipt.l1_fee else { return None };
+        l1.checked_add(operator)
     }
 }
 
 fn blob_fee(tx: &WireTx<'_>, receipt: &WireReceipt<'_>) -> Option<U256> {
     let blobs = u64::try_from(tx.blob_versioned_hashes.as_ref()?.len()).ok()?;
     let gas = blobs.checked_mul(GAS_PER_BLOB)?;
-    let price = receipt.blob_gas_price.filter(|_| receipt.blob_gas_used.is_some_and(|used| used.0 == gas))?;
-    price.0.checked_mul(U256::from(gas))
+    let Unproved::Read(Amount(price)) = receipt.blob_gas_price else { return None };
+    (receipt.blob_gas_used == Unproved::Read(Quantity(gas))).then(|| price.checked_mul(U256::from(gas)))?
 }

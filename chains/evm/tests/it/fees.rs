@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::forge::{self, Deposit};
 use crate::mint::{self, Tx};
-use crate::node::Ledger;
+use crate::node::{ANYTHING, Ledger, MARK};
 
 const SIGNER: Address = Address::repeat_byte(0xaa);
 
@@ -161,6 +161,41 @@ async fn synthetic_receipts_of_the_op_stack_add_the_fees_for_l1_and_for_the_oper
         assert!(told.iter().all(|fee| !fee.proved), "{name}");
         // Elsewhere these fields mean nothing.
         assert_eq!(amounts(Chain::EthereumMainnet, (block, receipts)).await, [execution], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn whatever_stands_in_a_field_that_no_root_covers_makes_a_fee_unknown_and_nothing_else() {
+    // Erigon of 2024 wrote "1". Texts with which the first transaction's fee is known, `null` being as good as nothing.
+    let (ethereum, base) = (Chain::EthereumMainnet, Chain::BaseMainnet);
+    let cases: [(Chain, &str, &[&str]); 8] = [
+        (ethereum, "blobGasPrice", &[r#""0x9""#]),
+        (ethereum, "blobGasUsed", &[]),
+        (base, "l1Fee", &[r#""0x9""#]),
+        (base, "operatorFeeScalar", &[r#""0x9""#, "null"]),
+        (base, "operatorFeeConstant", &[r#""0x9""#, "null"]),
+        // Nothing is made of them there.
+        (ethereum, "l1Fee", &ANYTHING),
+        (ethereum, "operatorFeeScalar", &ANYTHING),
+        (ethereum, "operatorFeeConstant", &ANYTHING),
+    ];
+    for (chain, field, known) in cases {
+        let kind = if chain == ethereum { TxType::Eip4844 } else { TxType::Eip1559 };
+        let (block, mut receipts) = block(&[Tx { kind, value: 5, ..Tx::default() }, Tx { nonce: 1, ..Tx::default() }]);
+        for (name, value) in [("blobGasUsed", "0x40000"), ("blobGasPrice", "0x3"), ("l1Fee", "0x64")] {
+            receipts[0][name] = json!(value);
+        }
+        receipts[1]["l1Fee"] = json!("0x64");
+        let truth = forge::read(chain, (block.clone(), receipts.clone())).await.unwrap();
+        assert_eq!((truth.transfers.len(), truth.fees.len()), (1, 2));
+        receipts[0][field] = json!(MARK);
+        for text in ANYTHING {
+            let read = forge::read_with_text(chain, (block.clone(), receipts.clone()), text).await;
+            let read = read.unwrap_or_else(|error| panic!("{field}: {text}: {error}"));
+            assert_eq!((&read.transfers, &read.txs), (&truth.transfers, &truth.txs), "{field}: {text}");
+            assert_eq!(read.fees.len(), if known.contains(&text) { 2 } else { 1 }, "{field}: {text}");
+            assert_eq!(read.fees.last(), truth.fees.last(), "{field}: {text}");
+        }
     }
 }
 
