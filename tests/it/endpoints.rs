@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use landfall_chain::Address;
-use landfall_node::{Chain, Fault, Server, Tx, When};
+use landfall_node::{Chain, Fault, NO_BATCHES, Server, Tx, When};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -120,6 +120,31 @@ async fn while_one_of_two_is_down_nothing_is_final_until_an_operator_lets_one_de
     running.until("both agree", is_final(13));
     let audit = running.ok(&["chain", "audit"]);
     assert!(audit.contains("one node is down") && audit.contains("both again"), "{audit}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endpoint_without_batches_is_followed_call_by_call_and_status_shows_how_it_refused_them() {
+    let chain = chain(10);
+    let mut runs = Vec::new();
+    for (way, (_, said)) in NO_BATCHES.into_iter().enumerate() {
+        let server = Server::start(chain.clone(), 1).await.unwrap();
+        server.misbehave(Fault::NoBatches(way), When::Always);
+        runs.push((Running::start(&[&server]), server, said));
+    }
+    for (running, server, said) in &runs {
+        let status = running.until("every block is read", |chain| chain["cursor"] == 10 && chain["finalized"] == 8);
+        let endpoint = &status["endpoints"][0];
+        assert_eq!(endpoint["state"], "healthy", "{said}: {status}");
+        let reason = endpoint["reason"].as_str().unwrap();
+        assert!(reason.starts_with("serves no batches, so each call is a request of its own: "), "{said}: {reason}");
+        // Of JSON its message, of all else the text.
+        let message = serde_json::from_str::<Value>(said).ok();
+        let said = message.as_ref().and_then(|json| json["error"]["message"].as_str()).unwrap_or(said);
+        assert!(reason.contains(said), "{said}: {reason}");
+        assert!(running.ok(&["status"]).contains("serves no batches"), "{said}");
+        // Asked for once, or twice where that was at the same time.
+        assert!(server.struck(Fault::NoBatches(0)) <= 2, "{said}: {}", server.struck(Fault::NoBatches(0)));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -241,8 +241,8 @@ fn promises_broken(case: &Case, outcome: &Outcome) -> Vec<String> {
 
 /// Whether the fault must be seen: not a trace that is right in itself, nor a block that is called final and has too few on
 /// top, nor what is made good at once (a block whose bloom holds a listed contract and that shows no log is read by its
-/// receipts), nor what spoils answers that are not asked for.
+/// receipts; a batch that is refused as a whole is asked call by call), nor what spoils answers that are not asked for.
 fn shows(fault: &Fault, mode: Mode) -> bool {
-    let is_unseen = matches!(fault, Fault::EmptyLogs | Fault::UnmarkedRevert | Fault::FinalEarly);
+    let is_unseen = matches!(fault, Fault::EmptyLogs | Fault::UnmarkedRevert | Fault::FinalEarly | Fault::NoBatches(_));
     matters(fault, mode) && !is_consistent(fault) && !is_unseen
 }

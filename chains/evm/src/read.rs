@@ -145,13 +145,16 @@ impl Reader {
         let mut foreseen = self.pool.dialect().foreseen.within(&range);
         calls.extend(foreseen.as_ref().map(Place::call));
         let begun = Instant::now();
-        let mut answers = match endpoint.ask(&calls).await {
-            // Some nodes refuse all for the sake of one method.
-            Err(_) if foreseen.take().is_some() && begun.elapsed() < REFUSED_WITHIN => {
-                calls.pop();
-                endpoint.ask(&calls).await?
-            }
-            answers => answers?,
+        let mut answers = match &foreseen {
+            None => endpoint.ask(&calls).await?,
+            Some(_) => match endpoint.ask_together(&calls).await {
+                // Some nodes refuse all for the sake of one method.
+                Err(_) if begun.elapsed() < REFUSED_WITHIN => {
+                    (foreseen, _) = (None, calls.pop());
+                    endpoint.ask(&calls).await?
+                }
+                answers => answers?,
+            },
         };
         let encoding = foreseen.and_then(|_| answers.pop()?.ok()).filter(polygon::is_given);
         let mut linked = Vec::with_capacity(answers.len() / 2);

@@ -128,9 +128,8 @@ const BATCHES: [&str; 6] = ["max limit of ", "more than ", "batch size ", "maxim
 const PAUSES: [&str; 5] =
     ["\"backoff_seconds\":", "retry in ", "try again in ", "retry after ", "again in approximately "];
 
-#[cfg(test)]
 impl Codes {
-    /// Of a family whose nodes have none of their own.
+    /// Of a family whose nodes have none of their own; with them only words count.
     pub(crate) const NONE: Codes = Codes { batch_too_large: &[], pruned: &[], limit_exceeded: &[] };
 }
 

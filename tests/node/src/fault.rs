@@ -31,6 +31,8 @@ pub enum Fault {
     TornBatch,
     /// The last call of a batch is not answered.
     PartialBatch,
+    /// A batch is refused as a whole, in this of the ways of [`NO_BATCHES`].
+    NoBatches(usize),
     /// The node follows a fork that never wins.
     AnotherFork,
     /// The node is so many blocks behind.
@@ -61,9 +63,21 @@ pub enum Fault {
     UnmarkedRevert,
 }
 
+/// How nodes refuse every batch: the HTTP status, and what stands in the body.
+pub const NO_BATCHES: [(&str, &str); 8] = [
+    ("400 Bad Request", "Batch requests are not supported"),
+    ("405 Method Not Allowed", "<html><h1>405 Not Allowed</h1></html>"),
+    ("500 Internal Server Error", ""),
+    ("200 OK", "one call at a time"),
+    ("200 OK", r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}"#),
+    ("200 OK", r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid Request"}}"#),
+    ("200 OK", r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32005,"message":"limit exceeded"}}"#),
+    ("400 Bad Request", r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no arrays"}}"#),
+];
+
 impl Fault {
     /// Every fault, at sizes that fit a chain of a few dozen blocks.
-    pub const ALL: [Fault; 27] = [
+    pub const ALL: [Fault; 28] = [
         Fault::EmptyLogs,
         Fault::NullBlock,
         Fault::NullReceipts,
@@ -77,6 +91,7 @@ impl Fault {
         Fault::WrongId,
         Fault::TornBatch,
         Fault::PartialBatch,
+        Fault::NoBatches(0),
         Fault::AnotherFork,
         Fault::Stale(4),
         Fault::HeadBack(3),
@@ -109,6 +124,7 @@ impl Fault {
             Fault::WrongId => "wrong id",
             Fault::TornBatch => "torn batch",
             Fault::PartialBatch => "batch answered in part",
+            Fault::NoBatches(_) => "no batches",
             Fault::AnotherFork => "another fork",
             Fault::Stale(_) => "stale head",
             Fault::HeadBack(_) => "head going back",

@@ -42,7 +42,7 @@ pub use alloy::primitives::{Address, B256, Bytes, Log, U256};
 pub use block::{Block, LedgerLeg};
 pub use branch::BAIT;
 pub use chain::Chain;
-pub use fault::Fault;
+pub use fault::{Fault, NO_BATCHES};
 pub use logs::{LogLimits, Provider};
 pub use mistake::Mistake;
 pub use server::{Counts, Server};

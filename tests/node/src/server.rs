@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use crate::answer::{self, Answer, Call, Refused};
 use crate::branch::Salt;
 use crate::chain::Chain;
-use crate::fault::Fault;
+use crate::fault::{Fault, NO_BATCHES};
 use crate::http::{self, Manner, Reply};
 use crate::logs::LogLimits;
 use crate::mistake::Mistake;
@@ -211,7 +211,9 @@ impl State {
     fn of_request(&mut self, calls: usize) -> Vec<Fault> {
         let mut hit = self.strikes.active();
         hit.retain(|fault| match fault {
-            Fault::TornBatch | Fault::PartialBatch => calls > 1 && self.strikes.hits(*fault, &mut self.rng),
+            Fault::TornBatch | Fault::PartialBatch | Fault::NoBatches(_) => {
+                calls > 1 && self.strikes.hits(*fault, &mut self.rng)
+            }
             Fault::TooManyRequests { .. }
             | Fault::ServerError
             | Fault::Reset
@@ -240,6 +242,10 @@ impl State {
                     let strike = usize::try_from(self.strikes.struck(fault)).unwrap_or_default();
                     reply.status = SERVER_ERRORS[strike % SERVER_ERRORS.len()];
                     reply.body = format!("<html><h1>{}</h1></html>", reply.status).into_bytes();
+                }
+                Fault::NoBatches(way) => {
+                    let (status, body) = NO_BATCHES[way % NO_BATCHES.len()];
+                    (reply.status, reply.body) = (status, body.as_bytes().to_vec());
                 }
                 Fault::Reset => reply.manner = Manner::Reset,
                 Fault::Huge(bytes) => reply.manner = Manner::Huge(bytes),

@@ -78,6 +78,99 @@ async fn a_batch_that_is_too_large_is_asked_in_parts_and_the_size_is_remembered(
     }
 }
 
+/// The ways in which nodes refuse a batch of any size, and what of it an operator is shown.
+const NO_BATCHES: [(u16, &str, &str); 12] = [
+    (400, "Batch requests are not supported", "HTTP status 400: the node says \"Batch requests are not supported\""),
+    (403, "", "HTTP status 403"),
+    (
+        405,
+        "<html><h1>405 Not Allowed</h1></html>",
+        "HTTP status 405: the node says \"<html><h1>405 Not Allowed</h1></html>\"",
+    ),
+    (500, "", "HTTP status 500"),
+    (501, "no", "HTTP status 501: the node says \"no\""),
+    (400, r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Invalid Request"}}"#, "(code -32600)"),
+    (
+        200,
+        r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}"#,
+        "\"Parse error\" (code -32700)",
+    ),
+    (
+        200,
+        r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no arrays"}}"#,
+        "\"no arrays\" (code -32600)",
+    ),
+    (200, r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32005,"message":"no"}}"#, "\"no\" (code -32005)"),
+    (200, r#"{"error":{"code":-32601,"message":"the method undefined is not supported"}}"#, "(code -32601)"),
+    (
+        200,
+        r#"[{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"no arrays"}}]"#,
+        "\"no arrays\" (code -32600)",
+    ),
+    (200, "send one call at a time", "the node says \"send one call at a time\""),
+];
+
+/// What such a node says to a batch.
+fn refusal((status, text, _): (u16, &'static str, &str)) -> Response {
+    (StatusCode::from_u16(status).unwrap(), text).into_response()
+}
+
+#[tokio::test]
+async fn a_node_without_batches_is_asked_call_by_call_whatever_it_says_to_them() {
+    for way in NO_BATCHES {
+        let sizes = Arc::new(Mutex::new(Vec::new()));
+        let seen = sizes.clone();
+        let node = node(move |body| {
+            seen.lock().unwrap().push(calls(body));
+            (calls(body) > 1).then(|| refusal(way))
+        })
+        .await;
+        let source = node.source(mainnet());
+        let tip = source.tip().await.unwrap_or_else(|error| panic!("{way:?}: {error}"));
+        assert_eq!(tip.latest.number, 20);
+        assert_eq!(source.blocks(1..=20, Read::FULL).await.unwrap().len(), 20, "{way:?}");
+        assert_eq!(source.headers(1..=20).await.unwrap().len(), 20);
+        // Once, and once more for what is asked aside at most.
+        let batches = sizes.lock().unwrap().iter().filter(|size| **size > 1).count();
+        assert_eq!(batches, 1, "{way:?}");
+        source.check().await.unwrap();
+        let status = source.endpoints().snapshot().remove(0);
+        assert_eq!(status.state, EndpointState::Healthy, "{way:?}");
+        let expected = "serves no batches, so each call is a request of its own: ";
+        assert!(status.reason.contains(expected) && status.reason.contains(way.2), "{way:?}: {}", status.reason);
+    }
+}
+
+#[tokio::test]
+async fn a_single_call_that_is_refused_in_the_same_way_is_no_lack_of_batches() {
+    for way in NO_BATCHES {
+        let refused = Arc::new(AtomicUsize::new(0));
+        let count = refused.clone();
+        let node = node(move |_| (count.fetch_add(1, Ordering::Relaxed) < 6).then(|| refusal(way))).await;
+        let source = node.source(mainnet());
+        source.tip().await.unwrap_err();
+        until("it serves again", async || source.check().await.is_ok()).await;
+        node.take_requests();
+        assert_eq!(source.headers(1..=20).await.unwrap().len(), 20);
+        assert_eq!(node.take_requests(), 1, "{way:?}");
+        let reason = source.endpoints().snapshot().remove(0).reason;
+        assert!(!reason.contains("serves no batches"), "{way:?}: {reason}");
+    }
+}
+
+#[tokio::test]
+async fn a_batch_refused_for_what_was_asked_lately_is_not_asked_call_by_call() {
+    let too_much = |status: u16, text: &'static str| (status, text, "");
+    let object = r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32005,"message":"daily request count exceeded, request rate limited"}}"#;
+    for way in [too_much(429, "slow down"), too_much(200, object), too_much(503, "busy"), too_much(401, "who are you?")]
+    {
+        let node = node(move |body| (calls(body) > 1).then(|| refusal(way))).await;
+        let source = node.source(mainnet());
+        source.tip().await.unwrap_err();
+        assert_eq!(node.take_requests(), 1, "{way:?}");
+    }
+}
+
 #[tokio::test]
 async fn an_answer_that_is_too_large_for_a_batch_is_asked_in_parts() {
     let node = node(|body| {

@@ -34,6 +34,8 @@ pub struct Raw {
 pub(crate) enum Broken {
     /// The node refused the batch as a whole.
     Refused(NodeError),
+    /// No JSON is meant to be there: a text for people.
+    Text(String),
     Unusable(String),
 }
 
@@ -72,8 +74,10 @@ pub(crate) fn parse(
     let body = Arc::new(body);
     // One more than there are calls is enough: its id is no call's, or that of another answer.
     let envelopes = envelope::read(&body, count + 1);
-    let (envelopes, is_batch) =
-        envelopes.map_err(|error| Broken::Unusable(format!("the answer is no JSON-RPC: {error}")))?;
+    let (envelopes, is_batch) = envelopes.map_err(|error| match text(&body, secrets) {
+        Some(text) => Broken::Text(text),
+        None => Broken::Unusable(format!("the answer is no JSON-RPC: {error}")),
+    })?;
     let mut answers: Vec<Option<Answer>> = (0..count).map(|_| None).collect();
     for envelope in &envelopes {
         let id = envelope.id.unwrap_or("null");
@@ -102,10 +106,16 @@ pub(crate) fn parse(
 }
 
 /// What a node says in the body of a failed HTTP request, when it speaks JSON-RPC there too.
-pub(crate) fn refusal(body: &[u8], secrets: &Secrets, codes: &Codes) -> Option<NodeError> {
-    let text = std::str::from_utf8(body).ok()?;
-    let (envelopes, _) = envelope::read(text, 1).ok()?;
+pub(crate) fn refusal(body: &str, secrets: &Secrets, codes: &Codes) -> Option<NodeError> {
+    let (envelopes, _) = envelope::read(body, 1).ok()?;
     envelopes.first()?.error.map(|error| node_error(error, secrets, codes))
+}
+
+/// What a body says that is no JSON, such as a page; `None` for what is empty, or JSON that broke off.
+pub(crate) fn text(body: &str, secrets: &Secrets) -> Option<String> {
+    let text = body.trim();
+    let is_text = !text.is_empty() && !text.starts_with(['{', '[']);
+    is_text.then(|| format!("the node says {:?}", secrets.clean(text)))
 }
 
 fn complete(answers: Vec<Option<Answer>>, first_id: u64) -> Result<Vec<Answer>, Broken> {
@@ -151,7 +161,7 @@ mod tests {
         match parse(body.as_bytes().to_vec(), 7, count, &secrets, &Codes::NONE) {
             Ok(answers) => Ok(answers.into_iter().map(told).collect()),
             Err(Broken::Refused(error)) => Err(format!("refused: {error}")),
-            Err(Broken::Unusable(reason)) => Err(reason),
+            Err(Broken::Text(reason) | Broken::Unusable(reason)) => Err(reason),
         }
     }
 
@@ -193,6 +203,7 @@ mod tests {
                 r#"[{"id":7,"error":{"code":-32600,"message":"batch too large"}}]"#,
                 "refused: the node says \"batch too large\" (code -32600)",
             ),
+            ("no kanary", "the node says \"no ***\""),
             (r#"[{"id":7,"result":1},"#, "the answer is no JSON-RPC: EOF while parsing a value at line 1 column 21"),
         ];
         for (body, expected) in cases {

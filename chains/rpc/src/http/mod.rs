@@ -67,6 +67,9 @@ pub struct NodeError {
 pub(crate) struct Failure {
     pub(crate) reason: String,
     pub(crate) limit: Option<Limit>,
+    /// The node answered, and refused the request as a whole, not for what was asked lately: its code, 0 where it gave none. Where
+    /// the request is a batch, that may be why.
+    pub(crate) refused: Option<i64>,
 }
 
 /// Every part of a URL and of headers that could be a key.
@@ -156,7 +159,8 @@ impl Rpc {
         let wait = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         let pause = wait.map(Duration::from_secs);
         let body = body::read(response, REFUSAL_BYTES_MAX).await.ok().flatten();
-        let said = body.and_then(|body| answer::refusal(&body, &self.secrets, self.codes));
+        let body = body.and_then(|body| String::from_utf8(body).ok()).unwrap_or_default();
+        let said = answer::refusal(&body, &self.secrets, self.codes);
         let limit = match (status, said.as_ref().and_then(|said| said.limit)) {
             (StatusCode::TOO_MANY_REQUESTS, said) => {
                 let said = match said {
@@ -170,20 +174,52 @@ impl Rpc {
             (StatusCode::SERVICE_UNAVAILABLE, None) if pause.is_some() => Some(Limit::RateLimited { pause }),
             (_, None) => None,
         };
+        let refused = match &said {
+            Some(error) => error.of_the_request(),
+            None => limit.is_none().then_some(0),
+        };
+        let said = said.map(|said| said.to_string()).or_else(|| answer::text(&body, &self.secrets));
         let said = said.map(|said| format!(": {said}")).unwrap_or_default();
-        self.failure(&format!("HTTP status {}{said}", status.as_u16()), limit)
+        let reason = format!("HTTP status {}{said}", status.as_u16());
+        Failure { refused: refused.filter(|_| is_of_the_request(status)), ..self.failure(&reason, limit) }
     }
 
     fn broken(&self, broken: Broken) -> Failure {
         match broken {
-            Broken::Refused(error) => Failure { reason: error.to_string(), limit: error.limit },
+            Broken::Refused(error) => Failure::from(&error),
+            Broken::Text(text) => Failure { refused: Some(0), ..self.failure(&text, None) },
             Broken::Unusable(reason) => self.failure(&reason, None),
         }
     }
 
     fn failure(&self, reason: &str, limit: Option<Limit>) -> Failure {
-        Failure { reason: self.clean(reason), limit }
+        Failure { reason: self.clean(reason), limit, refused: None }
     }
+}
+
+impl NodeError {
+    /// Its code, where it may be said of the request itself: not of its size, nor of how much was asked lately. The bare code for
+    /// a limit that was exceeded does not say which.
+    fn of_the_request(&self) -> Option<i64> {
+        let is_of_it = match self.limit {
+            None | Some(Limit::Unsupported) => true,
+            Some(Limit::RateLimited { pause: None }) => Limit::of(self.code, &self.message, &Codes::NONE).is_none(),
+            Some(_) => false,
+        };
+        is_of_it.then_some(self.code)
+    }
+}
+
+impl From<&NodeError> for Failure {
+    fn from(error: &NodeError) -> Self {
+        Failure { reason: error.to_string(), limit: error.limit, refused: error.of_the_request() }
+    }
+}
+
+/// Whether an HTTP status may be said of the request itself: not of who asks, of how much was asked lately, or of servers behind.
+fn is_of_the_request(status: StatusCode) -> bool {
+    let is_of_others = matches!(status.as_u16(), 401 | 402 | 407 | 408 | 429 | 502 | 503 | 504);
+    (status.is_client_error() || status.is_server_error()) && !is_of_others
 }
 
 impl Secrets {

@@ -1,8 +1,8 @@
 //! What one endpoint is asked, and how its answers and refusals are named.
 //!
-//! Promises: what is too much for the node at once is asked for in parts, and what it says of its limits is learnt;
-//! every error names the endpoint and the method, and no secret. What is asked aside (traces, account proofs) says
-//! nothing of how the endpoint serves all else: no pause and no latency is learnt from it, and its pace and how much of it is
+//! Promises: what is too much for the node at once is asked for in parts, a batch that it refuses as a whole call by call, and
+//! what it says of its limits is learnt; every error names the endpoint and the method, and no secret. What is asked aside
+//! (traces, account proofs) says nothing of how the endpoint serves all else: no pause and no latency is learnt from it, and its pace and how much of it is
 //! too much at once are its own. Retries nothing.
 
 use serde::Deserialize;
@@ -24,15 +24,30 @@ pub(crate) enum Weight {
     Aside,
 }
 
+/// What is done with a batch that is refused as a whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Whole {
+    OneByOne,
+    Fails,
+}
+
 impl<D: Dialect> Endpoint<D> {
     /// Sends all calls, in one request where the node serves as many; the answers stand in their order. What is too
-    /// much for the node at once is asked for in parts.
+    /// much for the node at once is asked for in parts, and a batch that it refuses as a whole call by call.
     ///
     /// # Errors
     /// No answer, or none that could be taken apart, for one of the parts. A call that the node refused is no error here: the
     /// refusal stands among the answers.
     pub async fn ask(&self, calls: &[Call]) -> Result<Vec<Answer>, D::Error> {
-        self.ask_in_parts(calls, Weight::Counts).await
+        self.ask_in_parts(calls, Weight::Counts, Whole::OneByOne).await
+    }
+
+    /// As [`Endpoint::ask`], where a batch that the node refuses as a whole is a failure: for who knows a call that may be why.
+    ///
+    /// # Errors
+    /// As [`Endpoint::ask`].
+    pub async fn ask_together(&self, calls: &[Call]) -> Result<Vec<Answer>, D::Error> {
+        self.ask_in_parts(calls, Weight::Counts, Whole::Fails).await
     }
 
     /// As [`Endpoint::ask`], for what other reads must never wait for: that these calls are slow, or too many of them,
@@ -41,28 +56,51 @@ impl<D: Dialect> Endpoint<D> {
     /// # Errors
     /// As [`Endpoint::ask`].
     pub async fn ask_aside(&self, calls: &[Call]) -> Result<Vec<Answer>, D::Error> {
-        self.ask_in_parts(calls, Weight::Aside).await
+        self.ask_in_parts(calls, Weight::Aside, Whole::OneByOne).await
     }
 
-    async fn ask_in_parts(&self, calls: &[Call], weight: Weight) -> Result<Vec<Answer>, D::Error> {
+    async fn ask_in_parts(&self, calls: &[Call], weight: Weight, whole: Whole) -> Result<Vec<Answer>, D::Error> {
         let mut answers = Vec::with_capacity(calls.len());
-        let mut width = self.learnt.batch(weight);
+        let mut width = self.learnt.batch(weight, Instant::now());
         while let Some(next) = calls.get(answers.len()) {
             let rest = &calls[answers.len()..];
             let part = &rest[..rest.len().min(width)];
             match self.exchange(part, weight).await {
                 Ok(more) => answers.extend(more),
                 Err(Failure { limit: Some(Limit::BatchTooLarge { .. }), .. }) if part.len() > 1 => {
-                    width = self.learnt.batch(weight).min(part.len() / 2).max(1);
+                    width = self.learnt.batch(weight, Instant::now()).min(part.len() / 2).max(1);
                 }
                 // Of these blocks so many are too much: that says nothing of others.
                 Err(Failure { limit: Some(Limit::TooManyResults { .. }), .. }) if part.len() > 1 => {
                     width = part.len() / 2;
                 }
+                Err(Failure { refused: Some(code), reason, limit }) if part.len() > 1 && whole == Whole::OneByOne => {
+                    let alone = self.one_by_one(part, code, weight).await;
+                    let alone = alone.map_err(|failure| self.call_error(next.method, failure.reason))?;
+                    let Some(alone) = alone else { return Err(self.call_error(next.method, reason)) };
+                    // Where one call is refused by itself, too, all may have been for its sake.
+                    if alone.iter().all(Result::is_ok) {
+                        self.learnt.batch_refused(&reason, limit, weight, Instant::now());
+                    }
+                    answers.extend(alone);
+                }
                 Err(failure) => return Err(self.call_error(next.method, failure.reason)),
             }
         }
         Ok(answers)
+    }
+
+    /// The answers to the calls of a batch that was refused as a whole with this code, each asked for by itself. `None` as soon as
+    /// one of them is refused alike: then it was no matter of batches.
+    async fn one_by_one(&self, batch: &[Call], code: i64, weight: Weight) -> Result<Option<Vec<Answer>>, Failure> {
+        let mut answers = Vec::with_capacity(batch.len());
+        for call in batch {
+            answers.extend(self.exchange(std::slice::from_ref(call), weight).await?);
+            if answers.last().is_some_and(|answer| answer.as_ref().is_err_and(|error| error.code == code)) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(answers))
     }
 
     /// The answers, when the node refused none of the calls.
@@ -125,7 +163,7 @@ impl<D: Dialect> Endpoint<D> {
 
     /// How many calls one request to this endpoint may hold, unless they are asked aside.
     pub fn batch_width(&self) -> usize {
-        self.learnt.batch(Weight::Counts)
+        self.learnt.batch(Weight::Counts, Instant::now())
     }
 
     fn call_error(&self, method: &'static str, reason: String) -> D::Error {
@@ -153,7 +191,8 @@ impl<D: Dialect> Endpoint<D> {
         let answers = match outcome {
             Ok(answers) => answers,
             Err(failure) => {
-                if let Some(limit) = failure.limit {
+                // What is said of a batch may not be said of its calls.
+                if let Some(limit) = failure.limit.filter(|_| calls.len() == 1 || failure.refused.is_none()) {
                     learn(limit, method);
                 }
                 // Whatever came of it in the end, somebody waited.
@@ -163,6 +202,9 @@ impl<D: Dialect> Endpoint<D> {
                 return Err(failure);
             }
         };
+        if calls.len() > 1 {
+            self.learnt.batch_served(weight);
+        }
         if weight == Weight::Counts {
             self.took(now - begun);
             self.learnt.sent(calls.len(), answers.iter().flatten().map(|answer| answer.get().len()).sum());
@@ -178,7 +220,7 @@ impl<D: Dialect> Endpoint<D> {
             let Err(error @ NodeError { limit: Some(limit), .. }) = answer else { continue };
             learn(*limit, call.method);
             if calls.len() > 1 && matches!(limit, Limit::BatchTooLarge { .. } | Limit::TooManyResults { .. }) {
-                return Err(Failure { reason: error.to_string(), limit: Some(*limit) });
+                return Err(Failure::from(error));
             }
         }
         Ok(answers)

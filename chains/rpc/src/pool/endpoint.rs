@@ -334,7 +334,8 @@ impl<D: Dialect> Endpoint<D> {
             standing.silence = None;
             standing.silences.reset();
         }
-        let known: Vec<&str> = [&*standing.note, &*standing.lacked, standing.unchecked]
+        let no_batches = self.learnt.why_no_batches();
+        let known: Vec<&str> = [&*standing.note, &*standing.lacked, &*no_batches, standing.unchecked]
             .into_iter()
             .filter(|text| !text.is_empty())
             .collect();

@@ -1,5 +1,5 @@
-//! What one endpoint was found to serve: how many calls in a request, how wide a range of a search, which methods, and
-//! when it may be asked again. How fast it may be asked is `pace`'s.
+//! What one endpoint was found to serve: batches or none, how many calls in a request, how wide a range of a search, which
+//! methods, and when it may be asked again. How fast it may be asked is `pace`'s.
 //!
 //! Promises: what is learnt only ever makes us ask for less or later, so it cannot make an answer wrong. All of it is
 //! forgotten with the process, and what is not served after ten minutes.
@@ -19,7 +19,7 @@ const RANGE_MAX: u64 = 100_000;
 /// How long an endpoint is left alone that says "too much" and not for how long, and at most.
 const REST_DEFAULT: Duration = Duration::from_secs(1);
 const REST_MAX: Duration = Duration::from_secs(300);
-/// How long an endpoint is believed that it does not serve a method: plans change, and nodes are mended.
+/// How long an endpoint is believed that it does not serve a method, or a batch: plans change, and nodes are mended.
 const UNSUPPORTED: Duration = Duration::from_secs(600);
 
 /// An answer of more bytes makes the next requests smaller: it stands in memory whole, as do those that are asked ahead.
@@ -35,12 +35,24 @@ struct Facts {
     batch_most: usize,
     /// How many calls one request may hold that are asked aside. It only shrinks: of their answers nothing else is learnt.
     batch_aside: usize,
+    /// That it refuses batches as a whole; and those that are asked aside.
+    no_batches: Option<NoBatches>,
+    no_batches_aside: Option<NoBatches>,
     range: u64,
     /// What the endpoint says it serves at most; a range grows up to here again.
     range_most: u64,
     pause: Option<Pause>,
     /// When it said of a method that it does not serve it.
     unsupported: BTreeMap<&'static str, Instant>,
+}
+
+/// It refused a batch as a whole, and served a call of it that was asked for by itself.
+#[derive(Clone, Debug)]
+struct NoBatches {
+    since: Instant,
+    said: String,
+    /// What it said may also be said of what was asked lately.
+    is_doubtful: bool,
 }
 
 /// It said that it was asked too much.
@@ -59,6 +71,8 @@ impl Learnt {
             batch: batch_max,
             batch_most: batch_max,
             batch_aside: batch_max,
+            no_batches: None,
+            no_batches_aside: None,
             range: RANGE_FIRST,
             range_most: RANGE_MAX,
             pause: None,
@@ -67,11 +81,47 @@ impl Learnt {
     }
 
     /// How many calls of such weight one request may hold.
-    pub(crate) fn batch(&self, weight: Weight) -> usize {
+    pub(crate) fn batch(&self, weight: Weight, now: Instant) -> usize {
         let facts = self.facts();
+        let (batch, refused) = match weight {
+            Weight::Counts => (facts.batch, &facts.no_batches),
+            Weight::Aside => (facts.batch_aside, &facts.no_batches_aside),
+        };
+        let is_believed = |it: &NoBatches| now.duration_since(it.since) < UNSUPPORTED;
+        if refused.as_ref().is_some_and(is_believed) { 1 } else { batch }
+    }
+
+    /// It refused a batch of such weight with these words, and served a call of it that was asked for by itself.
+    pub(crate) fn batch_refused(&self, said: &str, limit: Option<Limit>, weight: Weight, now: Instant) {
+        let refused = NoBatches { since: now, said: said.to_owned(), is_doubtful: limit.is_some_and(is_rate) };
+        let mut facts = self.facts();
+        // What holds for light calls holds for heavy ones; the other way round nobody knows better.
+        if weight == Weight::Counts {
+            facts.no_batches = Some(refused.clone());
+        }
+        facts.no_batches_aside = Some(refused);
+    }
+
+    /// It answered a batch of such weight.
+    pub(crate) fn batch_served(&self, weight: Weight) {
+        let mut facts = self.facts();
         match weight {
-            Weight::Counts => facts.batch,
-            Weight::Aside => facts.batch_aside,
+            Weight::Counts => facts.no_batches = None,
+            Weight::Aside => facts.no_batches_aside = None,
+        }
+    }
+
+    /// What to know of an endpoint that serves no batches; empty where it does.
+    pub(crate) fn why_no_batches(&self) -> String {
+        let facts = self.facts();
+        match (&facts.no_batches, &facts.no_batches_aside) {
+            (Some(NoBatches { said, .. }), _) => {
+                format!("serves no batches, so each call is a request of its own: {said}")
+            }
+            (None, Some(NoBatches { said, .. })) => {
+                format!("serves no batches of traces and account proofs, so each is a request of its own: {said}")
+            }
+            (None, None) => String::new(),
         }
     }
 
@@ -119,8 +169,12 @@ impl Learnt {
                 }
             }
             // Such calls are often paid for by another tariff.
-            Limit::RateLimited { .. } if weight == Weight::Aside => {}
+            Limit::RateLimited { .. } if weight == Weight::Aside => {
+                facts.no_batches_aside.take_if(|it| it.is_doubtful);
+            }
             Limit::RateLimited { pause } => {
+                facts.no_batches.take_if(|it| it.is_doubtful);
+                facts.no_batches_aside.take_if(|it| it.is_doubtful);
                 let until = now + pause.unwrap_or(REST_DEFAULT).min(REST_MAX);
                 if facts.pause.is_none_or(|before| before.until < until) {
                     facts.pause = Some(Pause { from: now, until, is_named: pause.is_some() });
@@ -189,9 +243,44 @@ impl Learnt {
     }
 }
 
+fn is_rate(limit: Limit) -> bool {
+    matches!(limit, Limit::RateLimited { .. })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn that_an_endpoint_serves_no_batches_is_forgotten_after_ten_minutes_or_when_it_serves_one() {
+        let (learnt, now) = (Learnt::new(1_000), Instant::now());
+        let widths = |secs| [Weight::Counts, Weight::Aside].map(|it| learnt.batch(it, now + Duration::from_secs(secs)));
+        learnt.batch_refused("no traces in batches", None, Weight::Aside, now);
+        assert_eq!(widths(0), [1_000, 1]);
+        assert!(
+            learnt
+                .why_no_batches()
+                .contains("of traces and account proofs, so each is a request of its own: no traces")
+        );
+        learnt.batch_refused("no batches", None, Weight::Counts, now);
+        assert_eq!((widths(0), widths(599), widths(600)), ([1; 2], [1; 2], [1_000; 2]));
+        learnt.batch_served(Weight::Counts);
+        assert_eq!(widths(0), [1_000, 1]);
+        learnt.batch_served(Weight::Aside);
+        assert_eq!((widths(0), learnt.why_no_batches()), ([1_000; 2], String::new()));
+    }
+
+    #[test]
+    fn who_refused_a_batch_with_the_code_of_a_limit_and_then_a_single_call_was_asked_too_much() {
+        let (learnt, now, rate) = (Learnt::new(1_000), Instant::now(), Limit::RateLimited { pause: None });
+        learnt.batch_refused("limit exceeded", Some(rate), Weight::Counts, now);
+        assert_eq!(learnt.batch(Weight::Counts, now), 1);
+        learnt.refused(rate, "m", 1, Weight::Counts, now);
+        assert_eq!(learnt.batch(Weight::Counts, now), 1_000);
+        learnt.batch_refused("no batches", None, Weight::Counts, now);
+        learnt.refused(rate, "m", 1, Weight::Counts, now);
+        assert_eq!(learnt.batch(Weight::Counts, now), 1, "that is another matter");
+    }
 
     #[test]
     fn a_range_narrows_on_refusals_and_widens_up_to_what_is_served() {
@@ -219,35 +308,35 @@ mod tests {
     fn heavy_answers_make_batches_smaller_and_light_ones_larger_again() {
         let learnt = Learnt::new(40);
         learnt.sent(40, ANSWER_BYTES_WANTED + 1);
-        assert_eq!(learnt.batch(Weight::Counts), 20);
+        assert_eq!(learnt.batch(Weight::Counts, Instant::now()), 20);
         learnt.sent(10, 1_000);
-        assert_eq!(learnt.batch(Weight::Counts), 20, "a smaller request says nothing of larger ones");
+        assert_eq!(learnt.batch(Weight::Counts, Instant::now()), 20, "a smaller request says nothing of larger ones");
         learnt.sent(20, ANSWER_BYTES_WANTED);
-        assert_eq!(learnt.batch(Weight::Counts), 20, "a larger one would be too heavy");
+        assert_eq!(learnt.batch(Weight::Counts, Instant::now()), 20, "a larger one would be too heavy");
         learnt.sent(20, ANSWER_BYTES_WANTED / 2);
-        assert_eq!(learnt.batch(Weight::Counts), 23);
+        assert_eq!(learnt.batch(Weight::Counts, Instant::now()), 23);
         (0..20).for_each(|_| learnt.sent(40, 1_000));
-        assert_eq!(learnt.batch(Weight::Counts), 40);
+        assert_eq!(learnt.batch(Weight::Counts, Instant::now()), 40);
         learnt.sent(1, ANSWER_BYTES_WANTED + 1);
-        assert_eq!(learnt.batch(Weight::Counts), 40, "of one call nothing is learnt");
+        assert_eq!(learnt.batch(Weight::Counts, Instant::now()), 40, "of one call nothing is learnt");
         learnt.sent(2, ANSWER_BYTES_WANTED + 1);
-        assert_eq!(learnt.batch(Weight::Counts), 1, "one call is the least");
+        assert_eq!(learnt.batch(Weight::Counts, Instant::now()), 1, "one call is the least");
         (0..20).for_each(|_| learnt.sent(40, 1_000));
         learnt.refused(Limit::BatchTooLarge { most: Some(8) }, "m", 40, Weight::Counts, Instant::now());
         (0..20).for_each(|_| learnt.sent(40, 1_000));
-        assert_eq!(learnt.batch(Weight::Counts), 8, "the endpoint said how many it serves");
+        assert_eq!(learnt.batch(Weight::Counts, Instant::now()), 8, "the endpoint said how many it serves");
     }
 
     #[test]
     fn batches_shrink_and_rests_end() {
         let (learnt, now) = (Learnt::new(1_000), Instant::now());
         learnt.refused(Limit::BatchTooLarge { most: None }, "m", 40, Weight::Counts, now);
-        assert_eq!(learnt.batch(Weight::Counts), 20);
+        assert_eq!(learnt.batch(Weight::Counts, Instant::now()), 20);
         learnt.refused(Limit::BatchTooLarge { most: Some(3) }, "m", 20, Weight::Counts, now);
         learnt.refused(Limit::BatchTooLarge { most: Some(100) }, "m", 3, Weight::Counts, now);
-        assert_eq!(learnt.batch(Weight::Counts), 1);
+        assert_eq!(learnt.batch(Weight::Counts, Instant::now()), 1);
         learnt.refused(Limit::BatchTooLarge { most: None }, "m", 1, Weight::Counts, now);
-        assert_eq!(learnt.batch(Weight::Counts), 1);
+        assert_eq!(learnt.batch(Weight::Counts, Instant::now()), 1);
         learnt.refused(Limit::RateLimited { pause: Some(Duration::from_secs(7)) }, "m", 1, Weight::Counts, now);
         learnt.refused(Limit::RateLimited { pause: None }, "m", 1, Weight::Counts, now);
         assert_eq!(learnt.rest(now), Some(Duration::from_secs(7)));
@@ -261,7 +350,7 @@ mod tests {
     #[test]
     fn what_is_too_much_or_too_often_aside_is_not_for_the_rest() {
         let (learnt, now) = (Learnt::new(1_000), Instant::now());
-        let widths = || [Weight::Counts, Weight::Aside].map(|weight| learnt.batch(weight));
+        let widths = || [Weight::Counts, Weight::Aside].map(|weight| learnt.batch(weight, now));
         learnt.refused(Limit::BatchTooLarge { most: None }, "debug_x", 8, Weight::Aside, now);
         learnt.refused(Limit::RateLimited { pause: None }, "debug_x", 8, Weight::Aside, now);
         assert_eq!((widths(), learnt.rest(now)), ([1_000, 4], None));
