@@ -119,7 +119,11 @@ impl AnyChain {
         }
     }
 
-    pub(super) async fn check(&self) -> Result<(), SourceError> {
+    /// Asks every endpoint that is due, and waits for all of them.
+    ///
+    /// # Errors
+    /// Permanent when one serves another chain; transient when one cannot be asked.
+    pub async fn check(&self) -> Result<(), SourceError> {
         each!(self, source => source.check().await)
     }
 }

@@ -1,16 +1,18 @@
 //! Alarms: conditions that are no failure yet. A newest block that stays the same, finality that stands still while the
-//! chain goes on, endpoints that do not agree on it, or follow different branches, and such as refuse what only a person can
-//! have them serve.
+//! chain goes on, endpoints that do not agree on it, or follow different branches, such as refuse what only a person can
+//! have them serve, and such as cannot be asked for a missing deposit.
 //!
 //! An alarm comes by time and goes by itself. It changes nothing: what may be confirmed is decided elsewhere.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use landfall_chain::{BlockRef, EndpointStatus, Finality, Network, Refused, Tip};
+use landfall_chain::{BlockRef, EndpointStatus, Fate, Finality, Network, Refused, Tip};
 
+use crate::deposit::Deposit;
 use crate::store::status::Told;
 use crate::time::Timestamp;
+use crate::watcher::settle::unheard;
 
 /// How long the node's own tag may stand still: it moves in steps of up to 7 minutes, and waits for L1 on a rollup.
 const TAG_STALL: Duration = Duration::from_secs(30 * 60);
@@ -49,6 +51,8 @@ pub(super) struct Alarms {
     unseen: Option<(Timestamp, String)>,
     /// Since when a final block is not shown as it must be and its deposits wait, which, and why.
     withheld: Option<(Timestamp, BlockRef, String)>,
+    /// Of the deposits in no block that endpoints may know which could not be asked, the one missing longest behind its grace.
+    unheard: Option<Unheard>,
     /// By endpoint and method.
     refused: BTreeMap<(String, &'static str), Refusing>,
 }
@@ -60,6 +64,15 @@ struct Refusing {
     last_at: Timestamp,
     times: u64,
     /// Why, as it was first said.
+    why: String,
+}
+
+/// A deposit that is missing since then, which endpoints may know it and could not be asked, and why, as it was first said.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Unheard {
+    since: Timestamp,
+    deposit: Deposit,
+    endpoints: String,
     why: String,
 }
 
@@ -99,6 +112,7 @@ impl Alarms {
             forked: None,
             unseen: None,
             withheld: None,
+            unheard: None,
             refused: BTreeMap::new(),
         }
     }
@@ -148,6 +162,30 @@ impl Alarms {
     /// Since when a final block whose deposits wait is not shown as it must be, and why, or none is like that.
     pub(super) fn withheld(&mut self, oldest: Option<(Timestamp, BlockRef, String)>) {
         self.withheld = oldest;
+    }
+
+    /// A deposit in no block was looked for, which was `missing` since then where its grace is over.
+    pub(super) fn sought(&mut self, deposit: &Deposit, missing: Option<Timestamp>, fate: &Fate) {
+        let is_same = |known: &mut Unheard| known.deposit.id == deposit.id;
+        let (Fate::Unheard { endpoints, why }, Some(since)) = (fate, missing) else {
+            self.unheard.take_if(is_same);
+            return;
+        };
+        self.unheard.take_if(|known| is_same(known) && known.endpoints != *endpoints);
+        if self.unheard.as_ref().is_none_or(|known| since < known.since) {
+            let (deposit, endpoints, why) = (deposit.clone(), endpoints.clone(), why.clone());
+            self.unheard = Some(Unheard { since, deposit, endpoints, why });
+        }
+    }
+
+    /// The deposit that is warned of, as long as it is in no block.
+    pub(super) fn unheard(&self) -> Option<&Deposit> {
+        self.unheard.as_ref().map(|unheard| &unheard.deposit)
+    }
+
+    /// Whether that deposit is still to be warned of.
+    pub(super) fn keep_unheard(&mut self, is_missing: bool) {
+        self.unheard.take_if(|_| !is_missing);
     }
 
     /// The chain is connected up to `at`, with `finalized` for final: what was told far above was not its end.
@@ -213,6 +251,9 @@ impl Alarms {
         if let Some((since, block, why)) = self.withheld.as_ref().filter(|(since, ..)| now.since(*since) > WAITING_MAX)
         {
             texts.push(format!("since {since}, the deposits of block {block}, which is final, wait: {why}"));
+        }
+        if let Some(Unheard { since, deposit, why, .. }) = &self.unheard {
+            texts.push(format!("since {since}, {}", unheard(deposit, why)));
         }
         let waits = [&self.waiting, &self.unseen].into_iter().flatten();
         for (since, text) in waits.filter(|(since, _)| now.since(*since) > WAITING_MAX) {

@@ -62,10 +62,10 @@ pub enum ExplainError {
     )]
     Moving { chain: Chain, block: BlockRef },
     #[error(
-        "{chain}: no endpoint that answers knows the transaction, and one that may know it does not answer now \
-         (`landfall status` says why); ask again when it does"
+        "{chain}: no endpoint that answers knows the transaction, and others that may know it could not be asked: {why}; ask again \
+         when they answer, or take them out of chains.{chain}.rpc"
     )]
-    Unheard { chain: Chain },
+    Unheard { chain: Chain, why: String },
 }
 
 /// What became of each leg of transaction `tx`; `None` when neither the chain nor our record knows it.
@@ -90,10 +90,13 @@ pub async fn explain<S: BlockSource>(
     let place = match fate {
         Fate::In(block) => Some(block),
         // A withdrawal has no hash that a node knows.
-        Fate::Superseded(_) | Fate::Unknown | Fate::Unheard => recorded.iter().find_map(Recorded::canonical),
+        Fate::Superseded(_) | Fate::Unknown | Fate::Unheard { .. } => recorded.iter().find_map(Recorded::canonical),
     };
     if place.is_none() && recorded.is_empty() {
-        return if fate == Fate::Unheard { Err(ExplainError::Unheard { chain: network.chain }) } else { Ok(None) };
+        return match fate {
+            Fate::Unheard { why, .. } => Err(ExplainError::Unheard { chain: network.chain, why }),
+            Fate::In(_) | Fate::Superseded(_) | Fate::Unknown => Ok(None),
+        };
     }
     let cursor = Cursor::load(&mut reader, network.chain).await?;
     let mut explainer = Explainer { network, reader, cursor, finalized: tip.finalized, recorded, legs: Vec::new() };

@@ -284,7 +284,7 @@ impl<S: BlockSource> Watcher<S> {
         // Each turn but the last was for addresses that were added meanwhile.
         let mut blocks = Cow::Borrowed(blocks);
         let (pending, credited) = loop {
-            self.name_payers(&mut blocks, wanted).await?;
+            self.name_payers(&mut blocks, wanted, now).await?;
             if let Some(recorded) = self.record_final(&blocks, Lane::Roots, wanted, now).await? {
                 break recorded;
             }
@@ -305,12 +305,13 @@ impl<S: BlockSource> Watcher<S> {
         &self,
         blocks: &mut Cow<'_, [Block]>,
         wanted: &(dyn Fn(&Address) -> bool + Sync),
+        now: Timestamp,
     ) -> Result<(), TickError> {
         for index in 0..blocks.len() {
             let restated = is_outweighed(&mut self.db.read().await?, self.chain(), &blocks[index]).await?;
             let wanted = |leg: &AssetTransfer| self.is_recorded(leg, &|who| restated || wanted(who));
             if payers::unnamed(&blocks[index], wanted) > 0 {
-                payers::name(&self.source, &mut blocks.to_mut()[index], wanted).await?;
+                payers::name(&self.source, &mut blocks.to_mut()[index], wanted, now).await?;
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 //!
 //! A sender decides about no credit, and is told once: events that were written keep what they say. So a block waits a
 //! little while nobody can be asked, and no longer: a deposit must not wait for a name. After that who paid the fee stands
-//! in, and the record says so.
+//! in, and the record says so. It is asked for once more before the event CONFIRMED is written, which does not wait.
 
 use std::time::Duration;
 
@@ -14,6 +14,8 @@ use crate::watcher::watch_list::WatchList;
 
 /// How long blocks wait in all, while every answer fails.
 pub(super) const PAYERS_WAIT: Duration = Duration::from_secs(60);
+/// In a younger block a transaction that no endpoint knows may be known in a moment: each has its own index of them.
+const YOUNG_MAX: Duration = Duration::from_secs(120);
 
 /// Since when nobody could be asked.
 #[derive(Debug, Default)]
@@ -42,7 +44,7 @@ impl Payers {
         if unnamed(block, &wanted) == 0 {
             return Ok(());
         }
-        let Err(error) = name(source, block, wanted).await else {
+        let Err(error) = name(source, block, wanted, now).await else {
             self.failing = None;
             return Ok(());
         };
@@ -61,13 +63,15 @@ impl Payers {
 /// Names who paid the legs of `block` that are `wanted` and that it does not tell itself.
 ///
 /// # Errors
-/// When nobody can be asked now.
+/// When nobody can be asked now, or no endpoint knows a transaction of a young block yet; then what could be named is.
 pub(super) async fn name<S: BlockSource>(
     source: &S,
     block: &mut Block,
     wanted: impl Fn(&AssetTransfer) -> bool,
+    now: Timestamp,
 ) -> Result<(), SourceError> {
     let at = block.header.block;
+    let is_young = now.since(Timestamp::from_secs(block.header.time_secs)) < YOUNG_MAX;
     let mut legs: Vec<&mut AssetTransfer> =
         block.transfers.iter_mut().filter(|leg| is_unnamed(leg) && wanted(leg)).collect();
     if legs.is_empty() {
@@ -75,10 +79,19 @@ pub(super) async fn name<S: BlockSource>(
     }
     let asked: Vec<AssetTransfer> = legs.iter().map(|leg| (**leg).clone()).collect();
     let payers = source.payers(&at, &asked).await?;
+    let mut unknown = None;
     for (leg, Payer { sender, rule }) in legs.iter_mut().zip(payers) {
-        (leg.sender, leg.sender_rule) = (sender, rule);
+        leg.sender = sender;
+        leg.sender_rule = match rule {
+            SenderRule::StandIn if !is_young => SenderRule::FeePayer,
+            rule => rule,
+        };
+        unknown = unknown.or(is_unnamed(leg).then_some(leg.tx.id));
     }
-    Ok(())
+    unknown.map_or(Ok(()), |tx| {
+        let why = format!("block {at} is young, and no endpoint knows transaction {tx} yet, which tells who paid");
+        Err(SourceError::transient(why))
+    })
 }
 
 /// How many legs of `block` are `wanted` and not told who paid.

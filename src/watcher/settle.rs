@@ -7,16 +7,16 @@
 //! What only a trace shows is not settled here (see `witness`), but for what a tier or an operator calls final earlier: that
 //! is CONFIRMED here by the witness that was kept of it, and without one it waits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::{StreamExt, stream};
 use landfall_chain::{
-    AssetTransfer, Block, BlockRef, BlockSource, Fate, Lane, Payer, Read, SourceErrorKind, Tip, with_causes,
+    AssetTransfer, Block, BlockRef, BlockSource, Fate, Lane, Payer, Read, SenderRule, SourceErrorKind, Tip, with_causes,
 };
 use tracing::{info, warn};
 
 use crate::decision::{AuditEntry, Orders};
-use crate::deposit::{Deposit, DepositStatus};
+use crate::deposit::{Deposit, DepositStatus, LegHash};
 use crate::store::audit;
 use crate::store::cursors::{self, Cursor};
 use crate::store::deposits::{self, Missing};
@@ -26,7 +26,7 @@ use crate::time::Timestamp;
 use crate::watcher::evidence::{Excess, guard_both_forms, guard_sum, leg_in, paid_in_tx, shows};
 use crate::watcher::grants::{Due, Grant};
 use crate::watcher::kept_witness::{ByWitness, by_witness};
-use crate::watcher::leg::{announce, paid_by, prove_signer};
+use crate::watcher::leg::{announce, leg_of, paid_by, prove_signer};
 use crate::watcher::payers::{self, Payers};
 use crate::watcher::restate::is_outweighed;
 use crate::watcher::second_witness::guard_logged;
@@ -125,12 +125,19 @@ impl<S: BlockSource> Watcher<S> {
         }
         for (missing, finalized) in missing.into_iter().zip(std::iter::repeat(finalized).flatten()) {
             match self.trace(&missing, &finalized, now).await {
-                Ok((trace, block)) => {
+                Ok((sought, block)) => {
                     looked.extend(block);
-                    self.look_for(missing, trace, &finalized, now, ticked).await?;
+                    let gone = missing.since.filter(|since| self.is_gone(Some(*since), now));
+                    self.alarms.sought(&missing.deposit, gone, &sought.fate);
+                    self.look_for(missing, sought, &finalized, now, ticked).await?;
                 }
                 Err(error) => unread = unread.and(Err(error)),
             }
+        }
+        if let Some(deposit) = self.alarms.unheard() {
+            let mut reader = self.db.read().await?;
+            let is_missing = deposits::is_missing(&mut reader, deposit, Lane::Roots, u64::MAX).await?;
+            self.alarms.keep_unheard(is_missing);
         }
         for (block, unshown) in looked {
             match unshown {
@@ -263,6 +270,8 @@ impl<S: BlockSource> Watcher<S> {
         now: Timestamp,
         ticked: &mut Ticked,
     ) -> Result<(), TickError> {
+        let named = self.named_once_more(evidence, &deposits, now).await;
+        let evidence = named.as_ref().unwrap_or(evidence);
         let mut tx = self.db.begin().await?;
         // Also keeps the block canonical until the commit: who disconnects takes the same lock.
         Cursor::lock(&mut tx, self.chain()).await?;
@@ -322,6 +331,23 @@ impl<S: BlockSource> Watcher<S> {
         Ok(tx.commit().await?)
     }
 
+    /// The evidence with who paid those of `deposits` of which nobody knew it when they were recorded; `None` where there are none.
+    /// It is asked for once more, for the event CONFIRMED is the last word, and waits for nobody.
+    async fn named_once_more(&self, evidence: &Block, deposits: &[Deposit], now: Timestamp) -> Option<Block> {
+        let unnamed = |deposit: &&Deposit| deposit.sender_rule == SenderRule::StandIn;
+        let legs: BTreeSet<LegHash> = deposits.iter().filter(unnamed).map(|deposit| deposit.leg_hash).collect();
+        if legs.is_empty() {
+            return None;
+        }
+        let (mut evidence, chain_ref) = (evidence.clone(), &self.network.chain_ref);
+        let wanted = |leg: &AssetTransfer| legs.contains(&leg_of(chain_ref, leg).hash());
+        if let Err(error) = payers::name(&self.source, &mut evidence, wanted, now).await {
+            let block = evidence.header.block;
+            warn!(chain = %self.chain(), "who paid in final block {block} is not known, and the fee payer stands in: {error}");
+        }
+        Some(evidence)
+    }
+
     /// Who paid the deposit's leg, which the roots of its block show, or what would be credited too much.
     async fn by_roots(
         &self,
@@ -373,7 +399,7 @@ impl<S: BlockSource> Watcher<S> {
                 let ours = cursors::canonical_at(&mut tx, self.chain(), block.number).await?;
                 ours.is_none_or(|ours| ours == block.hash)
             }
-            Fate::In(_) | Fate::Superseded(_) | Fate::Unknown | Fate::Unheard => false,
+            Fate::In(_) | Fate::Superseded(_) | Fate::Unknown | Fate::Unheard { .. } => false,
         };
         let is_shown = evidence.as_ref().is_some_and(|block| self.has_leg(block, &deposit));
         let gone = self.is_gone(since, now);
@@ -394,10 +420,10 @@ impl<S: BlockSource> Watcher<S> {
                 Some(format!("another transaction took its place by final block {}", by.number))
             }
             (Fate::In(block), _) if block.number > finalized.number || is_withheld => None,
+            // Nothing is judged while an endpoint that may know it cannot be asked, however long that lasts.
+            (Fate::Unheard { .. }, _) => None,
             // In no block, or in one that is not on our final chain: stale words of an index.
-            (Fate::In(_) | Fate::Unknown | Fate::Unheard, _) => {
-                gone.then(|| "its transaction stayed in no block".to_owned())
-            }
+            (Fate::In(_) | Fate::Unknown, _) => gone.then(|| "its transaction stayed in no block".to_owned()),
         };
         // What we would not see if it were there is not judged.
         match verdict.filter(|_| self.network.asset(&deposit.asset).is_some()) {
@@ -425,12 +451,12 @@ impl<S: BlockSource> Watcher<S> {
         finalized: &BlockRef,
         now: Timestamp,
     ) -> Result<(Sought, Option<Looked>), TickError> {
-        let fate = self.source.fate(&deposit.tx, finalized).await?;
-        let nothing = Sought { fate, evidence: None, is_unread: false };
+        let nothing =
+            Sought { fate: self.source.fate(&deposit.tx, finalized).await?, evidence: None, is_unread: false };
         let decides = self.chain().family().has_roots() || since.is_none() || self.is_gone(*since, now);
-        let block = match fate {
+        let block = match nothing.fate {
             Fate::In(block) if decides && block.number <= finalized.number => block,
-            Fate::In(_) | Fate::Superseded(_) | Fate::Unknown | Fate::Unheard => return Ok((nothing, None)),
+            Fate::In(_) | Fate::Superseded(_) | Fate::Unknown | Fate::Unheard { .. } => return Ok((nothing, None)),
         };
         if self.withheld.rests(&block, now) {
             return Ok((Sought { is_unread: true, ..nothing }, None));
@@ -504,6 +530,16 @@ impl OfBlock {
         let highest = one.into_iter().chain(other).max_by_key(|grant| grant.through.number)?;
         Some(Grant { reason, ..highest })
     }
+}
+
+/// Why a deposit in no block does not become FAILED, and what a person can do about it.
+pub(super) fn unheard(deposit: &Deposit, why: &str) -> String {
+    let Deposit { id, tx, chain, .. } = deposit;
+    format!(
+        "deposit {id} (transaction {}) is in no block and stays PENDING, for endpoints that may know it could not be asked: {why}; \
+         bring them back, or take them out of chains.{chain}.rpc",
+        tx.id
+    )
 }
 
 /// Writes the status that a PENDING deposit has left PENDING for, and its event.

@@ -24,7 +24,7 @@ use crate::watcher::early_witness::{Doubted, of_all};
 use crate::watcher::evidence::shows;
 use crate::watcher::report::told;
 use crate::watcher::second_witness::Belief;
-use crate::watcher::settle::enter;
+use crate::watcher::settle::{enter, unheard};
 use crate::watcher::trace_lane::{Reading, TraceLane, Traced};
 use crate::watcher::{TickError, halted};
 
@@ -227,7 +227,9 @@ impl<S: BlockSource + AddressSource> TraceLane<S> {
             }
             Fate::In(block) if block.number > finalized.number => return Ok(Outcome::Waits(None)),
             Fate::In(block) => block,
-            Fate::Unknown | Fate::Unheard => return Ok(nowhere()),
+            Fate::Unknown => return Ok(nowhere()),
+            // No verdict: somebody may know it.
+            Fate::Unheard { why, .. } => return Ok(Outcome::Waits(gone.then(|| unheard(deposit, &why)))),
         };
         match cursors::canonical_at(&mut self.db.read().await?, self.chain(), block.number).await? {
             Some(ours) if ours == block.hash => {}

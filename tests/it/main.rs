@@ -78,6 +78,7 @@ mod trace_again;
 mod traced_past;
 mod traces;
 mod unexplained;
+mod unheard;
 mod untraced;
 mod upgrade;
 mod vectors;

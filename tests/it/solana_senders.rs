@@ -4,11 +4,13 @@
 use std::time::Duration;
 
 use landfall::deposit::DepositStatus::Confirmed;
+use landfall::time::Timestamp;
 use landfall_chain::{Chain, SenderRule};
-use landfall_cluster::{Ledger as Cluster, Node};
+use landfall_cluster::{Ledger as Cluster, Node, TIME};
 use landfall_solana::network;
 use serde_json::{Value, json};
 
+use crate::books::events;
 use crate::postgres::{ENGINES, Engine, TestStore};
 use crate::solana_ledger::{Ledger, owner};
 use crate::solana_line::{Line, with};
@@ -189,15 +191,73 @@ async fn while_one_endpoint_may_still_tell_a_block_waits_for_a_minute_and_no_lon
         assert_eq!((waited, connected), (5, 4), "every ten seconds for a minute");
         assert_eq!(payer(&line).await, (owner(0x24), SenderRule::StandIn));
 
-        // What is known later changes nothing of what was told.
-        for node in &line.nodes {
-            answer(node, &tx, Ok(told(&tx, 12)));
-        }
+        // It is asked for once more before CONFIRMED, which does not wait for a name either.
+        let before = asked(&line);
         line.finalize(14);
         line.catch_up().await;
         assert!(line.amounts().await.iter().all(|(_, status)| *status == Confirmed));
         assert_eq!(payer(&line).await, (owner(0x24), SenderRule::StandIn));
+        assert!(asked(&line) > before);
     }
+}
+
+/// Seconds behind the moment in which the block in slot 14 was made.
+fn secs_behind(secs: u64) -> Timestamp {
+    Timestamp::from_secs(TIME + 14 + secs)
+}
+
+#[tokio::test]
+async fn that_no_node_knows_a_transaction_of_a_young_block_is_no_answer_yet() {
+    for engine in ENGINES {
+        // Of an old one it is an answer.
+        for (secs, is_young) in [(1, true), (117, true), (118, false)] {
+            let (mut line, tx) = line(engine).await;
+            line.now = secs_behind(secs);
+            let first = line.try_tick().await;
+            if !is_young {
+                assert_eq!(payer(&line).await, (owner(0x24), SenderRule::FeePayer));
+                continue;
+            }
+            assert_eq!(first.unwrap().connected, 1, "the block below it does not wait");
+            let error = line.try_tick().await.unwrap_err();
+            assert!(error.may_pass() && error.to_string().contains("who paid"), "{error}");
+            assert_eq!(line.amounts().await, []);
+            answer(&line.nodes[1], &tx, Ok(told(&tx, 12)));
+            line.catch_up().await;
+            assert_eq!(payer(&line).await, (owner(0x23), SenderRule::Instruction));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_sender_that_nobody_knew_is_asked_for_once_more_before_confirmed_is_told() {
+    for engine in ENGINES {
+        let (mut line, tx) = line(engine).await;
+        for secs in (1..=71).step_by(10) {
+            line.now = secs_behind(secs);
+            line.try_tick().await.ok();
+        }
+        assert_eq!(payer(&line).await, (owner(0x24), SenderRule::StandIn));
+        line.nodes.iter().for_each(|node| answer(node, &tx, Ok(told(&tx, 12))));
+        let before = asked(&line);
+        line.finalize(14);
+        line.catch_up().await;
+        assert!(line.amounts().await.iter().all(|(_, status)| *status == Confirmed));
+        assert_eq!(payer(&line).await, (owner(0x23), SenderRule::Instruction));
+        assert_eq!(asked(&line), before + 2, "once for each of the two deposits");
+        // What was sent stays as it was.
+        let told: Vec<(String, String)> =
+            events(&line.store.db).await.iter().filter_map(|it| of_30(&it.payload)).collect();
+        let expected = [("PENDING", owner(0x24)), ("CONFIRMED", owner(0x23))];
+        assert_eq!(told, expected.map(|(status, from)| (status.to_owned(), from.to_string())));
+    }
+}
+
+/// Status and sender of an event about the deposit of 30.
+fn of_30(payload: &str) -> Option<(String, String)> {
+    let data = &serde_json::from_str::<Value>(payload).unwrap()["data"];
+    let text = |key: &str| data[key].as_str().unwrap().to_owned();
+    (text("amount") == "0.00000003").then(|| (text("status"), text("source_address")))
 }
 
 #[tokio::test]

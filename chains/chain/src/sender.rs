@@ -21,7 +21,7 @@ pub enum SenderRule {
     Mint,
     /// Nothing else is known: who paid the fee.
     FeePayer,
-    /// Who paid the fee stands in: balances do not tell, and nobody was asked, or nobody could be.
+    /// Who paid the fee stands in: balances do not tell, and nobody was asked, or could be, or knew the transaction yet.
     StandIn,
 }
 

@@ -57,7 +57,8 @@ pub trait BlockSource: Send + Sync + 'static {
 
     /// Who paid each of `transfers`, which `block` showed, in their order: those that the block does not tell
     /// ([`crate::SenderRule::StandIn`]) by what else can be asked. It may cost a request for each, so it is asked only of legs
-    /// that are about to be recorded. Where every endpoint says that it cannot tell, it is [`crate::SenderRule::FeePayer`].
+    /// that are about to be recorded. Where every endpoint says that it cannot tell, it is [`crate::SenderRule::FeePayer`]; it stays
+    /// [`crate::SenderRule::StandIn`] where none can tell and one does not know the transaction, which it may not know yet.
     fn payers(
         &self,
         block: &BlockRef,
@@ -336,16 +337,21 @@ impl Lane {
 }
 
 /// What became of a transaction.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Fate {
     /// The source says it is in this block. Read the block before believing it.
     In(BlockRef),
     /// What it needed was used up by another transaction at or before this block: it can never land.
     Superseded(BlockRef),
-    /// Neither is known; it may still land.
+    /// Every endpoint was asked, and none knows it; it may still land.
     Unknown,
-    /// Nobody who was heard knows it, and somebody could not be heard who may.
-    Unheard,
+    /// No endpoint that answered knows it, and others that may know it could not be asked.
+    Unheard {
+        /// Their names.
+        endpoints: String,
+        /// Why not.
+        why: String,
+    },
 }
 
 /// Whether the same call may succeed later without a person doing anything.

@@ -13,7 +13,6 @@ use landfall_chain::{
 };
 use landfall_rpc::{EndpointUrl, Need};
 use tokio::sync::Notify;
-use tokio::time::Instant;
 use url::Url;
 
 use crate::accounts::accounts;
@@ -163,29 +162,9 @@ impl BlockSource for EvmSource {
         Ok(transfers.iter().map(AssetTransfer::payer).collect())
     }
 
-    /// That a transaction can never land is believed of as many endpoints as must agree.
     async fn fate(&self, tx: &TxRef, at: &BlockRef) -> Result<Fate, SourceError> {
-        let need = Need { first: at.number, last: at.number, methods: &[] };
-        let (mut superseded, mut last) = (0, None);
-        for endpoint in self.pool.candidates(need).await {
-            let begun = Instant::now();
-            match read_fate(endpoint, tx, at).await {
-                Ok(fate) => {
-                    endpoint.answered(begun, None);
-                    superseded += usize::from(matches!(fate, Fate::Superseded(_)));
-                    match fate {
-                        Fate::Superseded(_) if superseded < self.pool.must_agree() => last = Some(Ok(Fate::Unknown)),
-                        fate => return Ok(fate),
-                    }
-                }
-                Err(error) if error.is_permanent() => return Err(error.into()),
-                Err(error) => {
-                    endpoint.failed(&error);
-                    last = Some(last.and_then(Result::ok).ok_or(error));
-                }
-            }
-        }
-        Ok(last.unwrap_or_else(|| Err(self.pool.nobody()))?)
+        let read = |endpoint| -> BoxRead<'_, _> { Box::pin(read_fate(endpoint, tx, at)) };
+        Ok(self.pool.fate(at, read).await?)
     }
 }
 

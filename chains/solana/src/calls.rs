@@ -8,7 +8,7 @@
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use landfall_chain::{AssetId, AssetTransfer, Block, BlockHash, BlockRef, Header, Legs, Payer, TxId};
+use landfall_chain::{AssetId, AssetTransfer, Block, BlockHash, BlockRef, Fate, Header, Legs, Payer, TxId};
 use landfall_rpc::{Answer, Call, NodeError, Raw};
 use serde::Deserialize;
 use serde_json::json;
@@ -60,6 +60,16 @@ pub(crate) struct Reading {
     pub(crate) block: Block,
 }
 
+/// What one endpoint reports of who paid.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Paid {
+    By(Payer),
+    /// It knows no such transaction in this slot; where the block is young it may know it in a moment.
+    NotYet,
+    /// It cannot tell, now or later.
+    Untold,
+}
+
 /// Reads whole blocks.
 #[derive(Debug)]
 pub(crate) struct Reader {
@@ -104,14 +114,14 @@ impl Reader {
         Ok(Reading { digest, block })
     }
 
-    /// Who paid `transfer`, which the block in `slot` showed, by what its transaction did; `None` where the endpoint knows
-    /// no such transaction in this slot, or tells nobody of any. Asked aside: that this fails says nothing of blocks.
+    /// Who paid `transfer`, which the block in `slot` showed, by what its transaction did. Asked aside: that this fails says nothing
+    /// of blocks.
     pub(crate) async fn payer(
         &self,
         endpoint: &Endpoint,
         slot: u64,
         transfer: &AssetTransfer,
-    ) -> Result<Option<Payer>, SolanaError> {
+    ) -> Result<Paid, SolanaError> {
         let (tx, version) = (&transfer.tx.id, self.version.load(Relaxed));
         let mut answer = transaction(endpoint, tx, version).await?;
         if let Some(version) = self.raised(endpoint, &answer, version) {
@@ -126,15 +136,16 @@ impl Reader {
                     }
                     Reaction::Drop | Reaction::Page => {
                         note(endpoint, TRANSACTION, &error);
-                        Ok(None)
+                        Ok(Paid::Untold)
                     }
-                    Reaction::LeaveOpen | Reaction::AskArchive | Reaction::RaiseVersion { .. } => Ok(None),
+                    Reaction::LeaveOpen => Ok(Paid::NotYet),
+                    Reaction::AskArchive | Reaction::RaiseVersion { .. } => Ok(Paid::Untold),
                 };
             }
         };
         match payer_in(&self.rules, answer.get(), slot, transfer) {
-            Ok(payer) => Ok(payer),
-            Err(Unusable::Null | Unusable::NoMeta { .. }) => Ok(None),
+            Ok(payer) => Ok(payer.map_or(Paid::NotYet, Paid::By)),
+            Err(Unusable::Null | Unusable::NoMeta { .. }) => Ok(Paid::NotYet),
             Err(error) => Err(endpoint.unusable(TRANSACTION, &format!("transaction {tx}: {error}"))),
         }
     }
@@ -211,15 +222,17 @@ pub(crate) async fn read_time(endpoint: &Endpoint, wanted: Wanted) -> Result<u64
     Ok(header.time_secs)
 }
 
-/// The block that the endpoint says a transaction is in: a hint, no more. `None` says nothing: nodes answer null too
+/// The block that the endpoint says a transaction is in: a hint, no more. That it knows none says nothing: nodes answer null too
 /// while their storage fails. Statuses are asked for and not the transaction: they know no versions.
-pub(crate) async fn read_fate(endpoint: &Endpoint, tx: &TxId) -> Result<Option<BlockRef>, SolanaError> {
+pub(crate) async fn read_fate(endpoint: &Endpoint, tx: &TxId) -> Result<Fate, SolanaError> {
     let TxId::Solana(_) = tx else { return Err(SolanaError::Foreign { chain: endpoint.chain, tx: *tx }) };
-    let Some(slot) = Light::of(endpoint).slot_of(tx).await? else { return Ok(None) };
+    let Some(slot) = Light::of(endpoint).slot_of(tx).await? else { return Ok(Fate::Unknown) };
     match read_header(endpoint, slot).await {
-        Ok(header) => Ok(Some(header.block)),
-        // It may be on its way to be confirmed, or never become it.
-        Err(error) if is_lacking(&error) => Ok(None),
+        Ok(header) => Ok(Fate::In(header.block)),
+        // It may be on its way to be confirmed.
+        Err(error) if is_lacking(&error) => {
+            Ok(Fate::Unheard { endpoints: endpoint.id.clone(), why: error.to_string() })
+        }
         Err(error) => Err(error),
     }
 }

@@ -102,7 +102,7 @@ impl SolanaSource {
         if heard.told.len() < agree {
             let names: Vec<&str> = heard.told.iter().map(|(endpoint, _)| endpoint.id.as_str()).collect();
             let told = format!("what owners hold is told by endpoint {} alone", names.join(" and "));
-            let (missing, all_lack) = (heard.missing.join("; "), heard.is_lacking && !heard.is_unheard);
+            let (missing, all_lack) = (heard.missing.join("; "), heard.is_lacking && heard.unheard.is_empty());
             return Err(SolanaError::Unwitnessed { chain, told, missing, all_lack });
         }
         let proof = if agree > 1 { Proof::TwoEndpoints } else { Proof::OneEndpoint };

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use crate::calls::{
-    BLOCK, BLOCKS, Reader, Reading, TRANSACTION, Wanted, read_fate, read_header, read_slots, read_time,
+    BLOCK, BLOCKS, Paid, Reader, Reading, TRANSACTION, Wanted, read_fate, read_header, read_slots, read_time,
 };
 use crate::dialect::{Endpoint, Pool, Solana, is_lacking};
 use crate::error::SolanaError;
@@ -189,16 +189,9 @@ impl BlockSource for SolanaSource {
 
     /// Nothing that a transaction of Solana used up is known: it is never told that one can no longer land.
     async fn fate(&self, tx: &TxRef, at: &BlockRef) -> Result<Fate, SourceError> {
-        let (need, id) = (Need { first: at.number, last: at.number, methods: &[] }, tx.id);
+        let id = tx.id;
         let read = move |endpoint| -> BoxRead<'_, _> { Box::pin(async move { read_fate(endpoint, &id).await }) };
-        let asked = self.pool.candidates(need).await;
-        // Who failed a moment ago is not asked, and may know.
-        let all_are_asked = asked.len() == self.pool.of_use(need).await.len() && !self.pool.misses_somebody();
-        Ok(match self.first_to_know(asked, read).await? {
-            (Some(block), _) => Fate::In(block),
-            (None, all_are_heard) if all_are_heard && all_are_asked => Fate::Unknown,
-            (None, _) => Fate::Unheard,
-        })
+        Ok(self.pool.fate(at, read).await?)
     }
 
     async fn payers(&self, block: &BlockRef, transfers: &[AssetTransfer]) -> Result<Vec<Payer>, SourceError> {
@@ -287,16 +280,15 @@ impl SolanaSource {
                 Ok(Some(slots).filter(|slots| !slots.is_empty()))
             })
         };
-        Ok(self.first_to_know(self.pool.candidates(need).await, read).await?.0.unwrap_or_default())
+        Ok(self.first_to_know(self.pool.candidates(need).await, read).await?.unwrap_or_default())
     }
 
-    /// What the first of `endpoints` says that knows anything; `None` when nobody does, which is no failure of theirs. Whether
-    /// none of those that were asked has failed.
+    /// What the first of `endpoints` says that knows anything; `None` when nobody does, which is no failure of theirs.
     async fn first_to_know<'a, T>(
         &'a self,
         endpoints: Vec<&'a Endpoint>,
         read: impl Fn(&'a Endpoint) -> BoxRead<'a, Option<T>> + Send,
-    ) -> Result<(Option<T>, bool), SolanaError> {
+    ) -> Result<Option<T>, SolanaError> {
         let (mut is_answered, mut last) = (false, None);
         for endpoint in endpoints {
             let begun = Instant::now();
@@ -305,7 +297,7 @@ impl SolanaSource {
                     endpoint.answered(begun, None);
                     is_answered = true;
                     if told.is_some() {
-                        return Ok((told, last.is_none()));
+                        return Ok(told);
                     }
                 }
                 Err(error) if error.is_permanent() => return Err(error),
@@ -320,25 +312,27 @@ impl SolanaSource {
                 }
             }
         }
-        if is_answered { Ok((None, last.is_none())) } else { Err(last.unwrap_or_else(|| self.pool.nobody())) }
+        if is_answered { Ok(None) } else { Err(last.unwrap_or_else(|| self.pool.nobody())) }
     }
 
-    /// Who paid, as the first endpoint says that can tell. Only when each says that it knows nothing is it the fee payer:
-    /// who cannot be reached, or must not be asked now, may know.
+    /// Who paid, as the first endpoint says that can tell. Only when each says that it cannot tell is it the fee payer: who cannot be
+    /// reached, or must not be asked now, may know, and one that does not know the transaction may not know it yet.
     async fn payer(&self, slot: u64, transfer: AssetTransfer) -> Result<Payer, SolanaError> {
         if transfer.sender_rule != SenderRule::StandIn {
             return Ok(transfer.payer());
         }
         let endpoints = self.pool.of_use(Need { first: slot, last: slot, methods: &[TRANSACTION] }).await;
         let mut last = (endpoints.is_empty() || self.pool.misses_somebody()).then(|| self.pool.nobody());
+        let mut rule = SenderRule::FeePayer;
         for endpoint in endpoints {
             match self.reader.payer(endpoint, slot, &transfer).await {
-                Ok(Some(payer)) => return Ok(payer),
-                Ok(None) => {}
+                Ok(Paid::By(payer)) => return Ok(payer),
+                Ok(Paid::NotYet) => rule = SenderRule::StandIn,
+                Ok(Paid::Untold) => {}
                 Err(error) => last = Some(error),
             }
         }
-        last.map_or(Ok(Payer { sender: transfer.sender, rule: SenderRule::FeePayer }), Err)
+        last.map_or(Ok(Payer { sender: transfer.sender, rule }), Err)
     }
 
     pub(crate) async fn header(&self, wanted: Wanted) -> Result<Header, SolanaError> {
@@ -464,7 +458,7 @@ impl SolanaSource {
         let (begun, mut failed) = (Instant::now(), Vec::new());
         loop {
             let heard = self.pool.call_each_but(failed, need(wanted.slot), told, read, witness::agree).await?;
-            let Heard { told: all, failed: at_it, missing, is_lacking, is_unheard } = heard;
+            let Heard { told: all, failed: at_it, missing, is_lacking, unheard } = heard;
             (told, failed) = (all, at_it);
             if !witness::agree(&told) && told.len() > 1 && told.iter().any(|(_, one)| one.block.is_none()) {
                 // What was told before may be out of date: it is told anew before anybody is said to contradict it.
@@ -477,7 +471,7 @@ impl SolanaSource {
                 if is_lacking && is_over && !patience.is_zero() && !witness::agree(&told) {
                     self.patience.is_spent(&lacked, wanted.slot);
                 }
-                return Ok(Testimony { slot: wanted.slot, told, missing, all_lack: is_lacking && !is_unheard });
+                return Ok(Testimony { slot: wanted.slot, told, missing, all_lack: is_lacking && unheard.is_empty() });
             }
             tokio::time::sleep(SECOND_LOOK).await;
             self.pool.look().await;

@@ -10,7 +10,7 @@ use crate::app::{self, note_on};
 use crate::cli::{json_line, open_existing, printable};
 use crate::config::Config;
 use crate::deposit::Deposit;
-use crate::watcher::explain::{ExplainedLeg, Explanation, TraceReading, explain};
+use crate::watcher::explain::{ExplainError, ExplainedLeg, Explanation, TraceReading, explain};
 
 /// `deposit explain --json`.
 #[derive(Serialize)]
@@ -69,7 +69,13 @@ struct DepositReport {
 pub(super) async fn one(config: &Config, chain: Chain, tx: TxId, json: bool) -> anyhow::Result<ExitCode> {
     let (source, network) = app::source(chain, config.chain(chain)?)?;
     let db = open_existing(&config.store).await?;
-    let Some(explanation) = explain(&source, &db, &network, tx).await? else {
+    let mut explained = explain(&source, &db, &network, tx).await;
+    if let Err(ExplainError::Unheard { .. }) = explained {
+        // One that is only slow was not waited for.
+        source.check().await.ok();
+        explained = explain(&source, &db, &network, tx).await;
+    }
+    let Some(explanation) = explained? else {
         let why = "it is in no block that the node knows, and no deposit of it is on record";
         eprintln!("landfall: {tx} on {chain}: unknown; {why}");
         return Ok(ExitCode::FAILURE);

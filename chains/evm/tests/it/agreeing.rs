@@ -413,3 +413,58 @@ async fn that_a_transaction_can_never_land_must_be_said_by_two() {
         assert!(begun.elapsed() < Duration::from_secs(60));
     }
 }
+
+/// A payment that no ledger holds, of a signer's nonce 3.
+fn sought() -> TxRef {
+    let signer = landfall_chain::Address::Evm([0xaa; 20]);
+    TxRef { id: TxId::Evm([1; 32]), life: TxLife::Nonce { signer, nonce: 3 } }
+}
+
+/// It answers so when it is asked for a receipt, and for a nonce that four transactions were signed with `used`.
+fn answers(node: &Live, receipt: Answer, used: &'static str) {
+    node.lie(move |method, _| match method {
+        "eth_getTransactionReceipt" => Some(receipt.clone()),
+        "eth_getTransactionCount" => Some(Ok(json!(used))),
+        _ => None,
+    });
+}
+
+#[tokio::test]
+async fn every_endpoint_is_asked_before_a_transaction_counts_as_unknown() {
+    let at = ledger(30, 10).reference(10);
+    for life in [sought().life, TxLife::Block] {
+        let (first, second, source) = pair(mainnet(), ledger(30, 10), ledger(30, 10)).await;
+        hear_all(&source).await;
+        let tx = TxRef { life, ..sought() };
+        let place = json!({ "blockHash": at.hash.to_string(), "blockNumber": "0xa" });
+        for (one, other) in [(&first, &second), (&second, &first)] {
+            answers(one, Ok(Value::Null), "0x3");
+            answers(other, Ok(place.clone()), "0x3");
+            assert_eq!(source.fate(&tx, &at).await.unwrap(), Fate::In(at), "{life:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_transaction_is_neither_unknown_nor_superseded_while_an_endpoint_that_may_know_it_cannot_be_asked() {
+    let at = ledger(30, 10).reference(10);
+    for life in [sought().life, TxLife::Block] {
+        let nodes = [Live::start(ledger(30, 10)).await, Live::start(ledger(30, 10)).await];
+        let silent = Live::start(ledger(30, 10)).await;
+        let source = source(mainnet(), &[&nodes[0].node, &nodes[1].node, &silent.node]);
+        hear_all(&source).await;
+        let tx = TxRef { life, ..sought() };
+        answers(&silent, Err((-32_603, "internal error".to_owned())), "0x3");
+        for used in ["0x3", "0x4"] {
+            nodes.iter().for_each(|node| answers(node, Ok(Value::Null), used));
+            // Who failed a moment ago is asked again, and may know as before.
+            for _ in 0..2 {
+                let told = format!("{:?}", source.fate(&tx, &at).await.unwrap());
+                assert!(told.starts_with("Unheard") && told.contains(&silent.node.id()), "{used} {life:?}: {told}");
+            }
+        }
+        answers(&silent, Ok(Value::Null), "0x4");
+        let expected = if life == TxLife::Block { Fate::Unknown } else { Fate::Superseded(at) };
+        assert_eq!(source.fate(&tx, &at).await.unwrap(), expected);
+    }
+}

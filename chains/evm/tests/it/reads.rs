@@ -221,9 +221,9 @@ async fn a_transaction_is_in_a_block_or_superseded_or_unknown() {
             _ => ledger().answer(method, params),
         })
         .await;
-        match node.source(mainnet()).fate(&tx, &at).await {
-            Ok(fate) => assert_eq!(Some(fate), expected),
-            Err(error) => assert!(expected.is_none() && error.kind == SourceErrorKind::Transient, "{error}"),
+        match node.source(mainnet()).fate(&tx, &at).await.unwrap() {
+            Fate::Unheard { endpoints, why } => assert!(expected.is_none() && endpoints == node.id(), "{why}"),
+            fate => assert_eq!(Some(fate), expected),
         }
     }
     let solana = ChainAddress::Solana([1; 32]);

@@ -5,12 +5,13 @@
 //! began them. Who rests is asked earlier where it is lacked, and waited for a little where there is nobody else; who failed
 //! is asked again while all others are silent.
 //! Deliberately not here: what the endpoints are asked (the family's), who serves a read (`reads`), whether they agree
-//! (`agree`), which branch they follow (`branches`), who leads (`heads`).
+//! (`agree`), which branch they follow (`branches`), who leads (`heads`), when nobody knows a transaction (`fates`).
 
 pub(crate) mod agree;
 pub(crate) mod branches;
 pub(crate) mod calls;
 pub(crate) mod endpoint;
+pub(crate) mod fates;
 pub(crate) mod heads;
 pub(crate) mod learnt;
 pub(crate) mod outcome;

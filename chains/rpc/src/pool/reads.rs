@@ -38,8 +38,8 @@ pub struct Heard<'a, D: Dialect, T> {
     pub missing: Vec<String>,
     /// One of those has it not, or not yet, and serves all else.
     pub is_lacking: bool,
-    /// One of those could not be heard, and its word would count.
-    pub is_unheard: bool,
+    /// Those of them that could not be asked, or failed at it, and whose vote would count.
+    pub unheard: Vec<(&'a Endpoint<D>, String)>,
 }
 
 impl<D: Dialect> Pool<D> {
@@ -154,7 +154,7 @@ impl<D: Dialect> Pool<D> {
         enough: impl Fn(&[(&'a Endpoint<D>, T)]) -> bool + Send,
     ) -> Result<Heard<'a, D, T>, D::Error> {
         let mut outcome = Outcome::new(self);
-        let mut heard = Heard { told, failed, missing: Vec::new(), is_lacking: false, is_unheard: false };
+        let mut heard = Heard { told, failed, missing: Vec::new(), is_lacking: false, unheard: Vec::new() };
         let mut unasked: BTreeSet<usize> = self.endpoints.iter().map(|endpoint| endpoint.index).collect();
         let of_use = self.of_use(need).await;
         let begun = Instant::now();
@@ -168,13 +168,13 @@ impl<D: Dialect> Pool<D> {
                 break;
             }
             if let Some(why) = endpoint.silence(begun).filter(|_| is_answered) {
-                heard.missing.push(why);
-                heard.is_unheard = true;
+                heard.missing.push(why.clone());
+                heard.unheard.push((endpoint, why));
                 continue;
             }
             if let Some((_, error)) = heard.failed.iter().find(|(other, _)| std::ptr::eq(*other, endpoint)) {
                 heard.missing.push(error.to_string());
-                heard.is_unheard = true;
+                heard.unheard.push((endpoint, error.to_string()));
                 outcome.failed_before(error);
                 continue;
             }
@@ -188,8 +188,8 @@ impl<D: Dialect> Pool<D> {
                     heard.missing.push(error.to_string());
                     let is_lacking = D::fault(&error) == Fault::Lacking;
                     heard.is_lacking |= is_lacking;
-                    heard.is_unheard |= !is_lacking;
                     if !is_lacking {
+                        heard.unheard.push((endpoint, error.to_string()));
                         heard.failed.push((endpoint, endpoint.as_its_own(error.clone())));
                     }
                     outcome.failed(endpoint, error)?;
@@ -202,8 +202,11 @@ impl<D: Dialect> Pool<D> {
         outcome.one_understands();
         let now = Instant::now();
         for endpoint in self.endpoints.iter().filter(|endpoint| unasked.contains(&endpoint.index)) {
-            heard.missing.extend(endpoint.why_of_no_use(now));
-            heard.is_unheard |= endpoint.word_would_count(now);
+            let why = endpoint.why_of_no_use(now);
+            if endpoint.word_would_count(now) {
+                heard.unheard.push((endpoint, why.clone().unwrap_or_else(|| "it could not be asked".to_owned())));
+            }
+            heard.missing.extend(why);
         }
         Ok(heard)
     }

@@ -197,8 +197,8 @@ fn some_tx() -> TxRef {
 /// A node's word, which no root covers: only what was asked may be answered.
 fn fate(learnt: Result<Fate, SourceError>, at: BlockRef) -> Outcome {
     match learnt {
-        Err(_) => Ok(REFUSED),
-        Ok(Fate::Unknown | Fate::Unheard) => Ok(NOTHING),
+        Err(_) | Ok(Fate::Unheard { .. }) => Ok(REFUSED),
+        Ok(Fate::Unknown) => Ok(NOTHING),
         Ok(Fate::In(_)) => Ok(TRUE),
         Ok(Fate::Superseded(block)) => {
             prop_assert_eq!(block, at);
