@@ -11,8 +11,8 @@ use landfall::store::cursors::Cursor;
 use landfall::watcher::explain::{ExplainError, explain};
 use landfall::watcher::{Settings, Start, TraceLane, Watcher};
 use landfall_chain::{
-    Address, AddressSource, AssetTransfer, Block, BlockRef, BlockSource, Endpoints, Family, Fate, Found, Header, Payer,
-    Read, ReadProof, Search, SourceError, Tip, TxId, TxRef, U256, Watched,
+    AccountState, Address, AddressSource, AssetTransfer, Block, BlockRef, BlockSource, Endpoints, Family, Fate, Found,
+    Header, Payer, Read, ReadProof, Search, SourceError, Tip, TxId, TxRef, Watched,
 };
 use landfall_cluster::{Fault, Ledger as Cluster, When};
 use landfall_evm::EvmSource;
@@ -181,8 +181,8 @@ impl AddressSource for Deaf {
         self.chain.candidates(range, watched).await
     }
 
-    async fn balances(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<U256>, SourceError> {
-        self.chain.balances(addresses, at).await
+    async fn account_states(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<AccountState>, SourceError> {
+        self.chain.account_states(addresses, at).await
     }
 }
 

@@ -460,7 +460,7 @@ async fn a_transaction_is_neither_unknown_nor_superseded_while_an_endpoint_that_
             // Who failed a moment ago is asked again, and may know as before.
             for _ in 0..2 {
                 let told = format!("{:?}", source.fate(&tx, &at).await.unwrap());
-                assert!(told.starts_with("Unheard") && told.contains(&silent.node.id()), "{used} {life:?}: {told}");
+                assert!(told.starts_with("Unheard") && told.contains(silent.node.id()), "{used} {life:?}: {told}");
             }
         }
         answers(&silent, Ok(Value::Null), "0x4");
