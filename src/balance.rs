@@ -65,7 +65,10 @@ pub struct HeldAfter {
 /// What is on record to have moved between two readings, in base units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Moved {
+    /// With what is PENDING.
     pub came: U256,
+    /// What of it is PENDING.
+    pub pending: U256,
     pub left: U256,
 }
 
@@ -105,6 +108,14 @@ impl Readings {
             Ordering::Greater => Some(Unexplained::More(told - explained)),
             Ordering::Less => Some(Unexplained::Less(explained - told)),
         }
+    }
+
+    /// How much less is held than what is CONFIRMED, and all else but what is PENDING, makes; `None` where it is held.
+    pub fn short_of(&self, moved: &Moved) -> Option<U256> {
+        let sure = moved.came.saturating_sub(moved.pending);
+        let explained = self.had.amount.saturating_add(sure);
+        let told = self.has.amount.saturating_add(moved.left);
+        explained.checked_sub(told).filter(|short| !short.is_zero())
     }
 }
 
@@ -217,6 +228,23 @@ mod tests {
         // What left in block 8 is not in what was read behind it.
         assert_eq!(active(&[waiting(Some(8), 10, 8)]), Some((10, 10, 8)));
         assert_eq!(of(AccountStatus::Frozen, &[waiting(Some(8), 10, 7)]), Some((10, 0, 7)));
+    }
+
+    #[test]
+    fn a_balance_is_short_of_what_is_confirmed_and_not_of_what_is_pending() {
+        let short = |had: u64, has: u64, [came, pending, left]: [u64; 3]| {
+            let [had, has] =
+                [(7, had), (9, has)].map(|(number, amount)| HeldAfter { number, amount: U256::from(amount) });
+            let [came, pending, left] = [came, pending, left].map(U256::from);
+            let (address, asset) = (Address::Evm([1; 20]), AssetId::Native);
+            let readings = Readings { chain: Chain::EthereumTestnet, address, asset, had, has };
+            readings.short_of(&Moved { came, pending, left }).map(|short| short.to::<u64>())
+        };
+        assert_eq!(short(5, 12, [10, 0, 3]), None);
+        assert_eq!(short(5, 11, [10, 0, 3]), Some(1));
+        assert_eq!(short(5, 11, [10, 4, 3]), None, "what is PENDING may be none");
+        assert_eq!(short(5, 7, [10, 4, 3]), Some(1));
+        assert_eq!(short(5, 13, [10, 0, 3]), None, "more is no contradiction");
     }
 
     #[test]

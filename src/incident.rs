@@ -1,5 +1,5 @@
-//! Incidents: what a person must look at. One of a kind is open on a chain at a time, or for a deposit where it names
-//! one; meeting it again renews it.
+//! Incidents: what a person must look at. One of a kind is open on a chain at a time, or for a deposit, or for an address and
+//! an asset, where it names them; meeting it again renews it.
 //!
 //! An incident is resolved by a person, with a reason, or by the decision that ends it (an accepted reorg). It does
 //! not know how it is met, nor what is done about it.
@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use landfall_chain::Chain;
+use landfall_chain::{Address, AssetId, Chain};
 use sha2::{Digest, Sha256};
 
 use crate::deposit::{DepositId, update_with_length};
@@ -35,6 +35,8 @@ pub enum IncidentKind {
     UnreadBlocks,
     /// A chain says otherwise of a listed asset than the configuration does.
     AssetDiffers,
+    /// An address holds less than its CONFIRMED deposits make. It names the address and the asset.
+    BalanceShort,
 }
 
 /// Something that a person must look at.
@@ -45,10 +47,12 @@ pub struct Incident {
     pub kind: IncidentKind,
     /// In words, as it was last met.
     pub what: String,
-    /// Of a reorg the fork point, of a deposit the block that it was seen in.
+    /// Of a reorg the fork point, of a deposit the block that it was seen in, of a balance the one after which it was read.
     pub block_number: Option<u64>,
     /// The deposit that it is about.
     pub deposit: Option<DepositId>,
+    /// Whose balance of which asset it is about.
+    pub holding: Option<(Address, AssetId)>,
     pub opened_at: Timestamp,
     /// When it was last met.
     pub seen_at: Timestamp,
@@ -58,7 +62,7 @@ pub struct Incident {
 }
 
 impl IncidentKind {
-    const ALL: [IncidentKind; 9] = [
+    const ALL: [IncidentKind; 10] = [
         IncidentKind::PostFinalityReorg,
         IncidentKind::DeepReorg,
         IncidentKind::OverCredited,
@@ -68,6 +72,7 @@ impl IncidentKind {
         IncidentKind::BrokenBooks,
         IncidentKind::UnreadBlocks,
         IncidentKind::AssetDiffers,
+        IncidentKind::BalanceShort,
     ];
 
     /// The name that is stored and shown.
@@ -82,6 +87,7 @@ impl IncidentKind {
             IncidentKind::BrokenBooks => "broken_books",
             IncidentKind::UnreadBlocks => "unread_blocks",
             IncidentKind::AssetDiffers => "asset_differs",
+            IncidentKind::BalanceShort => "balance_short",
         }
     }
 }
@@ -99,6 +105,7 @@ impl Incident {
             what,
             block_number,
             deposit: None,
+            holding: None,
             opened_at,
             seen_at,
             resolved_at: None,
@@ -110,6 +117,12 @@ impl Incident {
     #[must_use]
     pub fn about(self, deposit: DepositId) -> Self {
         Incident { deposit: Some(deposit), ..self }
+    }
+
+    /// The same, about what an address holds of an asset.
+    #[must_use]
+    pub fn about_balance(self, address: Address, asset: AssetId) -> Self {
+        Incident { holding: Some((address, asset)), ..self }
     }
 }
 

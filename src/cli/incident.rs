@@ -41,8 +41,11 @@ struct Line<'a> {
     chain: Chain,
     kind: &'static str,
     what: &'a str,
-    /// Null for one about the chain.
+    /// Null for one about the chain or a balance.
     deposit_id: Option<String>,
+    /// Null but for one about a balance: whose, and of what (`native`, or the token's contract or mint).
+    address: Option<String>,
+    asset: Option<String>,
     opened_at: String,
     seen_at: String,
     resolved_at: Option<String>,
@@ -86,6 +89,8 @@ impl<'a> Line<'a> {
             kind: incident.kind.name(),
             what: &incident.what,
             deposit_id: incident.deposit.map(|deposit| deposit.to_string()),
+            address: incident.holding.map(|(address, _)| address.to_string()),
+            asset: incident.holding.map(|(_, asset)| asset.to_string()),
             opened_at: incident.opened_at.to_string(),
             seen_at: incident.seen_at.to_string(),
             resolved_at: incident.resolved_at.map(|at| at.to_string()),
@@ -100,9 +105,10 @@ fn headline(incident: &incident::Incident) -> String {
         None => "open".to_owned(),
         Some(at) => format!("resolved at {at}: {resolution}"),
     };
-    let kind = match incident.deposit {
-        None => kind.to_string(),
-        Some(deposit) => format!("{kind} (deposit {deposit})"),
+    let kind = match (incident.deposit, incident.holding) {
+        (Some(deposit), _) => format!("{kind} (deposit {deposit})"),
+        (None, Some((address, asset))) => format!("{kind} ({asset} of {address})"),
+        (None, None) => kind.to_string(),
     };
     format!("{id} {chain} {kind}, met at {opened_at}, last at {seen_at}, {state}")
 }

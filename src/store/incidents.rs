@@ -1,25 +1,27 @@
-//! Incidents: one of a kind is open on a chain, or for a deposit.
+//! Incidents: one of a kind is open on a chain, or for a deposit, or for an address and an asset.
 
-use landfall_chain::Chain;
+use landfall_chain::{Address, AssetId, Chain};
 use sqlx::FromRow;
 
 use crate::deposit::{Deposit, DepositId};
 use crate::incident::{Incident, IncidentKind};
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
-use crate::store::{Connection, StoreError, Tx, int, parsed, uint};
+use crate::store::{Connection, StoreError, Tx, deposits, int, parsed, uint};
 use crate::time::Timestamp;
 
 statements! {
-    OPEN = "INSERT INTO incidents (id, chain, kind, what, block_number, opened_us, seen_us, resolution, deposit_id) \
-            VALUES ($1, $2, $3, $4, $5, $6, $6, '', $7) ON CONFLICT DO NOTHING";
+    OPEN = "INSERT INTO incidents (id, chain, kind, what, block_number, opened_us, seen_us, resolution, deposit_id, address, asset) \
+            VALUES ($1, $2, $3, $4, $5, $6, $6, '', $7, $8, $9) ON CONFLICT DO NOTHING";
     MEET = "UPDATE incidents SET seen_us = $1, what = $2, block_number = $3 \
-            WHERE chain = $4 AND kind = $5 AND deposit_id = $6 AND resolved_us IS NULL";
+            WHERE chain = $4 AND kind = $5 AND deposit_id = $6 AND address IS NOT DISTINCT FROM $7 \
+            AND asset IS NOT DISTINCT FROM $8 AND resolved_us IS NULL";
     RESOLVE = "UPDATE incidents SET resolved_us = $1, resolution = $2 WHERE id = $3 AND resolved_us IS NULL";
     BY_ID = "SELECT * FROM incidents WHERE id = $1";
     OPEN_ONES = "SELECT * FROM incidents WHERE resolved_us IS NULL ORDER BY opened_us, id";
     ALL = "SELECT * FROM incidents ORDER BY opened_us, id";
     OF_DEPOSITS = "SELECT * FROM incidents WHERE chain = $1 AND kind = $2 AND deposit_id <> '' AND resolved_us IS NULL \
                    ORDER BY opened_us, id";
+    OF_BALANCE = "SELECT * FROM incidents WHERE chain = $1 AND kind = $2 AND address = $3 AND asset = $4 AND resolved_us IS NULL";
     OF_TX = "SELECT incidents.* FROM incidents JOIN deposits ON deposits.id = incidents.deposit_id \
              WHERE deposits.chain = $1 AND deposits.tx_id = $2 AND incidents.kind = $3 AND resolved_us IS NULL ORDER BY opened_us, incidents.id";
 }
@@ -36,17 +38,22 @@ struct Row {
     resolved_us: Option<i64>,
     resolution: String,
     deposit_id: String,
+    address: Option<Vec<u8>>,
+    asset: Option<Vec<u8>>,
 }
 
 /// Records that `incident` is met: as a new one, or on the open one of its kind; whether it is a new one.
 pub async fn meet(tx: &mut Tx, incident: &Incident) -> Result<bool, StoreError> {
-    let Incident { id, chain, kind, what, block_number, deposit, seen_at, .. } = incident;
+    let Incident { id, chain, kind, what, block_number, deposit, holding, seen_at, .. } = incident;
     let (number, deposit) = (block_number.map(int), deposit.map_or_else(String::new, |deposit| deposit.to_string()));
-    let renewed = execute!(tx, MEET, seen_at.0, what, number, chain.name(), kind.name(), &deposit)?;
+    let (address, asset) =
+        (holding.map(|(address, _)| address.as_bytes().to_vec()), holding.map(|(_, asset)| asset.to_bytes()));
+    let (chain, kind) = (chain.name(), kind.name());
+    let renewed = execute!(tx, MEET, seen_at.0, what, number, chain, kind, &deposit, &address, &asset)?;
     if renewed > 0 {
         return Ok(false);
     }
-    Ok(execute!(tx, OPEN, id, chain.name(), kind.name(), what, number, seen_at.0, &deposit)? > 0)
+    Ok(execute!(tx, OPEN, id, chain, kind, what, number, seen_at.0, &deposit, address, asset)? > 0)
 }
 
 /// Resolves an open incident; whether it was open.
@@ -72,6 +79,19 @@ pub async fn of_deposits(
 ) -> Result<Vec<Incident>, StoreError> {
     let rows = fetch_all!(connection, Row, OF_DEPOSITS, chain.name(), kind.name())?;
     rows.into_iter().map(Incident::try_from).collect()
+}
+
+/// The open incident of this kind about what `address` holds of `asset`.
+pub async fn of_balance(
+    connection: &mut impl Connection,
+    chain: Chain,
+    kind: IncidentKind,
+    address: &Address,
+    asset: &AssetId,
+) -> Result<Option<Incident>, StoreError> {
+    let (address, asset) = (address.as_bytes(), asset.to_bytes());
+    let row = fetch_optional!(connection, Row, OF_BALANCE, chain.name(), kind.name(), address, asset)?;
+    row.map(Incident::try_from).transpose()
 }
 
 /// The open incidents of this kind that name a deposit of `deposit`'s transaction, oldest first.
@@ -100,6 +120,7 @@ impl TryFrom<Row> for Incident {
             what: row.what,
             block_number: row.block_number.map(|number| uint("block number", number)).transpose()?,
             deposit: deposit(&row.deposit_id)?,
+            holding: row.address.zip(row.asset).map(|(address, asset)| holding(&address, &asset)).transpose()?,
             opened_at: Timestamp(row.opened_us),
             seen_at: Timestamp(row.seen_us),
             resolved_at: row.resolved_us.map(Timestamp),
@@ -110,4 +131,9 @@ impl TryFrom<Row> for Incident {
 
 fn deposit(id: &str) -> Result<Option<DepositId>, StoreError> {
     if id.is_empty() { Ok(None) } else { parsed("deposit id", id).map(Some) }
+}
+
+fn holding(address: &[u8], asset: &[u8]) -> Result<(Address, AssetId), StoreError> {
+    let address = deposits::address("watched address", address)?;
+    Ok((address, AssetId::from_bytes(asset).map_err(|error| StoreError::inconsistent("asset", error))?))
 }

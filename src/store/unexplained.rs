@@ -7,7 +7,8 @@ use landfall_chain::{AssetId, Chain};
 use sqlx::FromRow;
 
 use crate::balance::{HeldAfter, Moved, Readings};
-use crate::store::deposits::{address, amount_bytes, amount_of};
+use crate::deposit::Deposit;
+use crate::store::deposits::{DepositRow, address, amount_bytes, amount_of};
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, StoreError, Tx, int, uint};
 use crate::time::Timestamp;
@@ -28,7 +29,7 @@ pub struct Entry {
 statements! {
     // CROSS JOIN, because SQLite's planner would begin with the blocks. A FAILED deposit in a block of ours did not come: a trace
     // invented it. Of what came and is no deposit the rest is in accounts that are not read, or of another asset.
-    MOVED = "SELECT 'came' AS what, d.amount FROM inclusions AS i CROSS JOIN deposits AS d CROSS JOIN blocks AS b \
+    MOVED = "SELECT CASE WHEN d.status = 'PENDING' THEN 'pending' ELSE 'came' END AS what, d.amount FROM inclusions AS i CROSS JOIN deposits AS d CROSS JOIN blocks AS b \
              WHERE i.chain = $1 AND i.recipient = $2 AND i.block_number > $4 AND i.block_number <= $5 \
              AND d.id = i.deposit_id AND d.asset = $3 AND d.status <> 'FAILED' \
              AND b.chain = i.chain AND b.hash = i.block_hash AND b.canonical \
@@ -54,12 +55,24 @@ statements! {
                  AND block_number > $4 AND block_number <= $5) \
                  OR EXISTS (SELECT 1 FROM unattributed WHERE chain = $1 AND recipient = $2 AND asset = $3 \
                  AND reason = 'ineligible_token_account')";
+    CONFIRMED = "SELECT d.* FROM inclusions AS i CROSS JOIN deposits AS d CROSS JOIN blocks AS b \
+                 WHERE i.chain = $1 AND i.recipient = $2 AND i.block_number > $4 AND i.block_number <= $5 \
+                 AND d.id = i.deposit_id AND d.asset = $3 AND d.status = 'CONFIRMED' \
+                 AND b.chain = i.chain AND b.hash = i.block_hash AND b.canonical ORDER BY i.block_number, d.id LIMIT $6";
     INSERT = "INSERT INTO unexplained (chain, address, asset, from_number, had, had_text, to_number, has, has_text, found_us) \
               VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (chain, to_number, address, asset) DO NOTHING";
     LIST = "SELECT e.address, e.asset, e.from_number, e.had, e.to_number, e.has, e.found_us, w.account_id FROM unexplained AS e \
             LEFT JOIN watched_addresses AS w ON w.chain = e.chain AND w.address = e.address \
             WHERE e.chain = $1 AND (e.to_number, e.address, e.asset) < ($2, $3, $4) \
             ORDER BY e.to_number DESC, e.address DESC, e.asset DESC LIMIT $5";
+    ACROSS = "SELECT e.address, e.asset, e.from_number, e.had, e.to_number, e.has, e.found_us, CAST(NULL AS TEXT) AS account_id \
+              FROM inclusions AS i CROSS JOIN blocks AS b CROSS JOIN unexplained AS e \
+              WHERE i.deposit_id = $1 AND b.chain = i.chain AND b.hash = i.block_hash AND b.canonical \
+              AND e.chain = i.chain AND e.address = $2 AND e.asset = $3 AND e.to_number >= i.block_number \
+              AND e.from_number < i.block_number ORDER BY e.to_number";
+    OF_INCIDENT = "SELECT address, asset, from_number, had, to_number, has, found_us, CAST(NULL AS TEXT) AS account_id \
+                   FROM unexplained WHERE incident_id = $1 ORDER BY to_number DESC LIMIT $2";
+    ASSIGN = "UPDATE unexplained SET incident_id = $1 WHERE chain = $2 AND to_number = $3 AND address = $4 AND asset = $5";
     FORGET_ABOVE = "DELETE FROM unexplained WHERE chain = $1 AND to_number > $2";
 }
 
@@ -89,8 +102,12 @@ pub async fn moved(connection: &mut impl Connection, readings: &Readings) -> Res
     for (what, amount) in
         fetch_all!(connection, (String, Vec<u8>), MOVED, chain.name(), who, what, from, to, is_native)?
     {
-        let sum = if what == "came" { &mut moved.came } else { &mut moved.left };
-        *sum = sum.saturating_add(amount_of(&amount)?);
+        let amount = amount_of(&amount)?;
+        if what == "pending" {
+            moved.pending = moved.pending.saturating_add(amount);
+        }
+        let sum = if what == "left" { &mut moved.left } else { &mut moved.came };
+        *sum = sum.saturating_add(amount);
     }
     Ok(Some(moved))
 }
@@ -102,6 +119,40 @@ pub async fn is_unseen(connection: &mut impl Connection, readings: &Readings) ->
     let (who, what) = (address.as_bytes(), asset.to_bytes());
     let (from, to) = (int(had.number), int(has.number));
     Ok(fetch_optional!(connection, (i32,), IS_UNSEEN, chain.name(), who, what, from, to)?.is_some())
+}
+
+/// The CONFIRMED deposits to the address in the canonical blocks between the readings, in the order of the blocks.
+pub async fn confirmed(connection: &mut impl Connection, readings: &Readings) -> Result<Vec<Deposit>, StoreError> {
+    let Readings { chain, address, asset, had, has } = readings;
+    let (who, what, most) = (address.as_bytes(), asset.to_bytes(), int(MOVED_MAX));
+    let (from, to) = (int(had.number), int(has.number));
+    let rows = fetch_all!(connection, DepositRow, CONFIRMED, chain.name(), who, what, from, to, most)?;
+    rows.into_iter().map(Deposit::try_from).collect()
+}
+
+/// The entries between whose readings the block of `deposit` is.
+pub async fn across(connection: &mut impl Connection, deposit: &Deposit) -> Result<Vec<Readings>, StoreError> {
+    let Deposit { id, chain, recipient, asset, .. } = deposit;
+    let rows = fetch_all!(connection, EntryRow, ACROSS, id.to_string(), recipient.as_bytes(), asset.to_bytes())?;
+    rows.into_iter().map(|row| Ok(entry(*chain, row)?.readings)).collect()
+}
+
+/// At most `limit` of the entries that are part of an incident, newest first.
+pub async fn of_incident(
+    connection: &mut impl Connection,
+    chain: Chain,
+    incident: &str,
+    limit: u32,
+) -> Result<Vec<Readings>, StoreError> {
+    let rows = fetch_all!(connection, EntryRow, OF_INCIDENT, incident, i64::from(limit))?;
+    rows.into_iter().map(|row| Ok(entry(chain, row)?.readings)).collect()
+}
+
+/// The entry of these readings is part of an incident.
+pub async fn assign(tx: &mut Tx, readings: &Readings, incident: &str) -> Result<(), StoreError> {
+    let Readings { chain, address, asset, has, .. } = readings;
+    let (who, what) = (address.as_bytes(), asset.to_bytes());
+    execute!(tx, ASSIGN, incident, chain.name(), int(has.number), who, what).map(drop)
 }
 
 /// At most `limit` entries of a chain, newest first, behind `after`.

@@ -22,6 +22,7 @@ use crate::store::cursors::{self, Cursor};
 use crate::store::{Db, StoreError, Tx, unexplained};
 use crate::time::{Clock, Pulse, Timestamp};
 use crate::turn::Turn;
+use crate::watcher::balance_short;
 use crate::watcher::reconcile::{self, Compared};
 
 /// From one tick to the next; each reads where nothing else is said.
@@ -344,6 +345,7 @@ impl<S: HoldingSource> BalanceWatch<S> {
         match (readings, compared) {
             (Some(readings), Compared::Uneven(difference)) if is_set => {
                 unexplained::insert(tx, &readings, now).await?;
+                balance_short::compared(tx, &readings, now).await?;
                 Ok(Some((readings, difference)))
             }
             _ => Ok(None),

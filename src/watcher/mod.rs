@@ -11,6 +11,7 @@
 mod alarms;
 mod asset_watch;
 mod backfill;
+mod balance_short;
 mod balance_watch;
 mod choices;
 mod connect;

@@ -30,7 +30,7 @@ use crate::watcher::leg::{announce, leg_of, paid_by, prove_signer};
 use crate::watcher::payers::{self, Payers};
 use crate::watcher::restate::is_outweighed;
 use crate::watcher::second_witness::guard_logged;
-use crate::watcher::{TickError, Ticked, Watcher, over_credit};
+use crate::watcher::{TickError, Ticked, Watcher, balance_short, over_credit};
 
 /// How many deposits a tick settles at most, in how many blocks, and how many missing ones it looks for.
 const TICK_DEPOSITS_MAX: u32 = 500;
@@ -545,5 +545,8 @@ pub(super) fn unheard(deposit: &Deposit, why: &str) -> String {
 /// Writes the status that a PENDING deposit has left PENDING for, and its event.
 pub(super) async fn enter(tx: &mut Tx, deposit: Deposit, now: Timestamp) -> Result<(), TickError> {
     deposits::set_status(tx, &deposit, DepositStatus::Pending).await?;
+    if deposit.status == DepositStatus::Confirmed {
+        balance_short::confirmed(tx, &deposit, now).await?;
+    }
     Ok(announce(tx, &deposit, now).await?)
 }

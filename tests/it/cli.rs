@@ -6,7 +6,8 @@ use std::process::{Command, Output};
 use landfall::account::{AccountType, NewAccount};
 use landfall::balance::{HeldAfter, Readings};
 use landfall::deposit::{Deposit, DepositId, DepositStatus, Leg};
-use landfall::store::{Db, cursors, deposits, unattributed, unexplained};
+use landfall::incident::{Incident, IncidentKind};
+use landfall::store::{Db, cursors, deposits, incidents, unattributed, unexplained};
 use landfall::time::Timestamp;
 use landfall_chain::{
     Address, AssetId, AssetTransfer, Block, BlockHash, BlockRef, Chain, Debits, Header, Lane, Proof, Rejected,
@@ -411,7 +412,7 @@ fn run_without_migration_refuses_another_schema() {
     let last = lines.lines().last().unwrap();
     assert_eq!(
         last,
-        "landfall: the store's schema is version none, this program needs version 30: run `landfall migrate`"
+        "landfall: the store's schema is version none, this program needs version 32: run `landfall migrate`"
     );
 }
 
@@ -635,8 +636,19 @@ async fn a_deposit_is_shown_with_the_rule_of_its_sender_and_the_inbox_with_its_r
     ] {
         unexplained::insert(&mut tx, &readings, Timestamp(1_800_000_000_000_000)).await.unwrap();
     }
+    // That a balance contradicts CONFIRMED deposits is an incident, which names whose balance of what.
+    let (at, kind) = (Timestamp(1_800_000_000_000_000), IncidentKind::BalanceShort);
+    let short = Incident::open(Chain::SolanaMainnet, kind, "it is short".to_owned(), Some(9), at);
+    let short = short.about_balance(Address::Solana([1; 32]), AssetId::Native);
+    incidents::meet(&mut tx, &short).await.unwrap();
     tx.commit().await.unwrap();
     db.close().await;
+    let listed: Value = serde_json::from_str(&desk.ok(&["incident", "list", "--json"])).unwrap();
+    let whose = Address::Solana([1; 32]).to_string();
+    assert_eq!((&listed["address"], &listed["asset"]), (&whose.as_str().into(), &"native".into()));
+    assert_eq!((&listed["kind"], &listed["deposit_id"]), (&"balance_short".into(), &Value::Null));
+    let listed = desk.ok(&["incident", "list"]);
+    assert!(listed.contains(&format!("SOLANA_MAINNET balance_short (native of {whose}), met at ")), "{listed}");
     let lines = desk.ok(&["deposit", "unattributed", "--json"]);
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 3, "{lines:#?}");

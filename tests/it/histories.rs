@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use landfall::deposit::DepositStatus;
+use landfall::incident::IncidentKind;
 use landfall::store::accounts;
 use landfall::watcher::{BalanceWatch, Rescan, Ticked};
 use landfall_chain::{Address, AssetId, Lane};
@@ -295,7 +296,10 @@ async fn history(shelf: &Shelf, seed: u64, tally: &mut Tally) {
             DepositStatus::Pending => panic!("seed {seed}: {} is settled", deposit.id),
         }
     }
-    assert_eq!(world.incidents().await, [], "seed {seed}: an endpoint's word halted the chain");
+    let mut incidents = world.incidents().await;
+    // Who hides what left makes what is CONFIRMED seem not to be held: a person must look.
+    incidents.retain(|incident| liar_of_traces.is_none() || incident.kind != IncidentKind::BalanceShort);
+    assert_eq!(incidents, [], "seed {seed}: an endpoint's word halted the chain");
     assert_ids_are_those_of_a_straight_scan(&world, shelf, &history.watched_from).await;
     tally.count("straight scans");
     for (lie, count) in world.pool.told() {

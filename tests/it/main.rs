@@ -15,6 +15,7 @@ mod api_events;
 mod api_examples;
 mod api_webhooks;
 mod backfill;
+mod balance_short;
 mod believed;
 mod books;
 mod by_logs;

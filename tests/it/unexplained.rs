@@ -22,19 +22,19 @@ const ETH: AssetId = AssetId::Native;
 const NOTHING: [(u8, AssetId, i64); 0] = [];
 
 /// A world whose balances are read.
-struct Bench {
-    world: World,
-    watch: BalanceWatch<SimChain>,
+pub(crate) struct Bench {
+    pub(crate) world: World,
+    pub(crate) watch: BalanceWatch<SimChain>,
     nonce: u64,
 }
 
 impl Bench {
     /// Where Alice is watched and was read, on a network that shows all that moves.
-    async fn on(engine: Engine) -> Self {
+    pub(crate) async fn on(engine: Engine) -> Self {
         Bench::of(World::traced(engine, 1).await).await
     }
 
-    async fn of(world: World) -> Self {
+    pub(crate) async fn of(world: World) -> Self {
         let mut bench = Bench { watch: watch(&world, "one"), world, nonce: 0 };
         // The assets are followed from the first block on.
         assert_eq!(bench.watch.tick(bench.world.now(), 0).await.unwrap(), BalancesRead::default());
@@ -45,20 +45,20 @@ impl Bench {
     }
 
     /// As after a restart, with what the world's network says now.
-    async fn restart(&mut self) {
+    pub(crate) async fn restart(&mut self) {
         self.watch.release().await.unwrap();
         self.watch = watch(&self.world, "one");
         self.world.restart();
     }
 
     /// Mines empty blocks, and follows the chain to its end.
-    async fn follow(&mut self, blocks: u64) {
+    pub(crate) async fn follow(&mut self, blocks: u64) {
         self.world.chain.mine_empty(blocks);
         self.world.catch_up().await;
     }
 
     /// Reads until nothing is due.
-    async fn read_all(&mut self) {
+    pub(crate) async fn read_all(&mut self) {
         for _ in 0..100 {
             if self.watch.tick(self.world.now(), 0).await.unwrap() == BalancesRead::default() {
                 return;
@@ -68,29 +68,29 @@ impl Bench {
     }
 
     /// Mines these legs in a transaction of this payer's, and reads once they are final.
-    async fn pay(&mut self, signer: u8, legs: Vec<SimLeg>) {
+    pub(crate) async fn pay(&mut self, signer: u8, legs: Vec<SimLeg>) {
         self.mine(signer, legs);
         self.settle().await;
     }
 
-    fn mine(&mut self, signer: u8, legs: Vec<SimLeg>) {
+    pub(crate) fn mine(&mut self, signer: u8, legs: Vec<SimLeg>) {
         self.nonce += 1;
         self.world.chain.mine(vec![SimTx::new(address(signer), self.nonce, legs)]);
     }
 
-    async fn settle(&mut self) {
+    pub(crate) async fn settle(&mut self) {
         self.follow(FINALITY_DEPTH).await;
         self.read_all().await;
     }
 
     /// A day passes, after which all are read again.
-    async fn next_day(&mut self) {
+    pub(crate) async fn next_day(&mut self) {
         self.world.pass(DAY + MINUTE);
         self.settle().await;
     }
 
     /// What is not explained, oldest first: whose, of what, by how much.
-    async fn told(&self) -> Vec<(u8, AssetId, i64)> {
+    pub(crate) async fn told(&self) -> Vec<(u8, AssetId, i64)> {
         let mut told = open(self.world.db()).await;
         told.reverse();
         let signed = told.into_iter().map(|(readings, difference)| {
@@ -106,7 +106,7 @@ impl Bench {
     }
 }
 
-fn watch(world: &World, owner: &str) -> BalanceWatch<SimChain> {
+pub(crate) fn watch(world: &World, owner: &str) -> BalanceWatch<SimChain> {
     BalanceWatch::new(world.chain.clone(), world.db().clone(), &world.network, 20, owner.to_owned())
 }
 
@@ -143,7 +143,7 @@ async fn forge(db: &Db, text: &'static str) {
     tx.commit().await.unwrap();
 }
 
-fn leg(asset: AssetId, from: u8, to: u8, amount: u64) -> SimLeg {
+pub(crate) fn leg(asset: AssetId, from: u8, to: u8, amount: u64) -> SimLeg {
     SimLeg { asset, ..SimLeg::native(address(from), address(to), amount) }
 }
 

@@ -126,5 +126,21 @@ async fn e5_a_listed_token_that_keeps_a_fee_is_told() {
     assert_eq!(play.told(), ["FEE -0.00001"]);
     let told = play.stage.ok(&["deposit", "unattributed"]);
     assert!(told.contains("unexplained_balance      -0.00001 FEE of alice at "), "{told}");
+
+    // It contradicts a CONFIRMED deposit: a person must look.
+    let open = play.stage.ok(&["incident", "list", "--json"]);
+    let incident: Value = serde_json::from_str(&open).unwrap();
+    let expected = ("balance_short", play.alice.to_string(), FEE_TOKEN.to_string());
+    let text = |key: &str| incident[key].as_str().unwrap().to_owned();
+    assert_eq!((text("kind").as_str(), text("address"), text("asset")), expected);
+    let deposits = play.stage.deposits();
+    let fee = deposits.iter().find(|deposit| deposit["amount"] == "0.001").unwrap();
+    assert!(text("what").contains(fee["id"].as_str().unwrap()), "{incident}");
+    let health = play.stage.run(&["health"]);
+    let said = String::from_utf8_lossy(&health.stdout).into_owned();
+    assert!(health.status.code() == Some(1) && said.contains("balance_short"), "{said}");
+    play.stage.ok(&["incident", "resolve", &text("id"), "--reason", "a token that keeps a fee"]);
+    play.settle().await;
+    assert_eq!(play.stage.ok(&["incident", "list"]), "");
     play.end(1);
 }

@@ -32,7 +32,7 @@ fn between(from: u64, to: u64) -> Readings {
 
 async fn moved(store: &TestStore, readings: &Readings) -> (u64, u64) {
     let moved = unexplained::moved(&mut store.db.read().await.unwrap(), readings).await.unwrap();
-    let Moved { came, left } = moved.expect("not too many");
+    let Moved { came, left, .. } = moved.expect("not too many");
     (came.try_into().unwrap(), left.try_into().unwrap())
 }
 
@@ -195,7 +195,7 @@ async fn thousands_of_movements_are_not_summed_up(store: TestStore) {
         );
         run(&store.db, AssertSqlSafe(copies)).await;
         let told = unexplained::moved(&mut store.db.read().await.unwrap(), &between(3, 7)).await.unwrap();
-        let sums = |Moved { came, left }| -> (u64, u64) { (came.try_into().unwrap(), left.try_into().unwrap()) };
+        let sums = |Moved { came, left, .. }| -> (u64, u64) { (came.try_into().unwrap(), left.try_into().unwrap()) };
         assert_eq!(told.map(sums), expected);
         assert_eq!(moved(&store, &between(4, 7)).await, (0, 0));
     }
