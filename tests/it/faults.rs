@@ -132,6 +132,27 @@ async fn a_lone_node_that_named_a_false_block_final_and_then_failed_a_proof_is_b
     assert!(audit.legs == 1 && audit.is_clean(), "{audit:?}");
 }
 
+#[tokio::test]
+async fn a_node_at_which_one_method_of_tracing_is_broken_puts_no_block_off() {
+    let chain = Chain::of(&network(Mode::Traces), 1);
+    chain.set_finality_depth(Some(FINALITY_DEPTH));
+    let watched = WATCHED.map(Address::Evm).to_vec();
+    let mut follower = Follower::new(chain.clone(), Mode::Traces, &[1], watched).await;
+    follower.servers[0].misbehave(Fault::TraceError, When::Always);
+    for nonce in 0..5 {
+        chain.mine(vec![Tx::forward(0, nonce, [0xc0; 20].into(), WATCHED[0].into(), 100 + nonce)]);
+        while !follower.is_there().await {
+            follower.tick().await.unwrap();
+        }
+        let traced = follower.trace().await.unwrap();
+        assert_eq!((traced.traced, traced.pending, follower.untraced().await), (1, 1, 0), "{nonce}");
+    }
+    assert_eq!(follower.servers[0].struck(Fault::TraceError), 1, "what works is remembered");
+    follower.settle(FINALITY_DEPTH).await.unwrap();
+    let audit = follower.audit().await;
+    assert!(audit.kinds.inner == 5 && audit.is_clean(), "{audit:?}");
+}
+
 /// A large number for `LANDFALL_SEED` makes other histories.
 pub(crate) fn given_seed() -> u64 {
     #[expect(clippy::disallowed_methods, reason = "the test's own environment")]
@@ -143,7 +164,7 @@ pub(crate) fn given_seed() -> u64 {
 fn matters(fault: &Fault, mode: Mode) -> bool {
     match fault {
         Fault::EmptyLogs => mode == Mode::Logs,
-        Fault::EmptyTraces | Fault::UnmarkedRevert => mode == Mode::Traces,
+        Fault::EmptyTraces | Fault::UnmarkedRevert | Fault::TraceError => mode == Mode::Traces,
         _ => true,
     }
 }
@@ -241,8 +262,10 @@ fn promises_broken(case: &Case, outcome: &Outcome) -> Vec<String> {
 
 /// Whether the fault must be seen: not a trace that is right in itself, nor a block that is called final and has too few on
 /// top, nor what is made good at once (a block whose bloom holds a listed contract and that shows no log is read by its
-/// receipts; a batch that is refused as a whole is asked call by call), nor what spoils answers that are not asked for.
+/// receipts; a batch that is refused as a whole is asked call by call; the other method of tracing is asked), nor what spoils
+/// answers that are not asked for.
 fn shows(fault: &Fault, mode: Mode) -> bool {
-    let is_unseen = matches!(fault, Fault::EmptyLogs | Fault::UnmarkedRevert | Fault::FinalEarly | Fault::NoBatches(_));
-    matters(fault, mode) && !is_consistent(fault) && !is_unseen
+    let is_made_good = matches!(fault, Fault::EmptyLogs | Fault::NoBatches(_) | Fault::TraceError);
+    let is_unseen = matches!(fault, Fault::UnmarkedRevert | Fault::FinalEarly);
+    matters(fault, mode) && !is_consistent(fault) && !is_unseen && !is_made_good
 }

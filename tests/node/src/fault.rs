@@ -61,6 +61,8 @@ pub enum Fault {
     EmptyTraces,
     /// Failed frames of a trace show no error.
     UnmarkedRevert,
+    /// `debug_traceBlockByHash` ends in an internal error; `trace_block` works.
+    TraceError,
 }
 
 /// How nodes refuse every batch: the HTTP status, and what stands in the body.
@@ -77,7 +79,7 @@ pub const NO_BATCHES: [(&str, &str); 8] = [
 
 impl Fault {
     /// Every fault, at sizes that fit a chain of a few dozen blocks.
-    pub const ALL: [Fault; 28] = [
+    pub const ALL: [Fault; 29] = [
         Fault::EmptyLogs,
         Fault::NullBlock,
         Fault::NullReceipts,
@@ -106,6 +108,7 @@ impl Fault {
         Fault::MissingStatus,
         Fault::EmptyTraces,
         Fault::UnmarkedRevert,
+        Fault::TraceError,
     ];
 
     /// A word for it; the same for all sizes of a fault.
@@ -139,6 +142,7 @@ impl Fault {
             Fault::MissingStatus => "missing status",
             Fault::EmptyTraces => "empty traces",
             Fault::UnmarkedRevert => "reverted frame without error",
+            Fault::TraceError => "one method of tracing broken",
         }
     }
 }

@@ -43,6 +43,7 @@ pub(crate) fn spoil(fault: Fault, view: &View<'_>, call: &Call, answer: &Answer,
         Fault::MissingStatus if is_receipt => changed(text, |answer| any_receipt(answer, drop_status)),
         Fault::EmptyTraces => (is_trace && is_list).then(|| Ok("[]".to_owned())),
         Fault::UnmarkedRevert if is_trace => changed(text, unmark),
+        Fault::TraceError => (method == "debug_traceBlockByHash").then(|| Err(Refused::new(-32_603, "Internal error"))),
         Fault::WrongChainId => (method == "eth_chainId").then(|| Ok(r#""0x29a""#.to_owned())),
         // Those of whole requests, and those that do not fit.
         _ => None,

@@ -1,7 +1,7 @@
-//! Which method each endpoint traces with, as far as it was found out.
+//! Which methods each endpoint is asked to trace with, as far as it was found out.
 //!
-//! Promises: that an endpoint has neither is forgotten after ten minutes: whoever pays for traces meanwhile, or mends a
-//! node, is to be noticed. Which one it has stands until it does not answer any more.
+//! Promises: the method that worked last is asked first. That an endpoint does not have a method is forgotten after ten
+//! minutes: whoever pays for traces meanwhile, or mends a node, is to be noticed. What only failed is asked again.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,39 +13,50 @@ use crate::dialect::Endpoint;
 use crate::traces::Method;
 use crate::traces::engine::Engine;
 
-/// How long an endpoint is believed that it has neither.
-const NEITHER: Duration = Duration::from_secs(600);
+/// How long an endpoint is believed that it does not have a method.
+const MISSING: Duration = Duration::from_secs(600);
 
-/// What endpoints were found to have, and when, by their ids; `None`: neither.
+/// What was found out of endpoints, by their ids.
 #[derive(Default, Debug)]
 pub(crate) struct Methods {
-    found: Mutex<HashMap<String, (Option<Method>, Instant)>>,
+    found: Mutex<HashMap<String, Found>>,
     /// Which engine each ran last: it says only whom to ask first.
     engines: Mutex<HashMap<String, Engine>>,
     /// Who refuses a whole request for the sake of the question which version it is.
     without_version: Mutex<HashSet<String>>,
 }
 
-/// What is known of one endpoint.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Known {
-    Nothing,
-    Neither,
-    Has(Method),
+#[derive(Clone, Default, Debug)]
+struct Found {
+    worked: Option<Method>,
+    /// What it said that it does not have, and when.
+    missing: Vec<(Method, Instant)>,
 }
 
 impl Methods {
-    pub(crate) fn of(&self, id: &str, now: Instant) -> Known {
-        match self.found().get(id) {
-            Some((Some(method), _)) => Known::Has(*method),
-            Some((None, at)) if now.duration_since(*at) < NEITHER => Known::Neither,
-            Some((None, _)) | None => Known::Nothing,
-        }
+    /// The methods to ask the endpoint for, one after the other; none of an endpoint that has none. What it did not have comes
+    /// last: another node may answer for it by now.
+    pub(crate) fn of(&self, id: &str, now: Instant) -> Vec<Method> {
+        let found = self.found().get(id).cloned().unwrap_or_default();
+        let mut methods = Method::ALL.to_vec();
+        methods.sort_by_key(|method| (found.is_missing(*method, now), Some(*method) != found.worked));
+        let has_one = methods.first().is_some_and(|method| !found.is_missing(*method, now));
+        if has_one { methods } else { Vec::new() }
     }
 
-    /// The endpoint has this one, or neither.
-    pub(crate) fn remember(&self, id: &str, method: Option<Method>, now: Instant) {
-        self.found().insert(id.to_owned(), (method, now));
+    /// Whether the endpoint said lately that it does not have this one.
+    pub(crate) fn is_missing(&self, id: &str, method: Method, now: Instant) -> bool {
+        self.found().get(id).is_some_and(|found| found.is_missing(method, now))
+    }
+
+    /// The endpoint told traces by this one.
+    pub(crate) fn worked(&self, id: &str, method: Method) {
+        self.note(id, method, |found| found.worked = Some(method));
+    }
+
+    /// The endpoint said that it does not have this one.
+    pub(crate) fn missing(&self, id: &str, method: Method, now: Instant) {
+        self.note(id, method, |found| found.missing.push((method, now)));
     }
 
     pub(crate) fn forget(&self) {
@@ -53,7 +64,7 @@ impl Methods {
     }
 
     /// The endpoint ran this engine when it was last asked.
-    pub(crate) fn note(&self, id: &str, engine: Engine) {
+    pub(crate) fn note_engine(&self, id: &str, engine: Engine) {
         self.engines().insert(id.to_owned(), engine);
     }
 
@@ -91,26 +102,46 @@ impl Methods {
         self.engines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn found(&self) -> MutexGuard<'_, HashMap<String, (Option<Method>, Instant)>> {
+    fn note(&self, id: &str, method: Method, change: impl FnOnce(&mut Found)) {
+        let mut all = self.found();
+        let found = all.entry(id.to_owned()).or_default();
+        found.missing.retain(|(other, _)| *other != method);
+        change(found);
+    }
+
+    fn found(&self) -> MutexGuard<'_, HashMap<String, Found>> {
         // Each entry is a fact of its own: none is left half written.
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+impl Found {
+    fn is_missing(&self, method: Method, now: Instant) -> bool {
+        self.missing.iter().any(|(other, at)| *other == method && now.saturating_duration_since(*at) < MISSING)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::Method::{CallTracer, TraceBlock};
     use super::*;
 
     #[test]
-    fn that_an_endpoint_traces_nothing_is_forgotten_after_ten_minutes_and_its_method_is_not() {
+    fn the_method_that_worked_last_is_asked_first_and_a_missing_one_last_for_ten_minutes() {
         let (methods, now) = (Methods::default(), Instant::now());
-        assert_eq!(methods.of("a:1", now), Known::Nothing);
-        methods.remember("a:1", None, now);
-        methods.remember("b:1", Some(Method::TraceBlock), now);
-        let known = |secs| ["a:1", "b:1"].map(|id| methods.of(id, now + Duration::from_secs(secs)));
-        assert_eq!(known(599), [Known::Neither, Known::Has(Method::TraceBlock)]);
-        assert_eq!(known(600), [Known::Nothing, Known::Has(Method::TraceBlock)]);
+        let after = |secs| methods.of("a:1", now + Duration::from_secs(secs));
+        assert_eq!(after(0), [CallTracer, TraceBlock]);
+        methods.worked("a:1", TraceBlock);
+        assert_eq!(after(1_000), [TraceBlock, CallTracer]);
+        methods.missing("a:1", TraceBlock, now);
+        assert_eq!((after(599), after(600)), (vec![CallTracer, TraceBlock], vec![TraceBlock, CallTracer]));
+        assert!(methods.is_missing("a:1", TraceBlock, now) && !methods.is_missing("a:1", CallTracer, now));
+        methods.missing("a:1", CallTracer, now);
+        assert_eq!((after(599), after(600)), (vec![], vec![TraceBlock, CallTracer]));
+        methods.worked("a:1", CallTracer);
+        assert_eq!(after(0), [CallTracer, TraceBlock]);
+        assert_eq!(methods.of("b:1", now), Method::ALL);
         methods.forget();
-        assert_eq!(known(0), [Known::Nothing; 2]);
+        assert_eq!(after(0), Method::ALL);
     }
 }

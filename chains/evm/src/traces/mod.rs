@@ -2,8 +2,8 @@
 //!
 //! No root covers a trace, so each block says how many endpoints told it: one, or two that told the same (`witnesses`), and
 //! whether these run different software (`engine`).
-//! Which method an endpoint has is found by asking, and remembered; that it has none, for ten minutes. Blocks that need no trace are proved as they are: no
-//! transactions, a network that is not traced, or one whose own logs tell every movement (EIP-7708).
+//! Which method works at an endpoint is found by asking, and remembered; that it does not have one, for ten minutes. Blocks that need no
+//! trace are proved as they are: no transactions, a network that is not traced, or one whose own logs tell every movement (EIP-7708).
 //! Promises: only internal legs, numbered behind the equal ones that the roots prove; a trace that contradicts the
 //! proved block is never believed. A failure to trace changes nothing in the pool's opinion of an endpoint: it may
 //! read tokens well all the same.
@@ -26,7 +26,7 @@ use alloy::primitives::B256;
 use landfall_chain::{
     AssetTransfer, Block, BlockRef, Debits, Inside, Legs, Native, Read, ReadProof, TxId, number_equal_legs,
 };
-use landfall_rpc::{Answer, Call, Need, NodeError, Raw, RpcError};
+use landfall_rpc::{Answer, Call, Need, NodeError, Raw};
 use serde_json::json;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -37,7 +37,7 @@ use crate::kept::ProvedBlock;
 use crate::traces::disputed::Disputed;
 use crate::traces::engine::Engine;
 use crate::traces::frames::{Malformed, Moved, ProvedTx, Trace};
-use crate::traces::methods::{Known, Methods};
+use crate::traces::methods::Methods;
 use crate::traces::witnesses::{Asked, Believed, Reading};
 
 /// Traces of one block of mainnet are some megabytes, and take a node a second: what is asked for in one request
@@ -135,7 +135,7 @@ impl Tracer {
             }
             match self.reading(endpoint, asked).await {
                 Ok(Some((engine, moved))) => {
-                    self.methods.note(&endpoint.id, engine);
+                    self.methods.note_engine(&endpoint.id, engine);
                     readings.push(Reading { endpoint, engine, moved });
                 }
                 Ok(None) => without.push(endpoint.id.as_str()),
@@ -157,34 +157,31 @@ impl Tracer {
         Ok(readings)
     }
 
-    /// What `endpoint` tells of all blocks, in one request; `None` when it cannot trace.
+    /// What `endpoint` reports of all blocks, in one request; `None` when it cannot trace. One method may work where the other fails,
+    /// in whatever way: each has faults of its own.
     async fn reading(&self, endpoint: &Endpoint, asked: &[Asked]) -> Result<Option<Told>, EvmError> {
         let now = Instant::now();
-        let methods = match self.methods.of(&endpoint.id, now) {
-            Known::Neither => return Ok(None),
-            Known::Has(Method::TraceBlock) => [Method::TraceBlock, Method::CallTracer],
-            Known::Has(Method::CallTracer) | Known::Nothing => [Method::CallTracer, Method::TraceBlock],
-        };
-        let mut unusable = None;
-        for method in methods {
+        let mut failures = Vec::new();
+        for method in self.methods.of(&endpoint.id, now) {
+            // Worth another try only where the method that worked is gone: another node answers there.
+            if !failures.is_empty() && self.methods.is_missing(&endpoint.id, method, now) {
+                continue;
+            }
             match told(endpoint, method, asked, &self.methods).await {
-                Ok(None) => {}
                 Ok(Some(moved)) => {
-                    self.methods.remember(&endpoint.id, Some(method), now);
+                    self.methods.worked(&endpoint.id, method);
                     return Ok(Some(moved));
                 }
-                // One method may tell a block well that the other does not: each has faults of its own.
-                Err(error @ EvmError::Rpc(RpcError::Answer { .. })) => unusable = unusable.or(Some((method, error))),
-                Err(error) => {
-                    let first = unusable.map(|(_, error)| error).filter(one_by_one::is_too_heavy);
-                    return one_by_one::read(endpoint, asked, first.unwrap_or(error), &self.methods).await.map(Some);
-                }
+                Ok(None) => self.methods.missing(&endpoint.id, method, now),
+                Err(error) => failures.push(error),
             }
         }
-        self.methods.remember(&endpoint.id, unusable.as_ref().map(|(method, _)| *method), now);
-        let Some((_, error)) = unusable else { return Ok(None) };
-        // It may have given up on one transaction, and have told the others.
-        one_by_one::read(endpoint, asked, error, &self.methods).await.map(Some)
+        // It may have given up on one transaction, and know the others.
+        failures.sort_by_key(|error| !one_by_one::is_too_heavy(error));
+        match failures.into_iter().next() {
+            Some(error) => one_by_one::read(endpoint, asked, error, &self.methods).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     fn learn(&self, failed: bool) {
@@ -195,6 +192,8 @@ impl Tracer {
 }
 
 impl Method {
+    const ALL: [Method; 2] = [Method::CallTracer, Method::TraceBlock];
+
     const fn name(self) -> &'static str {
         match self {
             Method::CallTracer => "debug_traceBlockByHash",

@@ -1,8 +1,13 @@
 //! Who is asked for traces, how, how often, and what it means when they differ or fail.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use futures_util::future::join_all;
+use futures_util::stream;
 use landfall_chain::{
     BlockSource, Chain, EndpointState, Lane, Legs, Native, NativeSource, Proof, Read, SourceErrorKind,
 };
@@ -10,7 +15,7 @@ use landfall_evm::{EvmSource, network};
 use serde_json::{Value, json};
 
 use crate::mint::{self, Tx};
-use crate::node::{Ledger, Live, Node, chain_id, led_by_first, mainnet};
+use crate::node::{Ledger, Live, Node, chain_id, led_by_first, mainnet, reply};
 use crate::trace::{FLAT, FULL, LISTED, NESTED, address, flat, frame, nested, traced, tracing};
 
 /// A block with one transaction, and its trace, in which `amount` moves inside.
@@ -248,8 +253,8 @@ async fn the_words_of_a_missing_method_are_told_from_those_of_a_missing_block_or
         assert_eq!(error.kind, SourceErrorKind::Transient);
         assert!(error.to_string().contains(words), "{error}");
         assert!(error.to_string().contains(&format!("endpoint {} failed {NESTED}", node.id())), "{error}");
-        // The block with its receipts, and its traces: the other method was not tried. A heavy block is tried in parts.
-        assert_eq!(node.take_requests(), if words == "execution timeout" { 3 } else { 2 }, "{words}");
+        // The block with its receipts, and its traces by both methods. A heavy block is tried in parts.
+        assert_eq!(node.take_requests(), if words == "execution timeout" { 4 } else { 3 }, "{words}");
         // Nor does it say anything of other reads, which neither fail nor wait.
         assert_eq!(source.endpoints().snapshot()[0].state, EndpointState::Healthy);
         assert_eq!(source.blocks(5..=5, Read::FULL).await.unwrap().len(), 1, "{words}");
@@ -284,6 +289,135 @@ async fn a_method_that_disappears_is_replaced_by_the_other() {
         assert_eq!(proof(&source, LISTED).await, Proof::OneEndpoint);
     }
     assert_eq!(asked.load(Ordering::Relaxed), 2);
+}
+
+/// A way in which one method of tracing fails at a node whose other one works.
+#[derive(Clone, Copy, Debug)]
+enum Broken {
+    Status(StatusCode),
+    /// The body of an HTTP answer with the status 200.
+    Body(&'static str),
+    Refused(i64, &'static str),
+    /// More than is read.
+    TooLarge,
+    Silence,
+}
+
+const BROKEN: [Broken; 13] = [
+    Broken::Status(StatusCode::FORBIDDEN),
+    Broken::Status(StatusCode::INTERNAL_SERVER_ERROR),
+    Broken::Status(StatusCode::BAD_GATEWAY),
+    Broken::Status(StatusCode::GATEWAY_TIMEOUT),
+    Broken::Body(""),
+    Broken::Body(r#"{"jsonrpc":"2.0","id":3,"result":[{"txHash":"0x"#),
+    Broken::Refused(-32_603, "Internal error"),
+    Broken::Refused(-32_000, "words that nobody knows"),
+    Broken::Refused(-32_000, "missing trie node 5e1c (path ) state 0x5e1c is not available, not found"),
+    Broken::Refused(-32_000, "execution timeout"),
+    Broken::Refused(-32_005, "limit exceeded"),
+    Broken::TooLarge,
+    Broken::Silence,
+];
+
+impl Broken {
+    async fn respond(self, body: &str) -> Response {
+        match self {
+            Broken::Status(status) => (status, "<html>no</html>").into_response(),
+            Broken::Body(body) => body.into_response(),
+            Broken::Refused(code, words) => {
+                reply(body, &|_: &str, _: &Value| Err((code, words.to_owned()))).into_response()
+            }
+            Broken::TooLarge => {
+                let never = stream::pending::<Result<Vec<u8>, std::io::Error>>();
+                ([("content-length", "200000000")], Body::from_stream(never)).into_response()
+            }
+            Broken::Silence => std::future::pending().await,
+        }
+    }
+}
+
+/// A node at which the method `bad` is broken so, and the other one works; which methods it was asked for traces by.
+async fn half_broken(bad: &'static str, broken: Broken) -> (Node, Arc<Mutex<Vec<&'static str>>>) {
+    let (ledger, nested, flat) = told(5);
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let (calls, answers) = (asked.clone(), Arc::new((ledger, nested, flat)));
+    let node = Node::start_raw(move |_, body| {
+        let method = [NESTED, FLAT].into_iter().find(|method| body.contains(*method));
+        calls.lock().unwrap().extend(method);
+        let answers = answers.clone();
+        async move {
+            if method == Some(bad) {
+                return broken.respond(&body).await;
+            }
+            let (ledger, nested, flat) = answers.as_ref();
+            let answer = |method: &str, params: &Value| match method {
+                NESTED => Ok(nested.clone()),
+                FLAT => Ok(flat.clone()),
+                _ => ledger.answer(method, params),
+            };
+            ([("content-type", "application/json")], reply(&body, &answer)).into_response()
+        }
+    })
+    .await;
+    (node, asked)
+}
+
+#[tokio::test]
+async fn when_one_method_fails_in_whatever_way_the_other_is_asked_before_the_block_is_put_off() {
+    let one = async |bad: &'static str, broken: Broken| {
+        let (node, asked) = half_broken(bad, broken).await;
+        let source = node.source(traced());
+        for _ in 0..3 {
+            let blocks =
+                source.blocks(5..=5, LISTED).await.unwrap_or_else(|error| panic!("{bad}: {broken:?}: {error}"));
+            assert_eq!((blocks[0].transfers.len(), blocks[0].proof), (1, Proof::OneEndpoint), "{bad}: {broken:?}");
+        }
+        // What works is remembered.
+        let expected: &[&str] = if bad == NESTED { &[NESTED, FLAT, FLAT, FLAT] } else { &[NESTED; 3] };
+        assert_eq!(*asked.lock().unwrap(), expected, "{bad}: {broken:?}");
+        assert_eq!(source.endpoints().snapshot()[0].state, EndpointState::Healthy, "{bad}: {broken:?}");
+    };
+    join_all(BROKEN.into_iter().flat_map(|broken| [one(NESTED, broken), one(FLAT, broken)])).await;
+}
+
+#[tokio::test]
+async fn a_method_that_worked_and_breaks_is_left_for_the_other_and_the_other_for_it_when_that_breaks() {
+    let (ledger, nested, flat) = told(5);
+    let broken = Arc::new(Mutex::new(""));
+    let (asked, bad) = (Arc::new(Mutex::new(Vec::new())), broken.clone());
+    let calls = asked.clone();
+    let node = Node::start(move |method, params| {
+        calls.lock().unwrap().extend([NESTED, FLAT].into_iter().find(|it| *it == method));
+        match method {
+            _ if method == *bad.lock().unwrap() => Err((-32_603, "Internal error".to_owned())),
+            NESTED => Ok(nested.clone()),
+            FLAT => Ok(flat.clone()),
+            _ => ledger.answer(method, params),
+        }
+    })
+    .await;
+    let source = node.source(traced());
+    for (bad, expected) in
+        [("", &[NESTED][..]), (NESTED, &[NESTED, FLAT]), ("", &[FLAT]), (FLAT, &[FLAT, NESTED]), (FLAT, &[NESTED])]
+    {
+        *broken.lock().unwrap() = bad;
+        assert_eq!(proof(&source, LISTED).await, Proof::OneEndpoint);
+        assert_eq!(std::mem::take(&mut *asked.lock().unwrap()), expected, "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn a_method_that_an_endpoint_does_not_have_is_asked_for_once_however_often_the_other_fails() {
+    let (failing, other) = (live("neither", 5).await, live(NESTED, 5).await);
+    failing.lie(|method, _| (method == NESTED).then(|| Err((-32_000, "header not found".to_owned()))));
+    let source = led_by_first(traced(), &[&failing, &other]).await;
+    take_reads(&failing);
+    let mut traces = Vec::new();
+    for _ in 0..3 {
+        assert_eq!(proof(&source, FULL).await, Proof::OneEndpoint);
+        traces.push(take_reads(&failing).1);
+    }
+    assert_eq!(traces, [2, 1, 1]);
 }
 
 #[tokio::test]
