@@ -63,6 +63,8 @@ pub(crate) fn answer(view: &View<'_>, call: &Call, limits: &LogLimits) -> Answer
         "eth_getBalance" => {
             state(view, params, |block, who| Some(format!(r#""{:#x}""#, block.accounts()?.get(who).balance)))
         }
+        // No account has code here.
+        "eth_getCode" => state(view, params, |block, _| block.accounts().map(|_| r#""0x""#.to_owned())),
         "eth_getProof" => proof(view, params),
         "debug_traceBlockByHash" | "debug_traceBlockByNumber" => traced(view, params, traces::geth),
         "trace_block" => traced(view, params, traces::parity),
@@ -74,7 +76,7 @@ pub(crate) fn answer(view: &View<'_>, call: &Call, limits: &LogLimits) -> Answer
 pub(crate) fn needs_state_behind(view: &View<'_>, call: &Call, kept: u64) -> bool {
     let block = match call.method.as_str() {
         "eth_getProof" => &call.params[2],
-        "eth_getBalance" | "eth_getTransactionCount" => &call.params[1],
+        "eth_getBalance" | "eth_getCode" | "eth_getTransactionCount" => &call.params[1],
         "debug_traceBlockByHash" | "debug_traceBlockByNumber" | "trace_block" => &call.params[0],
         _ => return false,
     };
