@@ -119,7 +119,11 @@ async fn what_no_trace_can_show_is_unproved_and_the_reason_is_told() {
     world.catch_up().await;
     let told = ask(&world, tx.tx.id).await.unwrap();
     assert_eq!(verdicts(&told), [(1, Lane::Roots, Verdict::Credited), (6, Lane::Traces, Verdict::Pending)]);
-    assert!(told.legs[1].why.contains("cannot be had: the state of block"), "why it has no witness: {}", told.legs[1].why);
+    assert!(
+        told.legs[1].why.contains("cannot be had: the state of block"),
+        "why it has no witness: {}",
+        told.legs[1].why
+    );
     world.chain.withhold_balances(false);
     world.close().await;
 }

@@ -101,7 +101,10 @@ impl Follower {
         let store = TestStore::fresh(Engine::Sqlite).await;
         let mut servers = Vec::new();
         for seed in seeds {
-            servers.push(Server::start(chain.clone(), *seed).await.unwrap());
+            let server = Server::start(chain.clone(), *seed).await.unwrap();
+            // Each runs another program than the one before it.
+            server.call_itself(["Geth/v1.16.7", "reth/v1.9.3"][servers.len() % 2]);
+            servers.push(server);
         }
         let now = Timestamp(1_800_000_000_000_000);
         let (watcher, endpoints) = watcher(&servers, &store, mode);

@@ -58,7 +58,10 @@ async fn two_tracing_endpoints_confirm_without_proofs_and_without_a_second_trace
     follower.servers.iter().for_each(|server| server.set_missing(&["eth_getProof"]));
     let audit = pay_and_finalise(&mut follower).await;
     assert!(audit.is_clean(), "{audit:?}");
-    assert!(follower.servers.iter().all(|server| asked(server) == (0, 5)), "{:?}", asked(&follower.servers[0]));
+    // That nobody proves is found out once, of the first block that pays: before it and behind it, by hash and by number.
+    for (proofs, traces) in follower.servers.iter().map(asked) {
+        assert!(proofs <= 4 && traces == 5, "{proofs} proofs, {traces} traces");
+    }
 }
 
 #[tokio::test]

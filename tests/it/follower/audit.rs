@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use landfall::deposit::{Deposit, DepositStatus, Leg, LegHash};
 use landfall::store::deposits::{self, DepositFilter};
+use landfall::store::traces;
 use landfall_chain::{Address, AssetId, AssetTransfer, Lane, Network, SenderRule, TxId, TxLife, TxRef, U256};
 use landfall_node::{BAIT, Block};
 use sha2::{Digest, Sha256};
@@ -18,7 +19,7 @@ const DEPOSITS_MAX: u32 = 1_000_000;
 const WEI_PER_GWEI: u64 = 1_000_000_000;
 
 /// What the store has, compared with what the chain knows.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Audit {
     /// Legs of final blocks to watched addresses.
     pub(crate) legs: usize,
@@ -29,6 +30,8 @@ pub(crate) struct Audit {
     /// CONFIRMED, and no leg of a final block.
     pub(crate) phantom: usize,
     /// CONFIRMED or announced more than once.
+    /// Why deposits of traces are doubtful.
+    pub(crate) doubts: Vec<String>,
     pub(crate) twice: usize,
     /// PENDING, although all that ever was is final.
     pub(crate) undecided: usize,
@@ -109,6 +112,12 @@ impl Follower {
             twice: confirmed.len() - distinct.len() + repeated,
             undecided: of_status(DepositStatus::Pending).count(),
             failed: of_status(DepositStatus::Failed).count(),
+            doubts: traces::doubts(&mut db.read().await.unwrap())
+                .await
+                .unwrap()
+                .into_iter()
+                .map(|it| it.reason)
+                .collect(),
             baits: all.iter().filter(|deposit| deposit.amount == U256::from(BAIT)).count(),
         }
     }

@@ -1,12 +1,13 @@
 //! The accounts after a block: nonces and balances, their trie's root, and proofs of single accounts.
 //!
-//! Balances are exact: fees are paid, the base fee is burnt. No account has code or storage here.
+//! Balances are exact: fees are paid, the base fee is burnt. Who pays inside of a transaction has code, the same for all; no account
+//! has storage.
 //! The root is computed over all accounts at each block: hundreds of accounts that own something are cheap, many
 //! thousands are not (token balances are in no account).
 
 use std::collections::BTreeMap;
 
-use alloy::primitives::{Address, B256, Bytes, U256, keccak256};
+use alloy::primitives::{Address, B256, Bytes, KECCAK256_EMPTY, U256, keccak256};
 use alloy::rlp::encode;
 use alloy_trie::proof::ProofRetainer;
 use alloy_trie::{HashBuilder, Nibbles, TrieAccount};
@@ -16,6 +17,21 @@ use alloy_trie::{HashBuilder, Nibbles, TrieAccount};
 pub(crate) struct Account {
     pub(crate) nonce: u64,
     pub(crate) balance: U256,
+    pub(crate) has_code: bool,
+}
+
+/// The code of those who have any.
+pub(crate) const CODE: [u8; 1] = [0];
+
+impl Account {
+    pub(crate) fn code_hash(&self) -> B256 {
+        if self.has_code { keccak256(CODE) } else { KECCAK256_EMPTY }
+    }
+
+    fn leaf(&self) -> TrieAccount {
+        let (nonce, balance, code_hash) = (self.nonce, self.balance, self.code_hash());
+        TrieAccount { nonce, balance, code_hash, ..TrieAccount::default() }
+    }
 }
 
 /// All accounts, by the hash of their address.
@@ -40,6 +56,11 @@ impl Accounts {
         });
     }
 
+    /// The account runs code.
+    pub(crate) fn run_code(&mut self, address: Address) {
+        self.change(address, |account| account.has_code = true);
+    }
+
     /// The account has used `nonce`.
     pub(crate) fn use_nonce(&mut self, address: Address, nonce: u64) {
         self.change(address, |account| account.nonce = account.nonce.max(nonce + 1));
@@ -59,8 +80,7 @@ impl Accounts {
 
     fn fill(&self, mut builder: HashBuilder) -> HashBuilder {
         for (key, account) in &self.0 {
-            let leaf = TrieAccount { nonce: account.nonce, balance: account.balance, ..TrieAccount::default() };
-            builder.add_leaf(Nibbles::unpack(key), &encode(leaf));
+            builder.add_leaf(Nibbles::unpack(key), &encode(account.leaf()));
         }
         builder
     }
@@ -93,11 +113,13 @@ mod tests {
         let root = accounts.root();
         for who in [1, 7, 8, 99, 200] {
             let address = Address::repeat_byte(who);
-            let Account { nonce, balance } = accounts.get(address);
-            let leaf = TrieAccount { nonce, balance, ..TrieAccount::default() };
-            let expected = (nonce > 0 || !balance.is_zero()).then(|| encode(leaf));
+            let account = accounts.get(address);
+            let expected = (account != Account::default()).then(|| encode(account.leaf()));
             verify_proof(root, Nibbles::unpack(keccak256(address)), expected, &accounts.proof(address)).unwrap();
         }
-        assert_eq!(accounts.get(Address::repeat_byte(7)), Account { nonce: 5, balance: U256::from(7) });
+        assert_eq!(
+            accounts.get(Address::repeat_byte(7)),
+            Account { nonce: 5, balance: U256::from(7), has_code: false }
+        );
     }
 }

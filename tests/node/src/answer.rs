@@ -3,9 +3,10 @@
 //! What is unknown is `null` or an error, as geth does it for each method.
 
 use alloy::consensus::EMPTY_ROOT_HASH;
-use alloy::primitives::{Address, B256, KECCAK256_EMPTY};
+use alloy::primitives::{Address, B256};
 use serde_json::{Value, json};
 
+use crate::accounts::CODE;
 use crate::block::Block;
 use crate::logs::{self, LogLimits};
 use crate::view::View;
@@ -63,8 +64,10 @@ pub(crate) fn answer(view: &View<'_>, call: &Call, limits: &LogLimits) -> Answer
         "eth_getBalance" => {
             state(view, params, |block, who| Some(format!(r#""{:#x}""#, block.accounts()?.get(who).balance)))
         }
-        // No account has code here.
-        "eth_getCode" => state(view, params, |block, _| block.accounts().map(|_| r#""0x""#.to_owned())),
+        "eth_getCode" => state(view, params, |block, who| {
+            let code = if block.accounts()?.get(who).has_code { &CODE[..] } else { &[] };
+            Some(json!(alloy::hex::encode_prefixed(code)).to_string())
+        }),
         "eth_getProof" => proof(view, params),
         "debug_traceBlockByHash" | "debug_traceBlockByNumber" => traced(view, params, traces::geth),
         "trace_block" => traced(view, params, traces::parity),
@@ -120,7 +123,7 @@ fn proof(view: &View<'_>, params: &Value) -> Answer {
     let storage: Vec<Value> = keys.iter().map(|key| json!({ "key": key, "value": "0x0", "proof": [] })).collect();
     let proof = json!({
         "address": who, "balance": format!("{:#x}", account.balance), "nonce": format!("{:#x}", account.nonce),
-        "codeHash": KECCAK256_EMPTY, "storageHash": EMPTY_ROOT_HASH, "accountProof": accounts.proof(who),
+        "codeHash": account.code_hash(), "storageHash": EMPTY_ROOT_HASH, "accountProof": accounts.proof(who),
         "storageProof": storage,
     });
     Ok(proof.to_string())

@@ -136,6 +136,9 @@ impl Contents {
             return;
         }
         if frame.kind != FrameKind::DelegateCall {
+            if !frame.value.is_zero() {
+                self.accounts.run_code(frame.from);
+            }
             self.move_value(frame.from, frame.to, frame.value);
             self.inner.extend(leg(tx, AssetId::Native, frame.from, frame.to, frame.value));
         }
