@@ -297,7 +297,7 @@ const TRAPS: &[Entry] = &[
     ),
     ("no `finalized` tag at all", READS, &["a_node_without_a_final_block_has_none_and_any_other_refusal_is_an_error"]),
     ("logs that were removed", LOGS, &["removed_logs_are_no_logs"]),
-    ("logs twice, out of order, of another block", LOGS, &["logs_of_another_block_or_out_of_place_are_refused"]),
+    ("logs twice, of another block or transaction", LOGS, &["logs_of_another_block_or_transaction_are_refused"]),
     (
         "a bloom of zeros",
         LOGS,

@@ -63,17 +63,17 @@ impl Engine {
 }
 
 /// The answers to `calls`, and the engine that gave them: it is asked for in the same request, in front of all that may be too
-/// large. Some nodes refuse all for the sake of one method: then it is asked without, and so from then on.
+/// large. Some nodes refuse all for the sake of one method: then it is asked without, and so for ten minutes.
 pub(crate) async fn ask_with(
     endpoint: &Endpoint,
     calls: Vec<Call>,
     methods: &Methods,
 ) -> Result<(Engine, Vec<Answer>), EvmError> {
-    if !methods.asks_version(&endpoint.id) {
+    let begun = Instant::now();
+    if !methods.asks_version(&endpoint.id, begun) {
         return Ok((Engine::Unknown, endpoint.ask_aside(&calls).await?));
     }
     let with: Vec<Call> = std::iter::once(Call { method: VERSION, params: json!([]) }).chain(calls.clone()).collect();
-    let begun = Instant::now();
     match endpoint.ask_aside(&with).await {
         Ok(mut answers) => {
             let version = (!answers.is_empty()).then(|| answers.remove(0));
@@ -82,7 +82,7 @@ pub(crate) async fn ask_with(
         Err(error) if begun.elapsed() >= REFUSED_WITHIN => Err(error),
         Err(error) => {
             let answers = endpoint.ask_aside(&calls).await.map_err(|_| error)?;
-            methods.leave_version_out(&endpoint.id);
+            methods.leave_version_out(&endpoint.id, begun);
             Ok((Engine::Unknown, answers))
         }
     }

@@ -3,7 +3,7 @@
 //! Promises: the method that worked last is asked first. That an endpoint does not have a method is forgotten after ten
 //! minutes: whoever pays for traces meanwhile, or mends a node, is to be noticed. What only failed is asked again.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ pub(crate) struct Methods {
     found: Mutex<HashMap<String, Found>>,
     /// Which engine each ran last: it says only whom to ask first.
     engines: Mutex<HashMap<String, Engine>>,
-    /// Who refuses a whole request for the sake of the question which version it is.
-    without_version: Mutex<HashSet<String>>,
+    /// Who refused a whole request for the sake of the question which version it is, and when.
+    without_version: Mutex<HashMap<String, Instant>>,
 }
 
 #[derive(Clone, Default, Debug)]
@@ -82,17 +82,17 @@ impl Methods {
         }
     }
 
-    /// Whether the endpoint refused no request yet because it was asked for its version, too.
-    pub(crate) fn asks_version(&self, id: &str) -> bool {
-        !self.without_version().contains(id)
+    /// Whether the endpoint refused no request of late because it was asked for its version, too.
+    pub(crate) fn asks_version(&self, id: &str, now: Instant) -> bool {
+        self.without_version().get(id).is_none_or(|since| now.duration_since(*since) >= MISSING)
     }
 
-    /// The endpoint answers when it is not asked for its version, and not when it is.
-    pub(crate) fn leave_version_out(&self, id: &str) {
-        self.without_version().insert(id.to_owned());
+    /// The endpoint answers when it is not asked for its version, and did not when it was.
+    pub(crate) fn leave_version_out(&self, id: &str, now: Instant) {
+        self.without_version().insert(id.to_owned(), now);
     }
 
-    fn without_version(&self) -> MutexGuard<'_, HashSet<String>> {
+    fn without_version(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
         // As `found`.
         self.without_version.lock().unwrap_or_else(PoisonError::into_inner)
     }
