@@ -36,7 +36,7 @@ pub(crate) const RECEIPTS: &str = "eth_getBlockReceipts";
 pub(crate) const BLOCKS_MAX: usize = Evm::BATCH_MAX / 2;
 
 /// What fails later than this was not refused: it hangs, and is not to be waited for twice.
-pub(crate) const REFUSED_WITHIN: Duration = Duration::from_secs(2);
+const REFUSED_WITHIN: Duration = Duration::from_secs(2);
 
 pub(crate) type FullBlock<'a> = WireBlock<'a, Vec<WireTx<'a>>>;
 

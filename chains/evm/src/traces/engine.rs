@@ -6,12 +6,9 @@
 
 use landfall_rpc::{Answer, Call};
 use serde_json::json;
-use tokio::time::Instant;
 
 use crate::dialect::Endpoint;
 use crate::error::EvmError;
-use crate::read::REFUSED_WITHIN;
-use crate::traces::methods::Methods;
 
 const VERSION: &str = "web3_clientVersion";
 
@@ -63,29 +60,12 @@ impl Engine {
 }
 
 /// The answers to `calls`, and the engine that gave them: it is asked for in the same request, in front of all that may be too
-/// large. Some nodes refuse all for the sake of one method: then it is asked without, and so for ten minutes.
-pub(crate) async fn ask_with(
-    endpoint: &Endpoint,
-    calls: Vec<Call>,
-    methods: &Methods,
-) -> Result<(Engine, Vec<Answer>), EvmError> {
-    let begun = Instant::now();
-    if !methods.asks_version(&endpoint.id, begun) {
-        return Ok((Engine::Unknown, endpoint.ask_aside(&calls).await?));
-    }
-    let with: Vec<Call> = std::iter::once(Call { method: VERSION, params: json!([]) }).chain(calls.clone()).collect();
-    match endpoint.ask_aside(&with).await {
-        Ok(mut answers) => {
-            let version = (!answers.is_empty()).then(|| answers.remove(0));
-            Ok((Engine::of(endpoint, version), answers))
-        }
-        Err(error) if begun.elapsed() >= REFUSED_WITHIN => Err(error),
-        Err(error) => {
-            let answers = endpoint.ask_aside(&calls).await.map_err(|_| error)?;
-            methods.leave_version_out(&endpoint.id, begun);
-            Ok((Engine::Unknown, answers))
-        }
-    }
+/// large.
+pub(crate) async fn ask_with(endpoint: &Endpoint, calls: Vec<Call>) -> Result<(Engine, Vec<Answer>), EvmError> {
+    let with: Vec<Call> = std::iter::once(Call { method: VERSION, params: json!([]) }).chain(calls).collect();
+    let mut answers = endpoint.ask_aside(&with).await?;
+    let version = (!answers.is_empty()).then(|| answers.remove(0));
+    Ok((Engine::of(endpoint, version), answers))
 }
 
 #[cfg(test)]

@@ -22,8 +22,6 @@ pub(crate) struct Methods {
     found: Mutex<HashMap<String, Found>>,
     /// Which engine each ran last: it says only whom to ask first.
     engines: Mutex<HashMap<String, Engine>>,
-    /// Who refused a whole request for the sake of the question which version it is, and when.
-    without_version: Mutex<HashMap<String, Instant>>,
 }
 
 #[derive(Clone, Default, Debug)]
@@ -80,21 +78,6 @@ impl Methods {
                 Some(_) => 2,
             });
         }
-    }
-
-    /// Whether the endpoint refused no request of late because it was asked for its version, too.
-    pub(crate) fn asks_version(&self, id: &str, now: Instant) -> bool {
-        self.without_version().get(id).is_none_or(|since| now.duration_since(*since) >= MISSING)
-    }
-
-    /// The endpoint answers when it is not asked for its version, and did not when it was.
-    pub(crate) fn leave_version_out(&self, id: &str, now: Instant) {
-        self.without_version().insert(id.to_owned(), now);
-    }
-
-    fn without_version(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
-        // As `found`.
-        self.without_version.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn engines(&self) -> MutexGuard<'_, HashMap<String, Engine>> {

@@ -167,7 +167,7 @@ impl Tracer {
             if !failures.is_empty() && self.methods.is_missing(&endpoint.id, method, now) {
                 continue;
             }
-            match told(endpoint, method, asked, &self.methods).await {
+            match told(endpoint, method, asked).await {
                 Ok(Some(moved)) => {
                     self.methods.worked(&endpoint.id, method);
                     return Ok(Some(moved));
@@ -179,7 +179,7 @@ impl Tracer {
         // It may have given up on one transaction, and know the others.
         failures.sort_by_key(|error| !one_by_one::is_too_heavy(error));
         match failures.into_iter().next() {
-            Some(error) => one_by_one::read(endpoint, asked, error, &self.methods).await.map(Some),
+            Some(error) => one_by_one::read(endpoint, asked, error).await.map(Some),
             None => Ok(None),
         }
     }
@@ -224,15 +224,10 @@ impl Method {
 }
 
 /// What `endpoint` tells by `method`; `None` when it does not have it.
-async fn told(
-    endpoint: &Endpoint,
-    method: Method,
-    asked: &[Asked],
-    methods: &Methods,
-) -> Result<Option<Told>, EvmError> {
+async fn told(endpoint: &Endpoint, method: Method, asked: &[Asked]) -> Result<Option<Told>, EvmError> {
     let blocks = asked.iter().filter(|block| !block.txs.is_empty());
     let calls: Vec<Call> = blocks.map(|block| method.call(&block.at)).collect();
-    let (engine, answers) = engine::ask_with(endpoint, calls, methods).await?;
+    let (engine, answers) = engine::ask_with(endpoint, calls).await?;
     if answers.iter().any(|answer| answer.as_ref().is_err_and(is_unknown_method)) {
         return Ok(None);
     }

@@ -16,7 +16,6 @@ use crate::traces::TX_TIMEOUT;
 use crate::traces::call_tracer;
 use crate::traces::engine::{self, Engine};
 use crate::traces::frames::{self, Malformed, Moved, ProvedTx};
-use crate::traces::methods::Methods;
 use crate::traces::witnesses::Asked;
 use crate::wire::WirePlace;
 
@@ -33,7 +32,6 @@ pub(crate) async fn read(
     endpoint: &Endpoint,
     asked: &[Asked],
     refused: EvmError,
-    methods: &Methods,
 ) -> Result<(Engine, Vec<Moved>), EvmError> {
     let traced = asked.iter().filter(|block| !block.txs.is_empty()).count();
     if traced != 1 || !is_too_heavy(&refused) {
@@ -41,7 +39,7 @@ pub(crate) async fn read(
     }
     let (mut all, mut engine) = (Vec::with_capacity(asked.len()), Engine::Unknown);
     for block in asked {
-        match moved(endpoint, block, methods).await {
+        match moved(endpoint, block).await {
             Ok((by, moved)) => {
                 // All blocks but the one that is traced are without a reading.
                 engine = by.unwrap_or(engine);
@@ -68,7 +66,7 @@ async fn moved(endpoint: &Endpoint, block: &Asked, methods: &Methods) -> Result<
         };
         let calls = txs.first().map(place).into_iter().chain(txs.iter().map(trace)).chain(txs.last().map(place));
         let calls: Vec<Call> = calls.collect();
-        let (by, answers) = engine::ask_with(endpoint, calls.clone(), methods).await?;
+        let (by, answers) = engine::ask_with(endpoint, calls.clone()).await?;
         engine = Some(engine.map_or(by, |before| before.and(by)));
         let mut txs = txs.iter();
         for (call, answer) in calls.iter().zip(answers) {

@@ -465,22 +465,6 @@ async fn a_frame_in_a_form_that_nobody_knows_is_set_aside_and_the_payment_beside
 }
 
 #[tokio::test]
-async fn a_node_that_refuses_all_for_the_sake_of_its_version_is_asked_without() {
-    let (ledger, block) = ledger(true);
-    let traces = nested(&block, &[root(vec![pay(ALICE, CAROL, 7)])]);
-    let refuse = |reply: String| match reply.contains("web3_clientVersion") {
-        true => {
-            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"web3_clientVersion is not on your plan"}}"#
-                .to_owned()
-        }
-        false => reply,
-    };
-    let block = read_rewritten(traced(), ledger, NESTED, traces, refuse).await.unwrap();
-    assert_eq!(legs(&block.transfers), [(ALICE, CAROL, 7, 0)]);
-    assert!(!block.inside.unwrap().by_two_engines);
-}
-
-#[tokio::test]
 async fn a_flat_trace_out_of_order_with_a_reward_and_gaps_is_read_in_execution_order() {
     // Older reth tells a self-destruction before what came before it, and reth and Erigon leave out calls of
     // precompiled contracts that move nothing, but count them. A block's reward belongs to no transaction.
