@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use serde_json::{Value, json};
 
-use super::ask::{Ask, Case, REFUSED, TRUE};
+use super::ask::{Ask, Case, TRUE};
 use super::corpus::Corpus;
 use super::mutate::{self, CHANGES, Change};
 use super::node::{Door, Spoil};
