@@ -55,7 +55,7 @@ pub(crate) async fn read(
 }
 
 /// What moved, and by which engine's word, where anything was asked.
-async fn moved(endpoint: &Endpoint, block: &Asked, methods: &Methods) -> Result<(Option<Engine>, Moved), EvmError> {
+async fn moved(endpoint: &Endpoint, block: &Asked) -> Result<(Option<Engine>, Moved), EvmError> {
     let (mut all, mut engine): (Moved, Option<Engine>) = (Moved::default(), None);
     let needed: Vec<&ProvedTx> = block.txs.iter().filter(|tx| tx.may_have_moved()).collect();
     for txs in needed.chunks(TXS_MAX) {
