@@ -53,6 +53,8 @@ pub struct Row {
 pub enum AccountError {
     #[error("unknown account type {0:?}: expected SEGREGATED or OMNIBUS")]
     Type(String),
+    #[error("it has {cells} cells, and the header {columns}")]
+    Cells { cells: usize, columns: usize },
     #[error(transparent)]
     Id(#[from] IdError),
     #[error("{0:?}: expected CHAIN=ADDRESS or CHAIN,CHAIN..=ADDRESS, for example BASE_MAINNET=0x...")]
@@ -145,17 +147,18 @@ impl NewAccount {
 }
 
 /// Reads a CSV file with the header `account_id,type,chains,address` and optionally `identity_id`; chains are
-/// separated by `|`.
+/// separated by `|`. A row without anything in any cell is none: spreadsheets write such where something was cleared.
 ///
 /// # Errors
 /// Every bad row (the first 20 of them) with its line.
 pub fn parse_csv(text: &str) -> Result<Vec<Row>, CsvError> {
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(text.as_bytes());
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).flexible(true).from_reader(text.as_bytes());
     let columns = Columns::of(reader.headers().map_err(|error| CsvError(vec![csv_fault(&error)]))?)?;
     let mut rows = Vec::new();
     let mut faults = Vec::new();
     for record in reader.records() {
         let row = match record {
+            Ok(record) if record.iter().all(str::is_empty) => continue,
             Ok(record) => {
                 let line = record.position().map_or(0, |position| line_of(text, position));
                 columns
@@ -178,6 +181,7 @@ pub fn parse_csv(text: &str) -> Result<Vec<Row>, CsvError> {
 }
 
 struct Columns {
+    count: usize,
     required: [usize; 4],
     identity_id: Option<usize>,
 }
@@ -197,10 +201,13 @@ impl Columns {
         for (at, name) in required.iter_mut().zip(COLUMNS) {
             *at = place(name).ok_or_else(|| fault(format!("column {name} is missing")))?;
         }
-        Ok(Columns { required, identity_id: place("identity_id") })
+        Ok(Columns { count: header.len(), required, identity_id: place("identity_id") })
     }
 
     fn read(&self, record: &csv::StringRecord) -> Result<NewAccount, AccountError> {
+        if record.len() != self.count {
+            return Err(AccountError::Cells { cells: record.len(), columns: self.count });
+        }
         let [id, kind, chains, address] = self.required.map(|at| record.get(at).unwrap_or_default());
         check_id("account_id", id)?;
         let identity_id = self.identity_id.and_then(|at| record.get(at)).filter(|id| !id.is_empty());
@@ -326,6 +333,27 @@ mod tests {
         let faults = parse_csv(&bad).unwrap_err().to_string();
         let lines: Vec<&str> = faults.lines().map(|line| line.split(':').next().unwrap()).collect();
         assert_eq!(lines, ["line 2", "line 3", "line 4"], "{faults}");
+    }
+
+    #[test]
+    fn rows_of_separators_only_are_passed_over_and_a_row_with_any_cell_filled_is_not() {
+        let file = |rows: &str| format!("account_id,type,chains,address,identity_id\n{rows}");
+        let good = format!("a,SEGREGATED,BASE_MAINNET,{ADDRESS},\n");
+        let lines = |text: &str| parse_csv(text).map(|rows| rows.iter().map(|row| row.line).collect::<Vec<_>>());
+        for cleared in [",,,,", ",,,,\n,,,,\n,,,,\n", " , ,\t, , \n", ",,\n,\n,,,,,,\n", "\"\",,,,\n\n,,,,\r\n"] {
+            assert_eq!(lines(&file(&format!("{good}{cleared}"))), Ok(vec![2]), "{cleared:?}");
+        }
+        assert_eq!(lines(&file(&format!(",,,,\n{good},,,,\n{good}"))), Ok(vec![3, 5]));
+        assert_eq!(lines(&file(",,,,\n")), Ok(vec![]));
+        for (partial, expected) in [
+            ("b,,,,", "line 3: unknown account type \"\": expected SEGREGATED or OMNIBUS"),
+            (",,,,x", "line 3: account_id \"\": expected 1 to 128 visible ASCII characters without spaces"),
+            (",,x", "line 3: it has 3 cells, and the header 5"),
+            (",,,,,,x", "line 3: it has 7 cells, and the header 5"),
+        ] {
+            let error = parse_csv(&file(&format!("{good}{partial}\n,,,,\n"))).unwrap_err().to_string();
+            assert_eq!(error, expected, "{partial}");
+        }
     }
 
     #[test]
