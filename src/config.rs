@@ -15,12 +15,14 @@ use std::time::Duration;
 
 use landfall_chain::{Chain, Network};
 use serde::Deserialize;
+use url::Url;
 
 use crate::api::{Limits, Settings};
 use crate::config::chain::ChainSection;
 use crate::config::nats::NatsSection;
 use crate::delivery::NatsOptions;
 use crate::key::Environment;
+use crate::secrets::{WRITTEN, is_doubtful};
 use crate::store::StoreUrl;
 
 pub use chain::{AssetConfig, ChainConfig, ProgramName, RpcConfig, TierConfig, WrappedName};
@@ -281,7 +283,10 @@ fn expanded(text: &str, at: &str, variable: &impl Fn(&str) -> Option<String>) ->
     let mut result = String::new();
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once("${") {
-        let (name, after) = behind.split_once('}').ok_or_else(|| key(at, "\"${\" without \"}\""))?;
+        let named = behind.split_once('}').filter(|(name, _)| is_variable(name));
+        // What stands there instead may be a part of a password.
+        let what = "\"${\" without the name of an environment variable and \"}\"";
+        let (name, after) = named.ok_or_else(|| key(at, what))?;
         let value = variable(name).ok_or_else(|| key(at, format!("environment variable {name} is not set")))?;
         result.push_str(before);
         result.push_str(&value);
@@ -291,11 +296,19 @@ fn expanded(text: &str, at: &str, variable: &impl Fn(&str) -> Option<String>) ->
     Ok(result)
 }
 
+fn is_variable(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+/// A key is named as far as it looks like one: a URL, or a header with its value, may stand in its place.
 fn key(key: &str, what: impl ToString) -> ConfigError {
+    let is_of_key = |c: char| c.is_ascii_alphanumeric() || "_-.[]".contains(c);
+    let key = key.find(|c| !is_of_key(c)).map_or(key, |end| &key[..end]);
     ConfigError::Key { key: key.to_owned(), what: what.to_string() }
 }
 
-/// serde quotes the value it did not expect, which may be a URL with a secret: only what was expected is told.
+/// serde quotes the value it did not expect, and the field that it does not know, which may be a URL with a secret: only what was
+/// expected is told.
 fn without_values(message: &str) -> String {
     match message.rsplit_once(", expected ") {
         Some((found, expected)) if found.starts_with("invalid ") => {
@@ -303,8 +316,25 @@ fn without_values(message: &str) -> String {
             let kind = kind.split(['"', '`']).next().unwrap_or_default().trim();
             format!("expected {expected}, found {kind}")
         }
+        Some((found, expected)) if found.starts_with("unknown field `") && !is_plain(found) => {
+            format!("unknown field, expected {expected}")
+        }
         Some(_) | None => message.to_owned(),
     }
+}
+
+/// Whether what stands between backticks is a name as keys have.
+fn is_plain(text: &str) -> bool {
+    let quoted = text.split('`').nth(1).unwrap_or_default();
+    quoted.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
+}
+
+/// Reads a URL of which there is no doubt where its host is: all else in it may be secret, and is not told. `form` is how it is written.
+fn url(at: &str, text: &str, form: &str) -> Result<Url, ConfigError> {
+    if is_doubtful(text) {
+        return Err(key(at, format!("the URL cannot be taken apart: expected {form}, {WRITTEN}")));
+    }
+    Url::parse(text).map_err(|error| key(at, format!("malformed URL: {error}")))
 }
 
 fn syntax(name: &str, text: &str, error: &toml::de::Error) -> ConfigError {
@@ -492,6 +522,23 @@ mod tests {
                 "config key store.url: expected sqlite:PATH or postgres://USER@HOST/DATABASE",
             ),
             (
+                with("[store]\nurl = \"postgres://me:12/${KEY}@db/landfall\""),
+                "config key store.url: the URL cannot be taken apart: expected postgres://USER:PASSWORD@HOST/DATABASE, where @ : / ? # % in a \
+                 name, a password or a value are written %40 %3A %2F %3F %23 %25 (percent-encoded)",
+            ),
+            (
+                with("[store]\nurl = postgres://me:canary@db/landfall"),
+                "config landfall.toml: line 4: string values must be quoted, expected literal string",
+            ),
+            (
+                with("[store]\n\"postgres://me:canary@db\" = 1"),
+                "config key store.postgres: unknown field, expected `url`",
+            ),
+            (
+                with("[store]\nurl = \"postgres://me:a${canary b}@db/x\""),
+                "config key store.url: \"${\" without the name of an environment variable and \"}\"",
+            ),
+            (
                 with("[store]\nurl = \"postgres://me:canary@db/landfall\""),
                 "config key store.url: db is another machine, and the URL does not say whether to encrypt: write ?sslmode=verify-full \
                  (with &sslrootcert=FILE where the certificate is of your own), or ?sslmode=disable on a network of your own",
@@ -562,7 +609,7 @@ mod tests {
             (with(TIER), "config key chains.ETHEREUM_TESTNET.tiers[0]: missing field `finality`"),
             (
                 "[chains.BASE_MAINNET]\nrpc = [{ url = \"http://a\", headers = { \"a b\" = \"${KEY}\" } }]".to_owned(),
-                "config key chains.BASE_MAINNET.rpc[0].headers.a b: no HTTP header can hold this",
+                "config key chains.BASE_MAINNET.rpc[0].headers.a: no HTTP header can hold this",
             ),
             (
                 "[chains.BASE_MAINNET]\nrpc = [{ url = \"http://a\", headers = { X = \"${KEY}\\n\" } }]".to_owned(),
@@ -590,7 +637,7 @@ mod tests {
             ),
             (
                 "[chains.BASE_MAINNET]\nrpc = [\"ftp://node/${KEY}\"]".to_owned(),
-                "config key chains.BASE_MAINNET.rpc[0]: scheme \"ftp\"; expected http, https, ws or wss",
+                "config key chains.BASE_MAINNET.rpc[0]: expected a URL that begins with http, https, ws or wss, and has a host",
             ),
             (
                 "[chains.BASE_MAINNET]\nrpc = [\"wss://node/${KEY}\"]".to_owned(),
@@ -601,6 +648,30 @@ mod tests {
             let error = parse(&text).unwrap_err();
             assert_eq!(error, expected);
             assert!(!error.contains("canary"), "{error}");
+        }
+    }
+
+    #[test]
+    fn where_a_url_or_a_header_stands_in_a_place_of_something_else_nothing_of_it_is_told() {
+        let cases = [
+            ("headers = { \"Authorization: canary\" = \"\" }", ".headers.Authorization: no HTTP header can hold this"),
+            ("headers = {}, \"https://me:canary@b\" = 1", ": unknown field, expected `url` or `headers`"),
+        ];
+        for (more, expected) in cases {
+            let error = parse(&format!("[chains.BASE_MAINNET]\nrpc = [{{ url = \"http://a\", {more} }}]")).unwrap_err();
+            assert_eq!(error, format!("config key chains.BASE_MAINNET.rpc[0]{expected}"));
+        }
+        let cases = [
+            ("${KEY}:8545", "expected a URL that begins with http, https, ws or wss, and has a host"),
+            (
+                "https://me:12/${KEY}@node/",
+                "the URL cannot be taken apart: expected https://USER:PASSWORD@HOST/PATH, where @ : / ? # % in a name, a password or a \
+                 value are written %40 %3A %2F %3F %23 %25 (percent-encoded)",
+            ),
+        ];
+        for (url, expected) in cases {
+            let error = parse(&format!("[chains.BASE_MAINNET]\nrpc = [\"{url}\"]")).unwrap_err();
+            assert_eq!(error, format!("config key chains.BASE_MAINNET.rpc[0]: {expected}"));
         }
     }
 

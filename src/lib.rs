@@ -33,6 +33,7 @@ pub mod registry;
 pub mod request;
 pub mod resolver;
 pub mod sandbox;
+pub mod secrets;
 pub mod store;
 pub mod telemetry;
 pub mod time;

@@ -2,13 +2,14 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use landfall::cli::Cli;
 use landfall::{cli, telemetry};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let asked = Cli::parse();
+    let asked = match cli::parsed() {
+        Ok(asked) => asked,
+        Err(code) => return code,
+    };
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the log filter")]
     let filter = std::env::var("LANDFALL_LOG").ok();
     let bars = telemetry::log_to_stderr(filter.as_deref(), asked.log_filter());

@@ -11,15 +11,15 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, fmt, registry};
 
-/// Whose own lines are never shown, whatever is asked for: it logs the URLs that it was given with their passwords. What matters
-/// of it we say.
-const SILENT: &str = "async_nats";
+/// Whose own lines are never shown, whatever is asked for: they log the URLs that they were given with passwords, parameters with
+/// their values, and lines of files with passwords. What matters of it we say.
+const SILENT: [&str; 2] = ["async_nats", "sqlx_postgres"];
 
 /// Logs from here on: by `filter`, a directive such as `info` or `landfall=debug`, or by `usual` where it is unset or empty.
 /// What is returned stands below the log.
 pub fn log_to_stderr(filter: Option<&str>, usual: &str) -> MultiProgress {
     let filter = filter.filter(|filter| !filter.trim().is_empty()).unwrap_or(usual);
-    let spoken = filter_fn(|about| !about.target().starts_with(SILENT));
+    let spoken = filter_fn(|about| !SILENT.iter().any(|silent| about.target().starts_with(silent)));
     let colours = std::io::stderr().is_terminal();
     let bars = MultiProgress::new();
     let above = AboveBars(bars.clone());

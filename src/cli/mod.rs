@@ -36,6 +36,7 @@ use tracing::info;
 use crate::app::{self, Migrate};
 use crate::config::Config;
 use crate::operator::Operator;
+use crate::secrets::without;
 use crate::store::{Db, OpenError, StoreUrl};
 use crate::time::Clock;
 use duration::duration;
@@ -104,6 +105,31 @@ struct Why {
     /// Why, for the audit.
     #[arg(long, value_name = "TEXT")]
     reason: String,
+}
+
+/// The command line. What is wrong with it is said, without the URLs that stand in it: they may hold secrets.
+///
+/// # Errors
+/// The exit code, when there is nothing to do: it asks for help, or cannot be understood.
+pub fn parsed() -> Result<Cli, ExitCode> {
+    Cli::try_parse().map_err(|error| {
+        let written = std::env::args_os().filter_map(|argument| argument.into_string().ok());
+        let urls: Vec<String> = written.filter(|argument| argument.contains("://")).flat_map(url_of).collect();
+        if urls.is_empty() || !error.use_stderr() {
+            // Nobody may be there to read it.
+            let _ = error.print();
+        } else {
+            eprint!("{}", without(&error.render().to_string(), urls));
+        }
+        ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+    })
+}
+
+/// An argument with a URL, and the URL alone, where a flag stands before it.
+fn url_of(argument: String) -> Vec<String> {
+    let flagged = argument.split_once('=').filter(|(flag, _)| flag.starts_with('-'));
+    let alone = flagged.map(|(_, url)| url.to_owned());
+    [Some(argument), alone].into_iter().flatten().collect()
 }
 
 impl Cli {

@@ -7,7 +7,7 @@ use reqwest::header::{HeaderName, HeaderValue};
 use serde::{Deserialize, Deserializer};
 use url::Url;
 
-use crate::config::{ConfigError, family, key, without_values};
+use crate::config::{ConfigError, family, key, url, without_values};
 use crate::watcher::Start;
 
 const POLL_MS_MIN: u64 = 20;
@@ -395,10 +395,11 @@ impl RpcConfig {
 }
 
 fn rpc_url(at: &str, text: &str) -> Result<Url, ConfigError> {
-    let url = Url::parse(text).map_err(|error| key(at, format!("malformed URL: {error}")))?;
+    let url = url(at, text, "https://USER:PASSWORD@HOST/PATH")?;
     match url.scheme() {
         "http" | "https" | "ws" | "wss" if url.has_host() => Ok(url),
-        other => Err(key(at, format!("scheme {other:?}; expected http, https, ws or wss"))),
+        // What was written in the place of a scheme may be a key.
+        _ => Err(key(at, "expected a URL that begins with http, https, ws or wss, and has a host")),
     }
 }
 

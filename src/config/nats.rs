@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use url::Url;
 
-use crate::config::{ConfigError, key};
+use crate::config::{ConfigError, key, url};
 use crate::delivery::{NatsOptions, REPLICAS_MAX};
 
 const NAME_MAX: usize = 64;
@@ -64,7 +64,7 @@ impl NatsSection {
 
 /// The URL may hold a password: nothing of it is told.
 fn check_url(at: &str, text: &str) -> Result<Url, ConfigError> {
-    let url: Url = text.parse().map_err(|error| key(at, format!("malformed URL: {error}")))?;
+    let url = url(at, text, "nats://USER:PASSWORD@HOST:PORT")?;
     match url.scheme() {
         "nats" | "tls" if url.host_str().is_some_and(|host| !host.is_empty()) => Ok(url),
         "nats" | "tls" => Err(key(at, "a host is missing")),
@@ -110,6 +110,11 @@ mod tests {
             ),
             ("urls = [\"a/${KEY}\"]".to_owned(), "nats.urls[0]: malformed URL: relative URL without a base"),
             ("urls = [\"nats:///${KEY}\"]".to_owned(), "nats.urls[0]: a host is missing"),
+            (
+                "urls = [\"nats://me:12/${KEY}@a:4222\"]".to_owned(),
+                "nats.urls[0]: the URL cannot be taken apart: expected nats://USER:PASSWORD@HOST:PORT, where @ : / ? # % in a name, a \
+                 password or a value are written %40 %3A %2F %3F %23 %25 (percent-encoded)",
+            ),
             (format!("{url}\nstream = \"a.b\""), "nats.stream: expected 1 to 64 letters, digits, _ or -"),
             (
                 format!("{url}\nsubject = \"a..b\""),

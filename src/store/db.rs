@@ -14,7 +14,11 @@ use sqlx::pool::{PoolConnection, PoolOptions};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{AssertSqlSafe, Connection as _, Database, PgPool, Postgres, SqlSafeStr, Sqlite, SqlitePool, Transaction};
+use tracing::warn;
+use url::Url;
 
+use crate::secrets::is_doubtful;
+use crate::store::error::hidden;
 use crate::store::sql::{Connection, Engine, fetch_optional, statements};
 use crate::store::{OpenError, StoreError};
 
@@ -24,6 +28,27 @@ const POSTGRES_CONNECTIONS_MAX: u32 = 16;
 const STATEMENTS_KEPT: usize = 512;
 /// How long a connection is waited for, and SQLite's write lock.
 const WAIT_MAX: Duration = Duration::from_secs(5);
+/// What a URL says of encryption by.
+const SAYS_SSL_MODE: [&str; 2] = ["sslmode", "ssl-mode"];
+/// What else of a URL's parameters the driver reads (sqlx-postgres 0.9, options/parse.rs), beside `options[NAME]`.
+const PARAMETERS: [&str; 16] = [
+    "sslrootcert",
+    "ssl-root-cert",
+    "ssl-ca",
+    "sslcert",
+    "ssl-cert",
+    "sslkey",
+    "ssl-key",
+    "statement-cache-capacity",
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "user",
+    "password",
+    "application_name",
+    "options",
+];
 /// How long a connection of PostgreSQL's lies idle before it is asked whether it is there.
 const UNASKED_MAX: Duration = Duration::from_millis(100);
 
@@ -118,7 +143,8 @@ impl FromStr for StoreUrl {
             }
             Ok(StoreUrl::Sqlite(path.into()))
         } else if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-            match unencrypted(text) {
+            let (url, options) = read(text).ok_or(OpenError::Unclear)?;
+            match unencrypted(&url, &options) {
                 Some(host) => Err(OpenError::Unencrypted { host }),
                 None => Ok(StoreUrl::Postgres(text.into())),
             }
@@ -128,32 +154,73 @@ impl FromStr for StoreUrl {
     }
 }
 
+/// A URL of PostgreSQL, where there is no doubt about its parts.
+fn taken_apart(text: &str) -> Option<Url> {
+    if is_doubtful(text) || text.contains('#') { None } else { Url::parse(text).ok() }
+}
+
+/// The same, and what the driver makes of it.
+fn read(text: &str) -> Option<(Url, PgConnectOptions)> {
+    let url = taken_apart(text)?;
+    let options = PgConnectOptions::from_str(text).ok()?;
+    // The driver would look an IPv6 address in its brackets up as a name.
+    let host = options.get_host().trim_matches(['[', ']']).to_owned();
+    Some((url, options.host(&host)))
+}
+
+/// What the URL says that nobody is shown: all but host, port and database.
+fn values(url: &Url, options: &PgConnectOptions) -> Vec<String> {
+    let mut values = vec![options.get_username().to_owned(), url.password().unwrap_or_default().to_owned()];
+    for (name, value) in url.query_pairs().filter(|(name, _)| !SAYS_SSL_MODE.contains(&&**name)) {
+        // The driver's are no secrets, but for the name in `options[NAME]`.
+        if !is_known(&name) || name.contains('[') {
+            values.push(name.trim_start_matches("options[").trim_end_matches(']').to_owned());
+        }
+        values.extend(value.split([' ', '=']).map(str::to_owned));
+        values.push(value.into_owned());
+    }
+    values
+}
+
+/// Whether the driver has a use for such a parameter.
+fn is_known(name: &str) -> bool {
+    SAYS_SSL_MODE.contains(&name) || PARAMETERS.contains(&name) || name.starts_with("options[") && name.ends_with(']')
+}
+
+/// Says which parameters are ignored. The driver would say it with their values.
+fn tell_unknown(url: &Url) {
+    for (name, value) in url.query_pairs().filter(|(name, _)| !is_known(name)) {
+        // What is no name may be a part of a password.
+        let is_name = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') && !value.is_empty();
+        let name = if is_name { &*name } else { "with an odd name or without a value" };
+        warn!("store.url: a parameter that nobody knows is ignored: {name}");
+    }
+}
+
 /// The other machine that a connection would be made to, where the URL does not say whether to encrypt it: the driver
 /// would do without when the server, or who stands in between, says that it cannot.
-fn unencrypted(text: &str) -> Option<String> {
-    let url = url::Url::parse(text).ok()?;
-    let options = PgConnectOptions::from_str(text).ok()?;
+fn unencrypted(url: &Url, options: &PgConnectOptions) -> Option<String> {
     let host = options.get_host();
-    let address: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
+    let address: Option<IpAddr> = host.parse().ok();
     let is_here = options.get_socket().is_some()
         || host.starts_with('/')
         || host.eq_ignore_ascii_case("localhost")
         || address.is_some_and(|address| address.is_loopback());
-    let says = url.query_pairs().any(|(name, _)| name == "sslmode" || name == "ssl-mode");
+    let says = url.query_pairs().any(|(name, _)| SAYS_SSL_MODE.contains(&&*name));
     (!is_here && !says).then(|| host.to_owned())
 }
 
-/// Without the password.
+/// Host, port and database, and nothing where there is any doubt about them.
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StoreUrl::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
-            StoreUrl::Postgres(text) => match url::Url::parse(text) {
-                Ok(url) => {
+            StoreUrl::Postgres(text) => match taken_apart(text) {
+                Some(url) => {
                     let port = url.port().unwrap_or(5432);
                     write!(f, "postgres://{}:{port}{}", url.host_str().unwrap_or_default(), url.path())
                 }
-                Err(_) => f.write_str("postgres://"),
+                None => f.write_str("postgres://"),
             },
         }
     }
@@ -230,7 +297,7 @@ impl Db {
     /// When none can be had in time.
     pub async fn read(&self) -> Result<Reader, StoreError> {
         let reader = match self {
-            Db::Postgres(pool) => pool.acquire().await.map(Reader::Postgres),
+            Db::Postgres(pool) => pool.acquire().await.map(Reader::Postgres).map_err(|error| without_user(pool, error)),
             Db::Sqlite { read, .. } => read.acquire().await.map(Reader::Sqlite),
         };
         reader.map_err(|error| StoreError::of("connect", error))
@@ -242,7 +309,7 @@ impl Db {
     /// When no connection or, on SQLite, the write lock cannot be had in time.
     pub async fn begin(&self) -> Result<Tx, StoreError> {
         let tx = match self {
-            Db::Postgres(pool) => pool.begin().await.map(Tx::Postgres),
+            Db::Postgres(pool) => pool.begin().await.map(Tx::Postgres).map_err(|error| without_user(pool, error)),
             Db::Sqlite { write, .. } => write.begin_with("BEGIN IMMEDIATE").await.map(Tx::Sqlite),
         };
         tx.map_err(|error| StoreError::of("begin", error))
@@ -324,8 +391,15 @@ fn create_private(path: &Path) -> std::io::Result<()> {
     std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path).map(drop)
 }
 
+/// A role that is gone, or has too many connections, is named by the server.
+fn without_user(pool: &PgPool, error: sqlx::Error) -> sqlx::Error {
+    hidden(error, vec![pool.connect_options().get_username().to_owned()])
+}
+
 async fn open_postgres(url: &StoreUrl, text: &str) -> Result<Db, OpenError> {
-    let options = PgConnectOptions::from_str(text).map_err(|_| OpenError::Url)?;
+    let (written, options) = read(text).ok_or(OpenError::Unclear)?;
+    let values = values(&written, &options);
+    tell_unknown(&written);
     let options = options.application_name("landfall").statement_cache_capacity(STATEMENTS_KEPT).options([
         ("statement_timeout", "30s"),
         ("lock_timeout", "5s"),
@@ -335,7 +409,7 @@ async fn open_postgres(url: &StoreUrl, text: &str) -> Result<Db, OpenError> {
         // one took a thousand times what running it takes, at each execution.
         ("jit", "off"),
     ]);
-    let connect = |error| OpenError::Connect { url: url.clone(), error };
+    let connect = |error| OpenError::Connect { url: url.clone(), error: hidden(error, values.clone()) };
     // sqlx asks a connection whether it is there when it is given back, and otherwise each time that it is taken, too.
     let pool =
         lasting::<Postgres>(POSTGRES_CONNECTIONS_MAX).test_before_acquire(false).before_acquire(|connection, taken| {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::secrets::{WRITTEN, without};
 use crate::store::StoreUrl;
 
 /// A statement that failed, or rows that contradict what must hold.
@@ -34,6 +35,8 @@ pub enum StoreError {
 pub enum OpenError {
     #[error("store.url: expected sqlite:PATH or postgres://USER@HOST/DATABASE")]
     Url,
+    #[error("store.url: the URL cannot be taken apart: expected postgres://USER:PASSWORD@HOST/DATABASE, {WRITTEN}")]
+    Unclear,
     #[error(
         "store.url: {host} is another machine, and the URL does not say whether to encrypt: write ?sslmode=verify-full \
          (with &sslrootcert=FILE where the certificate is of your own), or ?sslmode=disable on a network of your own"
@@ -111,6 +114,7 @@ impl OpenError {
             OpenError::Connect { error, .. } => may_pass(error),
             OpenError::Store(error) => error.may_pass(),
             OpenError::Url
+            | OpenError::Unclear
             | OpenError::Unencrypted { .. }
             | OpenError::File { .. }
             | OpenError::Missing { .. }
@@ -124,6 +128,19 @@ impl OpenError {
 /// Checks that a statement touched exactly one row.
 pub(super) fn expect_one(what: &'static str, actual: u64) -> Result<(), StoreError> {
     if actual == 1 { Ok(()) } else { Err(StoreError::RowsAffected { what, expected: 1, actual }) }
+}
+
+/// The same without these values of the store's URL, which a server repeats in its refusals, and of the same kind.
+pub(super) fn hidden(error: sqlx::Error, values: Vec<String>) -> sqlx::Error {
+    let text = error.as_database_error().map_or_else(|| error.to_string(), |refusal| refusal.message().to_owned());
+    let shown = without(&text, values);
+    if shown == text {
+        error
+    } else if may_pass(&error) {
+        sqlx::Error::Io(std::io::Error::other(shown))
+    } else {
+        sqlx::Error::Configuration(shown.into())
+    }
 }
 
 fn may_pass(error: &sqlx::Error) -> bool {

@@ -41,7 +41,8 @@ pub enum WebhookUrlError {
     Malformed(String),
     #[error("webhook url: longer than 2048 characters")]
     TooLong,
-    #[error("webhook url: scheme {0:?}; expected https")]
+    /// Another scheme than http is not told: what was written in its place may be a secret.
+    #[error("webhook url: {}expected https", if .0 == "http" { "scheme \"http\"; " } else { "" })]
     Scheme(String),
     #[error("webhook url: credentials and fragments are not taken")]
     Extras,

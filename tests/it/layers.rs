@@ -10,11 +10,12 @@ use landfall_chain::{Chain, Family};
 use sha2::{Digest, Sha256};
 
 /// Each room and the rooms it may name, lowest floor first.
-const ROOMS: [(&str, &str); 30] = [
+const ROOMS: [(&str, &str); 31] = [
     // 2: pure. Each names only what stands before it; randomness is an argument.
     ("amount", ""),
     ("time", ""),
     ("random", ""),
+    ("secrets", ""),
     ("deposit", "amount time"),
     ("request", "deposit"),
     ("identity", "request"),
@@ -26,7 +27,7 @@ const ROOMS: [(&str, &str); 30] = [
     ("incident", "time deposit"),
     ("decision", "time incident"),
     // 3: SQL over the types of floor 2.
-    ("store", "amount time deposit event request identity account balance key webhook incident decision"),
+    ("store", "amount time secrets deposit event request identity account balance key webhook incident decision"),
     // What names of webhooks stand for, vetted.
     ("resolver", "webhook"),
     // What is registered, through whichever door.
@@ -49,7 +50,7 @@ const ROOMS: [(&str, &str); 30] = [
     // Between 4 and 5: reads into the settings of the rooms below, opens nothing.
     (
         "config",
-        "amount time deposit event request identity account key webhook store registry watcher delivery api health",
+        "amount time secrets deposit event request identity account key webhook store registry watcher delivery api health",
     ),
     // 5: the composition root.
     (
@@ -64,11 +65,12 @@ const ROOMS: [(&str, &str); 30] = [
     ),
     (
         "cli",
-        "amount time random deposit event request identity account balance key webhook incident decision store resolver registry operator watcher delivery feed receiver api health config app sandbox",
+        "amount time random secrets deposit event request identity account balance key webhook incident decision store resolver registry operator watcher delivery feed receiver api health config app sandbox",
     ),
     ("main", "cli telemetry"),
 ];
-const PURE: &str = "amount time random deposit event request identity account balance key webhook incident decision";
+const PURE: &str =
+    "amount time random secrets deposit event request identity account balance key webhook incident decision";
 /// Foreign crates and the rooms that may name them.
 const CRATES: [(&str, &str); 11] = [
     ("sqlx", "store"),

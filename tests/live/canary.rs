@@ -334,11 +334,23 @@ fn refuse(told: &mut Told) {
         ("nats://canary-user", "gopher://canary-user"),
         ("credentials = \"nats.creds\"", "credentials = \"canary/nats.creds\""),
         ("postgres:canary-store@127.0.0.1", "postgres:canary-store@canary host"),
+        ("postgres:canary-store@", "postgres:12/canary-store@"),
+        ("postgres:canary-store@", "postgres:canary@canary-store@"),
+        ("postgres:canary-store@", "canary-user:canary-store@"),
+        ("?passwrod=canary-parameter", "?sslmode=canary-parameter"),
+        ("?passwrod=canary-parameter", "?options=-c%20work_mem=canary"),
+        ("http://canary-user:canary-password@", "http://canary-user:12/canary-password@"),
+        ("\"http://canary-user:canary-password@127.0.0.1", "\"canary-user"),
+        ("nats://canary-user:canary-password@", "nats://canary-user:12/canary-password@"),
+        ("x-api-key = ", "\"x-api-key: canary\" = "),
     ] {
         assert!(config.contains(from), "{from}");
         std::fs::write(told.folder.join("spoilt.toml"), config.replace(from, to)).unwrap();
         told.run(&["run", "--config", "spoilt.toml"], 2);
     }
+    told.run(&["webhook", "add", "https://canary-user:canary@a.example/"], 2);
+    told.run(&["webhook", "add", "--uri=https://canary-user:canary@a.example/"], 2);
+    told.run(&["webhook", "add", "--url", "canary:canary"], 2);
 }
 
 /// Registers a webhook that is not there; its id.
@@ -453,6 +465,9 @@ async fn stage_of_secrets(port: u16, admin: u16) -> Stage {
     let stage = Stage::new(Engine::Postgres).await;
     // The test's server asks nobody for a password.
     stage.replace_in_config("postgres://postgres@", "postgres://postgres:canary-store@");
+    let (_, place) = stage.store.rsplit_once('@').unwrap();
+    // Mistyped, and read by nobody.
+    stage.replace_in_config(place, &format!("{place}?passwrod=canary-parameter"));
     stage.set_up("alice", &address(0xa1)).await;
     stage.replace_in_config("[api]\nlisten = \"127.0.0.1:0\"", &format!("[api]\nlisten = \"127.0.0.1:{port}\""));
     stage.replace_in_config("[admin]\nlisten = \"127.0.0.1:0\"", &format!("[admin]\nlisten = \"127.0.0.1:{admin}\""));
