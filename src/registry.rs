@@ -26,6 +26,7 @@ use crate::webhook::{
     self, AllowedNetworks, PREVIOUS_KEY_TIME_MAX, PREVIOUS_ROTATIONS_MAX, WEBHOOKS_MAX, WebhookUrlError,
 };
 
+use accounts::check_owner;
 pub use accounts::{OpenAccountError, open_account};
 pub use identities::{AddIdentityError, add_identity, open_identity};
 
@@ -108,6 +109,9 @@ pub struct NewWebhook<'a> {
 pub async fn add_accounts(db: &Db, accounts: &[NewAccount], now: Timestamp) -> Result<(), AddAccountsError> {
     let chains: BTreeSet<Chain> =
         accounts.iter().flat_map(|account| &account.addresses).map(|(chain, _)| *chain).collect();
+    for (index, account) in accounts.iter().enumerate() {
+        check_owner(account).map_err(|error| AddAccountsError::Refused { index, error })?;
+    }
     let mut tx = db.begin().await?;
     let mut lists = WatchLists::lock(&mut tx, &chains).await?;
     for (index, account) in accounts.iter().enumerate() {

@@ -115,7 +115,7 @@ pub(super) struct AddressForm {
         (status = 201, description = "The account, opened by this request.", body = AccountResource),
         (status = 200, description = "The account, opened when this request first came.", body = AccountResource),
         (status = 400, description = "A field is missing, unknown or malformed, the identity cannot open accounts, or an address \
-            is another account's.", body = Problem, content_type = "application/problem+json"),
+            is another account's, or nobody's, as the zero address, precompiles and programs are.", body = Problem, content_type = "application/problem+json"),
         (status = 409, description = "Another request had this `request_id` (`IDEMPOTENCY_MISMATCH`).", body = Problem,
             content_type = "application/problem+json"),
     ),
@@ -237,7 +237,9 @@ fn refusal(error: OpenAccountError) -> Problem {
             "identity_id"
         }
         AddAccountError::OtherType { .. } => "type",
-        AddAccountError::OtherOwner { .. } | AddAccountError::TooMany { .. } => "addresses",
+        AddAccountError::OtherOwner { .. } | AddAccountError::TooMany { .. } | AddAccountError::Nobodys { .. } => {
+            "addresses"
+        }
     };
     json::refusal(field, format!("is refused: {refused}"))
 }

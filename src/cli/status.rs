@@ -43,6 +43,7 @@ impl Show {
                 say!("  {}", printable(&chain.reason));
             }
             chain.assets.iter().for_each(|asset| say!("  {}", printable(&asset.to_string())));
+            chain.nobodys.iter().for_each(|nobodys| say!("  {}", printable(&nobodys.to_string())));
             for alarm in &chain.alarms {
                 say!("  alarm: {}", printable(alarm));
             }

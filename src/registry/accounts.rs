@@ -5,6 +5,8 @@
 
 use std::collections::BTreeSet;
 
+use landfall_chain::what_of_nobody;
+
 use crate::account::NewAccount;
 use crate::registry::ReplayError;
 use crate::request::{Made, Request};
@@ -42,12 +44,22 @@ pub async fn open_account(
         Known::Same { object_id } => return Ok((object_id, Made::Before)),
         Known::Other => return Err(ReplayError::Mismatch.into()),
     }
+    check_owner(account)?;
     let mut lists = WatchLists::lock(&mut tx, &chains).await?;
     let account = NewAccount { id: id.clone(), ..account.clone() };
     lists.open(&mut tx, &account, &request.id, now).await?;
     lists.publish(&mut tx).await?;
     tx.commit().await?;
     Ok((id, Made::Now))
+}
+
+/// That each address may be somebody's. One that is on record already goes on.
+pub(super) fn check_owner(account: &NewAccount) -> Result<(), AddAccountError> {
+    let mut nobodys = account.addresses.iter().filter_map(|(chain, address)| {
+        let what = what_of_nobody(*chain, address)?;
+        Some(AddAccountError::Nobodys { address: *address, chain: *chain, what })
+    });
+    nobodys.next().map_or(Ok(()), Err)
 }
 
 impl From<StoreError> for OpenAccountError {

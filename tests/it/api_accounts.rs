@@ -380,7 +380,7 @@ async fn accounts_are_listed_page_by_page_without_gaps_and_repeats() {
                 id: format!("{name}{index}"),
                 identity_id: Some(identities[usize::from(index) % 4].clone()),
                 kind: AccountType::Omnibus,
-                addresses: [(Chain::EthereumTestnet, Address::Evm([index; 20]))].into(),
+                addresses: [(Chain::EthereumTestnet, Address::Evm([index + 1; 20]))].into(),
             };
             let at = Timestamp(NOW.0 + i64::from(index / 10));
             registry::add_accounts(api.db(), &[account], at).await.unwrap();
@@ -813,5 +813,33 @@ fn block(number: u64) -> Block {
         proof: Proof::Roots,
         signers: Signers::default(),
         inside: None,
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_is_nobodys_is_refused_and_nothing_is_opened() {
+    for engine in ENGINES {
+        let api = Api::on(engine).await;
+        let identity = api.identity("i").await;
+        let zero = "0x0000000000000000000000000000000000000000";
+        let cases = [
+            ("BASE_MAINNET", zero, "the zero address"),
+            ("BASE_MAINNET", "0x4200000000000000000000000000000000000006", "a predeploy of the OP stack"),
+            ("SOLANA_MAINNET", "11111111111111111111111111111111", "the system program"),
+        ];
+        for (chain, address, what) in cases {
+            let addresses = json!([
+                { "chains": ["BASE_MAINNET"], "address": ADDRESS }, { "chains": [chain], "address": address }
+            ]);
+            let form =
+                json!({ "request_id": "a", "identity_id": identity, "type": "SEGREGATED", "addresses": addresses });
+            let (status, problem) = api.post("/v2/accounts", &form).await;
+            assert_eq!(status, StatusCode::BAD_REQUEST, "{problem}");
+            let detail = format!("is refused: {address} on {chain} is {what}: nobody can spend what is sent there");
+            assert_eq!(problem["errors"][0]["detail"], detail, "{problem}");
+            assert_eq!(accounts::list(&mut api.db().read().await.unwrap()).await.unwrap(), []);
+        }
+        // The request was not used up.
+        api.open("a", &identity, ADDRESS).await;
     }
 }

@@ -908,7 +908,7 @@ async fn a_long_watch_list_is_loaded_page_by_page_with_a_beat_after_each() {
     let world = world().await;
     let account = |page| {
         let addresses = (page * 10_000..(page + 1) * 10_000).map(|number: u32| {
-            let mut bytes = [0; 20];
+            let mut bytes = [0xcc; 20];
             bytes[..4].copy_from_slice(&number.to_be_bytes());
             (CHAIN, Address::Evm(bytes))
         });

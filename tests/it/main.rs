@@ -52,6 +52,7 @@ mod layers;
 mod long_lists;
 mod nats;
 mod nats_double;
+mod nobodys;
 mod nodes;
 mod postgres;
 mod reorgs;

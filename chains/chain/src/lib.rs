@@ -3,6 +3,7 @@
 //! - [`network`]: the chains of the interface and the facts about each
 //! - [`address`], [`tx`], [`asset`]: who, where and what, as bytes with one text form each
 //! - [`block`]: blocks, headers, the tip, and what proves them
+//! - [`nobody`]: addresses that are nobody's, by family and network
 //! - [`finality`]: when a block counts as final
 //! - [`verdict`], [`sender`], [`signers`]: why a movement is a credit or none; how its sender is known; who signed it
 //! - [`source`]: what a watcher reads of a chain, and how a read fails
@@ -26,6 +27,7 @@ pub mod facts;
 pub mod finality;
 pub mod holdings;
 pub mod network;
+pub mod nobody;
 pub mod retry;
 pub mod searching;
 pub mod sender;
@@ -43,6 +45,7 @@ pub use facts::{AssetFacts, AssetSource, Terms, TransferFee};
 pub use finality::{Finality, FinalityRule, RuleError, RuleName, Tag, Tier};
 pub use holdings::{Holding, HoldingSource, Holdings, ToldHolding, told_alike};
 pub use network::{Asset, Chain, Family, Native, NativeSource, Network};
+pub use nobody::{Nobodys, nobodys, what_of_nobody};
 pub use retry::Retry;
 pub use ruint::aliases::U256;
 pub use searching::{Pages, Searched, Searching};

@@ -110,7 +110,7 @@ fn statements_keep_to_the_portable_subset() {
 }
 
 /// What runs at every tick, poll or request, and the index that keeps it from walking over all that ever was.
-const HOT: [(&str, &str); 55] = [
+const HOT: [(&str, &str); 56] = [
     ("deposits::SETTLEABLE", "INDEX deposits_pending"),
     ("deposits::MISSING", "INDEX deposits_pending"),
     // To the place where a page begins, not down to it from the newest.
@@ -146,6 +146,7 @@ const HOT: [(&str, &str); 55] = [
     ("traces::UNTRACED_SINCE", "INDEX blocks_untraced"),
     ("identities::ACCOUNTS_BEHIND", "INDEX accounts_identity (identity_id=? AND (created_us,id)>"),
     ("accounts::TOLD_LATER", "INDEX watched_addresses_from"),
+    ("accounts::WATCHED_BETWEEN", "(chain=? AND address>? AND address<?)"),
     ("accounts::LOWER_FROM", "(chain=? AND seq>? AND seq<?)"),
     ("movements::DEBITED", "INDEX debits_sender"),
     ("movements::PAID", "INDEX fees_payer"),
