@@ -111,14 +111,6 @@ impl AnyChain {
         }
     }
 
-    /// Whether it says what its assets are.
-    pub(super) fn tells_assets(&self) -> bool {
-        match self {
-            AnyChain::Evm(_) => false,
-            AnyChain::Solana(_) => true,
-        }
-    }
-
     /// Asks every endpoint that is due, and waits for all of them.
     ///
     /// # Errors
@@ -186,13 +178,9 @@ impl AddressSource for AnyChain {
     }
 }
 
-/// What a token on an EVM chain is stands in code that anybody may write: it has nothing to say of it.
 impl AssetSource for AnyChain {
-    async fn facts(&self, asset: &AssetId, reached: Option<u64>) -> Result<Option<AssetFacts>, SourceError> {
-        match self {
-            AnyChain::Evm(_) => Ok(None),
-            AnyChain::Solana(source) => source.facts(asset, reached).await,
-        }
+    async fn facts(&self, asset: &AssetId, reached: u64) -> Result<Option<AssetFacts>, SourceError> {
+        each!(self, source => source.facts(asset, reached).await)
     }
 }
 

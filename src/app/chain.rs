@@ -41,10 +41,9 @@ impl<'c> Followed<'c> {
         let (endpoints, door) = (source.endpoints(), source.endpoints());
         let (listen, wake_up) = (source.listen(), source.wake_up());
         workers.spawn("wake-ups", workers.stop().run_until_cancelled_owned(listen).map(drop));
-        if source.tells_assets() {
-            let watch = AssetWatch::new(Arc::clone(&source), db.clone(), &network);
-            workers.spawn_turning(format!("{chain} assets"), |clock, pulse, stop| watch.run(clock, pulse, stop));
-        }
+        let mut assets = AssetWatch::new(Arc::clone(&source), db.clone(), &network);
+        assets.prepare().await.map_err(OpenError::Store)?;
+        workers.spawn_turning(format!("{chain} assets"), |clock, pulse, stop| assets.run(clock, pulse, stop));
         let (most, pause) = pace_of_balances(&source, &network, config);
         let balances = BalanceWatch::new(Arc::clone(&source), db.clone(), &network, most, owner.to_owned());
         let balances = balances.by_rules(source.rules()).pausing(pause);

@@ -14,7 +14,7 @@ pub struct AssetReport {
     pub symbol: String,
     /// The contract or mint.
     pub asset: String,
-    /// What keeps it; null while the chain never told anything of it.
+    /// What keeps it; null while the chain never told anything of it, and where there is no code at its address.
     pub program: Option<String>,
     pub decimals: Option<u8>,
     pub extensions: Vec<String>,
@@ -30,6 +30,8 @@ pub struct AssetReport {
     pub told_at: Option<String>,
     /// Why the last look told nothing; empty when it did.
     pub reason: String,
+    /// Nothing of it is CONFIRMED.
+    pub held: bool,
 }
 
 impl AssetReport {
@@ -40,7 +42,7 @@ impl AssetReport {
         AssetReport {
             symbol: row.symbol.clone(),
             asset: row.asset.to_string(),
-            program: told.map(|told| told.program.clone()),
+            program: told.and_then(|told| told.program.clone()),
             decimals: terms.map(|terms| terms.decimals),
             extensions: terms.map_or_else(Vec::new, |terms| terms.extensions.clone()),
             risks: terms.map_or_else(Vec::new, |terms| terms.risks.clone()),
@@ -51,6 +53,7 @@ impl AssetReport {
             differs: told.map_or_else(String::new, |told| told.differs.clone()),
             told_at: told.map(|told| told.at.to_string()),
             reason: row.reason.clone(),
+            held: row.is_held,
         }
     }
 
@@ -77,6 +80,7 @@ impl fmt::Display for AssetReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({}): ", self.symbol, self.asset)?;
         match self.told_at {
+            Some(_) if self.program.is_none() => f.write_str("no contract")?,
             Some(_) => f.write_str(&self.terms().join("; "))?,
             None => f.write_str("the chain has not told what it is")?,
         }
@@ -85,6 +89,9 @@ impl fmt::Display for AssetReport {
         }
         if !self.reason.is_empty() {
             write!(f, "; the last look told nothing: {}", self.reason)?;
+        }
+        if self.held {
+            f.write_str("; nothing of it is CONFIRMED for now")?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use landfall_chain::{Address, BlockHash, BlockRef, Family, TxId, U256};
+use landfall_chain::{Address, AssetId, BlockHash, BlockRef, Family, Network, TxId, U256};
 use serde_json::{Value, json};
 
 use crate::sandbox::node::{Launch, Node, NodeError};
@@ -104,6 +104,19 @@ impl Anvil {
         let accounts = self.rpc(method, json!([])).await?;
         let accounts = accounts.as_array().into_iter().flatten();
         accounts.map(|account| self.node.read(method, account, |text| Address::parse(Family::Evm, text).ok())).collect()
+    }
+
+    /// Makes each token that `network` lists real: one without a contract is an incident.
+    ///
+    /// # Errors
+    /// As [`Anvil::rpc`].
+    pub async fn place_tokens(&self, network: &Network) -> Result<(), NodeError> {
+        for asset in &network.assets {
+            if let AssetId::Token(contract) = &asset.id {
+                self.set_code(contract, &token::runtime_code()).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Makes `code` the contract at `address`, from the next block on.

@@ -108,11 +108,11 @@ pub(super) struct Stage<'h> {
     moved_at: Instant,
 }
 
-/// Makes the network's token real on the node, and the first blocks; the account that has all the money.
+/// Makes the network's tokens real on the node, and the first blocks; the account that has all the money.
 pub(super) async fn prepare(anvil: &Anvil, network: &Network) -> anyhow::Result<Address> {
     let (_, token) = usdc_of(network)?;
     let payer = *anvil.accounts().await?.first().context("the node has no accounts")?;
-    anvil.set_code(&token, &token::runtime_code()).await?;
+    anvil.place_tokens(network).await?;
     let data = token::mint(&payer, U256::from(TOKENS_MINTED));
     anvil.send(&TxRequest { from: payer, nonce: 0, to: token, value: U256::ZERO, data }).await?;
     anvil.mine(FIRST_BLOCKS).await?;

@@ -1,12 +1,15 @@
-//! What a chain says of each listed asset, as it was last told, and why the last look told nothing.
+//! What a chain says of each listed asset, as it was last told, and why the last look told nothing; and which of them are held.
 //!
-//! It is put before people. What was told stays on record when a later look fails; what is no longer listed goes.
+//! Nothing is CONFIRMED of an asset that is held ([`held`], and `deposits`, whose lists leave such deposits out). What was told
+//! stays on record when a later look fails, and so does that it is held; what is no longer listed goes.
+
+use std::collections::BTreeSet;
 
 use landfall_chain::{Address, Asset, AssetFacts, AssetId, Chain, Terms, TransferFee};
 use sqlx::FromRow;
 
 use crate::store::error::expect_one;
-use crate::store::sql::{execute, fetch_all, statements};
+use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
 use crate::store::{Connection, StoreError, Tx, int, parsed, uint};
 use crate::time::Timestamp;
 
@@ -20,13 +23,16 @@ pub struct AssetRow {
     pub told: Option<ToldAsset>,
     /// Why the last look told nothing; empty when it did.
     pub reason: String,
+    /// Nothing of it is CONFIRMED.
+    pub is_held: bool,
 }
 
 /// What was told.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ToldAsset {
     pub at: Timestamp,
-    pub program: String,
+    /// `None` where there is no code at its address.
+    pub program: Option<String>,
     /// `None` where the program keeps no tokens.
     pub terms: Option<Terms>,
     /// How it differs from what is listed; empty when it does not.
@@ -35,15 +41,23 @@ pub struct ToldAsset {
 
 statements! {
     TELL = "INSERT INTO asset_facts (chain, asset, symbol, told_us, program, decimals, freeze_authority, permanent_delegate, \
-            fee_basis_points, fee_maximum, extensions, risks, differs, reason) \
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, '') ON CONFLICT (chain, asset) DO UPDATE SET \
+            fee_basis_points, fee_maximum, extensions, risks, differs, reason, is_held) \
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, '', $14) ON CONFLICT (chain, asset) DO UPDATE SET \
             symbol = excluded.symbol, told_us = excluded.told_us, program = excluded.program, decimals = excluded.decimals, \
             freeze_authority = excluded.freeze_authority, permanent_delegate = excluded.permanent_delegate, \
             fee_basis_points = excluded.fee_basis_points, fee_maximum = excluded.fee_maximum, \
-            extensions = excluded.extensions, risks = excluded.risks, differs = excluded.differs, reason = ''";
+            extensions = excluded.extensions, risks = excluded.risks, differs = excluded.differs, reason = '', \
+            is_held = excluded.is_held";
+    // Silence says nothing: what was never told is held no longer, and what was told to differ still is.
     FAIL = "INSERT INTO asset_facts (chain, asset, symbol, extensions, risks, differs, reason) \
             VALUES ($1, $2, $3, '[]', '[]', '', $4) \
-            ON CONFLICT (chain, asset) DO UPDATE SET symbol = excluded.symbol, reason = excluded.reason";
+            ON CONFLICT (chain, asset) DO UPDATE SET symbol = excluded.symbol, reason = excluded.reason, \
+            is_held = CASE WHEN asset_facts.told_us IS NULL THEN FALSE ELSE asset_facts.is_held END";
+    EXPECT = "INSERT INTO asset_facts (chain, asset, symbol, extensions, risks, differs, reason, is_held) \
+              VALUES ($1, $2, $3, '[]', '[]', '', '', TRUE) ON CONFLICT (chain, asset) DO NOTHING";
+    HOLD = "UPDATE asset_facts SET is_held = $1 WHERE chain = $2 AND asset = $3";
+    HELD = "SELECT asset FROM asset_facts WHERE chain = $1 AND is_held ORDER BY asset";
+    OF = "SELECT * FROM asset_facts WHERE chain = $1 AND asset = $2";
     FORGET = "DELETE FROM asset_facts WHERE chain = $1 AND asset = $2";
     ALL = "SELECT * FROM asset_facts ORDER BY chain, symbol, asset";
 }
@@ -64,15 +78,16 @@ struct Row {
     risks: String,
     differs: String,
     reason: String,
+    is_held: bool,
 }
 
-/// Records what the chain says of an asset, and how that differs from what is listed.
+/// Records what the chain says of an asset, how that differs from what is listed, and whether it is held for that.
 pub async fn tell(
     tx: &mut Tx,
     chain: Chain,
     asset: &Asset,
     facts: &AssetFacts,
-    differs: &str,
+    (differs, is_held): (&str, bool),
     at: Timestamp,
 ) -> Result<(), StoreError> {
     let terms = facts.terms.as_ref();
@@ -93,6 +108,7 @@ pub async fn tell(
         names(terms.map_or(&[][..], |terms| &terms.extensions[..])),
         names(terms.map_or(&[][..], |terms| &terms.risks[..])),
         differs,
+        is_held,
     )?;
     expect_one("record what a chain says of an asset", told)
 }
@@ -101,6 +117,31 @@ pub async fn tell(
 pub async fn fail(tx: &mut Tx, chain: Chain, asset: &Asset, reason: &str) -> Result<(), StoreError> {
     let failed = execute!(tx, FAIL, chain.name(), asset.id.to_bytes(), &asset.symbol, reason)?;
     expect_one("record that a chain says nothing of an asset", failed)
+}
+
+/// Holds an asset that nothing is on record of: the chain is to be asked first.
+pub async fn expect(tx: &mut Tx, chain: Chain, asset: &Asset) -> Result<(), StoreError> {
+    execute!(tx, EXPECT, chain.name(), asset.id.to_bytes(), &asset.symbol).map(drop)
+}
+
+/// Holds an asset that is on record, or no longer.
+pub async fn hold(tx: &mut Tx, chain: Chain, asset: &AssetId, is_held: bool) -> Result<(), StoreError> {
+    execute!(tx, HOLD, is_held, chain.name(), asset.to_bytes()).map(drop)
+}
+
+/// The assets of a chain of which nothing is CONFIRMED.
+pub async fn held(connection: &mut impl Connection, chain: Chain) -> Result<BTreeSet<AssetId>, StoreError> {
+    let held = fetch_all!(connection, (Vec<u8>,), HELD, chain.name())?;
+    held.iter().map(|(asset,)| id(asset)).collect()
+}
+
+/// What is on record of an asset, if anything is.
+pub async fn of(
+    connection: &mut impl Connection,
+    chain: Chain,
+    asset: &AssetId,
+) -> Result<Option<AssetRow>, StoreError> {
+    fetch_optional!(connection, Row, OF, chain.name(), asset.to_bytes())?.map(AssetRow::try_from).transpose()
 }
 
 /// Forgets what is on record of an asset, if anything is.
@@ -122,16 +163,16 @@ impl TryFrom<Row> for AssetRow {
 
     fn try_from(row: Row) -> Result<Self, StoreError> {
         let chain = parsed::<Chain>("chain", &row.chain)?;
-        let asset = AssetId::from_bytes(&row.asset).map_err(|error| StoreError::inconsistent("asset", error))?;
+        let asset = id(&row.asset)?;
         let terms = row.decimals.map(|decimals| terms(chain, decimals, &row)).transpose()?;
-        let told = row.told_us.zip(row.program).map(|(at, program)| ToldAsset {
-            at: Timestamp(at),
-            program,
-            terms,
-            differs: row.differs,
-        });
-        Ok(AssetRow { chain, asset, symbol: row.symbol, told, reason: row.reason })
+        let told =
+            row.told_us.map(|at| ToldAsset { at: Timestamp(at), program: row.program, terms, differs: row.differs });
+        Ok(AssetRow { chain, asset, symbol: row.symbol, told, reason: row.reason, is_held: row.is_held })
     }
+}
+
+fn id(bytes: &[u8]) -> Result<AssetId, StoreError> {
+    AssetId::from_bytes(bytes).map_err(|error| StoreError::inconsistent("asset", error))
 }
 
 fn terms(chain: Chain, decimals: i64, row: &Row) -> Result<Terms, StoreError> {

@@ -75,13 +75,16 @@ statements! {
     FOUND = "UPDATE deposits SET missing_since_us = NULL, missing_number = NULL WHERE id = $1 AND missing_number IS NOT NULL";
     MISS = "UPDATE deposits SET missing_since_us = COALESCE(missing_since_us, $1), missing_number = $2 WHERE id = $3";
     WITHHELD = "UPDATE deposits SET missing_since_us = NULL, missing_number = $1 WHERE id = $2";
-    // One that would credit its transaction with more than it paid waits for a person. A block is found by its hash: by
+    // One that would credit its transaction with more than it paid waits for a person, and so does one of an asset that is held.
+    // A block is found by its hash: by
     // the range, which is also the inclusion's, PostgreSQL would read all blocks for each deposit while it has no statistics.
     SETTLEABLE = "SELECT deposits.*, blocks.number AS block_number, blocks.hash AS block_hash \
                   FROM deposits JOIN inclusions ON inclusions.deposit_id = deposits.id \
                   JOIN blocks ON blocks.chain = inclusions.chain AND blocks.hash = inclusions.block_hash \
                   WHERE deposits.chain = $1 AND deposits.status = 'PENDING' AND inclusions.lane = 'roots' \
                   AND blocks.canonical AND inclusions.block_number >= $4 AND inclusions.block_number <= $2 \
+                  AND NOT EXISTS (SELECT 1 FROM asset_facts AS f \
+                  WHERE f.chain = deposits.chain AND f.asset = deposits.asset AND f.is_held) \
                   AND NOT EXISTS (SELECT 1 FROM incidents WHERE incidents.deposit_id = deposits.id AND incidents.kind = 'over_credited' \
                   AND incidents.resolved_us IS NULL) ORDER BY blocks.number, deposits.id LIMIT $3";
     // A tier's: of one asset, from the least amount that fits to the highest, above what is final for all.
@@ -91,8 +94,12 @@ statements! {
                   WHERE deposits.chain = $1 AND deposits.status = 'PENDING' AND deposits.asset = $2 \
                   AND deposits.amount >= $3 AND deposits.amount <= $4 AND inclusions.lane = 'roots' \
                   AND blocks.canonical AND inclusions.block_number > $5 AND inclusions.block_number <= $6 \
+                  AND NOT EXISTS (SELECT 1 FROM asset_facts AS f \
+                  WHERE f.chain = deposits.chain AND f.asset = deposits.asset AND f.is_held) \
                   AND NOT EXISTS (SELECT 1 FROM incidents WHERE incidents.deposit_id = deposits.id AND incidents.kind = 'over_credited' \
                   AND incidents.resolved_us IS NULL) ORDER BY blocks.number, deposits.id LIMIT $7";
+    PENDING_OF = "SELECT 1 FROM deposits WHERE chain = $1 AND status = 'PENDING' AND asset = $2 ORDER BY id LIMIT 1";
+    SET_DECIMALS = "UPDATE deposits SET decimals = $1 WHERE chain = $2 AND status = 'PENDING' AND asset = $3 AND decimals <> $1";
     MISSING = "SELECT * FROM deposits WHERE chain = $1 AND status = 'PENDING' \
                AND (missing_number IS NULL OR missing_number < $2) AND (CAST($3 AS TEXT) IS NULL OR id = $3) AND $5 = EXISTS \
                (SELECT 1 FROM inclusions WHERE inclusions.deposit_id = deposits.id AND inclusions.lane = 'traces') AND NOT EXISTS \
@@ -261,6 +268,20 @@ pub async fn settleable(
     let (through, limit) = (int(through), i64::from(limit));
     let rows = fetch_all!(connection, SettleableRow, SETTLEABLE, chain.name(), through, limit, int(from))?;
     rows.into_iter().map(Settleable::try_from).collect()
+}
+
+/// Whether any deposit of this asset is PENDING.
+pub async fn is_any_pending(
+    connection: &mut impl Connection,
+    chain: Chain,
+    asset: &AssetId,
+) -> Result<bool, StoreError> {
+    Ok(fetch_optional!(connection, (i32,), PENDING_OF, chain.name(), asset.to_bytes())?.is_some())
+}
+
+/// PENDING deposits of this asset are of so many decimals: what they were recorded with was corrected.
+pub async fn set_decimals(tx: &mut Tx, chain: Chain, asset: &AssetId, decimals: u8) -> Result<(), StoreError> {
+    execute!(tx, SET_DECIMALS, i64::from(decimals), chain.name(), asset.to_bytes()).map(drop)
 }
 
 /// PENDING deposits that fit `tier`, in canonical blocks above `above` up to `through`, inclusive; at most `limit`,

@@ -1,25 +1,31 @@
-//! Looks at what a chain itself says of the assets that are listed: each once after a start, then daily. A worker of its
-//! own, so that no tick waits for it.
+//! Asks what a chain itself says of the assets that are listed: each once after a start, then daily. A worker of its own, so
+//! that no tick waits for it.
 //!
-//! Promises: a tick looks at one asset at most; a look that fails is tried again after ten minutes, says nothing of the
-//! asset and takes nothing off the record. What is kept under another program than is listed, or with other decimals, is an
-//! incident: what was meant to be credited is not, or its chain stops at it.
-//! It changes no credit, moves no cursor and halts nothing: blocks tell decimals and programs themselves, and are refused
-//! where these are not the listed ones.
+//! Promises: a tick asks for one asset at most, once a block is final; a look that fails, or finds a difference, is tried again
+//! after ten minutes; one that fails says nothing of the asset and takes nothing off the record. An asset that has no contract, or is kept under another program or
+//! with other decimals than it is listed with, is an incident.
+//! What has no contract or other decimals is held, and so is what was never asked for: nothing of it is CONFIRMED, whoever
+//! settles, because the lists of `deposits` leave it out and `settle` looks again under the lock of the cursor. It is held no
+//! longer once it is listed as the chain has it, at the start already, and then its PENDING deposits have the listed decimals.
+//! It moves no cursor and halts nothing. On Solana blocks tell decimals and programs themselves as well, and are refused where
+//! these are not the listed ones.
 
 use std::time::Duration;
 
-use landfall_chain::{Asset, AssetFacts, AssetId, AssetSource, Chain, Network};
+use landfall_chain::{Asset, AssetFacts, AssetId, AssetSource, Chain, Network, Terms};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::incident::{Incident, IncidentKind};
+use crate::store::asset_facts::{self, AssetRow};
 use crate::store::cursors::Cursor;
-use crate::store::{Db, StoreError, asset_facts, incidents};
+use crate::store::{Db, StoreError, deposits, incidents};
 use crate::time::{Clock, Pulse, Timestamp};
 
 /// From one tick to the next: it must not be felt beside what following a chain asks of its endpoints.
 const PAUSE: Duration = Duration::from_secs(5);
+/// The same while an asset was not asked for since the start: deposits may wait for it.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LOOK_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 const RETRY_AFTER: Duration = Duration::from_secs(10 * 60);
 /// How long a look may take.
@@ -32,11 +38,11 @@ pub struct AssetWatch<S> {
     db: Db,
     chain: Chain,
     listed: Vec<Listed>,
-    /// What is not listed any more is off the record.
-    is_swept: bool,
+    /// What is listed is on record, and what is not listed any more is off it.
+    is_prepared: bool,
 }
 
-/// A listed asset, and when it is to be looked at; never again, where the chain has nothing to say of it.
+/// A listed asset, and when it is to be asked for; never again, where the chain has nothing to say of it.
 #[derive(Debug)]
 struct Listed {
     asset: Asset,
@@ -48,24 +54,26 @@ impl<S: AssetSource> AssetWatch<S> {
     pub fn new(source: S, db: Db, network: &Network) -> Self {
         let tokens = network.assets.iter().filter(|asset| asset.id != AssetId::Native).cloned();
         let listed = tokens.map(|asset| Listed { asset, due: Some(Timestamp::EPOCH) }).collect();
-        AssetWatch { source, db, chain: network.chain, listed, is_swept: false }
+        AssetWatch { source, db, chain: network.chain, listed, is_prepared: false }
     }
 
-    /// Looks at the asset that is due longest, if any is; the one that was looked at.
+    /// Asks for the asset that is due longest, if any is; the one that was asked for.
     ///
     /// # Errors
     /// When the store cannot be read or written; the asset stays due.
     pub async fn tick(&mut self, now: Timestamp) -> Result<Option<AssetId>, StoreError> {
-        self.sweep().await?;
+        self.prepare().await?;
         let due = (0..self.listed.len()).filter_map(|at| Some((self.listed[at].due?, at)));
         let Some((_, at)) = due.filter(|(due, _)| *due <= now).min() else { return Ok(None) };
+        // A node that has not come that far may have no contracts yet.
+        let finalized = Cursor::load(&mut self.db.read().await?, self.chain).await?.finalized;
+        let Some(reached) = finalized.map(|block| block.number) else { return Ok(None) };
         let asset = self.listed[at].asset.clone();
-        let reached = Cursor::load(&mut self.db.read().await?, self.chain).await?.finalized.map(|block| block.number);
         let looked = tokio::time::timeout(LOOK_TIME_MAX, self.source.facts(&asset.id, reached)).await;
         self.listed[at].due = match looked {
             Ok(Ok(Some(facts))) => {
-                self.tell(&asset, &facts, now).await?;
-                Some(now.plus(LOOK_EVERY))
+                let differs = self.tell(&asset, facts, now).await?;
+                Some(now.plus(if differs { RETRY_AFTER } else { LOOK_EVERY }))
             }
             Ok(Ok(None)) => None,
             Ok(Err(error)) => {
@@ -92,42 +100,66 @@ impl<S: AssetSource> AssetWatch<S> {
             if let Err(error) = ticked {
                 warn!(%chain, "what {chain} says of its assets was not recorded: {error}");
             }
+            let is_first = self.listed.iter().any(|listed| listed.due == Some(Timestamp::EPOCH));
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = tokio::time::sleep(PAUSE) => {}
+                () = tokio::time::sleep(if is_first { FIRST_PAUSE } else { PAUSE }) => {}
             }
         }
     }
 
-    /// Takes off the record what is not listed any more; once.
-    async fn sweep(&mut self) -> Result<(), StoreError> {
-        if self.is_swept {
+    /// Puts on record what is listed, and takes off it what is not listed any more; once, and before anything is CONFIRMED.
+    ///
+    /// # Errors
+    /// When the store cannot be read or written.
+    pub async fn prepare(&mut self) -> Result<(), StoreError> {
+        if self.is_prepared {
             return Ok(());
         }
-        let mut tx = self.db.begin().await?;
-        for row in asset_facts::all(&mut tx).await? {
-            let is_listed = self.listed.iter().any(|listed| listed.asset.id == row.asset);
-            if row.chain == self.chain && !is_listed {
-                asset_facts::forget(&mut tx, self.chain, &row.asset).await?;
+        let (chain, mut tx) = (self.chain, self.db.begin().await?);
+        Cursor::lock(&mut tx, chain).await?;
+        for row in asset_facts::all(&mut tx).await?.into_iter().filter(|row| row.chain == chain) {
+            match self.listed.iter().find(|listed| listed.asset.id == row.asset) {
+                Some(listed) => asset_facts::hold(&mut tx, chain, &row.asset, is_held(&listed.asset, &row)).await?,
+                // Its deposits would halt the chain, which does not see them any more.
+                None if row.is_held
+                    && row.told.is_some()
+                    && deposits::is_any_pending(&mut tx, chain, &row.asset).await? => {}
+                None => asset_facts::forget(&mut tx, chain, &row.asset).await?,
             }
         }
+        for Listed { asset, .. } in &self.listed {
+            asset_facts::expect(&mut tx, chain, asset).await?;
+            deposits::set_decimals(&mut tx, chain, &asset.id, asset.decimals).await?;
+        }
         tx.commit().await?;
-        self.is_swept = true;
+        self.is_prepared = true;
         Ok(())
     }
 
-    async fn tell(&self, asset: &Asset, facts: &AssetFacts, now: Timestamp) -> Result<(), StoreError> {
-        let (chain, differs) = (self.chain, differences(asset, facts).join("; "));
-        let mut tx = self.db.begin().await?;
-        asset_facts::tell(&mut tx, chain, asset, facts, &differs, now).await?;
+    /// Whether it is otherwise than it is listed.
+    async fn tell(&self, asset: &Asset, mut facts: AssetFacts, now: Timestamp) -> Result<bool, StoreError> {
+        let (chain, mut tx) = (self.chain, self.db.begin().await?);
+        // Whoever confirms holds it too.
+        Cursor::lock(&mut tx, chain).await?;
+        if facts.terms.is_none() {
+            // Who keeps it does not say more now: what it said before still counts.
+            let known = asset_facts::of(&mut tx, chain, &asset.id).await?.and_then(|row| row.told);
+            facts.terms = known.filter(|known| known.program == facts.program).and_then(|known| known.terms);
+        }
+        let differs = differences(asset, &facts).join("; ");
+        let is_held = facts.program.is_none() || has_other_decimals(asset, facts.terms.as_ref());
+        asset_facts::tell(&mut tx, chain, asset, &facts, (&differs, is_held), now).await?;
         if differs.is_empty() {
-            info!(%chain, "{} ({}) on {chain} is kept by {}", asset.symbol, asset.id, facts.program);
+            let program = facts.program.as_deref().unwrap_or_default();
+            info!(%chain, "{} ({}) on {chain} is kept by {program}", asset.symbol, asset.id);
         } else {
             let what = self.advice(&asset_facts::all(&mut tx).await?);
             warn!(%chain, "{what}");
             incidents::meet(&mut tx, &Incident::open(chain, IncidentKind::AssetDiffers, what, None, now)).await?;
         }
-        tx.commit().await
+        tx.commit().await?;
+        Ok(!differs.is_empty())
     }
 
     async fn fail(&self, asset: &Asset, reason: &str) -> Result<(), StoreError> {
@@ -139,28 +171,47 @@ impl<S: AssetSource> AssetWatch<S> {
     }
 
     /// What to do about all that differs.
-    fn advice(&self, rows: &[asset_facts::AssetRow]) -> String {
+    fn advice(&self, rows: &[AssetRow]) -> String {
         let chain = self.chain;
-        let differ = rows.iter().filter(|row| row.chain == chain).filter_map(|row| {
+        let is_listed =
+            |row: &&AssetRow| row.chain == chain && self.listed.iter().any(|listed| listed.asset.id == row.asset);
+        let differ = rows.iter().filter(is_listed).filter_map(|row| {
             let told = row.told.as_ref().filter(|told| !told.differs.is_empty())?;
             Some(format!("{} ({}): {}", row.symbol, row.asset, told.differs))
         });
         format!(
             "{chain} says otherwise of listed assets than the configuration does: {}; until that is corrected in \
-             chains.{chain}.assets, and landfall restarted, they are not credited, or the chain stops where one of them \
-             moves; then look for what came meanwhile (`landfall backfill --chain {chain}`), and resolve this incident",
+             chains.{chain}.assets, and landfall restarted, their deposits stay PENDING, or are not seen, or the chain stops \
+             where one of them moves; deposits that were CONFIRMED before were announced as they were listed. Then look for \
+             what came meanwhile (`landfall backfill --chain {chain}`), and resolve this incident",
             differ.collect::<Vec<_>>().join(" and ")
         )
     }
 }
 
+/// Whether nothing of it may be CONFIRMED, by what is on record of it: it was never asked for, has no contract, or other decimals.
+fn is_held(asset: &Asset, row: &AssetRow) -> bool {
+    match &row.told {
+        None => row.reason.is_empty(),
+        Some(told) => told.program.is_none() || has_other_decimals(asset, told.terms.as_ref()),
+    }
+}
+
+fn has_other_decimals(asset: &Asset, terms: Option<&Terms>) -> bool {
+    terms.is_some_and(|terms| terms.decimals != asset.decimals)
+}
+
 /// How `asset` is otherwise than it is listed.
 fn differences(asset: &Asset, facts: &AssetFacts) -> Vec<String> {
     let mut differences = Vec::new();
-    if !facts.is_under_its_program() {
-        let listed = facts.listed_programs.join(" or ");
-        let what = if facts.terms.is_some() { "" } else { ", which keeps no tokens" };
-        differences.push(format!("it is kept by {}{what}, and listed under {listed}", facts.program));
+    match &facts.program {
+        None => differences.push("there is no contract at its address".to_owned()),
+        Some(program) if !facts.is_under_its_program() => {
+            let listed = facts.listed_programs.join(" or ");
+            let what = if facts.terms.is_some() { "" } else { ", which keeps no tokens" };
+            differences.push(format!("it is kept by {program}{what}, and listed under {listed}"));
+        }
+        Some(_) => {}
     }
     if let Some(terms) = facts.terms.as_ref().filter(|terms| terms.decimals != asset.decimals) {
         differences.push(format!("it has {} decimals, and is listed with {}", terms.decimals, asset.decimals));

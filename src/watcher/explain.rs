@@ -11,7 +11,7 @@ use landfall_chain::{
 use crate::deposit::{Deposit, DepositStatus};
 use crate::store::cursors::Cursor;
 use crate::store::deposits::{self, SeenIn};
-use crate::store::{Db, Reader, StoreError, accounts, incidents, traces};
+use crate::store::{Db, Reader, StoreError, accounts, asset_facts, incidents, traces};
 use crate::watcher::leg::leg_of;
 
 /// What is known of a transaction.
@@ -222,6 +222,11 @@ impl Explainer<'_> {
         let mut open = incidents::open(&mut self.reader).await?.into_iter();
         if let Some(incident) = open.find(|incident| incident.deposit == Some(deposit.id)) {
             return Ok(format!("waits for a person: incident {} ({})", incident.id, incident.kind.name()));
+        }
+        if asset_facts::held(&mut self.reader, deposit.chain).await?.contains(&deposit.asset) {
+            let why = "nothing of its token is CONFIRMED before the chain says of it what is listed (incident asset_differs, and \
+                       landfall status)";
+            return Ok(why.to_owned());
         }
         let is_final =
             |finalized: Option<BlockRef>| finalized.is_some_and(|finalized| block.number <= finalized.number);

@@ -17,11 +17,10 @@ use tracing::{info, warn};
 
 use crate::decision::{AuditEntry, Orders};
 use crate::deposit::{Deposit, DepositStatus, LegHash};
-use crate::store::audit;
 use crate::store::cursors::{self, Cursor};
 use crate::store::deposits::{self, Missing};
 use crate::store::witnesses::{self, Sighted};
-use crate::store::{Reader, Tx};
+use crate::store::{Reader, Tx, asset_facts, audit};
 use crate::time::Timestamp;
 use crate::watcher::evidence::{Excess, guard_both_forms, guard_sum, leg_in, paid_in_tx, shows};
 use crate::watcher::grants::{Due, Grant};
@@ -296,7 +295,8 @@ impl<S: BlockSource> Watcher<S> {
             Some(_) => witnesses::in_block(&mut tx, self.chain(), &block.hash).await?,
             None => Vec::new(),
         };
-        for deposit in deposits {
+        let held = asset_facts::held(&mut tx, self.chain()).await?;
+        for deposit in deposits.into_iter().filter(|deposit| !held.contains(&deposit.asset)) {
             // Settled by another process since it was listed?
             let recorded = deposits::by_leg(&mut tx, &deposit.leg_hash).await?;
             let Some(deposit) = recorded.filter(|recorded| recorded.status == DepositStatus::Pending) else { continue };

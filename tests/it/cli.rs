@@ -412,7 +412,7 @@ fn run_without_migration_refuses_another_schema() {
     let last = lines.lines().last().unwrap();
     assert_eq!(
         last,
-        "landfall: the store's schema is version none, this program needs version 32: run `landfall migrate`"
+        "landfall: the store's schema is version none, this program needs version 33: run `landfall migrate`"
     );
 }
 

@@ -14,6 +14,7 @@ mod api_browse;
 mod api_events;
 mod api_examples;
 mod api_webhooks;
+mod assets;
 mod backfill;
 mod balance_short;
 mod believed;

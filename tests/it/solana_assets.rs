@@ -1,11 +1,12 @@
-//! What is known of listed mints: looked at one by one, kept, and loud where it is not what the configuration lists. No
-//! credit is decided by it.
+//! What is known of listed mints: asked for one by one, kept, and loud where it is not what the configuration lists: then nothing
+//! of them is CONFIRMED.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use landfall::deposit::DepositStatus;
 use landfall::incident::{Incident, IncidentKind};
 use landfall::store::asset_facts::{self, AssetRow};
 use landfall::store::incidents;
@@ -77,7 +78,7 @@ fn told(rows: &[AssetRow]) -> Vec<Shown<'_>> {
         let told = row.told.as_ref();
         let terms = told.and_then(|told| told.terms.as_ref());
         let extensions = terms.map_or_else(Vec::new, |terms| terms.extensions.clone());
-        let program = told.map(|told| told.program.as_str());
+        let program = told.and_then(|told| told.program.as_deref());
         (row.symbol.as_str(), program, terms.map(|terms| terms.decimals), extensions, row.reason.is_empty())
     });
     all.collect()
@@ -183,14 +184,28 @@ async fn a_mint_with_other_decimals_or_under_another_program_is_an_incident_that
 }
 
 #[tokio::test]
-async fn what_a_mint_is_said_to_be_decides_no_credit() {
-    let mut ledger = Ledger::new();
-    let usdc = |who: u8| (who, Mint::Usdc, Place::Associated);
-    let paid = ledger.tx(0x23, |it| it.pay(usdc(0x23), usdc(0x21), 6));
-    let mut line = line(Engine::Sqlite, with(Cluster::of(10..=15), 12, [paid])).await;
-    line.nodes[0].tell_account(&asset(Mint::Usdc).to_string(), mint(TOKEN_2022, 9, &pausable()));
-    watch(&line).tick(line.now).await.unwrap();
-    line.catch_up().await;
-    assert_eq!((open(&line).await.len(), line.deposits().await.len()), (1, 1), "the block tells of its tokens itself");
-    assert_eq!(line.deposit().await.recipient, owner(0x21));
+async fn a_mint_that_is_said_to_have_other_decimals_keeps_its_deposits_pending() {
+    for engine in ENGINES {
+        let mut ledger = Ledger::new();
+        let usdc = |who: u8| (who, Mint::Usdc, Place::Associated);
+        let paid = ledger.tx(0x23, |it| it.pay(usdc(0x23), usdc(0x21), 6));
+        let blocks = with(Cluster::of(10..=15), 13, [paid]);
+        let mut line = line(engine, blocks).await;
+        line.finalize(12);
+        line.catch_up().await;
+        line.nodes[0].tell_account(&asset(Mint::Usdc).to_string(), mint(SPL_TOKEN, 9, &[]));
+        watch(&line).tick(line.now).await.unwrap();
+        assert_eq!(open(&line).await.len(), 1);
+        line.finalize(15);
+        line.catch_up().await;
+        // The block tells of its tokens itself, and it is recorded.
+        assert_eq!(
+            (line.deposit().await.recipient, line.deposit().await.status),
+            (owner(0x21), DepositStatus::Pending)
+        );
+        line.nodes[0].tell_account(&asset(Mint::Usdc).to_string(), mint(SPL_TOKEN, 6, &[]));
+        watch(&line).tick(line.now).await.unwrap();
+        line.catch_up().await;
+        assert_eq!(line.deposit().await.status, DepositStatus::Confirmed);
+    }
 }

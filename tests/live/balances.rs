@@ -48,6 +48,19 @@ impl Client {
         Ok(lines.map(|line| fields.map(|field| line[field].as_str().unwrap().to_owned())).collect())
     }
 
+    /// Waits until this asset is all that is not known.
+    pub(crate) async fn until_unknown(&self, account: &str, symbol: &str) {
+        let (begun, alone) = (Instant::now(), format!("({symbol}) is not known"));
+        loop {
+            let told = self.balances(account).await;
+            if told.as_ref().is_err_and(|answer| answer["detail"].as_str().is_some_and(|it| it.contains(&alone))) {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "not {symbol} alone is unknown: {told:#?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
     /// Waits until these are the lines; how long it took.
     pub(crate) async fn until(&self, account: &str, expected: &[[String; 3]]) -> Duration {
         let begun = Instant::now();
@@ -67,7 +80,7 @@ async fn has(stage: &Stage, who: &Address) -> [U256; 2] {
     [stage.node.balance(who).await.unwrap(), stage.node.balance_of(&stage.token, who).await.unwrap()]
 }
 
-/// The lines of an account that has this in total, and that of it is available. The third asset is not there.
+/// The lines of an account that has this in total, and that of it is available. Nobody has any of the third asset.
 fn lines(total: [U256; 2], available: [U256; 2]) -> [[String; 3]; 3] {
     let line = |symbol: &str, index: usize, decimals| {
         let text = |amounts: [U256; 2]| to_decimal(amounts[index], decimals);

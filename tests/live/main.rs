@@ -5,6 +5,7 @@
 //! `LANDFALL_TEST_PG_BIN`, `LANDFALL_NATS_SERVER`. A missing one fails the tests that need it; none is skipped. `stage` is the harness.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 
+mod assets;
 mod backfill;
 mod balances;
 mod believed;

@@ -25,7 +25,7 @@ pub(crate) const STORE: Address = Address::Evm([0xed; 20]);
 const GAS: u64 = 3_000_000;
 const PATIENCE: Duration = Duration::from_secs(120);
 const LISTED: &str = "[[chains.ETHEREUM_TESTNET.assets]]\nsymbol = \"ODD\"\ndecimals = 6\ncontract = \"{odd}\"\n\
-                      [[chains.ETHEREUM_TESTNET.assets]]\nsymbol = \"BIG\"\ndecimals = 18\ncontract = \"{big}\"\n";
+                      [[chains.ETHEREUM_TESTNET.assets]]\nsymbol = \"BIG\"\ndecimals = 6\ncontract = \"{big}\"\n";
 
 /// What became of the payments.
 pub(crate) struct Played {

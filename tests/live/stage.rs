@@ -58,7 +58,6 @@ impl Stage {
         let network = landfall_evm::network(Chain::EthereumTestnet).unwrap();
         let token = network.assets.iter().find(|asset| asset.symbol == "USDC").unwrap().id;
         let AssetId::Token(token) = token else { panic!("USDC is a token") };
-        node.set_code(&token, &token::runtime_code()).await.unwrap();
         contracts::place(&node).await;
         let receiver = Receiver::start(Clock::system()).await.unwrap();
         let payer = node.accounts().await.unwrap()[0];
@@ -285,7 +284,7 @@ pub(crate) async fn pay_inside(stage: &Stage, to: &Address, wei: u64) -> String 
     hash.as_str().unwrap().to_owned()
 }
 
-/// A private anvil.
+/// A private anvil, with the tokens that its network lists.
 pub(crate) async fn node(folder: &Path, chain_id: u64) -> Anvil {
     start(folder, chain_id, false).await
 }
@@ -297,7 +296,12 @@ pub(crate) async fn op_stack_node(folder: &Path, chain_id: u64) -> Anvil {
 
 async fn start(folder: &Path, chain_id: u64, op_stack: bool) -> Anvil {
     let log = folder.join(format!("anvil-{chain_id}.log"));
-    Anvil::start(&AnvilOptions { binary: anvil(), chain_id, op_stack, log, keep: false }).await.unwrap()
+    let node = Anvil::start(&AnvilOptions { binary: anvil(), chain_id, op_stack, log, keep: false }).await.unwrap();
+    let chain_ref = format!("eip155:{chain_id}");
+    if let Some(network) = landfall_evm::networks().iter().find(|network| network.chain_ref == chain_ref) {
+        node.place_tokens(network).await.unwrap();
+    }
+    node
 }
 
 /// A fresh address, one for each number.

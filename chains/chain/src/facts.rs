@@ -1,17 +1,20 @@
 //! What a chain itself says of an asset that is listed.
 //!
-//! Invariant: it is one endpoint's word, and is put before people. No credit is decided by it, and none waits for it.
+//! Promises: it is what as many endpoints as must agree report alike. Who fails, or reports something else than the others, says
+//! nothing of the asset. What follows from it is decided elsewhere.
 
 use crate::{Address, AssetId, SourceError};
 
 /// What a chain says of an asset.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AssetFacts {
-    /// The program that keeps it: by its name where it keeps tokens, else by its address.
-    pub program: String,
+    /// The program that keeps it: by its name where it keeps tokens, else by its address; on EVM chains `contract`. `None` where
+    /// there is no code at its address.
+    pub program: Option<String>,
     /// The programs under which it is listed, by their names.
     pub listed_programs: Vec<String>,
-    /// What its keeper says of it; `None` where that is no program for tokens, so that nothing of it can be read.
+    /// What its keeper says of it; `None` where nothing of it can be read: that is no program for tokens, or a contract that does
+    /// not answer.
     pub terms: Option<Terms>,
 }
 
@@ -43,18 +46,46 @@ pub struct TransferFee {
 
 /// A chain that can be asked what its assets are.
 pub trait AssetSource: Send + Sync + 'static {
-    /// What `asset` is by now: an answer of before the final block number `reached` does not count. `None` where a
+    /// What `asset` is by now: a response of before the final block number `reached` does not count. `None` where a
     /// chain has nothing to say of it. It retries nothing, and that it fails says nothing of the asset.
     fn facts(
         &self,
         asset: &AssetId,
-        reached: Option<u64>,
+        reached: u64,
     ) -> impl Future<Output = Result<Option<AssetFacts>, SourceError>> + Send;
 }
 
 impl AssetFacts {
     /// Whether it is kept by a program under which it is listed.
     pub fn is_under_its_program(&self) -> bool {
-        self.listed_programs.contains(&self.program)
+        self.program.as_ref().is_some_and(|program| self.listed_programs.contains(program))
+    }
+}
+
+/// What `agree` of the endpoints report alike, if so many do.
+pub fn reported_alike(reported: &[AssetFacts], agree: usize) -> Option<&AssetFacts> {
+    reported.iter().find(|facts| reported.iter().filter(|other| other == facts).count() >= agree.max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_asset_is_counts_when_as_many_report_it_as_must_agree() {
+        let of = |name: &str| AssetFacts { program: Some(name.to_owned()), listed_programs: Vec::new(), terms: None };
+        let cases = [
+            ("", 1, None),
+            ("a", 0, Some("a")),
+            ("a", 2, None),
+            ("ab", 2, None),
+            ("aba", 2, Some("a")),
+            ("abb", 2, Some("b")),
+            ("abb", 3, None),
+        ];
+        for (reported, agree, expected) in cases {
+            let all: Vec<AssetFacts> = reported.chars().map(|name| of(&name.to_string())).collect();
+            assert_eq!(reported_alike(&all, agree), expected.map(of).as_ref(), "{reported}, {agree}");
+        }
     }
 }

@@ -41,7 +41,7 @@ pub use asset::{AssetId, AssetTransfer, number_equal_legs};
 pub use block::{Block, BlockHash, BlockRef, Debits, Fee, Header, Inside, Proof, Rejected, Tip};
 pub use causes::with_causes;
 pub use endpoint::{EndpointState, EndpointStatus, Endpoints, Refused};
-pub use facts::{AssetFacts, AssetSource, Terms, TransferFee};
+pub use facts::{AssetFacts, AssetSource, Terms, TransferFee, reported_alike};
 pub use finality::{Finality, FinalityRule, RuleError, RuleName, Tag, Tier};
 pub use holdings::{Holding, HoldingSource, Holdings, ToldHolding, told_alike};
 pub use network::{Asset, Chain, Family, Native, NativeSource, Network};

@@ -239,7 +239,7 @@ impl<S: AddressSource> AddressSource for Arc<S> {
 }
 
 impl<S: AssetSource> AssetSource for Arc<S> {
-    async fn facts(&self, asset: &AssetId, reached: Option<u64>) -> Result<Option<AssetFacts>, SourceError> {
+    async fn facts(&self, asset: &AssetId, reached: u64) -> Result<Option<AssetFacts>, SourceError> {
         (**self).facts(asset, reached).await
     }
 }

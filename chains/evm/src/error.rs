@@ -74,6 +74,10 @@ pub enum EvmError {
     /// Every endpoint answered that it does not have it.
     #[error("{chain}: the state of block {block} is not served by {endpoints}, and nobody proves it ({unproved})")]
     StateGone { chain: Chain, block: BlockRef, endpoints: String, unproved: String },
+    #[error(
+        "{chain}: what contract {contract} is must be reported alike by {agree} endpoints; {endpoints} answered; {missing}"
+    )]
+    ContractUnreported { chain: Chain, contract: Address, agree: usize, endpoints: String, missing: String },
     #[error("{chain}: {what} is not of an EVM chain")]
     Foreign { chain: Chain, what: String },
 }
@@ -127,7 +131,8 @@ impl EvmError {
             | EvmError::TracesDiffer { .. }
             | EvmError::HoldingsUntold { .. }
             | EvmError::AccountsUnproved { .. }
-            | EvmError::StateGone { .. } => false,
+            | EvmError::StateGone { .. }
+            | EvmError::ContractUnreported { .. } => false,
         }
     }
 }

@@ -16,6 +16,7 @@
 //!   `trace_block`); who agrees (`witnesses`); blocks that are too heavy to be traced at once (`one_by_one`)
 //! - `kept`: blocks that the roots have proved, until they are traced
 //! - `balances`, `signer`: what addresses own, proved by the state root; who signed a transaction
+//! - `assets`: what the contracts of listed tokens are
 //! - `holdings`: what addresses hold of the listed assets, as endpoints tell it alike
 //! - [`error`]: what can go wrong; transient or permanent is decided there and nowhere else
 //!
@@ -27,6 +28,7 @@ pub mod networks;
 pub mod source;
 
 mod accounts;
+mod assets;
 mod byzantium;
 mod dialect;
 mod fate;

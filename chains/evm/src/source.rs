@@ -7,15 +7,16 @@ use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use landfall_chain::{
-    AccountState, Address, AddressSource, AssetId, AssetTransfer, Block, BlockRef, BlockSource, Candidates, Endpoints,
-    Family, Fate, Finality, FinalityRule, Found, Header, HoldingSource, Holdings, Lane, Legs, Network, Payer, Read,
-    ReadProof, Search, SourceError, Tag, Tip, TxRef, Watched,
+    AccountState, Address, AddressSource, AssetFacts, AssetId, AssetSource, AssetTransfer, Block, BlockRef,
+    BlockSource, Candidates, Endpoints, Family, Fate, Finality, FinalityRule, Found, Header, HoldingSource, Holdings,
+    Lane, Legs, Network, Payer, Read, ReadProof, Search, SourceError, Tag, Tip, TxRef, Watched,
 };
 use landfall_rpc::{EndpointUrl, Need};
 use tokio::sync::Notify;
 use url::Url;
 
 use crate::accounts::accounts;
+use crate::assets::facts;
 use crate::dialect::{Endpoint, Evm, Pool};
 use crate::error::EvmError;
 use crate::fate::read_fate;
@@ -182,6 +183,12 @@ impl AddressSource for EvmSource {
 
     async fn account_states(&self, addresses: &[Address], at: &BlockRef) -> Result<Vec<AccountState>, SourceError> {
         Ok(accounts(&self.pool, addresses, at).await?)
+    }
+}
+
+impl AssetSource for EvmSource {
+    async fn facts(&self, asset: &AssetId, reached: u64) -> Result<Option<AssetFacts>, SourceError> {
+        Ok(facts(&self.pool, asset, reached).await?)
     }
 }
 

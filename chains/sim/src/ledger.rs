@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use landfall_chain::{
-    Address, AssetId, AssetTransfer, Block, BlockHash, BlockRef, Debits, Fee, Header, Inside, Lane, Proof, Rejected,
-    SenderRule, Signers, TxId, TxLife, TxRef, U256, Verdict, number_equal_legs,
+    Address, AssetFacts, AssetId, AssetTransfer, Block, BlockHash, BlockRef, Debits, Fee, Header, Inside, Lane, Proof,
+    Rejected, SenderRule, Signers, TxId, TxLife, TxRef, U256, Verdict, number_equal_legs,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -98,6 +98,8 @@ pub(crate) struct State {
     pub(crate) disputed: BTreeSet<Address>,
     /// Tokens of which nobody tells who holds how much.
     pub(crate) untold: Vec<AssetId>,
+    /// What it reports of assets.
+    pub(crate) facts: BTreeMap<AssetId, AssetFacts>,
     /// The first and the last block that endpoints tell holdings of, where that is another than they are asked for.
     pub(crate) told_of: Option<(u64, u64)>,
     /// Of how many addresses the holdings were asked for.
@@ -204,6 +206,7 @@ impl SimChain {
             holdings_withheld: false,
             disputed: BTreeSet::new(),
             untold: Vec::new(),
+            facts: BTreeMap::new(),
             told_of: None,
             holdings_told: 0,
             shifts: Vec::new(),
@@ -340,6 +343,15 @@ impl SimChain {
     /// Tokens of which nobody tells who holds how much, from now on.
     pub fn leave_untold(&self, tokens: impl IntoIterator<Item = AssetId>) {
         self.lock().untold = tokens.into_iter().collect();
+    }
+
+    /// It reports this of an asset, or nothing, as when nobody answers.
+    pub fn report_asset(&self, asset: AssetId, facts: Option<AssetFacts>) {
+        let mut state = self.lock();
+        match facts {
+            Some(facts) => drop(state.facts.insert(asset, facts)),
+            None => drop(state.facts.remove(&asset)),
+        }
     }
 
     /// The numbers of the first and the last block that endpoints tell holdings of, whatever they are asked for.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use landfall_chain::{
-    AccountState, Address, AddressSource, AssetId, AssetTransfer, Block, BlockRef, BlockSource, Candidates, Fate,
-    Found, Header, Holding, HoldingSource, Holdings, Lane, Legs, Payer, Proof, Read, ReadProof, Search, Signers,
-    SourceError, Tip, TxLife, TxRef, U256, Watched,
+    AccountState, Address, AddressSource, AssetFacts, AssetId, AssetSource, AssetTransfer, Block, BlockRef,
+    BlockSource, Candidates, Fate, Found, Header, Holding, HoldingSource, Holdings, Lane, Legs, Payer, Proof, Read,
+    ReadProof, Search, Signers, SourceError, Tip, TxLife, TxRef, U256, Watched,
 };
 
 use crate::ledger::{SimBlock, SimLeg, State};
@@ -132,6 +132,13 @@ impl AddressSource for SimChain {
         let balance = |address: &Address| state.balance(address, &AssetId::Native, at.number);
         let of = |address: &Address| AccountState { balance: balance(address), has_code: state.has_code(address) };
         Ok(addresses.iter().map(of).collect())
+    }
+}
+
+impl AssetSource for SimChain {
+    async fn facts(&self, asset: &AssetId, _: u64) -> Result<Option<AssetFacts>, SourceError> {
+        let reported = self.lock().facts.get(asset).cloned();
+        reported.map(Some).ok_or_else(|| SourceError::transient(format!("nobody reports what {asset} is")))
     }
 }
 

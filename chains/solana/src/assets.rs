@@ -1,12 +1,13 @@
 //! What a listed mint is, as the chain has it: who keeps it, and on which terms.
 //!
-//! Promises: asked aside, so that a node that refuses or lags is as good as before for all else; an account that is not
-//! there, is not told as it should be or is older than what was reached already is a failure to tell, and says nothing of
-//! the mint. Deliberately not here: what `mint` reads, and anything that decides about a credit.
+//! Promises: as many endpoints as must agree report the same. They are asked aside, so that a node that refuses or lags is as good
+//! as before for all else; an account that is not there, is not reported as it should be or is older than what was reached
+//! already is a failure, and says nothing of the mint. Deliberately not here: what `mint` reads, and what follows from it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use landfall_chain::{Address, AssetFacts, AssetId, AssetSource, SourceError};
+use futures_util::future::BoxFuture;
+use landfall_chain::{Address, AssetFacts, AssetId, AssetSource, SourceError, reported_alike};
 use landfall_rpc::{Call, Need, Raw};
 use serde::Deserialize;
 use serde_json::json;
@@ -41,32 +42,36 @@ struct Account {
 }
 
 impl AssetSource for SolanaSource {
-    async fn facts(&self, asset: &AssetId, reached: Option<u64>) -> Result<Option<AssetFacts>, SourceError> {
+    async fn facts(&self, asset: &AssetId, reached: u64) -> Result<Option<AssetFacts>, SourceError> {
         let AssetId::Token(Address::Solana(_)) = asset else { return Ok(None) };
         Ok(Some(self.mint_facts(&asset.to_string(), reached).await?))
     }
 }
 
 impl SolanaSource {
-    /// As the first endpoint says that tells it.
-    async fn mint_facts(&self, mint: &str, reached: Option<u64>) -> Result<AssetFacts, SolanaError> {
-        let slot = reached.unwrap_or_default();
-        let mut last = None;
-        for endpoint in self.pool.of_use(Need { first: slot, last: slot, methods: &[ACCOUNT] }).await {
-            match self.told_facts(endpoint, mint, reached).await {
-                Ok(facts) => return Ok(facts),
-                Err(error) => last = Some(error),
-            }
-        }
-        Err(last.unwrap_or_else(|| self.pool.nobody()))
+    /// As the endpoints report it alike that must agree.
+    async fn mint_facts(&self, mint: &str, reached: u64) -> Result<AssetFacts, SolanaError> {
+        let (chain, agree) = (self.pool.chain(), self.pool.must_agree());
+        let agreed = |reported: &[(&Endpoint, AssetFacts)]| {
+            let reported: Vec<AssetFacts> = reported.iter().map(|(_, facts)| facts.clone()).collect();
+            reported_alike(&reported, agree).cloned()
+        };
+        let read = |endpoint| -> BoxFuture<'_, Result<AssetFacts, SolanaError>> {
+            Box::pin(async move {
+                let facts = self.facts_of(endpoint, mint, reached).await;
+                facts.map_err(|error| endpoint.lacks(format!("does not report what mint {mint} is: {error}")))
+            })
+        };
+        let need = Need { first: reached, last: reached, methods: &[ACCOUNT] };
+        let heard = self.pool.call_each(need, Vec::new(), read, |reported| agreed(reported).is_some()).await?;
+        agreed(&heard.told).ok_or_else(|| {
+            let names: Vec<&str> = heard.told.iter().map(|(endpoint, _)| endpoint.id.as_str()).collect();
+            let (endpoints, missing) = (names.join(" and "), heard.missing.join("; "));
+            SolanaError::MintUnreported { chain, mint: mint.to_owned(), agree, endpoints, missing }
+        })
     }
 
-    async fn told_facts(
-        &self,
-        endpoint: &Endpoint,
-        mint: &str,
-        reached: Option<u64>,
-    ) -> Result<AssetFacts, SolanaError> {
+    async fn facts_of(&self, endpoint: &Endpoint, mint: &str, reached: u64) -> Result<AssetFacts, SolanaError> {
         let Account { owner, data, space } = read_account(endpoint, mint, reached).await?;
         let unusable = |reason: &str| endpoint.unusable(ACCOUNT, &format!("mint {mint}: {reason}"));
         let (text, encoding) = data;
@@ -83,7 +88,7 @@ impl SolanaSource {
             None => return Err(unusable("its owner is not 32 bytes in base58")),
         };
         Ok(AssetFacts {
-            program,
+            program: Some(program),
             listed_programs: self.reader.programs_of(mint).into_iter().map(|one| one.name().to_owned()).collect(),
             terms: terms.map_err(|error| unusable(&error.to_string()))?,
         })
@@ -91,16 +96,13 @@ impl SolanaSource {
 }
 
 /// The account, at a slot that is final and not below the one that was reached.
-async fn read_account(endpoint: &Endpoint, key: &str, reached: Option<u64>) -> Result<Account, SolanaError> {
-    let how = match reached {
-        Some(slot) => json!({ "commitment": "finalized", "encoding": "base64", "minContextSlot": slot }),
-        None => json!({ "commitment": "finalized", "encoding": "base64" }),
-    };
+async fn read_account(endpoint: &Endpoint, key: &str, reached: u64) -> Result<Account, SolanaError> {
+    let how = json!({ "commitment": "finalized", "encoding": "base64", "minContextSlot": reached });
     let answers = endpoint.ask_aside(&[Call { method: ACCOUNT, params: json!([key, how]) }]).await?;
     let answer = answers.into_iter().next().ok_or_else(|| endpoint.unusable(ACCOUNT, "no answer"))?;
     let answer: Raw = answer.map_err(|error| failed(endpoint, ACCOUNT, &error))?;
     let Told { context, value } = endpoint.parse(ACCOUNT, &answer)?;
-    if reached.is_some_and(|reached| context.slot < reached) {
+    if context.slot < reached {
         return Err(endpoint.lacks(format!("tells account {key} of slot {}, which is behind", context.slot)));
     }
     value.ok_or_else(|| endpoint.lacks(format!("shows no account {key}")))

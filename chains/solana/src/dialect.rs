@@ -118,6 +118,7 @@ impl Dialect for Solana {
             }
             SolanaError::NoTime { .. }
             | SolanaError::Unwitnessed { .. }
+            | SolanaError::MintUnreported { .. }
             | SolanaError::BlocksDiffer { .. }
             | SolanaError::SlotsDiffer { .. }
             | SolanaError::Unlisted { .. } => Fault::Failing,

@@ -38,6 +38,10 @@ pub enum SolanaError {
     #[error("{chain}: {told}, and two endpoints must tell a block alike before it counts; {missing}")]
     Unwitnessed { chain: Chain, told: String, missing: String, all_lack: bool },
     #[error(
+        "{chain}: what mint {mint} is must be reported alike by {agree} endpoints; {endpoints} answered; {missing}"
+    )]
+    MintUnreported { chain: Chain, mint: String, agree: usize, endpoints: String, missing: String },
+    #[error(
         "{chain}: endpoints {endpoints} tell block {block} differently ({what}), and nothing says who is right; name a \
          third endpoint in chains.{chain}.rpc, or leave out the one that is wrong"
     )]
@@ -80,6 +84,7 @@ impl SolanaError {
             SolanaError::Rpc(error) => error.is_permanent(),
             SolanaError::NoTime { .. }
             | SolanaError::Unwitnessed { .. }
+            | SolanaError::MintUnreported { .. }
             | SolanaError::BlocksDiffer { .. }
             | SolanaError::SlotsDiffer { .. }
             | SolanaError::Unlisted { .. }

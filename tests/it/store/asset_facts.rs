@@ -34,7 +34,7 @@ async fn all(store: &TestStore) -> Vec<AssetRow> {
 async fn what_was_told_of_an_asset_stays_when_a_later_look_fails_and_goes_when_it_is_forgotten(store: TestStore) {
     let (rich, poor) = (asset("RICH", 9), asset("POOR", 8));
     let facts = |terms: Option<Terms>| AssetFacts {
-        program: "token_2022".to_owned(),
+        program: Some("token_2022".to_owned()),
         listed_programs: vec!["spl_token".to_owned()],
         terms,
     };
@@ -44,16 +44,17 @@ async fn what_was_told_of_an_asset_stays_when_a_later_look_fails_and_goes_when_i
         symbol: asset.symbol.clone(),
         told,
         reason: reason.to_owned(),
+        is_held: false,
     };
     let told = |terms: Option<Terms>, differs: &str| {
-        Some(ToldAsset { at: NOW, program: "token_2022".to_owned(), terms, differs: differs.to_owned() })
+        Some(ToldAsset { at: NOW, program: Some("token_2022".to_owned()), terms, differs: differs.to_owned() })
     };
     write(&store, async |tx| asset_facts::fail(tx, CHAIN, &rich, "silent").await.unwrap()).await;
     assert_eq!(all(&store).await, [row(&rich, None, "silent")]);
     write(&store, async |tx| {
-        asset_facts::tell(tx, CHAIN, &rich, &facts(Some(terms())), "all of it", NOW).await.unwrap();
-        asset_facts::tell(tx, CHAIN, &poor, &facts(None), "", NOW).await.unwrap();
-        asset_facts::tell(tx, ELSEWHERE, &poor, &facts(None), "", NOW).await.unwrap();
+        asset_facts::tell(tx, CHAIN, &rich, &facts(Some(terms())), ("all of it", false), NOW).await.unwrap();
+        asset_facts::tell(tx, CHAIN, &poor, &facts(None), ("", false), NOW).await.unwrap();
+        asset_facts::tell(tx, ELSEWHERE, &poor, &facts(None), ("", false), NOW).await.unwrap();
     })
     .await;
     let elsewhere = AssetRow { chain: ELSEWHERE, ..row(&poor, told(None, ""), "") };
@@ -71,7 +72,7 @@ async fn what_was_told_of_an_asset_stays_when_a_later_look_fails_and_goes_when_i
     // Told anew, nothing of what was told before is left.
     let bare = Terms { freeze_authority: None, permanent_delegate: None, transfer_fee: None, ..terms() };
     write(&store, async |tx| {
-        asset_facts::tell(tx, CHAIN, &rich, &facts(Some(bare.clone())), "", NOW).await.unwrap();
+        asset_facts::tell(tx, CHAIN, &rich, &facts(Some(bare.clone())), ("", false), NOW).await.unwrap();
     })
     .await;
     assert_eq!(all(&store).await, [elsewhere, row(&rich, told(Some(bare), ""), "")]);

@@ -110,8 +110,11 @@ fn statements_keep_to_the_portable_subset() {
 }
 
 /// What runs at every tick, poll or request, and the index that keeps it from walking over all that ever was.
-const HOT: [(&str, &str); 56] = [
+const HOT: [(&str, &str); 62] = [
     ("deposits::SETTLEABLE", "INDEX deposits_pending"),
+    ("deposits::SETTLEABLE", "SEARCH f USING"),
+    ("deposits::PENDING_OF", "INDEX deposits_pending"),
+    ("deposits::SET_DECIMALS", "INDEX deposits_pending"),
     ("deposits::MISSING", "INDEX deposits_pending"),
     // To the place where a page begins, not down to it from the newest.
     (
@@ -169,6 +172,12 @@ const HOT: [(&str, &str); 56] = [
         "INDEX inclusions_recipient (chain=? AND recipient=? AND block_number>? AND block_number<?)",
     ),
     ("unexplained::IS_UNSEEN", "INDEX unattributed_stray"),
+    (
+        "unexplained::CONFIRMED",
+        "INDEX inclusions_recipient (chain=? AND recipient=? AND block_number>? AND block_number<?)",
+    ),
+    ("unexplained::ACROSS", "INDEX unexplained_address (chain=? AND address=? AND asset=? AND to_number>?)"),
+    ("unexplained::OF_INCIDENT", "INDEX unexplained_incident"),
     ("unexplained::LIST", "(chain=? AND (to_number,address,asset)<"),
     ("balances::BASES", "SEARCH b USING"),
     ("deliveries::TAKE", "INDEX deliveries_queue"),

@@ -34,6 +34,7 @@
 
 mod accounts;
 mod agreeing;
+mod assets;
 mod endpoints;
 mod explain;
 mod fees;

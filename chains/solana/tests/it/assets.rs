@@ -1,4 +1,5 @@
-//! What nodes tell of listed mints: as it is asked for, in each form, and by nodes that refuse, lag or tell half of it.
+//! What nodes tell of listed mints: as it is asked for, in each form, by as many as must agree, and by nodes that refuse, lag or
+//! tell half of it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -44,7 +45,7 @@ fn account(owner: &str, data: &[u8]) -> Value {
 }
 
 async fn told(source: &SolanaSource) -> Result<AssetFacts, SourceErrorKind> {
-    source.facts(&usdc(), Some(10)).await.map(Option::unwrap).map_err(|error| error.kind)
+    source.facts(&usdc(), 10).await.map(Option::unwrap).map_err(|error| error.kind)
 }
 
 fn facts(program: &str, extensions: &[&str]) -> AssetFacts {
@@ -57,7 +58,7 @@ fn facts(program: &str, extensions: &[&str]) -> AssetFacts {
         extensions: names.clone(),
         risks: names,
     };
-    AssetFacts { program: program.to_owned(), listed_programs: vec!["spl_token".to_owned()], terms: Some(terms) }
+    AssetFacts { program: Some(program.to_owned()), listed_programs: vec!["spl_token".to_owned()], terms: Some(terms) }
 }
 
 fn assert_trusted(source: &SolanaSource) {
@@ -68,24 +69,42 @@ fn assert_trusted(source: &SolanaSource) {
 #[tokio::test]
 async fn s12_a_mint_is_asked_for_at_what_is_final_and_told_with_its_program_and_its_extensions() {
     let (node, other, source) = two().await;
-    node.tell_account(USDC, account(SPL_TOKEN, &bare()));
+    let tell = |owner: &str, data: &[u8]| [&node, &other].map(|node| node.tell_account(USDC, account(owner, data)));
+    tell(SPL_TOKEN, &bare());
     let as_listed = told(&source).await.unwrap();
     assert_eq!(as_listed, facts("spl_token", &[]));
     assert!(as_listed.is_under_its_program());
     let asked = json!([USDC, { "commitment": "finalized", "encoding": "base64", "minContextSlot": 10 }]);
     assert_eq!(node.counts().last["getAccountInfo"], asked);
-    assert_eq!((node.calls("getAccountInfo", None), other.calls("getAccountInfo", None)), (1, 0), "one light call");
+    assert_eq!(
+        (node.calls("getAccountInfo", None), other.calls("getAccountInfo", None)),
+        (1, 1),
+        "one light call each"
+    );
 
-    node.tell_account(USDC, account(TOKEN_2022, &pausable()));
+    tell(TOKEN_2022, &pausable());
     let under_another = told(&source).await.unwrap();
     assert_eq!(under_another, facts("token_2022", &["pausable"]));
     assert!(!under_another.is_under_its_program());
 
-    node.tell_account(USDC, account(SYSTEM, &[]));
+    tell(SYSTEM, &[]);
     let no_token = told(&source).await.unwrap();
-    assert_eq!(no_token, AssetFacts { program: SYSTEM.to_owned(), terms: None, ..facts("", &[]) });
+    assert_eq!(no_token, AssetFacts { program: Some(SYSTEM.to_owned()), terms: None, ..facts("", &[]) });
     assert!(!no_token.is_under_its_program());
-    assert_eq!(source.facts(&AssetId::Native, None).await.unwrap(), None);
+    assert_eq!(source.facts(&AssetId::Native, 10).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn what_two_do_not_report_alike_is_not_reported() {
+    let (node, other, source) = two().await;
+    node.tell_account(USDC, account(SPL_TOKEN, &bare()));
+    for account in [account(TOKEN_2022, &bare()), account(SYSTEM, &[]), Value::Null] {
+        other.tell_account(USDC, account);
+        assert_eq!(told(&source).await, Err(SourceErrorKind::Transient));
+    }
+    source.set_agree(1).unwrap();
+    assert_eq!(told(&source).await, Ok(facts("spl_token", &[])));
+    assert_trusted(&source);
 }
 
 #[tokio::test]
@@ -98,13 +117,14 @@ async fn a_mint_that_is_listed_without_its_program_is_under_either() {
     let source = SolanaSource::new(&network, &[node.url().parse().unwrap()]).unwrap();
     for (owner, data) in [(SPL_TOKEN, bare()), (TOKEN_2022, pausable())] {
         node.tell_account(&mint.to_string(), account(owner, &data));
-        assert!(source.facts(&id, None).await.unwrap().unwrap().is_under_its_program(), "{owner}");
+        assert!(source.facts(&id, 10).await.unwrap().unwrap().is_under_its_program(), "{owner}");
     }
 }
 
 #[tokio::test]
 async fn a_node_that_refuses_lags_or_tells_half_of_a_mint_tells_nothing_of_it_and_is_as_good_as_before() {
     let (node, other, source) = two().await;
+    source.set_agree(1).unwrap();
     let good = account(SPL_TOKEN, &bare());
     let changed = |key: &str, value: Value| {
         let mut account = good.clone();
@@ -133,7 +153,7 @@ async fn a_node_that_refuses_lags_or_tells_half_of_a_mint_tells_nothing_of_it_an
         assert_eq!(told(&source).await, Ok(facts("spl_token", &[])), "{case}");
     }
     node.tell_account(USDC, good);
-    assert_eq!(source.facts(&usdc(), Some(11)).await.unwrap_err().kind, SourceErrorKind::Transient, "10 is final");
+    assert_eq!(source.facts(&usdc(), 11).await.unwrap_err().kind, SourceErrorKind::Transient, "10 is final");
     assert_trusted(&source);
 
     for refusal in Refusal::ALL {
@@ -147,5 +167,5 @@ async fn a_node_that_refuses_lags_or_tells_half_of_a_mint_tells_nothing_of_it_an
     assert_eq!(told(&source).await, Err(SourceErrorKind::Transient));
     assert_trusted(&source);
     let alone = self::source(&[&node]);
-    assert_eq!(alone.facts(&usdc(), None).await.unwrap_err().kind, SourceErrorKind::Transient);
+    assert_eq!(alone.facts(&usdc(), 10).await.unwrap_err().kind, SourceErrorKind::Transient);
 }
