@@ -15,7 +15,7 @@ const CHARS_MIN: usize = 4;
 /// Whether it is open to doubt where a URL's user and password end: then a part of the password might be taken for the host.
 pub fn is_doubtful(url: &str) -> bool {
     let behind_scheme = url.split_once("://").map_or(url, |(_, behind)| behind);
-    behind_scheme.rsplit_once('@').is_some_and(|(before, _)| before.contains(['@', '/', '?', '#']))
+    behind_scheme.rsplit_once('@').is_some_and(|(before, _)| before.contains(['@', '/', '?', '#', '\\']))
 }
 
 /// The text without these values.
@@ -40,7 +40,8 @@ mod tests {
     fn a_url_is_doubtful_where_its_last_at_sign_is_not_the_end_of_user_and_password() {
         let clear = ["postgres:///x", "postgres://h/x?a=b#c", "nats://me:pw@h:1", "https://me:p%40%2Fw@h/p?q#f", "x"];
         assert!(!clear.into_iter().any(is_doubtful));
-        let doubtful = ["a://me:p@w@h", "a://me:1/2@h", "a://me:1?2@h", "a://me:1#2@h", "a://h/x?a=b@c"];
+        let doubtful =
+            ["a://me:p@w@h", "a://me:1/2@h", "a://me:1?2@h", "a://me:1#2@h", "a://h/x?a=b@c", "https://me:1\\2@h"];
         assert!(doubtful.into_iter().all(is_doubtful));
     }
 

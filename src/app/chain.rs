@@ -10,6 +10,7 @@ use landfall_chain::{BlockSource, Chain, Network, SourceErrorKind};
 use landfall_evm::EndpointUrl;
 use tracing::warn;
 
+use crate::app::open::patiently;
 use crate::app::workers::Workers;
 use crate::app::{AnyChain, StartError, cluster, network};
 use crate::config::{ChainConfig, Config};
@@ -42,7 +43,7 @@ impl<'c> Followed<'c> {
         let (listen, wake_up) = (source.listen(), source.wake_up());
         workers.spawn("wake-ups", workers.stop().run_until_cancelled_owned(listen).map(drop));
         let mut assets = AssetWatch::new(Arc::clone(&source), db.clone(), &network);
-        assets.prepare().await.map_err(OpenError::Store)?;
+        patiently(async || assets.prepare().await.map_err(OpenError::Store)).await?;
         workers.spawn_turning(format!("{chain} assets"), |clock, pulse, stop| assets.run(clock, pulse, stop));
         let (most, pause) = pace_of_balances(&source, &network, config);
         let balances = BalanceWatch::new(Arc::clone(&source), db.clone(), &network, most, owner.to_owned());
@@ -97,7 +98,9 @@ pub async fn watcher(config: &Config, chain: Chain, db: Db) -> Result<Watcher<Ar
     let (source, network) = source(chain, config)?;
     check(&source, chain).await?;
     let (endpoints, settings) = (source.endpoints(), network::settings(&network, config));
-    Ok(Watcher::new(Arc::new(source), endpoints, db, network, settings))
+    let source = Arc::new(source);
+    AssetWatch::new(Arc::clone(&source), db.clone(), &network).expect().await.map_err(OpenError::Store)?;
+    Ok(Watcher::new(source, endpoints, db, network, settings))
 }
 
 /// A node of another chain ends the start; one that does not answer is the watcher's to wait for, and a chain that only a

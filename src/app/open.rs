@@ -25,14 +25,22 @@ pub enum Migrate {
 /// # Errors
 /// Those that do not pass by waiting.
 pub(super) async fn open(url: &StoreUrl, migrate: Migrate) -> Result<Db, OpenError> {
+    patiently(async || open_once(url, migrate).await).await
+}
+
+/// Does it again for as long as what fails may pass by waiting: a server that is down, a lock that somebody else holds.
+///
+/// # Errors
+/// Those that do not pass by waiting.
+pub(super) async fn patiently<T>(mut work: impl AsyncFnMut() -> Result<T, OpenError>) -> Result<T, OpenError> {
     let mut retry = Retry::new(RETRY_FIRST, RETRY_MAX);
     loop {
-        match open_once(url, migrate).await {
+        match work().await {
             Err(error) if error.may_pass() => {
                 warn!("{error}; trying again");
                 tokio::time::sleep(retry.next_delay(random::number())).await;
             }
-            opened => return opened,
+            done => return done,
         }
     }
 }

@@ -1,9 +1,10 @@
 //! What a chain says of each listed asset, as it was last told, and why the last look told nothing; and which of them are held.
 //!
-//! Nothing is CONFIRMED of an asset that is held ([`held`], and `deposits`, whose lists leave such deposits out). What was told
+//! Nothing is CONFIRMED of an asset that is held, or with other decimals than were told ([`confirmable`], and `deposits`, whose
+//! lists leave such deposits out). What was told
 //! stays on record when a later look fails, and so does that it is held; what is no longer listed goes.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use landfall_chain::{Address, Asset, AssetFacts, AssetId, Chain, Terms, TransferFee};
 use sqlx::FromRow;
@@ -39,6 +40,10 @@ pub struct ToldAsset {
     pub differs: String,
 }
 
+/// By asset: whether it is held, and the decimals that the chain reported.
+#[derive(Debug)]
+pub struct Confirmable(BTreeMap<AssetId, (bool, Option<u8>)>);
+
 statements! {
     TELL = "INSERT INTO asset_facts (chain, asset, symbol, told_us, program, decimals, freeze_authority, permanent_delegate, \
             fee_basis_points, fee_maximum, extensions, risks, differs, reason, is_held) \
@@ -48,15 +53,15 @@ statements! {
             fee_basis_points = excluded.fee_basis_points, fee_maximum = excluded.fee_maximum, \
             extensions = excluded.extensions, risks = excluded.risks, differs = excluded.differs, reason = '', \
             is_held = excluded.is_held";
-    // Silence says nothing: what was never told is held no longer, and what was told to differ still is.
+    // Silence says nothing: what was never told is held no longer after enough of it, and what was told to differ still is.
     FAIL = "INSERT INTO asset_facts (chain, asset, symbol, extensions, risks, differs, reason) \
             VALUES ($1, $2, $3, '[]', '[]', '', $4) \
             ON CONFLICT (chain, asset) DO UPDATE SET symbol = excluded.symbol, reason = excluded.reason, \
-            is_held = CASE WHEN asset_facts.told_us IS NULL THEN FALSE ELSE asset_facts.is_held END";
+            is_held = CASE WHEN asset_facts.told_us IS NULL AND $5 THEN FALSE ELSE asset_facts.is_held END";
     EXPECT = "INSERT INTO asset_facts (chain, asset, symbol, extensions, risks, differs, reason, is_held) \
               VALUES ($1, $2, $3, '[]', '[]', '', '', TRUE) ON CONFLICT (chain, asset) DO NOTHING";
     HOLD = "UPDATE asset_facts SET is_held = $1 WHERE chain = $2 AND asset = $3";
-    HELD = "SELECT asset FROM asset_facts WHERE chain = $1 AND is_held ORDER BY asset";
+    CONFIRMABLE = "SELECT asset, is_held, decimals FROM asset_facts WHERE chain = $1 ORDER BY asset";
     OF = "SELECT * FROM asset_facts WHERE chain = $1 AND asset = $2";
     FORGET = "DELETE FROM asset_facts WHERE chain = $1 AND asset = $2";
     ALL = "SELECT * FROM asset_facts ORDER BY chain, symbol, asset";
@@ -113,9 +118,15 @@ pub async fn tell(
     expect_one("record what a chain says of an asset", told)
 }
 
-/// Records why a look told nothing of an asset; what was told before stays.
-pub async fn fail(tx: &mut Tx, chain: Chain, asset: &Asset, reason: &str) -> Result<(), StoreError> {
-    let failed = execute!(tx, FAIL, chain.name(), asset.id.to_bytes(), &asset.symbol, reason)?;
+/// Records why a look told nothing of an asset; what was told before stays. One of which nothing was ever told is held no longer
+/// when it `is_given_up`.
+pub async fn fail(
+    tx: &mut Tx,
+    chain: Chain,
+    asset: &Asset,
+    (reason, is_given_up): (&str, bool),
+) -> Result<(), StoreError> {
+    let failed = execute!(tx, FAIL, chain.name(), asset.id.to_bytes(), &asset.symbol, reason, is_given_up)?;
     expect_one("record that a chain says nothing of an asset", failed)
 }
 
@@ -129,10 +140,22 @@ pub async fn hold(tx: &mut Tx, chain: Chain, asset: &AssetId, is_held: bool) -> 
     execute!(tx, HOLD, is_held, chain.name(), asset.to_bytes()).map(drop)
 }
 
-/// The assets of a chain of which nothing is CONFIRMED.
-pub async fn held(connection: &mut impl Connection, chain: Chain) -> Result<BTreeSet<AssetId>, StoreError> {
-    let held = fetch_all!(connection, (Vec<u8>,), HELD, chain.name())?;
-    held.iter().map(|(asset,)| id(asset)).collect()
+/// What the record lets be CONFIRMED of a chain's assets.
+pub async fn confirmable(connection: &mut impl Connection, chain: Chain) -> Result<Confirmable, StoreError> {
+    let rows = fetch_all!(connection, (Vec<u8>, bool, Option<i64>), CONFIRMABLE, chain.name())?;
+    let assets = rows.into_iter().map(|(asset, is_held, decimals)| {
+        let decimals = decimals.map(|decimals| uint("decimals", decimals)).transpose()?;
+        Ok::<_, StoreError>((id(&asset)?, (is_held, decimals)))
+    });
+    Ok(Confirmable(assets.collect::<Result<_, _>>()?))
+}
+
+impl Confirmable {
+    /// Whether nothing of the asset may be CONFIRMED with these decimals: it is held, or the chain reported other ones.
+    pub fn excludes(&self, asset: &AssetId, decimals: u8) -> bool {
+        let known = self.0.get(asset);
+        known.is_some_and(|(is_held, reported)| *is_held || reported.is_some_and(|reported| reported != decimals))
+    }
 }
 
 /// What is on record of an asset, if anything is.

@@ -428,7 +428,7 @@ async fn open_postgres(url: &StoreUrl, text: &str) -> Result<Db, OpenError> {
 /// On a connection of its own, since an index over many rows takes longer than any other statement may.
 async fn migrate_postgres(pool: &PgPool) -> Result<(), MigrateError> {
     let options = PgConnectOptions::clone(&pool.connect_options()).options([("statement_timeout", "0")]);
-    let patient = lasting::<Postgres>(1).connect_with(options).await?;
+    let patient = lasting::<Postgres>(1).connect_with(options).await.map_err(|error| without_user(pool, error))?;
     let migrated = migrator(POSTGRES_WORDS).run(&patient).await;
     patient.close().await;
     migrated

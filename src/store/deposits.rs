@@ -75,7 +75,8 @@ statements! {
     FOUND = "UPDATE deposits SET missing_since_us = NULL, missing_number = NULL WHERE id = $1 AND missing_number IS NOT NULL";
     MISS = "UPDATE deposits SET missing_since_us = COALESCE(missing_since_us, $1), missing_number = $2 WHERE id = $3";
     WITHHELD = "UPDATE deposits SET missing_since_us = NULL, missing_number = $1 WHERE id = $2";
-    // One that would credit its transaction with more than it paid waits for a person, and so does one of an asset that is held.
+    // One that would credit its transaction with more than it paid waits for a person, and so does one of an asset that is held,
+    // or with other decimals than the chain reported: a process with another list, or an older one, may have recorded it.
     // A block is found by its hash: by
     // the range, which is also the inclusion's, PostgreSQL would read all blocks for each deposit while it has no statistics.
     SETTLEABLE = "SELECT deposits.*, blocks.number AS block_number, blocks.hash AS block_hash \
@@ -84,7 +85,8 @@ statements! {
                   WHERE deposits.chain = $1 AND deposits.status = 'PENDING' AND inclusions.lane = 'roots' \
                   AND blocks.canonical AND inclusions.block_number >= $4 AND inclusions.block_number <= $2 \
                   AND NOT EXISTS (SELECT 1 FROM asset_facts AS f \
-                  WHERE f.chain = deposits.chain AND f.asset = deposits.asset AND f.is_held) \
+                  WHERE f.chain = deposits.chain AND f.asset = deposits.asset \
+                  AND (f.is_held OR f.decimals <> deposits.decimals)) \
                   AND NOT EXISTS (SELECT 1 FROM incidents WHERE incidents.deposit_id = deposits.id AND incidents.kind = 'over_credited' \
                   AND incidents.resolved_us IS NULL) ORDER BY blocks.number, deposits.id LIMIT $3";
     // A tier's: of one asset, from the least amount that fits to the highest, above what is final for all.
@@ -95,7 +97,8 @@ statements! {
                   AND deposits.amount >= $3 AND deposits.amount <= $4 AND inclusions.lane = 'roots' \
                   AND blocks.canonical AND inclusions.block_number > $5 AND inclusions.block_number <= $6 \
                   AND NOT EXISTS (SELECT 1 FROM asset_facts AS f \
-                  WHERE f.chain = deposits.chain AND f.asset = deposits.asset AND f.is_held) \
+                  WHERE f.chain = deposits.chain AND f.asset = deposits.asset \
+                  AND (f.is_held OR f.decimals <> deposits.decimals)) \
                   AND NOT EXISTS (SELECT 1 FROM incidents WHERE incidents.deposit_id = deposits.id AND incidents.kind = 'over_credited' \
                   AND incidents.resolved_us IS NULL) ORDER BY blocks.number, deposits.id LIMIT $7";
     PENDING_OF = "SELECT 1 FROM deposits WHERE chain = $1 AND status = 'PENDING' AND asset = $2 ORDER BY id LIMIT 1";

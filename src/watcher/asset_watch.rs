@@ -2,11 +2,13 @@
 //! that no tick waits for it.
 //!
 //! Promises: a tick asks for one asset at most, once a block is final; a look that fails, or finds a difference, is tried again
-//! after ten minutes; one that fails says nothing of the asset and takes nothing off the record. An asset that has no contract, or is kept under another program or
-//! with other decimals than it is listed with, is an incident.
+//! after ten minutes; one that fails says nothing of the asset and takes nothing off the record. An asset of which nothing was ever
+//! told is asked for every 15 s first, and is held for all of these looks. An asset that has no contract, or is kept under another
+//! program or with other decimals than it is listed with, is an incident.
 //! What has no contract or other decimals is held, and so is what was never asked for: nothing of it is CONFIRMED, whoever
 //! settles, because the lists of `deposits` leave it out and `settle` looks again under the lock of the cursor. It is held no
-//! longer once it is listed as the chain has it, at the start already, and then its PENDING deposits have the listed decimals.
+//! longer once it is listed as the chain has it, at the start already, and then its PENDING deposits have the listed decimals. What
+//! other processes recorded with other decimals than the chain told is not CONFIRMED, and has the listed ones after the next look.
 //! It moves no cursor and halts nothing. On Solana blocks tell decimals and programs themselves as well, and are refused where
 //! these are not the listed ones.
 
@@ -19,7 +21,7 @@ use tracing::{info, warn};
 use crate::incident::{Incident, IncidentKind};
 use crate::store::asset_facts::{self, AssetRow};
 use crate::store::cursors::Cursor;
-use crate::store::{Db, StoreError, deposits, incidents};
+use crate::store::{Db, StoreError, Tx, deposits, incidents};
 use crate::time::{Clock, Pulse, Timestamp};
 
 /// From one tick to the next: it must not be felt beside what following a chain asks of its endpoints.
@@ -28,8 +30,11 @@ const PAUSE: Duration = Duration::from_secs(5);
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const LOOK_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 const RETRY_AFTER: Duration = Duration::from_secs(10 * 60);
-/// How long a look may take.
-const LOOK_TIME_MAX: Duration = Duration::from_secs(10);
+/// How often, and how many times, the chain is asked for what it never told before that is held no longer.
+const FIRST_RETRY_AFTER: Duration = Duration::from_secs(15);
+const FIRST_LOOKS: u32 = 20;
+/// How long a look may take: longer than one endpoint that is silent, shorter than what the pulse of a worker may rest.
+const LOOK_TIME_MAX: Duration = Duration::from_secs(25);
 
 /// Looks at the listed assets of one chain.
 #[derive(Debug)]
@@ -47,13 +52,15 @@ pub struct AssetWatch<S> {
 struct Listed {
     asset: Asset,
     due: Option<Timestamp>,
+    /// How many looks failed, one after the other.
+    failed: u32,
 }
 
 impl<S: AssetSource> AssetWatch<S> {
     /// All tokens that `network` lists are due.
     pub fn new(source: S, db: Db, network: &Network) -> Self {
         let tokens = network.assets.iter().filter(|asset| asset.id != AssetId::Native).cloned();
-        let listed = tokens.map(|asset| Listed { asset, due: Some(Timestamp::EPOCH) }).collect();
+        let listed = tokens.map(|asset| Listed { asset, due: Some(Timestamp::EPOCH), failed: 0 }).collect();
         AssetWatch { source, db, chain: network.chain, listed, is_prepared: false }
     }
 
@@ -70,21 +77,24 @@ impl<S: AssetSource> AssetWatch<S> {
         let Some(reached) = finalized.map(|block| block.number) else { return Ok(None) };
         let asset = self.listed[at].asset.clone();
         let looked = tokio::time::timeout(LOOK_TIME_MAX, self.source.facts(&asset.id, reached)).await;
-        self.listed[at].due = match looked {
-            Ok(Ok(Some(facts))) => {
-                let differs = self.tell(&asset, facts, now).await?;
-                Some(now.plus(if differs { RETRY_AFTER } else { LOOK_EVERY }))
+        let reason = match looked {
+            Ok(Ok(facts)) => {
+                let pause = match facts {
+                    Some(facts) => Some(if self.tell(&asset, facts, now).await? { RETRY_AFTER } else { LOOK_EVERY }),
+                    None => None,
+                };
+                self.listed[at].due = pause.map(|pause| now.plus(pause));
+                self.listed[at].failed = 0;
+                return Ok(Some(asset.id));
             }
-            Ok(Ok(None)) => None,
-            Ok(Err(error)) => {
-                self.fail(&asset, &error.to_string()).await?;
-                Some(now.plus(RETRY_AFTER))
-            }
-            Err(_) => {
-                self.fail(&asset, &format!("no answer within {} s", LOOK_TIME_MAX.as_secs())).await?;
-                Some(now.plus(RETRY_AFTER))
-            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {} s", LOOK_TIME_MAX.as_secs()),
         };
+        let failed = self.listed[at].failed.saturating_add(1);
+        let is_given_up = failed >= FIRST_LOOKS;
+        let is_known = self.fail(&asset, &reason, is_given_up).await?;
+        let pause = if is_given_up || is_known { RETRY_AFTER } else { FIRST_RETRY_AFTER };
+        (self.listed[at].failed, self.listed[at].due) = (failed, Some(now.plus(pause)));
         Ok(Some(asset.id))
     }
 
@@ -128,12 +138,30 @@ impl<S: AssetSource> AssetWatch<S> {
                 None => asset_facts::forget(&mut tx, chain, &row.asset).await?,
             }
         }
+        self.expect_all(&mut tx).await?;
         for Listed { asset, .. } in &self.listed {
-            asset_facts::expect(&mut tx, chain, asset).await?;
             deposits::set_decimals(&mut tx, chain, &asset.id, asset.decimals).await?;
         }
         tx.commit().await?;
         self.is_prepared = true;
+        Ok(())
+    }
+
+    /// As [`AssetWatch::prepare`], for who asks for nothing: what nothing is on record of is held, and all else stays as it is.
+    ///
+    /// # Errors
+    /// When the store cannot be written.
+    pub async fn expect(&self) -> Result<(), StoreError> {
+        let mut tx = self.db.begin().await?;
+        Cursor::lock(&mut tx, self.chain).await?;
+        self.expect_all(&mut tx).await?;
+        tx.commit().await
+    }
+
+    async fn expect_all(&self, tx: &mut Tx) -> Result<(), StoreError> {
+        for Listed { asset, .. } in &self.listed {
+            asset_facts::expect(tx, self.chain, asset).await?;
+        }
         Ok(())
     }
 
@@ -150,6 +178,10 @@ impl<S: AssetSource> AssetWatch<S> {
         let differs = differences(asset, &facts).join("; ");
         let is_held = facts.program.is_none() || has_other_decimals(asset, facts.terms.as_ref());
         asset_facts::tell(&mut tx, chain, asset, &facts, (&differs, is_held), now).await?;
+        if !is_held {
+            // Another process may have recorded them as it lists them.
+            deposits::set_decimals(&mut tx, chain, &asset.id, asset.decimals).await?;
+        }
         if differs.is_empty() {
             let program = facts.program.as_deref().unwrap_or_default();
             info!(%chain, "{} ({}) on {chain} is kept by {program}", asset.symbol, asset.id);
@@ -162,12 +194,15 @@ impl<S: AssetSource> AssetWatch<S> {
         Ok(!differs.is_empty())
     }
 
-    async fn fail(&self, asset: &Asset, reason: &str) -> Result<(), StoreError> {
+    /// Whether something was told of it before.
+    async fn fail(&self, asset: &Asset, reason: &str, is_given_up: bool) -> Result<bool, StoreError> {
         let chain = self.chain;
         info!(%chain, "{chain} says nothing of {} ({}) for now: {reason}", asset.symbol, asset.id);
         let mut tx = self.db.begin().await?;
-        asset_facts::fail(&mut tx, chain, asset, reason).await?;
-        tx.commit().await
+        asset_facts::fail(&mut tx, chain, asset, (reason, is_given_up)).await?;
+        let is_known = asset_facts::of(&mut tx, chain, &asset.id).await?.is_some_and(|row| row.told.is_some());
+        tx.commit().await?;
+        Ok(is_known)
     }
 
     /// What to do about all that differs.
@@ -189,10 +224,10 @@ impl<S: AssetSource> AssetWatch<S> {
     }
 }
 
-/// Whether nothing of it may be CONFIRMED, by what is on record of it: it was never asked for, has no contract, or other decimals.
+/// Whether nothing of it may be CONFIRMED, by what is on record of it: it was not asked for enough, has no contract, or other decimals.
 fn is_held(asset: &Asset, row: &AssetRow) -> bool {
     match &row.told {
-        None => row.reason.is_empty(),
+        None => row.is_held,
         Some(told) => told.program.is_none() || has_other_decimals(asset, told.terms.as_ref()),
     }
 }

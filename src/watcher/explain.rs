@@ -223,7 +223,7 @@ impl Explainer<'_> {
         if let Some(incident) = open.find(|incident| incident.deposit == Some(deposit.id)) {
             return Ok(format!("waits for a person: incident {} ({})", incident.id, incident.kind.name()));
         }
-        if asset_facts::held(&mut self.reader, deposit.chain).await?.contains(&deposit.asset) {
+        if asset_facts::confirmable(&mut self.reader, deposit.chain).await?.excludes(&deposit.asset, deposit.decimals) {
             let why = "nothing of its token is CONFIRMED before the chain says of it what is listed (incident asset_differs, and \
                        landfall status)";
             return Ok(why.to_owned());

@@ -295,11 +295,14 @@ impl<S: BlockSource> Watcher<S> {
             Some(_) => witnesses::in_block(&mut tx, self.chain(), &block.hash).await?,
             None => Vec::new(),
         };
-        let held = asset_facts::held(&mut tx, self.chain()).await?;
-        for deposit in deposits.into_iter().filter(|deposit| !held.contains(&deposit.asset)) {
+        let confirmable = asset_facts::confirmable(&mut tx, self.chain()).await?;
+        for deposit in deposits {
             // Settled by another process since it was listed?
             let recorded = deposits::by_leg(&mut tx, &deposit.leg_hash).await?;
             let Some(deposit) = recorded.filter(|recorded| recorded.status == DepositStatus::Pending) else { continue };
+            if confirmable.excludes(&deposit.asset, deposit.decimals) {
+                continue;
+            }
             let judged = match sighted.iter().find(|sighted| sighted.deposit.id == deposit.id) {
                 None => self.by_roots(&mut tx, evidence, &deposit).await?,
                 Some(Sighted { kept: Some(kept), .. }) => {

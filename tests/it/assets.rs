@@ -64,6 +64,14 @@ impl Bench {
         while self.watch.tick(self.world.now()).await.unwrap().is_some() {}
     }
 
+    /// Asks for as long as what was never told is held for.
+    async fn ask_patiently(&mut self) {
+        for _ in 0..20 {
+            self.ask().await;
+            self.world.pass(Duration::from_secs(15));
+        }
+    }
+
     async fn ask_tomorrow(&mut self) {
         self.world.pass(DAY);
         self.ask().await;
@@ -170,8 +178,12 @@ async fn what_was_never_asked_for_waits_until_it_was_and_silence_says_nothing() 
         bench.pay(&[(TOKEN, 5), (OTHER, 6), (AssetId::Native, 7)]).await;
         let of = async |bench: &Bench| [bench.deposit(5).await.0, bench.deposit(6).await.0, bench.deposit(7).await.0];
         assert_eq!(of(&bench).await, [Pending, Pending, Confirmed]);
-        // Nobody answers for one of them.
+        // Nobody answers for one of them: it waits, also behind a restart, and not for good.
         bench.ask().await;
+        bench.restart().await;
+        bench.settle().await;
+        assert_eq!(of(&bench).await, [Pending, Confirmed, Confirmed]);
+        bench.ask_patiently().await;
         bench.settle().await;
         assert_eq!(of(&bench).await, [Confirmed; 3]);
         assert_eq!(bench.open().await, []);
@@ -234,6 +246,46 @@ async fn a_listing_that_becomes_wrong_is_held_before_anybody_asks() {
         bench.settle().await;
         assert_eq!(bench.deposit(5).await, (Confirmed, 6));
         bench.world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn what_another_process_records_with_other_decimals_is_not_confirmed_before_it_has_those_of_the_chain() {
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine).await;
+        bench.world.chain.report_asset(TOKEN, Some(contract(Some(6))));
+        bench.ask().await;
+        // Another process lists it with 18, follows, and never asks.
+        let token = bench.world.network.assets.iter_mut().find(|asset| asset.id == TOKEN).unwrap();
+        token.decimals = 18;
+        bench.world.restart();
+        bench.pay(&[(TOKEN, 5), (OTHER, 6)]).await;
+        assert_eq!((bench.deposit(5).await, bench.deposit(6).await), ((Pending, 18), (Confirmed, 6)));
+        bench.ask_tomorrow().await;
+        bench.settle().await;
+        assert_eq!(bench.deposit(5).await, (Confirmed, 6));
+        bench.list(6).await;
+        bench.world.close().await;
+    }
+}
+
+#[tokio::test]
+async fn who_only_reads_past_blocks_confirms_no_token_that_nobody_asked_for() {
+    for engine in ENGINES {
+        let mut bench = Bench::on(engine).await;
+        let new = AssetId::Token(Address::Evm([0x73; 20]));
+        let asset = Asset { id: new, symbol: "NEW".to_owned(), decimals: 18, from_block: 0 };
+        bench.world.network.assets.push(asset);
+        bench.world.restart();
+        watch(&bench.world).expect().await.unwrap();
+        bench.pay(&[(new, 5)]).await;
+        assert_eq!(bench.world.status_of(5).await, Pending);
+        bench.world.chain.report_asset(new, Some(contract(Some(6))));
+        bench.restart().await;
+        bench.ask().await;
+        bench.settle().await;
+        assert_eq!((bench.world.status_of(5).await, bench.open().await.len()), (Pending, 1));
+        bench.world.abandon();
     }
 }
 

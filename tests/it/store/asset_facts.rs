@@ -49,7 +49,7 @@ async fn what_was_told_of_an_asset_stays_when_a_later_look_fails_and_goes_when_i
     let told = |terms: Option<Terms>, differs: &str| {
         Some(ToldAsset { at: NOW, program: Some("token_2022".to_owned()), terms, differs: differs.to_owned() })
     };
-    write(&store, async |tx| asset_facts::fail(tx, CHAIN, &rich, "silent").await.unwrap()).await;
+    write(&store, async |tx| asset_facts::fail(tx, CHAIN, &rich, ("silent", false)).await.unwrap()).await;
     assert_eq!(all(&store).await, [row(&rich, None, "silent")]);
     write(&store, async |tx| {
         asset_facts::tell(tx, CHAIN, &rich, &facts(Some(terms())), ("all of it", false), NOW).await.unwrap();
@@ -62,7 +62,7 @@ async fn what_was_told_of_an_asset_stays_when_a_later_look_fails_and_goes_when_i
     assert_eq!(all(&store).await, [elsewhere.clone(), row(&poor, told(None, ""), ""), rich_row.clone()]);
 
     write(&store, async |tx| {
-        asset_facts::fail(tx, CHAIN, &rich, "down").await.unwrap();
+        asset_facts::fail(tx, CHAIN, &rich, ("down", false)).await.unwrap();
         asset_facts::forget(tx, CHAIN, &poor.id).await.unwrap();
         asset_facts::forget(tx, CHAIN, &poor.id).await.unwrap();
     })
