@@ -6,10 +6,7 @@
 mod accounts;
 mod identities;
 
-use std::collections::BTreeSet;
-use std::time::Duration;
-
-use landfall_chain::Chain;
+use std::time::{Duration, Instant};
 
 use crate::account::NewAccount;
 use crate::decision::Author;
@@ -17,7 +14,7 @@ use crate::event::TestEvent;
 use crate::identity::{self, LabelError};
 use crate::key::{ApiKey, Environment, KEYS_MAX, PublicKey, Scopes};
 use crate::resolver::Resolver;
-use crate::store::accounts::{AddAccountError, WatchLists};
+use crate::store::accounts::AddAccountError;
 use crate::store::keys::{self, KeyRow};
 use crate::store::webhooks::{self, Rotation, Webhook, WebhookRow};
 use crate::store::{self, Db, StoreError, Tx, audit, events};
@@ -26,8 +23,8 @@ use crate::webhook::{
     self, AllowedNetworks, PREVIOUS_KEY_TIME_MAX, PREVIOUS_ROTATIONS_MAX, WEBHOOKS_MAX, WebhookUrlError,
 };
 
-use accounts::check_owner;
 pub use accounts::{OpenAccountError, open_account};
+use accounts::{add_part, check, parts};
 pub use identities::{AddIdentityError, add_identity, open_identity};
 
 /// Why a request made nothing.
@@ -39,14 +36,14 @@ pub enum ReplayError {
     Store(#[from] StoreError),
 }
 
-/// Why nothing of a list of accounts was added.
+/// Why a list of accounts was not added to its end. The first `added` of it are, and the same list may be given again.
 #[derive(Debug, thiserror::Error)]
 pub enum AddAccountsError {
-    /// The account at `index` of the list, from 0, contradicts what is on record.
+    /// The account at `index` of the list, from 0, contradicts what is on record, or one before it.
     #[error("{error}")]
-    Refused { index: usize, error: AddAccountError },
-    #[error(transparent)]
-    Store(#[from] StoreError),
+    Refused { index: usize, added: usize, error: AddAccountError },
+    #[error("{error}")]
+    Store { added: usize, error: StoreError },
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -102,26 +99,27 @@ pub struct NewWebhook<'a> {
     pub ed25519: bool,
 }
 
-/// Adds all accounts, or addresses to existing ones, or nothing. The next block of each chain is matched against them.
+/// Adds accounts, or addresses to existing ones: all of them or none where they are few. Many are checked first, and then added in
+/// parts, between which the chains go on. The next block of each chain is matched against what was added.
 ///
 /// # Errors
-/// The first account that contradicts what is on record.
+/// The first account that contradicts what is on record or in the list: nothing was added then, unless that came on record meanwhile.
 pub async fn add_accounts(db: &Db, accounts: &[NewAccount], now: Timestamp) -> Result<(), AddAccountsError> {
-    let chains: BTreeSet<Chain> =
-        accounts.iter().flat_map(|account| &account.addresses).map(|(chain, _)| *chain).collect();
-    for (index, account) in accounts.iter().enumerate() {
-        check_owner(account).map_err(|error| AddAccountsError::Refused { index, error })?;
+    let parts = parts(accounts);
+    if parts.len() > 1 {
+        check(db, accounts).await.map_err(|error| error.behind(0, 0))?;
     }
-    let mut tx = db.begin().await?;
-    let mut lists = WatchLists::lock(&mut tx, &chains).await?;
-    for (index, account) in accounts.iter().enumerate() {
-        lists.add(&mut tx, account, now).await.map_err(|error| match error {
-            AddAccountError::Store(error) => AddAccountsError::Store(error),
-            error => AddAccountsError::Refused { index, error },
-        })?;
+    let mut added = 0;
+    for part in parts {
+        let begun = Instant::now();
+        add_part(db, part, now).await.map_err(|error| error.behind(added, added))?;
+        added += part.len();
+        if added < accounts.len() {
+            // As long for others as for us.
+            tokio::time::sleep(begun.elapsed()).await;
+        }
     }
-    lists.publish(&mut tx).await?;
-    Ok(tx.commit().await?)
+    Ok(())
 }
 
 /// Makes a key from random bytes and records its hash. It cannot be shown again.

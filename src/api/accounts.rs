@@ -4,10 +4,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
+use axum::{Extension, Json};
 use landfall_chain::{Address, Chain};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -16,6 +16,7 @@ use crate::account::{AccountStatus, AccountType, NewAccount};
 use crate::api::json::{self, Faults, Object, Sent};
 use crate::api::problem::Problem;
 use crate::api::query::{self, Query};
+use crate::api::scope::Caller;
 use crate::api::{AppState, cursor, openapi};
 use crate::identity::{self, SubStatus};
 use crate::registry::{self, OpenAccountError, ReplayError};
@@ -122,13 +123,21 @@ pub(super) struct AddressForm {
 )]
 pub(super) async fn open(
     State(state): State<AppState>,
+    Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
     body: Sent,
 ) -> Result<(StatusCode, Json<AccountResource>), Problem> {
     Query::parse(query.as_deref(), &[]).check()?;
     let (request, account) = json::parse::<NewAccountForm>(&headers, body)?.read()?;
-    let (id, made) = registry::open_account(&state.db, &request, &account, state.clock.now()).await.map_err(refusal)?;
+    let addresses: BTreeSet<&Address> = account.addresses.iter().map(|(_, address)| address).collect();
+    // One is the request, which is counted already.
+    let further = addresses.len().saturating_sub(1);
+    state.gate.charge_key(&caller.key_id, further).map_err(|wait| Problem::rate_limited("with this API key", wait))?;
+    let turn = state.turns.take(&caller.key_id).await;
+    let opened = registry::open_account(&state.db, &request, &account, state.clock.now()).await;
+    drop(turn);
+    let (id, made) = opened.map_err(refusal)?;
     Ok((created(made), Json(load(&state, &id).await?)))
 }
 

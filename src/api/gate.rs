@@ -8,6 +8,7 @@ use std::hash::Hash;
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use governor::clock::Clock as _;
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
@@ -25,6 +26,8 @@ const BURST_SECS: u32 = 2;
 pub(super) struct Gate {
     ips: Option<DefaultKeyedRateLimiter<IpAddr>>,
     keys: Option<DefaultKeyedRateLimiter<String>>,
+    /// How many requests of a key may come at once.
+    key_burst: u32,
     /// One for each request that is being answered.
     pub places: Arc<Semaphore>,
 }
@@ -35,6 +38,7 @@ impl Gate {
         Gate {
             ips: limiter(limits.ip_requests_per_sec),
             keys: limiter(limits.key_requests_per_sec),
+            key_burst: limits.key_requests_per_sec.saturating_mul(BURST_SECS),
             places: Arc::new(Semaphore::new(places)),
         }
     }
@@ -53,6 +57,20 @@ impl Gate {
     /// The seconds to wait.
     pub(super) fn check_key(&self, id: &str) -> Result<(), u64> {
         check(self.keys.as_ref(), &id.to_owned())
+    }
+
+    /// Counts what a request with this key costs beyond the one that it is: at most as much as may come at once.
+    ///
+    /// # Errors
+    /// The seconds to wait.
+    pub(super) fn charge_key(&self, id: &str, cost: usize) -> Result<(), u64> {
+        let cost = u32::try_from(cost).unwrap_or(u32::MAX).min(self.key_burst);
+        let (Some(limiter), Some(cost)) = (&self.keys, NonZeroU32::new(cost)) else { return Ok(()) };
+        match limiter.check_key_n(&id.to_owned(), cost) {
+            Ok(counted) => counted.map_err(|until| seconds(until.wait_time_from(limiter.clock().now()))),
+            // More than may come at once, which it is not.
+            Err(_) => Err(1),
+        }
     }
 
     /// Forgets whose rate is whole again.
@@ -83,11 +101,12 @@ fn check<K: Hash + Eq + Clone>(limiter: Option<&DefaultKeyedRateLimiter<K>>, cli
     if limiter.len() >= CLIENTS_MAX {
         return Err(1);
     }
-    limiter.check_key(client).map_err(|until| {
-        let wait = until.wait_time_from(limiter.clock().now());
-        // Rounded up: who comes back then is let in.
-        wait.as_secs() + u64::from(wait.subsec_nanos() > 0).max(u64::from(wait.is_zero()))
-    })
+    limiter.check_key(client).map_err(|until| seconds(until.wait_time_from(limiter.clock().now())))
+}
+
+/// Rounded up: who comes back then is let in.
+fn seconds(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0).max(u64::from(wait.is_zero()))
 }
 
 /// Who has an IPv6 address has a /64 of them.
@@ -110,6 +129,17 @@ mod tests {
         assert!(takes("192.0.2.2"), "another address");
         assert!(takes("2001:db8::1") && takes("2001:db8::ffff:2") && !takes("2001:db8::3"));
         assert!(takes("2001:db8:0:1::1"), "another network");
+    }
+
+    #[test]
+    fn what_costs_more_is_counted_as_more_and_as_what_may_come_at_once_at_most() {
+        let gate = Gate::new(&Limits { key_requests_per_sec: 10, ..Limits::default() });
+        assert_eq!((gate.charge_key("a", 19), gate.check_key("a"), gate.check_key("a")), (Ok(()), Ok(()), Err(1)));
+        assert_eq!(
+            (gate.charge_key("b", 1_000), gate.charge_key("b", 0), gate.check_key("b")),
+            (Ok(()), Ok(()), Err(1))
+        );
+        assert_eq!(gate.charge_key("a", 1_000), Err(2), "when all that may come at once is free again");
     }
 
     #[test]

@@ -32,6 +32,7 @@ mod scope;
 mod settings;
 mod tail;
 mod time_bound;
+mod turns;
 mod upkeep;
 mod webhooks;
 
@@ -57,7 +58,14 @@ use problem::Problem;
 use scope::{needs, needs_and_may_wait};
 pub use settings::{Limits, Settings};
 use tail::Tail;
+use turns::Turns;
 use upkeep::LastUsed;
+
+/// How many connections to the store requests read with and write with, at the same time: all others are the watchers' and workers'.
+const READERS: usize = 8;
+const WRITERS: usize = 4;
+/// How many accounts are opened at the same time: each holds up the chains that its addresses are on.
+const OPENED_AT_ONCE: usize = 1;
 
 /// The interface over a store.
 #[derive(Clone, Debug)]
@@ -75,6 +83,8 @@ struct AppState {
     last_used: Arc<LastUsed>,
     resolver: Resolver,
     tail: Arc<Tail>,
+    /// At opening accounts.
+    turns: Arc<Turns>,
     /// Ends what waits.
     stop: CancellationToken,
 }
@@ -82,7 +92,7 @@ struct AppState {
 impl Api {
     pub fn new(db: Db, settings: Settings, clock: Clock) -> Self {
         Api(AppState {
-            db,
+            db: db.with_share(READERS, WRITERS),
             request_ids: Arc::new(RequestIds::new(clock.now())),
             gate: Arc::new(Gate::new(&settings.limits)),
             settings: Arc::new(settings),
@@ -91,6 +101,7 @@ impl Api {
             last_used: Arc::default(),
             resolver: Resolver::system(),
             tail: Arc::default(),
+            turns: Arc::new(Turns::of(OPENED_AT_ONCE)),
             stop: CancellationToken::new(),
         })
     }

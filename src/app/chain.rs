@@ -16,6 +16,7 @@ use crate::app::{AnyChain, StartError, cluster, network};
 use crate::config::{ChainConfig, Config};
 use crate::random;
 use crate::store::{Db, OpenError};
+use crate::time::Clock;
 use crate::watcher::{AssetWatch, BalanceWatch, Watcher, not_traced};
 
 /// A chain that is to be followed.
@@ -99,7 +100,8 @@ pub async fn watcher(config: &Config, chain: Chain, db: Db) -> Result<Watcher<Ar
     check(&source, chain).await?;
     let (endpoints, settings) = (source.endpoints(), network::settings(&network, config));
     let source = Arc::new(source);
-    AssetWatch::new(Arc::clone(&source), db.clone(), &network).expect().await.map_err(OpenError::Store)?;
+    let mut assets = AssetWatch::new(Arc::clone(&source), db.clone(), &network);
+    assets.ask_unknown(Clock::system().now()).await.map_err(OpenError::Store)?;
     Ok(Watcher::new(source, endpoints, db, network, settings))
 }
 

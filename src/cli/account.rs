@@ -80,15 +80,24 @@ async fn import(config: &Path, file: &Path) -> anyhow::Result<()> {
     let (lines, accounts): (Vec<u64>, Vec<NewAccount>) = rows.into_iter().map(|row| (row.line, row.account)).unzip();
     let config = load(config)?;
     match registry::add_accounts(&open_or_make(&config.store).await?, &accounts, Clock::system().now()).await {
-        Err(AddAccountsError::Refused { index, error }) => {
+        Err(AddAccountsError::Refused { index, added, error }) => {
             let line = lines.get(index).copied().unwrap_or_default();
-            bail!("{}: nothing was imported: line {line}: {error}", file.display());
+            bail!("{}: {}: line {line}: {error}", file.display(), so_far(added));
         }
-        added => added?,
+        Err(AddAccountsError::Store { added, error }) => bail!("{}: {}: {error}", file.display(), so_far(added)),
+        Ok(()) => {}
     }
     say!("{} rows imported", lines.len());
     tell_unconfigured(&config, &accounts);
     Ok(())
+}
+
+/// What became of a file that was not imported to its end.
+fn so_far(added: usize) -> String {
+    if added == 0 {
+        return "nothing was imported".to_owned();
+    }
+    format!("{added} rows were imported, and stay so; import the file again for the others")
 }
 
 /// Names the chains that accounts were added on and that nobody follows with this configuration.

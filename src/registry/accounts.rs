@@ -1,19 +1,22 @@
-//! Accounts, as clients open them by a request that they may send again.
+//! Accounts, as clients open them by a request that they may send again, and lists of them, as operators give them.
 //!
 //! The account is there, and each of its addresses has the block from which it is matched on record, before a request is
 //! answered.
 
-use std::collections::BTreeSet;
-
-use landfall_chain::what_of_nobody;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::account::NewAccount;
-use crate::registry::ReplayError;
+use crate::registry::{AddAccountsError, ReplayError};
 use crate::request::{Made, Request};
-use crate::store::accounts::{AddAccountError, WatchLists};
+use crate::store::accounts::{self, AddAccountError, WatchLists};
 use crate::store::requests::{self, Known};
 use crate::store::{Db, ORGANIZATION, StoreError};
 use crate::time::Timestamp;
+
+/// How many accounts, and addresses of theirs (one on two chains counts twice), are added in one transaction: each chain that they
+/// are on waits for it.
+const PART_ACCOUNTS_MAX: usize = 50;
+const PART_ADDRESSES_MAX: usize = 500;
 
 /// Why no account was opened.
 #[derive(Debug, thiserror::Error)]
@@ -44,7 +47,6 @@ pub async fn open_account(
         Known::Same { object_id } => return Ok((object_id, Made::Before)),
         Known::Other => return Err(ReplayError::Mismatch.into()),
     }
-    check_owner(account)?;
     let mut lists = WatchLists::lock(&mut tx, &chains).await?;
     let account = NewAccount { id: id.clone(), ..account.clone() };
     lists.open(&mut tx, &account, &request.id, now).await?;
@@ -53,13 +55,90 @@ pub async fn open_account(
     Ok((id, Made::Now))
 }
 
-/// That each address may be somebody's. One that is on record already goes on.
-pub(super) fn check_owner(account: &NewAccount) -> Result<(), AddAccountError> {
-    let mut nobodys = account.addresses.iter().filter_map(|(chain, address)| {
-        let what = what_of_nobody(*chain, address)?;
-        Some(AddAccountError::Nobodys { address: *address, chain: *chain, what })
-    });
-    nobodys.next().map_or(Ok(()), Err)
+/// Why an account of a list was not added.
+pub(super) struct NotAdded {
+    /// Of the list that was given.
+    index: usize,
+    error: AddAccountError,
+}
+
+impl NotAdded {
+    /// The same of a longer list, of which the first `added` are added, and in which the shorter one begins behind `before`.
+    pub(super) fn behind(self, before: usize, added: usize) -> AddAccountsError {
+        match self.error {
+            AddAccountError::Store(error) => AddAccountsError::Store { added, error },
+            error => AddAccountsError::Refused { index: before + self.index, added, error },
+        }
+    }
+}
+
+impl From<StoreError> for NotAdded {
+    fn from(error: StoreError) -> Self {
+        NotAdded { index: 0, error: error.into() }
+    }
+}
+
+/// A list in parts that are added while a chain waits.
+pub(super) fn parts(accounts: &[NewAccount]) -> Vec<&[NewAccount]> {
+    let (mut parts, mut rest) = (Vec::new(), accounts);
+    while !rest.is_empty() {
+        let mut addresses = 0;
+        let fits = rest.iter().take(PART_ACCOUNTS_MAX).take_while(|account| {
+            addresses += account.addresses.len();
+            addresses <= PART_ADDRESSES_MAX
+        });
+        let (part, behind) = rest.split_at(fits.count().max(1));
+        parts.push(part);
+        rest = behind;
+    }
+    parts
+}
+
+/// Looks for what contradicts a list, on record or in the list itself, and writes nothing.
+pub(super) async fn check(db: &Db, accounts: &[NewAccount]) -> Result<(), NotAdded> {
+    let mut reader = db.read().await?;
+    let (mut terms, mut owners) = (HashMap::new(), HashMap::new());
+    for (index, account) in accounts.iter().enumerate() {
+        let NewAccount { id, identity_id, kind, addresses } = account;
+        let refused = |error| NotAdded { index, error };
+        let (first_kind, first_identity, more) = terms.entry(id).or_insert((kind, identity_id, 0));
+        if *first_kind != kind {
+            let (recorded, given) = (**first_kind, *kind);
+            return Err(refused(AddAccountError::OtherType { id: id.clone(), recorded, given }));
+        }
+        if let (Some(recorded), Some(given)) = (&*first_identity, identity_id)
+            && recorded != given
+        {
+            let (recorded, given) = (recorded.clone(), given.clone());
+            return Err(refused(AddAccountError::OtherIdentity { id: id.clone(), recorded, given }));
+        }
+        let (identity_id, addresses_of_it) = (identity_id.clone(), BTreeSet::new());
+        let mut further = NewAccount { id: id.clone(), identity_id, kind: *kind, addresses: addresses_of_it };
+        for (chain, address) in addresses {
+            match owners.insert((chain, address), id) {
+                None => drop(further.addresses.insert((*chain, *address))),
+                Some(owner) if owner == id => {}
+                Some(owner) => {
+                    let (address, chain, owner) = (*address, *chain, owner.clone());
+                    return Err(refused(AddAccountError::OtherOwner { address, chain, owner }));
+                }
+            }
+        }
+        *more += accounts::check(&mut reader, &further, *more).await.map_err(refused)?;
+    }
+    Ok(())
+}
+
+/// Adds all accounts of a part, or none.
+pub(super) async fn add_part(db: &Db, part: &[NewAccount], now: Timestamp) -> Result<(), NotAdded> {
+    let chains: BTreeSet<_> = part.iter().flat_map(|account| &account.addresses).map(|(chain, _)| *chain).collect();
+    let mut tx = db.begin().await?;
+    let mut lists = WatchLists::lock(&mut tx, &chains).await?;
+    for (index, account) in part.iter().enumerate() {
+        lists.add(&mut tx, account, now).await.map_err(|error| NotAdded { index, error })?;
+    }
+    lists.publish(&mut tx).await?;
+    Ok(tx.commit().await?)
 }
 
 impl From<StoreError> for OpenAccountError {

@@ -2,9 +2,9 @@
 //!
 //! Adding an address takes the lock of its chain's cursor row: the block it is watched from is exact.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use landfall_chain::{Address, Chain};
+use landfall_chain::{Address, Chain, what_of_nobody};
 use sqlx::FromRow;
 
 use crate::account::{AccountType, NewAccount};
@@ -12,9 +12,9 @@ use crate::identity::{DEFAULT_IDENTITY, IdentityStatus};
 use crate::request::Made;
 use crate::store::balances::Reason;
 use crate::store::cursors::Cursor;
-use crate::store::error::expect_one;
+use crate::store::error::expect;
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
-use crate::store::{Connection, ORGANIZATION, StoreError, Tx, balances, int, parsed, uint};
+use crate::store::{Connection, Listed, ORGANIZATION, StoreError, Tx, balances, int, parsed, uint};
 use crate::time::Timestamp;
 
 /// How many addresses an account may have, each chain of one counted: what is told of an account is told of all of them at once.
@@ -72,7 +72,13 @@ statements! {
     SET_REQUEST = "UPDATE accounts SET request_id = $2 WHERE id = $1";
     COUNT = "SELECT COUNT(*) FROM watched_addresses WHERE account_id = $1";
     OWNER = "SELECT account_id FROM watched_addresses WHERE chain = $1 AND address = $2";
-    INSERT_ADDRESS = "INSERT INTO watched_addresses (chain, address, account_id, seq, from_number) VALUES ($1, $2, $3, $4, $5)";
+    // $2 is $4 addresses of $3 bytes each, one behind the other: one statement for all of them, whose lock others wait for.
+    OWNERS = "WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $4) \
+              SELECT w.address, w.account_id FROM n CROSS JOIN watched_addresses AS w \
+              WHERE w.chain = $1 AND w.address = substr(" ["CAST("] "$2" [" AS BYTEA)"] ", i * $3 + 1, $3)";
+    WATCH = "INSERT INTO watched_addresses (chain, address, account_id, seq, from_number) \
+             WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $4) \
+             SELECT $1, substr(" ["CAST("] "$2" [" AS BYTEA)"] ", i * $3 + 1, $3), $5, $6 + i, $7 FROM n";
     WATCHED_BETWEEN = "SELECT address, account_id FROM watched_addresses WHERE chain = $1 AND address >= $2 AND address <= $3 ORDER BY address LIMIT $4";
     WATCHED_SINCE = "SELECT seq, address FROM watched_addresses WHERE chain = $1 AND seq > $2 ORDER BY seq LIMIT $3";
     ADDRESSES_OF = "SELECT address FROM watched_addresses WHERE chain = $1 AND account_id = $2 ORDER BY address";
@@ -93,8 +99,6 @@ statements! {
 #[derive(Debug)]
 pub struct WatchLists {
     ends: BTreeMap<Chain, WatchListEnd>,
-    /// The account that was added to last, and how many addresses it has.
-    last: Option<(String, u64)>,
 }
 
 #[derive(Debug)]
@@ -114,15 +118,14 @@ impl WatchLists {
             let from_number = at.map_or(0, |at| at.number + 1);
             ends.insert(*chain, WatchListEnd { from_number, seq, seq_before: seq });
         }
-        Ok(WatchLists { ends, last: None })
+        Ok(WatchLists { ends })
     }
 
     /// Adds an account, or addresses to an existing one. What is there already stays as it is.
     pub async fn add(&mut self, tx: &mut Tx, account: &NewAccount, now: Timestamp) -> Result<(), AddAccountError> {
-        let has = match (ensure_account(tx, account, now).await?, self.last.take()) {
-            (Made::Now, _) => 0,
-            (Made::Before, Some((id, count))) if id == account.id => count,
-            (Made::Before, _) => count(tx, &account.id).await?,
+        let has = match ensure_account(tx, account, now).await? {
+            Made::Now => 0,
+            Made::Before => count(tx, &account.id).await?,
         };
         self.watch_all(tx, account, has, now).await
     }
@@ -149,18 +152,19 @@ impl WatchLists {
         &mut self,
         tx: &mut Tx,
         account: &NewAccount,
-        mut has: u64,
+        has: u64,
         now: Timestamp,
     ) -> Result<(), AddAccountError> {
-        for (chain, address) in &account.addresses {
-            let Some(from) = self.watch(tx, *chain, address, &account.id).await? else { continue };
-            if has >= ADDRESSES_MAX {
-                return Err(AddAccountError::TooMany { id: account.id.clone(), most: ADDRESSES_MAX });
-            }
-            has += 1;
-            balances::first(tx, *chain, address, (Reason::Added, from), now).await?;
+        let new = new_addresses(tx, account, has).await?;
+        for (chain, addresses) in new {
+            let end = self.ends.get_mut(&chain).ok_or(StoreError::Moved { chain })?;
+            let Listed { bytes, width, len } = Listed::of(&addresses);
+            let (id, first, from) = (&account.id, int(end.seq + 1), int(end.from_number));
+            let inserted = execute!(tx, WATCH, chain.name(), bytes, width, len, id, first, from)?;
+            expect("insert watched addresses", addresses.len() as u64, inserted)?;
+            end.seq += inserted;
+            balances::first(tx, chain, &addresses, (Reason::Added, end.from_number), now).await?;
         }
-        self.last = Some((account.id.clone(), has));
         Ok(())
     }
 
@@ -173,30 +177,50 @@ impl WatchLists {
         }
         Ok(())
     }
+}
 
-    /// The first block that will be matched against it; `None` when it was watched before.
-    async fn watch(
-        &mut self,
-        tx: &mut Tx,
-        chain: Chain,
-        address: &Address,
-        account_id: &str,
-    ) -> Result<Option<u64>, AddAccountError> {
-        let bytes = address.as_bytes();
-        if let Some(owner) = owner(tx, chain, address).await? {
-            return if owner == account_id {
-                Ok(None)
-            } else {
-                Err(AddAccountError::OtherOwner { address: *address, chain, owner })
-            };
-        }
-        let end = self.ends.get_mut(&chain).ok_or(StoreError::Moved { chain })?;
-        end.seq += 1;
-        let (seq, from) = (int(end.seq), int(end.from_number));
-        let inserted = execute!(tx, INSERT_ADDRESS, chain.name(), bytes, account_id, seq, from)?;
-        expect_one("insert watched address", inserted)?;
-        Ok(Some(end.from_number))
+/// The addresses of an account that `has` so many which are not watched yet, by chain and in their order, each once.
+///
+/// # Errors
+/// An address that is another account's or nobody's, and more of them than an account may have.
+async fn new_addresses(
+    connection: &mut impl Connection,
+    account: &NewAccount,
+    mut has: u64,
+) -> Result<BTreeMap<Chain, Vec<Address>>, AddAccountError> {
+    let mut by_chain: BTreeMap<Chain, Vec<Address>> = BTreeMap::new();
+    for (chain, address) in &account.addresses {
+        by_chain.entry(*chain).or_default().push(*address);
     }
+    let mut owners: HashMap<(Chain, Address), String> = HashMap::new();
+    for (chain, addresses) in &by_chain {
+        let Listed { bytes, width, len } = Listed::of(addresses);
+        for (bytes, owner) in fetch_all!(connection, (Vec<u8>, String), OWNERS, chain.name(), bytes, width, len)? {
+            let address = Address::from_bytes(&bytes);
+            let address = address.map_err(|error| StoreError::inconsistent("watched address", error))?;
+            owners.insert((*chain, address), owner);
+        }
+    }
+    let mut new: BTreeMap<Chain, Vec<Address>> = BTreeMap::new();
+    for (chain, address) in &account.addresses {
+        match owners.get(&(*chain, *address)) {
+            Some(owner) if *owner == account.id => continue,
+            Some(owner) => {
+                return Err(AddAccountError::OtherOwner { address: *address, chain: *chain, owner: owner.clone() });
+            }
+            None => {}
+        }
+        // One that is on record already goes on.
+        if let Some(what) = what_of_nobody(*chain, address) {
+            return Err(AddAccountError::Nobodys { address: *address, chain: *chain, what });
+        }
+        if has >= ADDRESSES_MAX {
+            return Err(AddAccountError::TooMany { id: account.id.clone(), most: ADDRESSES_MAX });
+        }
+        has += 1;
+        new.entry(*chain).or_default().push(*address);
+    }
+    Ok(new)
 }
 
 /// At most `limit` members of the chain's watch list with numbers above `seq`, in order.
@@ -312,21 +336,46 @@ pub async fn list(connection: &mut impl Connection) -> Result<Vec<AccountRow>, S
 }
 
 /// How many addresses an account has: one on two chains counts twice.
-async fn count(tx: &mut Tx, account_id: &str) -> Result<u64, StoreError> {
-    let row = fetch_optional!(tx, (i64,), COUNT, account_id)?;
+async fn count(connection: &mut impl Connection, account_id: &str) -> Result<u64, StoreError> {
+    let row = fetch_optional!(connection, (i64,), COUNT, account_id)?;
     row.map_or(Ok(0), |(count,)| uint("count of addresses", count))
+}
+
+/// Whether nothing on record contradicts an account that is to have so many `more` addresses first; how many are new to it.
+///
+/// # Errors
+/// As [`WatchLists::add`].
+pub async fn check(connection: &mut impl Connection, account: &NewAccount, more: u64) -> Result<u64, AddAccountError> {
+    let has = match recorded(connection, account).await? {
+        Made::Before => count(connection, &account.id).await?,
+        Made::Now => {
+            check_identity(connection, account).await?;
+            0
+        }
+    };
+    let new = new_addresses(connection, account, has + more).await?;
+    Ok(new.values().map(|addresses| addresses.len() as u64).sum())
 }
 
 /// Makes the account, or finds that it is there already (also when somebody else has just made it) and the same.
 async fn ensure_account(tx: &mut Tx, account: &NewAccount, now: Timestamp) -> Result<Made, AddAccountError> {
-    let NewAccount { id, identity_id, kind, .. } = account;
-    let mut made = Made::Before;
-    if fetch_optional!(tx, (String, String), ACCOUNT, id)?.is_none() && insert_account(tx, account, "", now).await? == 1
-    {
-        made = Made::Now;
+    if let Made::Before = recorded(tx, account).await? {
+        return Ok(Made::Before);
     }
-    let recorded = fetch_optional!(tx, (String, String), ACCOUNT, id)?;
-    let (recorded_kind, recorded) = recorded.ok_or_else(|| StoreError::inconsistent("account", "it is not there"))?;
+    if insert_account(tx, account, "", now).await? == 1 {
+        return Ok(Made::Now);
+    }
+    match recorded(tx, account).await? {
+        Made::Before => Ok(Made::Before),
+        Made::Now => Err(StoreError::inconsistent("account", "it is not there").into()),
+    }
+}
+
+/// Whether an account is there already, and the same.
+async fn recorded(connection: &mut impl Connection, account: &NewAccount) -> Result<Made, AddAccountError> {
+    let NewAccount { id, identity_id, kind, .. } = account;
+    let recorded = fetch_optional!(connection, (String, String), ACCOUNT, id)?;
+    let Some((recorded_kind, recorded)) = recorded else { return Ok(Made::Now) };
     let recorded_kind: AccountType = parsed("account type", &recorded_kind)?;
     if recorded_kind != *kind {
         return Err(AddAccountError::OtherType { id: id.clone(), recorded: recorded_kind, given: *kind });
@@ -335,7 +384,23 @@ async fn ensure_account(tx: &mut Tx, account: &NewAccount, now: Timestamp) -> Re
         Some(given) if *given != recorded => {
             Err(AddAccountError::OtherIdentity { id: id.clone(), recorded, given: given.clone() })
         }
-        Some(_) | None => Ok(made),
+        Some(_) | None => Ok(Made::Before),
+    }
+}
+
+/// That the identity of a new account may open one; its id.
+async fn check_identity<'a>(
+    connection: &mut impl Connection,
+    account: &'a NewAccount,
+) -> Result<&'a str, AddAccountError> {
+    let identity = account.identity_id.as_deref().unwrap_or(DEFAULT_IDENTITY);
+    let status = fetch_optional!(connection, (String,), IDENTITY, identity, ORGANIZATION)?;
+    let (status,) = status.ok_or_else(|| AddAccountError::NoIdentity(identity.to_owned()))?;
+    let status: IdentityStatus = parsed("identity status", &status)?;
+    if status.may_open_accounts() {
+        Ok(identity)
+    } else {
+        Err(AddAccountError::Closed { id: identity.to_owned(), status })
     }
 }
 
@@ -346,13 +411,7 @@ async fn insert_account(
     request_id: &str,
     now: Timestamp,
 ) -> Result<u64, AddAccountError> {
-    let NewAccount { id, identity_id, kind, .. } = account;
-    let identity = identity_id.as_deref().unwrap_or(DEFAULT_IDENTITY);
-    let status = fetch_optional!(tx, (String,), IDENTITY, identity, ORGANIZATION)?;
-    let (status,) = status.ok_or_else(|| AddAccountError::NoIdentity(identity.to_owned()))?;
-    let status: IdentityStatus = parsed("identity status", &status)?;
-    if !status.may_open_accounts() {
-        return Err(AddAccountError::Closed { id: identity.to_owned(), status });
-    }
+    let identity = check_identity(tx, account).await?;
+    let NewAccount { id, kind, .. } = account;
     Ok(execute!(tx, INSERT_ACCOUNT, id, ORGANIZATION, identity, kind.name(), now.0, request_id)?)
 }

@@ -14,7 +14,7 @@ use sqlx::FromRow;
 use crate::balance::{Held, HeldAfter};
 use crate::store::deposits::{amount_bytes, amount_of};
 use crate::store::sql::{execute, fetch_all, fetch_optional, statements};
-use crate::store::{Connection, StoreError, Tx, hash, int, parsed, traces, uint, unexplained};
+use crate::store::{Connection, Listed, StoreError, Tx, hash, int, parsed, traces, uint, unexplained};
 use crate::time::Timestamp;
 
 /// How long an address rests that was not told: as long as it has been untold, within these bounds.
@@ -80,15 +80,18 @@ pub struct Reading<'a> {
 }
 
 statements! {
-    FIRST = "INSERT INTO balances_due (chain, address, block_number, queued_us, reason) VALUES ($1, $2, 0, $3, $4) \
-             ON CONFLICT (chain, address, block_number) DO NOTHING";
+    // $2 is $4 addresses of $3 bytes each, one behind the other.
+    FIRST = "INSERT INTO balances_due (chain, address, block_number, queued_us, reason) \
+             WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $4) \
+             SELECT $1, substr(" ["CAST("] "$2" [" AS BYTEA)"] ", i * $3 + 1, $3), 0, $5, $6 FROM n WHERE TRUE ON CONFLICT (chain, address, block_number) DO NOTHING";
     // Where the asset was read at this block or a later one, what moved is in it already.
     MOVED = "INSERT INTO balances_due (chain, address, block_number, queued_us) SELECT w.chain, w.address, \
              CAST($3 AS BIGINT), 0 FROM watched_addresses AS w WHERE w.chain = $1 AND w.address = $2 AND NOT EXISTS \
              (SELECT 1 FROM balances AS b WHERE b.chain = $1 AND b.address = $2 AND b.asset = $4 AND b.block_number >= $3) \
              ON CONFLICT (chain, address, block_number) DO NOTHING";
-    UNSEEN = "INSERT INTO balances_due (chain, address, block_number, queued_us) VALUES ($1, $2, $3, 0) \
-              ON CONFLICT (chain, address, block_number) DO NOTHING";
+    UNSEEN = "INSERT INTO balances_due (chain, address, block_number, queued_us) \
+              WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $4) \
+              SELECT $1, substr(" ["CAST("] "$2" [" AS BYTEA)"] ", i * $3 + 1, $3), $5, 0 FROM n WHERE TRUE ON CONFLICT (chain, address, block_number) DO NOTHING";
     // One that is due already stays as it is.
     KEEP = "INSERT INTO balances_due (chain, address, block_number, queued_us) SELECT w.chain, w.address, CAST($3 AS BIGINT), 0 \
             FROM watched_addresses AS w WHERE w.chain = $1 AND w.address = $2 AND NOT EXISTS (SELECT 1 FROM balances_due AS due \
@@ -178,18 +181,19 @@ struct Row {
     seen_from: Option<i64>,
 }
 
-/// The holdings of an address are to be read at whichever block is final; and, where that is below `seen_from`, again once the
+/// The holdings of addresses of one chain are to be read at whichever block is final; and, where that is below `seen_from`, again once the
 /// block before that one is: from there on whatever leaves it is seen.
 pub async fn first(
     tx: &mut Tx,
     chain: Chain,
-    address: &Address,
+    addresses: &[Address],
     (reason, seen_from): (Reason, u64),
     now: Timestamp,
 ) -> Result<(), StoreError> {
-    execute!(tx, FIRST, chain.name(), address.as_bytes(), now.0, reason.name())?;
+    let Listed { bytes, width, len } = Listed::of(addresses);
+    execute!(tx, FIRST, chain.name(), &bytes, width, len, now.0, reason.name())?;
     match seen_from.checked_sub(1) {
-        Some(unseen) if unseen > 0 => execute!(tx, UNSEEN, chain.name(), address.as_bytes(), int(unseen)).map(drop),
+        Some(unseen) if unseen > 0 => execute!(tx, UNSEEN, chain.name(), bytes, width, len, int(unseen)).map(drop),
         _ => Ok(()),
     }
 }

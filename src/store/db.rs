@@ -1,12 +1,14 @@
 //! The database: SQLite for one machine, PostgreSQL for more, behind one type.
 //!
 //! Promises: a transaction that may write takes SQLite's write lock at its beginning (a deferred one fails at once
-//! when it has read before); a commit is on disk when it returns. A failed commit has an unknown outcome: read again.
+//! when it has read before); a commit is on disk when it returns. A failed commit has an unknown outcome: read again. Who has a
+//! share of the connections never holds more of them, nor waits for more, than that: the rest is for others.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
@@ -14,6 +16,7 @@ use sqlx::pool::{PoolConnection, PoolOptions};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqliteSynchronous};
 use sqlx::{AssertSqlSafe, Connection as _, Database, PgPool, Postgres, SqlSafeStr, Sqlite, SqlitePool, Transaction};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::warn;
 use url::Url;
 
@@ -22,8 +25,8 @@ use crate::store::error::hidden;
 use crate::store::sql::{Connection, Engine, fetch_optional, statements};
 use crate::store::{OpenError, StoreError};
 
-const READERS_MAX: u32 = 8;
-const POSTGRES_CONNECTIONS_MAX: u32 = 16;
+const READERS_MAX: u32 = 12;
+const POSTGRES_CONNECTIONS_MAX: u32 = 24;
 /// How many prepared statements a connection keeps: more than the store has, so that none is parsed twice.
 const STATEMENTS_KEPT: usize = 512;
 /// How long a connection is waited for, and SQLite's write lock.
@@ -106,7 +109,14 @@ pub enum StoreUrl {
 
 /// The database; clones share its connections.
 #[derive(Clone, Debug)]
-pub enum Db {
+pub struct Db {
+    pools: Pools,
+    share: Option<Share>,
+}
+
+/// The connections of an engine.
+#[derive(Clone, Debug)]
+pub enum Pools {
     Postgres(PgPool),
     /// One writer: SQLite has no second.
     Sqlite {
@@ -115,16 +125,35 @@ pub enum Db {
     },
 }
 
+/// How many may read and write at the same time, or wait for a connection to do so; others wait before them.
+#[derive(Clone, Debug)]
+struct Share {
+    readers: Arc<Semaphore>,
+    writers: Arc<Semaphore>,
+}
+
 /// A connection to read with.
 #[derive(Debug)]
-pub enum Reader {
+pub struct Reader {
+    connection: ReadConnection,
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+#[derive(Debug)]
+enum ReadConnection {
     Postgres(PoolConnection<Postgres>),
     Sqlite(PoolConnection<Sqlite>),
 }
 
 /// A transaction that writes. Dropped without [`Tx::commit`] it is rolled back.
 #[derive(Debug)]
-pub enum Tx {
+pub struct Tx {
+    transaction: OpenTransaction,
+    _place: Option<OwnedSemaphorePermit>,
+}
+
+#[derive(Debug)]
+enum OpenTransaction {
     Postgres(Transaction<'static, Postgres>),
     Sqlite(Transaction<'static, Sqlite>),
 }
@@ -253,9 +282,9 @@ impl Db {
     pub async fn migrate(&self) -> Result<(), OpenError> {
         let (mut tries, mut reached) = (0, None);
         loop {
-            let migrated = match self {
-                Db::Postgres(pool) => migrate_postgres(pool).await,
-                Db::Sqlite { write, .. } => migrator(SQLITE_WORDS).run(write).await,
+            let migrated = match &self.pools {
+                Pools::Postgres(pool) => migrate_postgres(pool).await,
+                Pools::Sqlite { write, .. } => migrator(SQLITE_WORDS).run(write).await,
             };
             let Err(error) = migrated else { return Ok(()) };
             let version = self.schema_version().await.ok().flatten();
@@ -297,11 +326,16 @@ impl Db {
     /// # Errors
     /// When none can be had in time.
     pub async fn read(&self) -> Result<Reader, StoreError> {
-        let reader = match self {
-            Db::Postgres(pool) => pool.acquire().await.map(Reader::Postgres).map_err(|error| without_user(pool, error)),
-            Db::Sqlite { read, .. } => read.acquire().await.map(Reader::Sqlite),
+        let _place = place(self.share.as_ref().map(|share| &share.readers)).await?;
+        let connection = match &self.pools {
+            Pools::Postgres(pool) => {
+                let connection = pool.acquire().await.map(ReadConnection::Postgres);
+                connection.map_err(|error| without_user(pool, error))
+            }
+            Pools::Sqlite { read, .. } => read.acquire().await.map(ReadConnection::Sqlite),
         };
-        reader.map_err(|error| StoreError::of("connect", error))
+        let connection = connection.map_err(|error| StoreError::of("connect", error))?;
+        Ok(Reader { connection, _place })
     }
 
     /// Begins a transaction that writes.
@@ -309,18 +343,36 @@ impl Db {
     /// # Errors
     /// When no connection or, on SQLite, the write lock cannot be had in time.
     pub async fn begin(&self) -> Result<Tx, StoreError> {
-        let tx = match self {
-            Db::Postgres(pool) => pool.begin().await.map(Tx::Postgres).map_err(|error| without_user(pool, error)),
-            Db::Sqlite { write, .. } => write.begin_with("BEGIN IMMEDIATE").await.map(Tx::Sqlite),
+        let _place = place(self.share.as_ref().map(|share| &share.writers)).await?;
+        let transaction = match &self.pools {
+            Pools::Postgres(pool) => {
+                let transaction = pool.begin().await.map(OpenTransaction::Postgres);
+                transaction.map_err(|error| without_user(pool, error))
+            }
+            Pools::Sqlite { write, .. } => write.begin_with("BEGIN IMMEDIATE").await.map(OpenTransaction::Sqlite),
         };
-        tx.map_err(|error| StoreError::of("begin", error))
+        let transaction = transaction.map_err(|error| StoreError::of("begin", error))?;
+        Ok(Tx { transaction, _place })
+    }
+
+    /// The same database with a share of its connections that all clones of this handle have together: what they do never holds up
+    /// others by more than that.
+    #[must_use]
+    pub fn with_share(&self, readers: usize, writers: usize) -> Self {
+        let [readers, writers] = [readers, writers].map(|most| Arc::new(Semaphore::new(most)));
+        Db { pools: self.pools.clone(), share: Some(Share { readers, writers }) }
+    }
+
+    /// The connections, for who looks behind this type.
+    pub fn pools(&self) -> &Pools {
+        &self.pools
     }
 
     /// Waits for open connections to end.
     pub async fn close(&self) {
-        match self {
-            Db::Postgres(pool) => pool.close().await,
-            Db::Sqlite { read, write } => {
+        match &self.pools {
+            Pools::Postgres(pool) => pool.close().await,
+            Pools::Sqlite { read, write } => {
                 read.close().await;
                 write.close().await;
             }
@@ -334,9 +386,9 @@ impl Tx {
     /// # Errors
     /// The outcome is then unknown: read again before doing anything else.
     pub async fn commit(self) -> Result<(), StoreError> {
-        let committed = match self {
-            Tx::Postgres(tx) => tx.commit().await,
-            Tx::Sqlite(tx) => tx.commit().await,
+        let committed = match self.transaction {
+            OpenTransaction::Postgres(tx) => tx.commit().await,
+            OpenTransaction::Sqlite(tx) => tx.commit().await,
         };
         committed.map_err(|error| StoreError::of("commit", error))
     }
@@ -344,20 +396,33 @@ impl Tx {
 
 impl Connection for Tx {
     fn engine(&mut self) -> Engine<'_> {
-        match self {
-            Tx::Postgres(tx) => Engine::Postgres(tx),
-            Tx::Sqlite(tx) => Engine::Sqlite(tx),
+        match &mut self.transaction {
+            OpenTransaction::Postgres(tx) => Engine::Postgres(tx),
+            OpenTransaction::Sqlite(tx) => Engine::Sqlite(tx),
         }
     }
 }
 
 impl Connection for Reader {
     fn engine(&mut self) -> Engine<'_> {
-        match self {
-            Reader::Postgres(connection) => Engine::Postgres(connection),
-            Reader::Sqlite(connection) => Engine::Sqlite(connection),
+        match &mut self.connection {
+            ReadConnection::Postgres(connection) => Engine::Postgres(connection),
+            ReadConnection::Sqlite(connection) => Engine::Sqlite(connection),
         }
     }
+}
+
+impl From<Pools> for Db {
+    fn from(pools: Pools) -> Self {
+        Db { pools, share: None }
+    }
+}
+
+/// A place in a share, where there is one.
+async fn place(share: Option<&Arc<Semaphore>>) -> Result<Option<OwnedSemaphorePermit>, StoreError> {
+    let Some(share) = share else { return Ok(None) };
+    let place = tokio::time::timeout(WAIT_MAX, Arc::clone(share).acquire_owned()).await;
+    place.ok().and_then(Result::ok).map(Some).ok_or_else(|| StoreError::of("connect", sqlx::Error::PoolTimedOut))
 }
 
 /// A pool whose connections stay for as long as it does. sqlx's sweep for old ones reads a count of the idle ones that may have
@@ -382,7 +447,7 @@ async fn open_sqlite(path: &Path) -> Result<Db, OpenError> {
     let pool = |most| lasting(most).test_before_acquire(false);
     let write = pool(1).connect_with(options.clone()).await.map_err(open)?;
     let read = pool(READERS_MAX).connect_with(options.read_only(true)).await.map_err(open)?;
-    Ok(Db::Sqlite { read, write })
+    Ok(Pools::Sqlite { read, write }.into())
 }
 
 /// Creates the file when it is missing, readable by its owner alone: signing keys are in it. Also tells early, and
@@ -420,7 +485,7 @@ async fn open_postgres(url: &StoreUrl, text: &str) -> Result<Db, OpenError> {
     let encoding: String = sqlx::query_scalar("SHOW server_encoding").fetch_one(&pool).await.map_err(connect)?;
     match encoding.as_str() {
         // The latter, of a cluster that was made without a locale, keeps all bytes as they come.
-        "UTF8" | "SQL_ASCII" => Ok(Db::Postgres(pool)),
+        "UTF8" | "SQL_ASCII" => Ok(Pools::Postgres(pool).into()),
         _ => Err(OpenError::Encoding { url: url.clone(), encoding }),
     }
 }

@@ -127,7 +127,12 @@ impl OpenError {
 
 /// Checks that a statement touched exactly one row.
 pub(super) fn expect_one(what: &'static str, actual: u64) -> Result<(), StoreError> {
-    if actual == 1 { Ok(()) } else { Err(StoreError::RowsAffected { what, expected: 1, actual }) }
+    expect(what, 1, actual)
+}
+
+/// Checks that a statement touched exactly so many rows.
+pub(super) fn expect(what: &'static str, expected: u64, actual: u64) -> Result<(), StoreError> {
+    if actual == expected { Ok(()) } else { Err(StoreError::RowsAffected { what, expected, actual }) }
 }
 
 /// The same without these values of the store's URL, which a server repeats in its refusals, and of the same kind.

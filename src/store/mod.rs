@@ -44,7 +44,9 @@ pub mod unexplained;
 pub mod webhooks;
 pub mod witnesses;
 
-pub use db::{Db, MIGRATIONS, Reader, StoreUrl, Tx};
+use landfall_chain::Address;
+
+pub use db::{Db, MIGRATIONS, Pools, Reader, StoreUrl, Tx};
 pub use error::{OpenError, StoreError};
 pub use sql::{Connection, Engine, Sql};
 
@@ -92,6 +94,24 @@ pub fn statements() -> impl Iterator<Item = Sql> {
     .into_iter()
     .flatten()
     .copied()
+}
+
+/// Addresses of one chain as a statement takes them.
+struct Listed {
+    /// One behind the other.
+    bytes: Vec<u8>,
+    /// The bytes of each.
+    width: i32,
+    len: i32,
+}
+
+impl Listed {
+    fn of(addresses: &[Address]) -> Self {
+        let width = addresses.first().map_or(0, |address| address.as_bytes().len());
+        let bytes = addresses.iter().flat_map(|address| address.as_bytes()).copied().collect();
+        let [width, len] = [width, addresses.len()].map(|count| i32::try_from(count).unwrap_or(i32::MAX));
+        Listed { bytes, width, len }
+    }
 }
 
 /// A number as the database keeps it. Numbers beyond 2^63 do not occur and saturate.

@@ -75,6 +75,11 @@ impl<S: AssetSource> AssetWatch<S> {
         // A node that has not come that far may have no contracts yet.
         let finalized = Cursor::load(&mut self.db.read().await?, self.chain).await?.finalized;
         let Some(reached) = finalized.map(|block| block.number) else { return Ok(None) };
+        self.look(at, reached, now).await.map(Some)
+    }
+
+    /// Asks for a listed asset; no endpoint counts that has not come to block `reached`.
+    async fn look(&mut self, at: usize, reached: u64, now: Timestamp) -> Result<AssetId, StoreError> {
         let asset = self.listed[at].asset.clone();
         let looked = tokio::time::timeout(LOOK_TIME_MAX, self.source.facts(&asset.id, reached)).await;
         let reason = match looked {
@@ -85,7 +90,7 @@ impl<S: AssetSource> AssetWatch<S> {
                 };
                 self.listed[at].due = pause.map(|pause| now.plus(pause));
                 self.listed[at].failed = 0;
-                return Ok(Some(asset.id));
+                return Ok(asset.id);
             }
             Ok(Err(error)) => error.to_string(),
             Err(_) => format!("no answer within {} s", LOOK_TIME_MAX.as_secs()),
@@ -95,7 +100,7 @@ impl<S: AssetSource> AssetWatch<S> {
         let is_known = self.fail(&asset, &reason, is_given_up).await?;
         let pause = if is_given_up || is_known { RETRY_AFTER } else { FIRST_RETRY_AFTER };
         (self.listed[at].failed, self.listed[at].due) = (failed, Some(now.plus(pause)));
-        Ok(Some(asset.id))
+        Ok(asset.id)
     }
 
     /// Ticks until it is stopped. What the store refuses is tried again: nothing depends on it.
@@ -147,15 +152,24 @@ impl<S: AssetSource> AssetWatch<S> {
         Ok(())
     }
 
-    /// As [`AssetWatch::prepare`], for who asks for nothing: what nothing is on record of is held, and all else stays as it is.
+    /// For who only reads past blocks: asks for what nothing was ever told of, once, and leaves all else as it is.
     ///
     /// # Errors
-    /// When the store cannot be written.
-    pub async fn expect(&self) -> Result<(), StoreError> {
+    /// When the store cannot be read or written.
+    pub async fn ask_unknown(&mut self, now: Timestamp) -> Result<(), StoreError> {
         let mut tx = self.db.begin().await?;
-        Cursor::lock(&mut tx, self.chain).await?;
+        let reached = Cursor::lock(&mut tx, self.chain).await?.finalized.map_or(0, |block| block.number);
         self.expect_all(&mut tx).await?;
-        tx.commit().await
+        let rows = asset_facts::all(&mut tx).await?;
+        tx.commit().await?;
+        for at in 0..self.listed.len() {
+            let is_unknown =
+                |row: &AssetRow| row.asset == self.listed[at].asset.id && row.is_held && row.told.is_none();
+            if rows.iter().any(|row| row.chain == self.chain && is_unknown(row)) {
+                self.look(at, reached, now).await?;
+            }
+        }
+        Ok(())
     }
 
     async fn expect_all(&self, tx: &mut Tx) -> Result<(), StoreError> {

@@ -387,7 +387,8 @@ impl<S: HoldingSource> BalanceWatch<S> {
         if !lacking.is_empty() {
             let mut tx = self.db.begin().await?;
             for (address, seen_from) in &lacking {
-                balances::first(&mut tx, self.chain, address, (Reason::Listed, *seen_from), now).await?;
+                balances::first(&mut tx, self.chain, std::slice::from_ref(address), (Reason::Listed, *seen_from), now)
+                    .await?;
             }
             tx.commit().await?;
         }

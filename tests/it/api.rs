@@ -14,7 +14,7 @@ use landfall::event::EventId;
 use landfall::key::{ApiKey, Environment, Scope};
 use landfall::store::accounts::WatchLists;
 use landfall::store::keys::{self, KeyRow};
-use landfall::store::{Db, deposits};
+use landfall::store::{Pools, deposits};
 use landfall::time::Timestamp;
 use landfall_chain::{Address, AssetId, Chain, SenderRule, TxId, TxLife, TxRef, U256};
 use serde_json::{Value, json};
@@ -581,7 +581,7 @@ async fn head_is_answered_as_get_without_the_body() {
 #[tokio::test]
 async fn a_failing_store_is_an_internal_error_that_says_nothing_of_its_cause() {
     let api = Api::new().await;
-    let Db::Sqlite { write, .. } = &api.store.db else { panic!("the store is SQLite") };
+    let Pools::Sqlite { write, .. } = api.store.db.pools() else { panic!("the store is SQLite") };
     sqlx::query("ALTER TABLE deposits RENAME TO elsewhere").execute(write).await.unwrap();
     let detail = "the request could not be answered; try again later";
     let by_id = format!("{DEPOSITS}/{}", deposit(0, NOON).id);

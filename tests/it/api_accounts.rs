@@ -15,7 +15,7 @@ use landfall::operator::Operator;
 use landfall::registry;
 use landfall::store::backfills::{self, BackfillRow};
 use landfall::store::cursors::{self, Cursor};
-use landfall::store::{Db, accounts, native_settings};
+use landfall::store::{Db, Pools, accounts, native_settings};
 use landfall::time::{Clock, Timestamp};
 use landfall_chain::{
     Address, Block, BlockHash, BlockRef, Chain, Debits, Family, Header, Lane, Native, NativeSource, Proof, ReadProof,
@@ -234,7 +234,7 @@ async fn who_comes_second_waits_for_the_first_and_takes_its_place_when_that_made
     second.spawn(async move { registry::open_account(&db, &wanted, &account, NOW).await });
     let waiting =
         "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    let Db::Postgres(pool) = api.db() else { panic!("PostgreSQL") };
+    let Pools::Postgres(pool) = api.db().pools() else { panic!("PostgreSQL") };
     for _ in 0..6_000 {
         let (count,): (i64,) = sqlx::query_as(waiting).fetch_one(pool).await.unwrap();
         if count > 0 || !second.is_empty() && second.try_join_next().is_some() {
@@ -711,7 +711,7 @@ async fn the_blocks_that_were_sunset_are_in_no_answer_and_no_document_and_their_
     }
     let account = api.get(&format!("/v2/accounts/{id}")).await.1;
     assert_eq!(account["identity_type"], "INDIVIDUAL", "this one stays");
-    let Db::Sqlite { write, .. } = api.db() else { panic!("SQLite") };
+    let Pools::Sqlite { write, .. } = api.db().pools() else { panic!("SQLite") };
     let kinds: Vec<(String,)> = sqlx::query_as("SELECT type FROM events").fetch_all(write).await.unwrap();
     let [(kind,)] = &kinds[..] else { panic!("one event of a suspension: {kinds:?}") };
     assert_eq!(kind, "identity_status_update", "and none of those that it took the place of");

@@ -15,7 +15,7 @@ use futures_util::stream;
 use landfall::api::{Api, Limits, Settings, openapi_json};
 use landfall::key::{Algorithm, ApiKey, Environment, KEYS_MAX, Scope, Scopes};
 use landfall::registry::{self, ChangeKeyError, CreateKeyError};
-use landfall::store::{Connection, Db, Engine as Connected, identities, keys};
+use landfall::store::{Connection, Db, Engine as Connected, Pools, identities, keys};
 use landfall::time::{Clock, Timestamp};
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -399,9 +399,9 @@ async fn a_public_key_is_followed_by_another_and_never_by_none() {
 
 async fn expire_public_keys(db: &Db) {
     let text = "UPDATE public_keys SET valid_until_us = 1";
-    match db {
-        Db::Sqlite { write, .. } => drop(sqlx::query(text).execute(write).await.unwrap()),
-        Db::Postgres(pool) => drop(sqlx::query(text).execute(pool).await.unwrap()),
+    match db.pools() {
+        Pools::Sqlite { write, .. } => drop(sqlx::query(text).execute(write).await.unwrap()),
+        Pools::Postgres(pool) => drop(sqlx::query(text).execute(pool).await.unwrap()),
     }
 }
 
@@ -530,7 +530,7 @@ async fn a_store_that_does_not_answer_in_time_is_a_timeout() {
     let limits = Limits { request_timeout: Duration::from_secs(1), ..Limits::default() };
     let mut door = Door::new(limits).await;
     let key = door.key(Scope::Read).await;
-    let Db::Sqlite { read, .. } = &door.store.db else { panic!("SQLite") };
+    let Pools::Sqlite { read, .. } = door.store.db.pools() else { panic!("SQLite") };
     let mut held = Vec::new();
     for _ in 0..read.options().get_max_connections() {
         held.push(door.store.db.read().await.unwrap());

@@ -15,7 +15,7 @@ use landfall::decision::Author;
 use landfall::key::{ApiKey, Environment, Scope, Scopes};
 use landfall::registry::{self, CreateKeyError, NewWebhook, WebhookError};
 use landfall::resolver::Resolver;
-use landfall::store::{Connection, Db, Engine as Connected, identities};
+use landfall::store::{Connection, Db, Engine as Connected, Pools, identities};
 use landfall::time::{Clock, Timestamp};
 use landfall::webhook::AllowedNetworks;
 use landfall_chain::{Address, Chain};
@@ -296,7 +296,7 @@ async fn a_head_that_is_too_large_is_a_problem_and_what_http_cannot_take_a_bare_
 
 /// As many as wait for a lock in this database.
 async fn waiting(db: &Db) -> i64 {
-    let Db::Postgres(pool) = db else { panic!("PostgreSQL") };
+    let Pools::Postgres(pool) = db.pools() else { panic!("PostgreSQL") };
     let text = "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     let (count,): (i64,) = sqlx::query_as(text).fetch_one(pool).await.unwrap();
     count

@@ -20,7 +20,7 @@ use landfall::key::{ApiKey, Environment, Scope, Scopes};
 use landfall::operator::Operator;
 use landfall::registry;
 use landfall::resolver::Resolver;
-use landfall::store::Db;
+use landfall::store::{Db, Pools};
 use landfall::time::Clock;
 use landfall::watcher::{BalanceWatch, BalancesRead};
 use landfall_chain::U256;
@@ -305,7 +305,7 @@ async fn webhooks(scene: &mut Scene, identity: &Value) -> Value {
 
 /// The one event of a type.
 async fn sent_as(world: &World, kind: &str) -> Value {
-    let Db::Sqlite { read, .. } = world.db() else { panic!("SQLite") };
+    let Pools::Sqlite { read, .. } = world.db().pools() else { panic!("SQLite") };
     let payload = sqlx::query_as("SELECT payload FROM events WHERE type = ?").bind(kind);
     let (payload,): (String,) = payload.fetch_one(read).await.unwrap();
     serde_json::from_str(&payload).unwrap()
@@ -375,7 +375,7 @@ async fn refusals(scene: &mut Scene) -> BTreeMap<&'static str, Value> {
     ];
     for (code, router) in routers {
         if code == "INTERNAL" {
-            let Db::Sqlite { write, .. } = &db else { panic!("SQLite") };
+            let Pools::Sqlite { write, .. } = db.pools() else { panic!("SQLite") };
             sqlx::query("ALTER TABLE api_keys RENAME TO lost").execute(write).await.unwrap();
         }
         for id in &ids {
@@ -391,7 +391,7 @@ async fn refusals(scene: &mut Scene) -> BTreeMap<&'static str, Value> {
             assert_eq!(found.entry(code).or_insert_with(|| answer.clone()), &answer, "{id}");
         }
         if code == "INTERNAL" {
-            let Db::Sqlite { write, .. } = &db else { panic!("SQLite") };
+            let Pools::Sqlite { write, .. } = db.pools() else { panic!("SQLite") };
             sqlx::query("ALTER TABLE lost RENAME TO api_keys").execute(write).await.unwrap();
         }
     }

@@ -270,21 +270,26 @@ async fn what_another_process_records_with_other_decimals_is_not_confirmed_befor
 }
 
 #[tokio::test]
-async fn who_only_reads_past_blocks_confirms_no_token_that_nobody_asked_for() {
+async fn who_only_reads_past_blocks_asks_for_a_token_first_that_nobody_asked_for() {
     for engine in ENGINES {
         let mut bench = Bench::on(engine).await;
         let new = AssetId::Token(Address::Evm([0x73; 20]));
         let asset = Asset { id: new, symbol: "NEW".to_owned(), decimals: 18, from_block: 0 };
         bench.world.network.assets.push(asset);
         bench.world.restart();
-        watch(&bench.world).expect().await.unwrap();
+        let now = bench.world.now();
+        watch(&bench.world).ask_unknown(now).await.unwrap();
         bench.pay(&[(new, 5)]).await;
-        assert_eq!(bench.world.status_of(5).await, Pending);
+        assert_eq!(bench.world.status_of(5).await, Pending, "nobody answered");
         bench.world.chain.report_asset(new, Some(contract(Some(6))));
         bench.restart().await;
         bench.ask().await;
         bench.settle().await;
         assert_eq!((bench.world.status_of(5).await, bench.open().await.len()), (Pending, 1));
+        // What was told already is not asked for again.
+        bench.world.chain.report_asset(new, Some(contract(Some(18))));
+        watch(&bench.world).ask_unknown(now).await.unwrap();
+        assert_eq!(bench.world.status_of(5).await, Pending);
         bench.world.abandon();
     }
 }

@@ -73,7 +73,8 @@ async fn a_terminated_identity_opens_no_accounts_and_a_suspended_one_does() {
         registry::add_accounts(&store.db, &[account("alice", "acme", 1)], NOW).await.unwrap();
         OLGA.change_identity(&store.db, "acme", Change::Terminate).await.unwrap();
         let refused = registry::add_accounts(&store.db, &[account("bob", "acme", 2)], NOW).await.unwrap_err();
-        let AddAccountsError::Refused { index: 0, error: AddAccountError::Closed { id, status } } = refused else {
+        let AddAccountsError::Refused { index: 0, added: 0, error: AddAccountError::Closed { id, status } } = refused
+        else {
             panic!("{refused:?}")
         };
         assert_eq!((id.as_str(), status), ("acme", IdentityStatus::Terminated));

@@ -55,7 +55,7 @@ async fn an_account_has_ten_thousand_addresses_at_most() {
         // What is there already is none more, also between others; two more are one too many, on whichever lines they stand.
         add(&[account("many", &[1, 2])]).await.unwrap();
         let refused = add(&[account("many", &[1, 3]), account("few", &[4]), account("many", &[5])]).await.unwrap_err();
-        let AddAccountsError::Refused { index: 2, error: AddAccountError::TooMany { .. } } = &refused else {
+        let AddAccountsError::Refused { index: 2, added: 0, error: AddAccountError::TooMany { .. } } = &refused else {
             panic!("{refused:?}")
         };
         assert!(refused.to_string().contains("account many has 10000 addresses already"), "{refused}");

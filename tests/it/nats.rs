@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use landfall::delivery::{DUPLICATE_WINDOW, Delivered, Delivery, Nats, NatsOptions};
 use landfall::identity::{Change, IdentityType, NewIdentity};
 use landfall::registry;
-use landfall::store::Db;
 use landfall::store::endpoints::{self, Health, Status};
 use landfall::store::sinks::{self, Kind, NATS, SinkStatus, State, Word};
+use landfall::store::{Db, Pools};
 use landfall::time::{Pulse, Timestamp};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -333,9 +333,9 @@ async fn a_sink_that_is_paused_keeps_its_events_also_over_a_restart_and_one_that
         assert_eq!(sink.tick(&world).await, done(1, 0), "{engine:?}");
 
         let refusing = "UPDATE webhooks SET status = 'OPEN', failures = 9, strain = 500, probe_us = 9000000000000000";
-        match world.db() {
-            Db::Sqlite { write, .. } => drop(sqlx::query(refusing).execute(write).await.unwrap()),
-            Db::Postgres(pool) => drop(sqlx::query(refusing).execute(pool).await.unwrap()),
+        match world.db().pools() {
+            Pools::Sqlite { write, .. } => drop(sqlx::query(refusing).execute(write).await.unwrap()),
+            Pools::Postgres(pool) => drop(sqlx::query(refusing).execute(pool).await.unwrap()),
         }
         let mut tx = world.db().begin().await.unwrap();
         assert!(sinks::give_up(&mut tx, NATS, world.now()).await.unwrap());

@@ -1,15 +1,14 @@
 //! Addresses that are nobody's: refused by each way in (that of the API: `api_accounts`), and an old entry of a store goes on, and
 //! `status` reports it.
 
-use landfall::account::{AccountType, NewAccount};
 use landfall::deposit::DepositStatus::Pending;
-use landfall::store::accounts::WatchLists;
 use landfall_chain::{Address, Chain, Family};
 use landfall_sim::{SimLeg, SimTx};
 
 use crate::cli::{CONFIG, Desk};
-use crate::postgres::ENGINES;
-use crate::world::{CHAIN, World, address, report};
+use crate::long_lists::run;
+use crate::postgres::{ENGINES, Engine};
+use crate::world::{World, address, report};
 
 const ZERO: &str = "0x0000000000000000000000000000000000000000";
 /// Somebody's.
@@ -54,14 +53,16 @@ fn an_address_that_is_nobodys_is_refused_by_account_add_and_by_import() {
 }
 
 /// As a version of before took it in.
-async fn watch_as_before(world: &World, account: &str, address: Address) {
-    let (id, addresses) = (account.to_owned(), [(CHAIN, address)].into());
-    let account = NewAccount { id, identity_id: None, kind: AccountType::Segregated, addresses };
-    let mut tx = world.db().begin().await.unwrap();
-    let mut lists = WatchLists::lock(&mut tx, &[CHAIN].into()).await.unwrap();
-    lists.add(&mut tx, &account, world.now()).await.unwrap();
-    lists.publish(&mut tx).await.unwrap();
-    tx.commit().await.unwrap();
+async fn watch_as_before(world: &World, engine: Engine, account: &str, address: Address) {
+    world.watch(account, crate::world::address(0xdd)).await;
+    let literal = |address: &Address| match engine {
+        Engine::Postgres => format!("decode('{}', 'hex')", hex::encode(address.as_bytes())),
+        Engine::Sqlite => format!("x'{}'", hex::encode(address.as_bytes())),
+    };
+    for table in ["watched_addresses", "balances_due"] {
+        let [old, new] = [literal(&crate::world::address(0xdd)), literal(&address)];
+        run(world.db(), format!("UPDATE {table} SET address = {new} WHERE address = {old}")).await;
+    }
 }
 
 #[tokio::test]
@@ -71,7 +72,7 @@ async fn an_old_entry_of_nobodys_address_goes_on_and_status_reports_it() {
         world.watch("alice", address(0xa1)).await;
         assert_eq!(report(&world).await.nobodys, []);
         let zero = Address::parse(Family::Evm, ZERO).unwrap();
-        watch_as_before(&world, "old", zero).await;
+        watch_as_before(&world, engine, "old", zero).await;
         world.chain.mine(vec![SimTx::new(address(1), 0, vec![SimLeg::native(address(1), zero, 5)])]);
         world.catch_up().await;
         assert_eq!(world.status_of(5).await, Pending, "it goes on");

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use landfall::store::{Connection, Db, Engine as Connected, StoreUrl};
+use landfall::store::{Connection, Db, Engine as Connected, Pools, StoreUrl};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, Connection as _, Database, Pool, SqlSafeStr, SqlStr, SqliteConnection};
@@ -96,18 +96,18 @@ async fn open(url: &str) -> Db {
 
 /// The same store, where no time between two statements ends a transaction. What rows and tables are waited for stays the product's.
 async fn patient(db: Db) -> Db {
-    let patient = match &db {
-        Db::Postgres(pool) => {
+    let patient = match db.pools() {
+        Pools::Postgres(pool) => {
             let options = PgConnectOptions::clone(&pool.connect_options());
-            Db::Postgres(waiting_long(pool, options.options([("idle_in_transaction_session_timeout", "0")])).await)
+            Pools::Postgres(waiting_long(pool, options.options([("idle_in_transaction_session_timeout", "0")])).await)
         }
-        Db::Sqlite { read, write } => Db::Sqlite {
+        Pools::Sqlite { read, write } => Pools::Sqlite {
             write: waiting_long(write, SqliteConnectOptions::clone(&write.connect_options())).await,
             read: waiting_long(read, SqliteConnectOptions::clone(&read.connect_options())).await,
         },
     };
     db.close().await;
-    patient
+    patient.into()
 }
 
 async fn waiting_long<DB: Database>(

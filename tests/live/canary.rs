@@ -219,7 +219,7 @@ fn look(told: &mut Told, stage: &Stage, hook: &str) {
     // Whether it is late already is a matter of time.
     told.run_for(&["health"], &[0, 1], |_| Vec::new());
     told.run(&["deposit", "explain", "SOLANA_DEVNET", &"1".repeat(64)], 2);
-    let commands: [(&[&str], i32); 28] = [
+    let commands: [(&[&str], i32); 29] = [
         (&["status"], 0),
         (&["status", "--json"], 0),
         (&["migrate"], 0),
@@ -230,6 +230,7 @@ fn look(told: &mut Told, stage: &Stage, hook: &str) {
         (&["key", "list", "--json"], 0),
         (&["deposit", "list", "--json"], 0),
         (&["deposit", "show", deposit], 0),
+        (&["deposit", "decide", deposit, "--fail", "--reason", "nobody doubts it"], 2),
         (&["deposit", "unattributed"], 0),
         (&["deposit", "explain", CHAIN, paid], 0),
         (&["deposit", "explain", CHAIN, paid, "--json"], 0),

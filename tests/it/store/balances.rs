@@ -137,7 +137,7 @@ async fn who_is_added_is_due_again_when_all_that_leaves_is_seen(store: TestStore
     read(&store, 3).await;
     let add = async |from| {
         let why = (Reason::Listed, from);
-        write(&store, async |tx| balances::first(tx, CHAIN, &address(ALICE), why, NOW).await.unwrap()).await;
+        write(&store, async |tx| balances::first(tx, CHAIN, &[address(ALICE)], why, NOW).await.unwrap()).await;
     };
     add(9).await;
     assert_eq!(queued(&store, CHAIN, Reason::Listed).await, [address(ALICE)]);

@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
-use landfall::store::{Db, OpenError, StoreUrl};
+use landfall::store::{Db, OpenError, Pools, StoreUrl};
 use landfall_chain::with_causes;
 use sqlx::Connection as _;
 use tokio::task::JoinSet;
@@ -70,7 +70,7 @@ async fn a_file_that_is_no_database_is_refused_and_left_as_it_is() {
 async fn no_statement_is_compiled_before_it_runs_on_postgresql() {
     let store = TestStore::fresh(Engine::Postgres).await;
     let db = Db::open(&store.url.parse().unwrap()).await.unwrap();
-    let Db::Postgres(pool) = &db else { panic!("PostgreSQL") };
+    let Pools::Postgres(pool) = db.pools() else { panic!("PostgreSQL") };
     let jit: String = sqlx::query_scalar("SHOW jit").fetch_one(pool).await.unwrap();
     assert_eq!(jit, "off");
     db.close().await;
@@ -261,7 +261,7 @@ async fn a_postgres_database_that_has_no_place_for_every_character_is_refused_in
 async fn connections_that_the_server_ended_while_they_lay_idle_are_not_handed_out() {
     let store = TestStore::fresh(Engine::Postgres).await;
     let db = Db::open(&store.url.parse().unwrap()).await.unwrap();
-    let Db::Postgres(pool) = &db else { panic!("PostgreSQL") };
+    let Pools::Postgres(pool) = db.pools() else { panic!("PostgreSQL") };
     let place = async || sqlx::query_scalar::<_, i32>("SELECT pg_backend_pid()").fetch_one(pool).await.unwrap();
     let before = [place().await, place().await];
     let mut admin = sqlx::PgConnection::connect(&store.url).await.unwrap();

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use landfall::store::{Db, MIGRATIONS, OpenError};
+use landfall::store::{Db, MIGRATIONS, OpenError, Pools};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
@@ -48,13 +48,13 @@ async fn an_older_or_newer_schema_is_told_and_not_used(store: TestStore) {
 
 async fn two_who_migrate_at_once_both_succeed(store: TestStore) {
     let folder = folder();
-    let url = match &store.db {
-        Db::Postgres(_) => {
+    let url = match store.db.pools() {
+        Pools::Postgres(_) => {
             run(&store.db, "DROP SCHEMA public CASCADE").await;
             run(&store.db, "CREATE SCHEMA public").await;
             store.url.clone()
         }
-        Db::Sqlite { .. } => format!("sqlite:{}", folder.path().join("landfall.db").display()),
+        Pools::Sqlite { .. } => format!("sqlite:{}", folder.path().join("landfall.db").display()),
     };
     let mut migrating = JoinSet::new();
     let start = Arc::new(Barrier::new(2));

@@ -4,7 +4,7 @@
 use landfall::balance::{HeldAfter, Moved, Readings, Unexplained};
 use landfall::deposit::DepositStatus::Pending;
 use landfall::store::unexplained::{self, Entry};
-use landfall::store::{Db, cursors, deposits, movements, unattributed};
+use landfall::store::{Pools, cursors, deposits, movements, unattributed};
 use landfall_chain::{
     Address, AssetId, AssetTransfer, Fee, Lane, Rejected, SenderRule, TxId, TxLife, TxRef, U256, Verdict,
 };
@@ -181,9 +181,9 @@ async fn pages_hold_each_entry_once_newest_first(store: TestStore) {
 async fn thousands_of_movements_are_not_summed_up(store: TestStore) {
     connect(&store, &[block(4, 1), block(5, 1)]).await;
     debit(&store, 4, 1, transfer(AssetId::Native, ALICE, 9, 7)).await;
-    let hash = match &store.db {
-        Db::Postgres(_) => "DECODE(LPAD(TO_HEX(n), 64, '0'), 'hex')",
-        Db::Sqlite { .. } => "CAST(printf('%032d', n) AS BLOB)",
+    let hash = match store.db.pools() {
+        Pools::Postgres(_) => "DECODE(LPAD(TO_HEX(n), 64, '0'), 'hex')",
+        Pools::Sqlite { .. } => "CAST(printf('%032d', n) AS BLOB)",
     };
     for (more, expected) in [("1, 9999", Some((0, 70_000))), ("10000, 10000", None)] {
         let (first, last) = more.split_once(", ").unwrap();
@@ -209,9 +209,9 @@ const STEPS_MAX: u64 = 1_000;
 async fn what_moved_in_a_few_blocks_is_found_among_many_deposits_of_an_address(store: TestStore) {
     let came = insert(&store, deposit(1)).await;
     connect(&store, &[block(10_001, 1)]).await;
-    let hash = match &store.db {
-        Db::Postgres(_) => "DECODE(LPAD(TO_HEX(n), 64, '0'), 'hex')",
-        Db::Sqlite { .. } => "CAST(printf('%032d', n) AS BLOB)",
+    let hash = match store.db.pools() {
+        Pools::Postgres(_) => "DECODE(LPAD(TO_HEX(n), 64, '0'), 'hex')",
+        Pools::Sqlite { .. } => "CAST(printf('%032d', n) AS BLOB)",
     };
     let copy = format!(
         "WITH RECURSIVE numbers (n) AS (SELECT CAST(1 AS BIGINT) UNION ALL SELECT n + 1 FROM numbers WHERE n < {MANY}) \
