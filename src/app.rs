@@ -95,7 +95,7 @@ impl App {
         let networks = chains.iter().map(|chain| chain.network.clone()).collect();
         let stop = workers.stop();
         let served = Api::new(db.clone(), config.api_settings(api, networks), clock.clone()).stopped_by(stop.clone());
-        workers.serve("api", Serving::of(config.api_connections), listener, served.router());
+        workers.serve("api", serving(config), listener, served.router());
         workers.spawn("api upkeep", served.run(stop));
 
         // A name of this process among those at the same store.
@@ -153,6 +153,11 @@ async fn deliver(
     }
     workers.spawn_turning("delivery", |_, pulse, stop| delivery.run(pulse, stop));
     Ok(())
+}
+
+/// How the API is served.
+fn serving(config: &Config) -> Serving {
+    Serving { address_connections_max: config.api_ip_connections, ..Serving::of(config.api_connections) }
 }
 
 async fn listen(address: SocketAddr, key: &'static str) -> Result<TcpListener, StartError> {

@@ -41,6 +41,8 @@ pub struct Config {
     pub api_limits: Limits,
     /// How many may be open at the same time.
     pub api_connections: usize,
+    /// How many of these from one address.
+    pub api_ip_connections: usize,
     pub admin_listen: SocketAddr,
     /// Where events are published beside the webhooks.
     pub nats: Option<NatsOptions>,
@@ -96,6 +98,7 @@ struct ApiSection {
     key_requests_per_sec: u32,
     concurrent_requests: u32,
     connections: usize,
+    ip_connections: Option<usize>,
     request_timeout_secs: u64,
     body_bytes: usize,
     header_bytes: usize,
@@ -124,6 +127,7 @@ impl Default for ApiSection {
             key_requests_per_sec: limits.key_requests_per_sec,
             concurrent_requests: limits.concurrent_requests,
             connections: CONNECTIONS_DEFAULT,
+            ip_connections: None,
             request_timeout_secs: limits.request_timeout.as_secs(),
             body_bytes: limits.body_bytes,
             header_bytes: limits.header_bytes,
@@ -213,6 +217,7 @@ impl File {
             environment: self.api.environment,
             api_limits: self.api.limits()?,
             api_connections: self.api.connections,
+            api_ip_connections: self.api.ip_connections(),
             api_host: self.api.host,
             admin_listen: self.admin.listen,
             nats: self.nats.map(|nats| nats.check(folder)).transpose()?,
@@ -232,6 +237,15 @@ fn store(text: &str, folder: &Path) -> Result<StoreUrl, ConfigError> {
 }
 
 impl ApiSection {
+    /// A quarter unless it is set; 0 sets no limit.
+    fn ip_connections(&self) -> usize {
+        match self.ip_connections {
+            None => (self.connections / 4).max(1),
+            Some(0) => self.connections,
+            Some(most) => most,
+        }
+    }
+
     fn limits(&self) -> Result<Limits, ConfigError> {
         let bounds = [
             ("concurrent_requests", u64::from(self.concurrent_requests), 1, 65_536),
@@ -383,14 +397,14 @@ mod tests {
             header_bytes: 16_384,
         };
         assert_eq!(config.api_settings(config.api_listen, Vec::new()).limits, limits);
-        assert_eq!(config.api_connections, 800);
+        assert_eq!((config.api_connections, config.api_ip_connections), (800, 200));
     }
 
     #[test]
     fn every_key_is_read() {
         let config = parse(
             "retired = [\"OPTIMISM_MAINNET\"]\n[store]\nurl = \"postgres://me:pass@db/landfall?sslmode=require\"\n[api]\nlisten = \"0.0.0.0:1\"\nenvironment = \"test\"\n\
-             host = \"api.example.com\"\nip_requests_per_sec = 1\nkey_requests_per_sec = 2\nconcurrent_requests = 3\nconnections = 9\n\
+             host = \"api.example.com\"\nip_requests_per_sec = 1\nkey_requests_per_sec = 2\nconcurrent_requests = 3\nconnections = 9\nip_connections = 7\n\
              request_timeout_secs = 4\nbody_bytes = 5000\nheader_bytes = 6000\n\
              [admin]\nlisten = \"127.0.0.1:2\"\n[chains.BASE_MAINNET]\nrpc = [\"https://node/${KEY}\", \"wss://other\", \
              { url = \"http://third\", headers = { Authorization = \"Bearer ${KEY}\" } }]\nagree = 2\n\
@@ -413,7 +427,7 @@ mod tests {
         assert_eq!(settings.retired, BTreeSet::from([Chain::OptimismMainnet]));
         let token = Address::parse(Family::Evm, "0x1c7D4B196Cb0C7B01d743Fbc6116a902379C7238").unwrap();
         assert_eq!(settings.retired_tokens, BTreeSet::from([(Chain::BaseMainnet, token)]));
-        assert_eq!(config.api_connections, 9);
+        assert_eq!((config.api_connections, config.api_ip_connections), (9, 7));
         let chain = &config.chains[&Chain::BaseMainnet];
         assert_eq!((chain.rpc.len(), chain.rpc[0].url.as_str()), (3, "https://node/canary"));
         let header = ("Authorization".to_owned(), "Bearer canary".to_owned());
@@ -425,6 +439,19 @@ mod tests {
         assert_eq!(chain.balances_per_sec, Some(500));
         assert_eq!((chain.native, chain.eip7708_from), (Some(NativeSource::Trace), Some(7)));
         assert_eq!((chain.finality_stall_secs, chain.block_stall_secs), (Some(900), Some(0)));
+    }
+
+    #[test]
+    fn an_address_has_a_quarter_of_the_connections_unless_it_is_set_and_with_0_all_of_them() {
+        for (keys, expected) in [
+            ("connections = 3", 1),
+            ("connections = 9", 2),
+            ("connections = 9\nip_connections = 0", 9),
+            ("ip_connections = 1000", 1_000),
+        ] {
+            let config = parse(&format!("[api]\n{keys}\n{CHAIN}")).unwrap();
+            assert_eq!(config.api_ip_connections, expected, "{keys}");
+        }
     }
 
     #[test]

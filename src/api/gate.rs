@@ -90,8 +90,8 @@ fn check<K: Hash + Eq + Clone>(limiter: Option<&DefaultKeyedRateLimiter<K>>, cli
     })
 }
 
-/// Who has an IPv6 address has a /64 of them.
-fn counted_as(ip: IpAddr) -> IpAddr {
+/// Whom an address counts for: who has an IPv6 address has a /64 of them.
+pub fn counted_as(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V4(ip) => ip.into(),
         IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),

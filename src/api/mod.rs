@@ -51,6 +51,7 @@ use crate::time::Clock;
 pub use deposits::DepositResource;
 use edge::RequestIds;
 use gate::Gate;
+pub use gate::counted_as;
 use nonces::Nonces;
 pub use openapi::openapi_json;
 use problem::Problem;

@@ -60,6 +60,7 @@ mod reorgs;
 mod rescan;
 mod rows;
 mod serving;
+mod shares;
 mod side_by_side;
 mod signatures;
 mod signers;

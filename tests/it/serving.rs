@@ -10,7 +10,7 @@ use axum::extract::ConnectInfo;
 use axum::routing::get;
 use landfall::app::Serving;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -18,6 +18,10 @@ use tokio_util::sync::CancellationToken;
 const REQUEST: &[u8] = b"GET /peer HTTP/1.1\r\nhost: here\r\n\r\n";
 const HEAD_TIME: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(60);
+/// For what happens at once; machines that test are busy.
+const SOON: Duration = Duration::from_secs(10);
+/// For a connection on which nothing comes.
+const MOMENT: Duration = Duration::from_millis(100);
 
 /// A server; it ends with its owner.
 struct Server {
@@ -46,7 +50,7 @@ impl Server {
                 }),
             );
         let (mut tasks, stopped) = (JoinSet::new(), stop.clone());
-        let serving = Serving { connections_max, head_time_max };
+        let serving = Serving { head_time_max, ..Serving::of(connections_max) };
         tasks.spawn(async move { serving.serve(listener, router, &stopped).await });
         Server { address, stop, slow, tasks }
     }
@@ -54,6 +58,24 @@ impl Server {
     async fn connect(&self) -> TcpStream {
         TcpStream::connect(self.address).await.unwrap()
     }
+
+    /// From 127.0.0.`host`.
+    async fn connect_from(&self, host: u8) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, host], 0).into()).unwrap();
+        socket.connect(self.address).await.unwrap()
+    }
+}
+
+/// Asks and is answered, soon.
+async fn ask(client: &mut TcpStream) {
+    client.write_all(REQUEST).await.unwrap();
+    tokio::time::timeout(SOON, until(client, "127.0.0.")).await.expect("it is answered");
+}
+
+/// Whether the server has left it open. Nothing is on its way.
+async fn is_open(client: &mut TcpStream) -> bool {
+    tokio::time::timeout(MOMENT, client.read(&mut [0])).await.is_err()
 }
 
 /// Reads until this is there.
@@ -138,15 +160,72 @@ async fn what_is_under_way_at_the_stop_is_answered_and_nobody_else_comes_in() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_take_its_answer_is_left() {
-    for close in ["", "connection: close\r\n"] {
-        let server = Server::start(1, HEAD_TIME).await;
-        let mut deaf = server.connect().await;
-        deaf.write_all(format!("GET /large HTTP/1.1\r\nhost: here\r\n{close}\r\n").as_bytes()).await.unwrap();
-        // There is room for one.
-        let mut next = server.connect().await;
-        next.write_all(REQUEST).await.unwrap();
-        let peer = next.local_addr().unwrap().to_string();
-        until(&mut next, &peer).await;
+async fn an_address_holds_a_quarter_of_the_connections_and_its_own_longest_idle_one_makes_room() {
+    let server = Server::start(16, 2 * PATIENCE).await;
+    let mut held = Vec::new();
+    for _ in 0..40 {
+        held.push(server.connect().await);
     }
+    // They are taken in one after the other.
+    ask(&mut server.connect_from(2).await).await;
+    let mut open = Vec::new();
+    for client in &mut held {
+        open.push(is_open(client).await);
+    }
+    let expected: Vec<bool> = (0..40).map(|index| index >= 36).collect();
+    assert_eq!(open, expected);
+    ask(held.last_mut().unwrap()).await;
+    ask(&mut server.connect().await).await;
+}
+
+#[tokio::test]
+async fn an_address_that_asks_on_all_its_connections_gets_no_further_one_and_others_do() {
+    let server = Server::start(4, 2 * PATIENCE).await;
+    let mut busy = server.connect().await;
+    busy.write_all(b"GET /slow HTTP/1.1\r\nhost: here\r\n\r\n").await.unwrap();
+    server.slow[0].notified().await;
+    let mut more = server.connect().await;
+    let refused = tokio::time::timeout(SOON, more.read(&mut [0])).await.expect("it is closed at once");
+    assert!(matches!(refused, Ok(0) | Err(_)));
+    ask(&mut server.connect_from(2).await).await;
+    server.slow[1].notify_one();
+    until(&mut busy, "at last").await;
+}
+
+#[tokio::test]
+async fn where_all_connections_are_taken_the_longest_idle_one_is_closed_for_a_new_one() {
+    let server = Server::start(8, 2 * PATIENCE).await;
+    let mut busy = server.connect_from(1).await;
+    busy.write_all(b"GET /slow HTTP/1.1\r\nhost: here\r\n\r\n").await.unwrap();
+    server.slow[0].notified().await;
+    let mut held = Vec::new();
+    for host in [1, 2, 2, 3, 3, 4, 4] {
+        let mut client = server.connect_from(host).await;
+        ask(&mut client).await;
+        held.push(client);
+    }
+    // The first is used again, so the second has been idle for longest.
+    ask(&mut held[0]).await;
+    ask(&mut server.connect_from(5).await).await;
+    let mut open = Vec::new();
+    for client in &mut held {
+        open.push(is_open(client).await);
+    }
+    assert_eq!(open, [true, false, true, true, true, true, true]);
+    server.slow[1].notify_one();
+    until(&mut busy, "at last").await;
+}
+
+#[tokio::test]
+async fn who_comes_while_every_connection_is_asked_on_waits_for_the_first_that_is_idle() {
+    let server = Server::start(1, 2 * PATIENCE).await;
+    let mut busy = server.connect_from(1).await;
+    busy.write_all(b"GET /slow HTTP/1.1\r\nhost: here\r\n\r\n").await.unwrap();
+    server.slow[0].notified().await;
+    let mut next = server.connect_from(2).await;
+    next.write_all(REQUEST).await.unwrap();
+    assert!(is_open(&mut next).await);
+    server.slow[1].notify_one();
+    until(&mut busy, "at last").await;
+    tokio::time::timeout(SOON, until(&mut next, "127.0.0.2")).await.expect("it is answered");
 }
