@@ -157,7 +157,11 @@ async fn deliver(
 
 /// How the API is served.
 fn serving(config: &Config) -> Serving {
-    Serving { address_connections_max: config.api_ip_connections, ..Serving::of(config.api_connections) }
+    Serving {
+        address_connections_max: config.api_ip_connections,
+        head_bytes_max: config.api_limits.header_bytes,
+        ..Serving::of(config.api_connections)
+    }
 }
 
 async fn listen(address: SocketAddr, key: &'static str) -> Result<TcpListener, StartError> {

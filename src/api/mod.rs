@@ -5,7 +5,7 @@
 //! ignored. No business rule lives here.
 //!
 //! The map: `edge` admits a request and names it, `auth` checks key and signature, `scope` what the key may do, `gate`
-//! counts, `upkeep` writes what was noted, `tail` tells those who wait for events; each resource has a file, `query`,
+//! and `places` count, `upkeep` writes what was noted, `tail` tells those who wait for events; each resource has a file, `query`,
 //! `time_bound` and `json` read what was sent, `cursor` finds the next page, `problem` is every refusal; `openapi`
 //! describes it all, `pushed` what receivers are sent, `examples` shows real answers, and `browse` shows all that.
 
@@ -25,6 +25,7 @@ mod identities;
 mod json;
 mod nonces;
 mod openapi;
+mod places;
 mod problem;
 mod pushed;
 mod query;
@@ -139,7 +140,7 @@ impl Api {
             // How large a body may be is `auth`'s: axum's own limit, 2 MB, would cut off what is set to be taken.
             .layer(DefaultBodyLimit::disable())
             .layer(from_fn_with_state(state.clone(), auth::require_key))
-            .merge(browse::routes())
+            .merge(browse::routes(&state))
             .layer(from_fn_with_state(state, edge::answer))
     }
 

@@ -1,7 +1,8 @@
 //! Serves a router on a listener.
 //!
 //! Promises: a client that is slow or silent holds nothing for long: a connection on which no whole head of a request arrives in time is
-//! closed, the first time and between two requests, and so is one that takes nothing of its answer for as long. So many connections and
+//! closed, the first time and between two requests, and one that takes nothing of its answer for as long is reset. What is kept for
+//! one, here and by the system, is bounded whatever it sends and does not take. So many connections and
 //! no more are open, so many of one address, and what else this process does keeps its file descriptors. Where as many are open as may
 //! be, the connection that has been idle longest is closed for a new one: of all, or of the address that has its share. No connection
 //! is closed while a request on it is under way. Answers are sent at once. At the stop each request under way is answered.
@@ -23,6 +24,7 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use socket2::SockRef;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::{self, JoinSet};
@@ -37,6 +39,12 @@ const HEAD_TIME_MAX: Duration = Duration::from_secs(75);
 /// What fails to be accepted for want of something is tried again after this time.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
+/// What may arrive of a head above what is taken, so that it is still refused in the words of who answers.
+const HEAD_BYTES_ABOVE: usize = 4 * 1024;
+/// The least that the server reads at once.
+const READ_BYTES_MIN: usize = 8 * 1024;
+/// What the system keeps of an answer that its client does not take. Linux counts twice as much.
+const SEND_BUFFER_BYTES: usize = 64 * 1024;
 /// How often the same is said at most.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 
@@ -49,6 +57,8 @@ pub struct Serving {
     pub address_connections_max: usize,
     /// For the head of a request to arrive, from the connection or the answer before on; and for a part of an answer to be taken.
     pub head_time_max: Duration,
+    /// Of the head of a request; a little more is read, and what is longer yet is refused by the server alone.
+    pub head_bytes_max: usize,
 }
 
 /// The connections that are open.
@@ -63,9 +73,14 @@ struct Open {
 }
 
 impl Serving {
-    /// With a quarter for each address, and the usual time.
+    /// With a quarter for each address, and the usual time and size.
     pub fn of(connections_max: usize) -> Self {
-        Serving { connections_max, address_connections_max: (connections_max / 4).max(1), head_time_max: HEAD_TIME_MAX }
+        Serving {
+            connections_max,
+            address_connections_max: (connections_max / 4).max(1),
+            head_time_max: HEAD_TIME_MAX,
+            head_bytes_max: 16 * 1024,
+        }
     }
 
     /// Serves until `stop`, and what is under way then to its end.
@@ -98,6 +113,7 @@ impl Serving {
     async fn connection(self, stream: TcpStream, router: Router, connection: Arc<Connection>, stop: CancellationToken) {
         // An answer in two parts would wait for the client's word that it has the first. Who is gone will be found to be.
         let _ = stream.set_nodelay(true);
+        let _ = SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER_BYTES);
         let app = TowerToHyperService::new(router);
         let asked = Arc::clone(&connection);
         let service = service_fn(move |mut request: Request<Incoming>| {
@@ -110,6 +126,7 @@ impl Serving {
         });
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(self.head_time_max);
+        builder.max_buf_size(self.head_bytes_max.saturating_add(HEAD_BYTES_ABOVE).max(READ_BYTES_MIN));
         let stream = TokioIo::new(Stream::new(stream, self.head_time_max, Arc::clone(&connection)));
         let mut serving = pin!(builder.serve_connection(stream, service));
         let ended = tokio::select! {

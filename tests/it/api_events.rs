@@ -443,8 +443,8 @@ async fn waiting_ends_when_its_time_is_over_and_not_when_other_requests_would_be
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_that_wait_take_nothing_from_others() {
     for engine in ENGINES {
-        // Fewer places and connections than there are that wait.
-        let limits = Limits { concurrent_requests: 4, ..no_rates() };
+        // Fewer places and connections than there are that wait; a key has a quarter of them.
+        let limits = Limits { concurrent_requests: 16, ..no_rates() };
         let mut feed = Feed::on(engine, limits).await;
         feed.announce("a").await;
         let mut asking = JoinSet::new();

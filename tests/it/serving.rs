@@ -3,11 +3,14 @@
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::Router;
+use axum::body::{Body, Bytes};
 use axum::extract::ConnectInfo;
 use axum::routing::get;
+use futures_util::stream;
 use landfall::app::Serving;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -22,6 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(10);
 /// For a connection on which nothing comes.
 const MOMENT: Duration = Duration::from_millis(100);
+const STREAMED: usize = 16 << 10;
 
 /// A server; it ends with its owner.
 struct Server {
@@ -29,6 +33,8 @@ struct Server {
     stop: CancellationToken,
     /// A request for `/slow` has come in, and may be answered.
     slow: [Arc<Notify>; 2],
+    /// How many bytes of `/stream` were taken from the handler.
+    streamed: Arc<AtomicUsize>,
     tasks: JoinSet<()>,
 }
 
@@ -37,9 +43,15 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
         let slow = [Arc::new(Notify::new()), Arc::new(Notify::new())];
-        let of_slow = slow.clone();
+        let (of_slow, streamed) = (slow.clone(), Arc::new(AtomicUsize::new(0)));
+        let of_stream = Arc::clone(&streamed);
+        let endless = move || {
+            of_stream.fetch_add(STREAMED, Ordering::Relaxed);
+            Ok::<_, std::io::Error>(Bytes::from_static(&[b'x'; STREAMED]))
+        };
         let router = Router::new()
             .route("/large", get(|| async { vec![b'x'; 64 << 20] }))
+            .route("/stream", get(|| async move { Body::from_stream(stream::repeat_with(endless)) }))
             .route("/peer", get(|ConnectInfo(peer): ConnectInfo<SocketAddr>| async move { peer.to_string() }))
             .route(
                 "/slow",
@@ -52,7 +64,7 @@ impl Server {
         let (mut tasks, stopped) = (JoinSet::new(), stop.clone());
         let serving = Serving { head_time_max, ..Serving::of(connections_max) };
         tasks.spawn(async move { serving.serve(listener, router, &stopped).await });
-        Server { address, stop, slow, tasks }
+        Server { address, stop, slow, streamed, tasks }
     }
 
     async fn connect(&self) -> TcpStream {
@@ -64,6 +76,15 @@ impl Server {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind(([127, 0, 0, host], 0).into()).unwrap();
         socket.connect(self.address).await.unwrap()
+    }
+
+    /// What is answered to this, up to the end of the connection.
+    async fn answer(&self, request: &[u8]) -> String {
+        let mut client = self.connect().await;
+        client.write_all(request).await.unwrap();
+        let mut answer = Vec::new();
+        tokio::time::timeout(SOON, client.read_to_end(&mut answer)).await.expect("it is answered").unwrap();
+        String::from_utf8(answer).unwrap()
     }
 }
 
@@ -228,4 +249,42 @@ async fn who_comes_while_every_connection_is_asked_on_waits_for_the_first_that_i
     server.slow[1].notify_one();
     until(&mut busy, "at last").await;
     tokio::time::timeout(SOON, until(&mut next, "127.0.0.2")).await.expect("it is answered");
+}
+
+#[tokio::test]
+async fn a_head_that_never_ends_is_refused_before_it_takes_much_memory() {
+    let server = Server::start(8, 2 * PATIENCE).await;
+    let head = format!("GET / HTTP/1.1\r\nhost: here\r\nx: {}", "x".repeat(20_480 - 31));
+    assert_eq!(head.len(), 20_480);
+    let answer = server.answer(head.as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+}
+
+#[tokio::test]
+async fn little_is_kept_of_an_answer_that_nobody_takes() {
+    let server = Server::start(8, 2 * PATIENCE).await;
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4_096).unwrap();
+    let mut deaf = socket.connect(server.address).await.unwrap();
+    deaf.write_all(b"GET /stream HTTP/1.1\r\nhost: here\r\n\r\n").await.unwrap();
+    let (mut before, mut still) = (0, 0);
+    while still < 10 {
+        tokio::time::sleep(MOMENT).await;
+        let now = server.streamed.load(Ordering::Relaxed);
+        still = if now > 0 && now == before { still + 1 } else { 0 };
+        before = now;
+    }
+    assert!(before <= 768 << 10, "{before} bytes are kept for a client that takes none");
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_of_its_answer_is_reset() {
+    for close in ["", "connection: close\r\n"] {
+        let server = Server::start(8, HEAD_TIME).await;
+        let mut deaf = server.connect().await;
+        deaf.write_all(format!("GET /large HTTP/1.1\r\nhost: here\r\n{close}\r\n").as_bytes()).await.unwrap();
+        tokio::time::sleep(5 * HEAD_TIME).await;
+        let end = tokio::time::timeout(SOON, deaf.read_to_end(&mut Vec::new())).await.expect("it ends");
+        assert_eq!(end.unwrap_err().kind(), ErrorKind::ConnectionReset, "else what it does not take is kept for it");
+    }
 }

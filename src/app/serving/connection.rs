@@ -125,6 +125,15 @@ impl Stream {
     }
 }
 
+/// What the system still has to send of an answer that nobody takes is not kept.
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.over.is_some() {
+            let _ = self.stream.set_zero_linger();
+        }
+    }
+}
+
 impl AsyncRead for Stream {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.stream).poll_read(context, into);
