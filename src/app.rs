@@ -20,7 +20,7 @@ use futures_util::future::try_join_all;
 use landfall_chain::address::AddressError;
 use landfall_chain::{Chain, SourceError};
 use tokio::net::TcpListener;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::api::Api;
 use crate::config::{Config, NotConfigured};
@@ -85,7 +85,13 @@ impl App {
         let mut workers = Workers::new(clock.clone());
         let started = Arc::new(OnceLock::new());
         let admin = listen(config.admin_listen, "admin.listen").await?;
-        let router = health::router(Arc::clone(&started), clock.clone());
+        if !config.admin_listen.ip().to_canonical().is_loopback() {
+            let address = config.admin_listen;
+            warn!(
+                "admin.listen: {address} can be reached from other machines and asks for no key: let a firewall keep others out"
+            );
+        }
+        let router = health::router(Arc::clone(&started), clock.clone(), config.admin_host.clone());
         workers.serve("admin", Serving::of(ADMIN_CONNECTIONS_MAX), admin, router);
         try_join_all(chains.iter().map(Followed::check)).await?;
 

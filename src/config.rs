@@ -44,6 +44,8 @@ pub struct Config {
     /// How many of these from one address.
     pub api_ip_connections: usize,
     pub admin_listen: SocketAddr,
+    /// A name under which the admin routes are asked for, beside addresses and `localhost`.
+    pub admin_host: Option<String>,
     /// Where events are published beside the webhooks.
     pub nats: Option<NatsOptions>,
     pub chains: BTreeMap<Chain, ChainConfig>,
@@ -108,6 +110,7 @@ struct ApiSection {
 #[serde(deny_unknown_fields, default)]
 struct AdminSection {
     listen: SocketAddr,
+    host: Option<String>,
 }
 
 impl Default for StoreSection {
@@ -137,7 +140,7 @@ impl Default for ApiSection {
 
 impl Default for AdminSection {
     fn default() -> Self {
-        AdminSection { listen: (Ipv4Addr::LOCALHOST, 8081).into() }
+        AdminSection { listen: (Ipv4Addr::LOCALHOST, 8081).into(), host: None }
     }
 }
 
@@ -208,8 +211,10 @@ impl File {
             }
             retired.insert(chain);
         }
-        if self.api.host.as_deref().is_some_and(|host| host.is_empty() || !host.bytes().all(is_of_host)) {
-            return Err(key("api.host", "expected a host name, with a port where it is not the usual one"));
+        for (at, host) in [("api.host", &self.api.host), ("admin.host", &self.admin.host)] {
+            if host.as_deref().is_some_and(|host| host.is_empty() || !host.bytes().all(is_of_host)) {
+                return Err(key(at, "expected a host name, with a port where it is not the usual one"));
+            }
         }
         Ok(Config {
             store: store(&self.store.url, folder)?,
@@ -220,6 +225,7 @@ impl File {
             api_ip_connections: self.api.ip_connections(),
             api_host: self.api.host,
             admin_listen: self.admin.listen,
+            admin_host: self.admin.host,
             nats: self.nats.map(|nats| nats.check(folder)).transpose()?,
             chains,
             retired,
@@ -406,7 +412,7 @@ mod tests {
             "retired = [\"OPTIMISM_MAINNET\"]\n[store]\nurl = \"postgres://me:pass@db/landfall?sslmode=require\"\n[api]\nlisten = \"0.0.0.0:1\"\nenvironment = \"test\"\n\
              host = \"api.example.com\"\nip_requests_per_sec = 1\nkey_requests_per_sec = 2\nconcurrent_requests = 3\nconnections = 9\nip_connections = 7\n\
              request_timeout_secs = 4\nbody_bytes = 5000\nheader_bytes = 6000\n\
-             [admin]\nlisten = \"127.0.0.1:2\"\n[chains.BASE_MAINNET]\nrpc = [\"https://node/${KEY}\", \"wss://other\", \
+             [admin]\nlisten = \"127.0.0.1:2\"\nhost = \"ops.example.com\"\n[chains.BASE_MAINNET]\nrpc = [\"https://node/${KEY}\", \"wss://other\", \
              { url = \"http://third\", headers = { Authorization = \"Bearer ${KEY}\" } }]\nagree = 2\n\
              start = 100\nproof = \"logs\"\nnative = \"trace\"\neip7708_from = 7\nfinality = \"confirmations\"\nconfirmations = 12\n\
              poll_ms = 250\nfailed_grace_secs = 5\nfinality_stall_secs = 900\nblock_stall_secs = 0\nbalances_per_sec = 500\n\
@@ -428,6 +434,7 @@ mod tests {
         let token = Address::parse(Family::Evm, "0x1c7D4B196Cb0C7B01d743Fbc6116a902379C7238").unwrap();
         assert_eq!(settings.retired_tokens, BTreeSet::from([(Chain::BaseMainnet, token)]));
         assert_eq!((config.api_connections, config.api_ip_connections), (9, 7));
+        assert_eq!(config.admin_host.as_deref(), Some("ops.example.com"));
         let chain = &config.chains[&Chain::BaseMainnet];
         assert_eq!((chain.rpc.len(), chain.rpc[0].url.as_str()), (3, "https://node/canary"));
         let header = ("Authorization".to_owned(), "Bearer canary".to_owned());

@@ -15,6 +15,7 @@ use axum::response::Response;
 use futures_util::StreamExt;
 
 use crate::api::AppState;
+use crate::api::json;
 use crate::api::nonces::Taken;
 use crate::api::places::Place;
 use crate::api::problem::Problem;
@@ -121,8 +122,7 @@ async fn read(state: &AppState, body: Body, place: &Place) -> Result<Vec<u8>, Pr
     let collect = async {
         let (mut chunks, mut read) = (body.into_data_stream(), Vec::new());
         while let Some(chunk) = chunks.next().await {
-            // The connection broke: nobody is there to read this.
-            let chunk = chunk.map_err(|_| Problem::request_timeout())?;
+            let chunk = chunk.map_err(|_| json::cut_off())?;
             if read.len() + chunk.len() > limits.body_bytes {
                 return Err(Problem::payload_too_large(limits.body_bytes));
             }

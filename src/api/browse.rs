@@ -1,7 +1,7 @@
 //! The interface to browse and to try: `/docs/`, Swagger UI served by the binary, and the document itself, `/openapi.json`.
 //!
 //! Both without a key: they hold what `openapi.json` holds, and nothing of this service. They have places of their own, so that
-//! who needs no key takes none of those who have one. The page loads nothing from elsewhere, and may not: its policy says so to
+//! who needs no key takes none of those who have one, and are served under our own names alone. The page loads nothing from elsewhere, and may not: its policy says so to
 //! the browser.
 
 use axum::Router;
@@ -17,6 +17,7 @@ use crate::api::edge::client;
 use crate::api::gate::counted_as;
 use crate::api::openapi::openapi;
 use crate::api::problem::Problem;
+use crate::hosts;
 
 const DOCUMENT: &str = "/openapi.json";
 /// Swagger UI sets styles of its own and draws its pictures from `data:`.
@@ -29,14 +30,15 @@ pub(super) fn routes(state: &AppState) -> Router {
     let config = Config::new([DOCUMENT]).validator_url("none").show_extensions(true);
     let page = SwaggerUi::new("/docs").url(DOCUMENT, openapi()).config(config);
     let page = Router::from(page).method_not_allowed_fallback(async || Problem::method_not_allowed());
-    page.layer(map_response(async |mut response: Response| {
+    let page = page.layer(map_response(async |mut response: Response| {
         if response.status() == StatusCode::NOT_FOUND {
             return Problem::nothing_here().into_response();
         }
         response.headers_mut().insert(CONTENT_SECURITY_POLICY, POLICY);
         response
-    }))
-    .layer(from_fn_with_state(state.clone(), place))
+    }));
+    let page = page.layer(from_fn_with_state(state.clone(), place));
+    hosts::only(page, vec![state.settings.host.clone()], "api.host")
 }
 
 async fn place(State(state): State<AppState>, request: Request, next: Next) -> Result<Response, Problem> {

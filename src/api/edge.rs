@@ -2,8 +2,8 @@
 //!
 //! Promises: each answer carries `X-Request-Id`, which each line that is logged meanwhile carries too; a request that
 //! is too much is refused before anything is looked up for it; a handler that panics answers 500. Keys are not known here, and no
-//! header, query or body is ever logged. What the server cannot read as a request never comes here: it answers 400, 414 or 431 by
-//! itself, without a body or an id.
+//! header, query or body is ever logged. What the server cannot read as a request never comes here: it answers 400, 414, 431 or 501
+//! by itself, without a body or an id.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::panic::AssertUnwindSafe;

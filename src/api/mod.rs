@@ -45,7 +45,6 @@ use axum::routing::{get, post};
 use tokio_util::sync::CancellationToken;
 
 use crate::key::{Environment, Scope};
-use crate::resolver::Resolver;
 use crate::store::{Db, StoreError};
 use crate::time::Clock;
 
@@ -75,7 +74,6 @@ struct AppState {
     gate: Arc<Gate>,
     nonces: Arc<Nonces>,
     last_used: Arc<LastUsed>,
-    resolver: Resolver,
     tail: Arc<Tail>,
     /// Ends what waits.
     stop: CancellationToken,
@@ -91,16 +89,9 @@ impl Api {
             clock,
             nonces: Arc::default(),
             last_used: Arc::default(),
-            resolver: Resolver::system(),
             tail: Arc::default(),
             stop: CancellationToken::new(),
         })
-    }
-
-    /// With a resolver of one's own for the names of webhooks.
-    #[must_use]
-    pub fn with_resolver(self, resolver: Resolver) -> Self {
-        Api(AppState { resolver, ..self.0 })
     }
 
     /// Requests that wait are answered at once when `stop` comes.

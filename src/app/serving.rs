@@ -18,6 +18,8 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::ConnectInfo;
+use axum::http::{HeaderValue, StatusCode, Version, header};
+use axum::response::IntoResponse as _;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -45,6 +47,8 @@ const HEAD_BYTES_ABOVE: usize = 4 * 1024;
 const READ_BYTES_MIN: usize = 8 * 1024;
 /// What the system keeps of an answer that its client does not take. Linux counts twice as much.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
+/// Nothing that is served is anything else than it says, whatever it looks like to a browser.
+const NO_GUESS: HeaderValue = HeaderValue::from_static("nosniff");
 /// How often the same is said at most.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 
@@ -118,10 +122,16 @@ impl Serving {
         let asked = Arc::clone(&connection);
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(ConnectInfo(asked.peer));
-            let (connection, answering) = (Arc::clone(&asked), app.call(request));
+            let (connection, refused) = (Arc::clone(&asked), refused(&request));
+            let answering = app.call(request);
             async move {
                 let _under_way = connection.ask()?;
-                Ok::<_, io::Error>(answering.await.unwrap_or_else(|never| match never {}))
+                let mut response = match refused {
+                    Some(status) => status.into_response(),
+                    None => answering.await.unwrap_or_else(|never| match never {}),
+                };
+                response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, NO_GUESS);
+                Ok::<_, io::Error>(response)
             }
         });
         let mut builder = http1::Builder::new();
@@ -213,6 +223,24 @@ impl Open {
         while self.connections.contains_key(&left) && self.ended().await {}
         true
     }
+}
+
+/// Whether a request is refused before it is answered: who stands in between could take it for another, or its body for shorter.
+/// Whom it is for is named once, by HTTP/1.0 at most once (RFC 9112, 3.2); of transfer codings chunked alone is known (6.1).
+fn refused(request: &Request<Incoming>) -> Option<StatusCode> {
+    let (hosts, codings) =
+        (request.headers().get_all(header::HOST), request.headers().get_all(header::TRANSFER_ENCODING));
+    let hosts = hosts.iter().count();
+    if hosts > 1 || hosts == 0 && request.version() >= Version::HTTP_11 {
+        return Some(StatusCode::BAD_REQUEST);
+    }
+    let mut codings = codings.iter();
+    let is_known = match (codings.next(), codings.next()) {
+        (None, _) => true,
+        (Some(coding), None) => coding.as_bytes().eq_ignore_ascii_case(b"chunked"),
+        (Some(_), Some(_)) => false,
+    };
+    (!is_known).then_some(StatusCode::NOT_IMPLEMENTED)
 }
 
 /// Whether something is to be said that was not said lately.

@@ -227,10 +227,8 @@ async fn a_client_that_takes_nothing_of_its_answers_keeps_its_place_and_no_more(
     assert_eq!(api.get("/v2/assets").await.status(), StatusCode::OK);
     // 150 kB each: sooner or later they fill what the system keeps for a connection, and then no more is asked.
     give(&api.store.db, "default", "aaaa", 1_000).await;
-    let request = format!(
-        "GET /v2/identities/default HTTP/1.1\r\nhost: here\r\nauthorization: Bearer {}\r\n\r\n",
-        api.key
-    );
+    let request =
+        format!("GET /v2/identities/default HTTP/1.1\r\nhost: here\r\nauthorization: Bearer {}\r\n\r\n", api.key);
     let (asked, mut writing) = (Arc::new(AtomicU32::new(0)), JoinSet::new());
     let asking = asked.clone();
     writing.spawn(async move {
@@ -377,6 +375,24 @@ async fn the_page_has_a_few_places_of_its_own() {
     assert_eq!(page(5).await.status(), StatusCode::OK);
 }
 
+#[tokio::test]
+async fn a_body_that_cannot_be_read_is_a_bad_request_and_none_that_came_too_late() {
+    let api = Api::with_places(Engine::Sqlite, 8).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, stop, mut serving) = (listener.local_addr().unwrap(), CancellationToken::new(), JoinSet::new());
+    let (router, stopped) = (api.router.clone(), stop.clone());
+    serving.spawn(async move { Serving::of(8).serve(listener, router, &stopped).await });
+    for chunks in ["zz\r\n{}\r\n0\r\n\r\n", "2\r\n{}0\r\n\r\n", "fffffffffffffffffff\r\n", "-1\r\n"] {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let head = format!("POST /v2/accounts HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {}\r\n", api.key);
+        let request = format!("{head}content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n{chunks}");
+        client.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("INVALID_ARGUMENT"), "{chunks:?}: {answer}");
+    }
+}
+
 /// As many as wait for a lock in this database.
 async fn waiting(db: &Db) -> i64 {
     let Db::Postgres(pool) = db else { panic!("PostgreSQL") };
@@ -435,7 +451,7 @@ async fn two_who_add_webhooks_at_once_do_not_exceed_what_is_allowed() {
         let none = AllowedNetworks::default();
         let new = NewWebhook { url: "https://example.com/", label: "", allowed_networks: &none, ed25519: false };
         let by = Author { actor: "olga", reason: "", now: NOW };
-        registry::add_webhook(&db, &resolver, &new, &[7; 84], &by).await.map(drop)
+        registry::add_webhook(&db, Some(&resolver), &new, &[7; 84], &by).await.map(drop)
     };
     let refused = beside_another(&store.db, format!("{webhook} 'w1000', {values}"), adding).await;
     assert!(matches!(refused, Err(WebhookError::TooMany)), "there were 1,000 when it counted: {refused:?}");

@@ -288,3 +288,35 @@ async fn a_client_that_takes_nothing_of_its_answer_is_reset() {
         assert_eq!(end.unwrap_err().kind(), ErrorKind::ConnectionReset, "else what it does not take is kept for it");
     }
 }
+
+#[tokio::test]
+async fn a_request_names_one_host_and_no_transfer_coding_but_chunked() {
+    let server = Server::start(8, 2 * PATIENCE).await;
+    for (head, status) in [
+        ("GET /peer HTTP/1.1\r\n", 400),
+        ("GET /peer HTTP/1.1\r\nhost: a\r\nhost: a\r\n", 400),
+        ("GET /peer HTTP/1.0\r\nhost: a\r\nhost: a\r\n", 400),
+        ("GET /peer HTTP/1.0\r\n", 200),
+        ("GET /peer HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip, chunked\r\n", 501),
+        ("GET /peer HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n", 501),
+        ("GET /peer HTTP/1.1\r\nhost: a\r\ntransfer-encoding: Chunked\r\n", 200),
+        // How long such a body is cannot be known: the server's own refusal (RFC 9112, 6.3).
+        ("GET /peer HTTP/1.1\r\nhost: a\r\ntransfer-encoding: gzip\r\n", 400),
+    ] {
+        let answer = server.answer(format!("{head}connection: close\r\n\r\n0\r\n\r\n").as_bytes()).await;
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")) || answer.starts_with(&format!("HTTP/1.0 {status} ")),
+            "{head}: {answer}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn no_answer_lets_a_browser_guess_what_it_is() {
+    let server = Server::start(8, 2 * PATIENCE).await;
+    for path in ["/peer", "/nothing"] {
+        let answer =
+            server.answer(format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").as_bytes()).await;
+        assert!(answer.contains("\r\nx-content-type-options: nosniff\r\n"), "{answer}");
+    }
+}

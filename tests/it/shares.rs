@@ -44,6 +44,7 @@ impl Program {
         // What it says later is read, so that it is never held up by it.
         std::thread::spawn(move || lines.for_each(drop));
         let Some(address) = listening else {
+            child.wait().unwrap();
             assert!(said.contains("cannot listen on"), "{said}");
             return None;
         };
@@ -86,5 +87,28 @@ fn idle_connections_do_not_make_a_supervisor_restart_what_is_well_nor_the_interf
             assert_eq!(status(&get(address, path, "localhost")), expected, "{path} beside {} idle ones", held.len());
         }
         assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn what_asks_for_no_key_says_at_the_start_where_others_can_reach_it_and_answers_to_its_own_names() {
+    let program = Program::start("", "host = \"ops.example.com\"");
+    let port = program.admin.port();
+    assert!(
+        program
+            .said
+            .contains(&format!("admin.listen: 0.0.0.0:{port} can be reached from other machines and asks for no key")),
+        "{}",
+        program.said
+    );
+    for path in ["/livez", "/readyz", "/status"] {
+        for host in ["localhost", "127.0.0.1:1", "ops.example.com:8081"] {
+            let answer = get(program.admin, path, host);
+            assert_eq!(status(&answer), "200", "{path} {host}: {answer}");
+            assert!(answer.contains("\r\nx-content-type-options: nosniff\r\n"), "{answer}");
+        }
+        let answer = get(program.admin, path, "evil.example");
+        assert_eq!(status(&answer), "421", "{path}: {answer}");
+        assert!(answer.ends_with("admin.host sets another name\n"), "{answer}");
     }
 }
