@@ -20,7 +20,7 @@ use futures_util::future::try_join_all;
 use landfall_chain::address::AddressError;
 use landfall_chain::{Chain, SourceError};
 use tokio::net::TcpListener;
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::api::Api;
 use crate::config::{Config, NotConfigured};
@@ -85,7 +85,13 @@ impl App {
         let mut workers = Workers::new(clock.clone());
         let started = Arc::new(OnceLock::new());
         let admin = listen(config.admin_listen, "admin.listen").await?;
-        let router = health::router(Arc::clone(&started), clock.clone());
+        if !config.admin_listen.ip().to_canonical().is_loopback() {
+            let address = config.admin_listen;
+            warn!(
+                "admin.listen: {address} can be reached from other machines and asks for no key: let a firewall keep others out"
+            );
+        }
+        let router = health::router(Arc::clone(&started), clock.clone(), config.admin_host.clone());
         workers.serve("admin", Serving::of(ADMIN_CONNECTIONS_MAX), admin, router);
         try_join_all(chains.iter().map(Followed::check)).await?;
 
@@ -95,7 +101,7 @@ impl App {
         let networks = chains.iter().map(|chain| chain.network.clone()).collect();
         let stop = workers.stop();
         let served = Api::new(db.clone(), config.api_settings(api, networks), clock.clone()).stopped_by(stop.clone());
-        workers.serve("api", Serving::of(config.api_connections), listener, served.router());
+        workers.serve("api", serving(config), listener, served.router());
         workers.spawn("api upkeep", served.run(stop));
 
         // A name of this process among those at the same store.
@@ -153,6 +159,15 @@ async fn deliver(
     }
     workers.spawn_turning("delivery", |_, pulse, stop| delivery.run(pulse, stop));
     Ok(())
+}
+
+/// How the API is served.
+fn serving(config: &Config) -> Serving {
+    Serving {
+        address_connections_max: config.api_ip_connections,
+        head_bytes_max: config.api_limits.header_bytes,
+        ..Serving::of(config.api_connections)
+    }
 }
 
 async fn listen(address: SocketAddr, key: &'static str) -> Result<TcpListener, StartError> {

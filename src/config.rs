@@ -41,7 +41,11 @@ pub struct Config {
     pub api_limits: Limits,
     /// How many may be open at the same time.
     pub api_connections: usize,
+    /// How many of these from one address.
+    pub api_ip_connections: usize,
     pub admin_listen: SocketAddr,
+    /// A name under which the admin routes are asked for, beside addresses and `localhost`.
+    pub admin_host: Option<String>,
     /// Where events are published beside the webhooks.
     pub nats: Option<NatsOptions>,
     pub chains: BTreeMap<Chain, ChainConfig>,
@@ -96,6 +100,7 @@ struct ApiSection {
     key_requests_per_sec: u32,
     concurrent_requests: u32,
     connections: usize,
+    ip_connections: Option<usize>,
     request_timeout_secs: u64,
     body_bytes: usize,
     header_bytes: usize,
@@ -105,6 +110,7 @@ struct ApiSection {
 #[serde(deny_unknown_fields, default)]
 struct AdminSection {
     listen: SocketAddr,
+    host: Option<String>,
 }
 
 impl Default for StoreSection {
@@ -124,6 +130,7 @@ impl Default for ApiSection {
             key_requests_per_sec: limits.key_requests_per_sec,
             concurrent_requests: limits.concurrent_requests,
             connections: CONNECTIONS_DEFAULT,
+            ip_connections: None,
             request_timeout_secs: limits.request_timeout.as_secs(),
             body_bytes: limits.body_bytes,
             header_bytes: limits.header_bytes,
@@ -133,7 +140,7 @@ impl Default for ApiSection {
 
 impl Default for AdminSection {
     fn default() -> Self {
-        AdminSection { listen: (Ipv4Addr::LOCALHOST, 8081).into() }
+        AdminSection { listen: (Ipv4Addr::LOCALHOST, 8081).into(), host: None }
     }
 }
 
@@ -204,8 +211,10 @@ impl File {
             }
             retired.insert(chain);
         }
-        if self.api.host.as_deref().is_some_and(|host| host.is_empty() || !host.bytes().all(is_of_host)) {
-            return Err(key("api.host", "expected a host name, with a port where it is not the usual one"));
+        for (at, host) in [("api.host", &self.api.host), ("admin.host", &self.admin.host)] {
+            if host.as_deref().is_some_and(|host| host.is_empty() || !host.bytes().all(is_of_host)) {
+                return Err(key(at, "expected a host name, with a port where it is not the usual one"));
+            }
         }
         Ok(Config {
             store: store(&self.store.url, folder)?,
@@ -213,8 +222,10 @@ impl File {
             environment: self.api.environment,
             api_limits: self.api.limits()?,
             api_connections: self.api.connections,
+            api_ip_connections: self.api.ip_connections(),
             api_host: self.api.host,
             admin_listen: self.admin.listen,
+            admin_host: self.admin.host,
             nats: self.nats.map(|nats| nats.check(folder)).transpose()?,
             chains,
             retired,
@@ -232,6 +243,15 @@ fn store(text: &str, folder: &Path) -> Result<StoreUrl, ConfigError> {
 }
 
 impl ApiSection {
+    /// A quarter unless it is set; 0 sets no limit.
+    fn ip_connections(&self) -> usize {
+        match self.ip_connections {
+            None => (self.connections / 4).max(1),
+            Some(0) => self.connections,
+            Some(most) => most,
+        }
+    }
+
     fn limits(&self) -> Result<Limits, ConfigError> {
         let bounds = [
             ("concurrent_requests", u64::from(self.concurrent_requests), 1, 65_536),
@@ -383,16 +403,16 @@ mod tests {
             header_bytes: 16_384,
         };
         assert_eq!(config.api_settings(config.api_listen, Vec::new()).limits, limits);
-        assert_eq!(config.api_connections, 800);
+        assert_eq!((config.api_connections, config.api_ip_connections), (800, 200));
     }
 
     #[test]
     fn every_key_is_read() {
         let config = parse(
             "retired = [\"OPTIMISM_MAINNET\"]\n[store]\nurl = \"postgres://me:pass@db/landfall?sslmode=require\"\n[api]\nlisten = \"0.0.0.0:1\"\nenvironment = \"test\"\n\
-             host = \"api.example.com\"\nip_requests_per_sec = 1\nkey_requests_per_sec = 2\nconcurrent_requests = 3\nconnections = 9\n\
+             host = \"api.example.com\"\nip_requests_per_sec = 1\nkey_requests_per_sec = 2\nconcurrent_requests = 3\nconnections = 9\nip_connections = 7\n\
              request_timeout_secs = 4\nbody_bytes = 5000\nheader_bytes = 6000\n\
-             [admin]\nlisten = \"127.0.0.1:2\"\n[chains.BASE_MAINNET]\nrpc = [\"https://node/${KEY}\", \"wss://other\", \
+             [admin]\nlisten = \"127.0.0.1:2\"\nhost = \"ops.example.com\"\n[chains.BASE_MAINNET]\nrpc = [\"https://node/${KEY}\", \"wss://other\", \
              { url = \"http://third\", headers = { Authorization = \"Bearer ${KEY}\" } }]\nagree = 2\n\
              start = 100\nproof = \"logs\"\nnative = \"trace\"\neip7708_from = 7\nfinality = \"confirmations\"\nconfirmations = 12\n\
              poll_ms = 250\nfailed_grace_secs = 5\nfinality_stall_secs = 900\nblock_stall_secs = 0\nbalances_per_sec = 500\n\
@@ -413,7 +433,8 @@ mod tests {
         assert_eq!(settings.retired, BTreeSet::from([Chain::OptimismMainnet]));
         let token = Address::parse(Family::Evm, "0x1c7D4B196Cb0C7B01d743Fbc6116a902379C7238").unwrap();
         assert_eq!(settings.retired_tokens, BTreeSet::from([(Chain::BaseMainnet, token)]));
-        assert_eq!(config.api_connections, 9);
+        assert_eq!((config.api_connections, config.api_ip_connections), (9, 7));
+        assert_eq!(config.admin_host.as_deref(), Some("ops.example.com"));
         let chain = &config.chains[&Chain::BaseMainnet];
         assert_eq!((chain.rpc.len(), chain.rpc[0].url.as_str()), (3, "https://node/canary"));
         let header = ("Authorization".to_owned(), "Bearer canary".to_owned());
@@ -425,6 +446,19 @@ mod tests {
         assert_eq!(chain.balances_per_sec, Some(500));
         assert_eq!((chain.native, chain.eip7708_from), (Some(NativeSource::Trace), Some(7)));
         assert_eq!((chain.finality_stall_secs, chain.block_stall_secs), (Some(900), Some(0)));
+    }
+
+    #[test]
+    fn an_address_has_a_quarter_of_the_connections_unless_it_is_set_and_with_0_all_of_them() {
+        for (keys, expected) in [
+            ("connections = 3", 1),
+            ("connections = 9", 2),
+            ("connections = 9\nip_connections = 0", 9),
+            ("ip_connections = 1000", 1_000),
+        ] {
+            let config = parse(&format!("[api]\n{keys}\n{CHAIN}")).unwrap();
+            assert_eq!(config.api_ip_connections, expected, "{keys}");
+        }
     }
 
     #[test]

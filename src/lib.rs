@@ -23,6 +23,7 @@ pub mod deposit;
 pub mod event;
 pub mod feed;
 pub mod health;
+pub mod hosts;
 pub mod identity;
 pub mod incident;
 pub mod key;

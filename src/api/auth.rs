@@ -1,7 +1,8 @@
 //! `Authorization: Bearer <API_KEY>` and, once a public key is paired, `X-Request-Signature`.
 //!
-//! Promises: nothing of a request is acted upon before both are good. In this order: size, key, signature, rate of the
-//! key, nonce. A malformed key and one of the other environment are refused without asking the store; an unknown key
+//! Promises: nothing of a request is acted upon before both are good. In this order: size, key, rate of the key, form of the
+//! signature, a place, body, signature, nonce: who has no key, or has asked too much, holds no place, and nothing of his body is
+//! kept. A malformed key and one of the other environment are refused without asking the store; an unknown key
 //! and a wrong secret take the same path and get the same answer. Keys are read from the store for each request and
 //! cached nowhere, so a revoked one is refused at once. Which routes a key may use is `scope`'s.
 
@@ -14,15 +15,19 @@ use axum::response::Response;
 use futures_util::StreamExt;
 
 use crate::api::AppState;
+use crate::api::json;
 use crate::api::nonces::Taken;
+use crate::api::places::Place;
 use crate::api::problem::Problem;
 use crate::api::scope::Caller;
-use crate::key::request_signature::{self, Nonce, SignedRequest};
+use crate::key::request_signature::{self, Nonce, SignatureError, SignedRequest};
 use crate::key::{ApiKey, PublicKey};
 use crate::store::keys::{self, KnownKey};
 use crate::store::nonces;
 
 const SIGNATURE: &str = "x-request-signature";
+/// Whose rate or share it is.
+const OF_KEY: &str = "with this API key";
 
 /// Lets a request through when it carries a valid key and, where that is paired, a valid signature.
 pub(super) async fn require_key(
@@ -30,28 +35,31 @@ pub(super) async fn require_key(
     request: Request,
     next: Next,
 ) -> Result<Response, Problem> {
-    let request = authenticate(&state, request).await?;
-    Ok(next.run(request).await)
+    let (mut request, place) = authenticate(&state, request).await?;
+    request.extensions_mut().insert(place.clone());
+    Ok(place.keep_for(next.run(request).await))
 }
 
-async fn authenticate(state: &AppState, request: Request) -> Result<Request, Problem> {
+async fn authenticate(state: &AppState, request: Request) -> Result<(Request, Place), Problem> {
     let limits = &state.settings.limits;
     if declared_length(request.headers()).is_some_and(|length| length > limits.body_bytes) {
         return Err(Problem::payload_too_large(limits.body_bytes));
     }
     let key = offline(state, request.headers()).map_err(Problem::unauthorized)?;
     let known = on_time(state, on_record(state, &key)).await?;
+    state.gate.check_key(key.id()).map_err(|wait| Problem::rate_limited(OF_KEY, wait))?;
     let (mut parts, body) = request.into_parts();
-    let body = read(state, body).await?;
-    let nonce = signature(state, &known, &parts, &body)?;
-    state.gate.check_key(key.id()).map_err(|wait| Problem::rate_limited("with this API key", wait))?;
-    if let Some(nonce) = nonce {
+    let token = token(&known, &parts.headers)?;
+    let place = state.gate.places.take(key.id()).map_err(|why| Problem::no_place(why, OF_KEY))?;
+    let body = read(state, body, &place).await?;
+    if let Some(token) = &token {
+        let nonce = signature(state, &known, (token, &parts), &body)?;
         on_time(state, take(state, &parts.method, nonce)).await?;
     }
     state.last_used.note(key.id(), state.clock.now());
     let (key_id, scopes) = (known.key.id, known.key.scopes);
     parts.extensions.insert(Caller { key_id, scopes, patience: limits.request_timeout });
-    Ok(Request::from_parts(parts, Body::from(body)))
+    Ok((Request::from_parts(parts, Body::from(body)), place))
 }
 
 /// That a request's key has not been revoked since: for who has waited, before anything is told.
@@ -107,17 +115,19 @@ async fn on_record(state: &AppState, key: &ApiKey) -> Result<KnownKey, Problem> 
     }
 }
 
-/// The whole body, of which no more is read than may be.
-async fn read(state: &AppState, body: Body) -> Result<Vec<u8>, Problem> {
+/// The whole body, of which no more is read than may be. The more there is of it, the more places it takes.
+async fn read(state: &AppState, body: Body, place: &Place) -> Result<Vec<u8>, Problem> {
     let limits = &state.settings.limits;
+    let bytes_each = state.gate.places.bytes_each(limits.body_bytes);
     let collect = async {
         let (mut chunks, mut read) = (body.into_data_stream(), Vec::new());
         while let Some(chunk) = chunks.next().await {
-            // The connection broke: nobody is there to read this.
-            let chunk = chunk.map_err(|_| Problem::request_timeout())?;
+            let chunk = chunk.map_err(|_| json::cut_off())?;
             if read.len() + chunk.len() > limits.body_bytes {
                 return Err(Problem::payload_too_large(limits.body_bytes));
             }
+            let count = (read.len() + chunk.len()).div_ceil(bytes_each);
+            place.count_as(count).map_err(|why| Problem::no_place(why, OF_KEY))?;
             read.extend_from_slice(&chunk);
         }
         Ok(read)
@@ -125,13 +135,24 @@ async fn read(state: &AppState, body: Body) -> Result<Vec<u8>, Problem> {
     tokio::time::timeout(limits.request_timeout, collect).await.map_err(|_| Problem::request_timeout())?
 }
 
-/// The nonce of a request that is signed, where it must be.
-fn signature(state: &AppState, known: &KnownKey, parts: &Parts, body: &[u8]) -> Result<Option<Nonce>, Problem> {
+/// The signature of a request that must be signed, when it has the form of one.
+fn token(known: &KnownKey, headers: &HeaderMap) -> Result<Option<String>, Problem> {
     if known.public_keys.is_empty() {
         return Ok(None);
     }
     let missing = "this API key is paired with a public key: expected one header `X-Request-Signature: <JWT>`";
-    let token = only(&parts.headers, SIGNATURE).ok_or_else(|| Problem::unauthorized(missing.to_owned()))?;
+    let token = only(headers, SIGNATURE).ok_or_else(|| Problem::unauthorized(missing.to_owned()))?;
+    request_signature::check_form(token).map_err(unsigned)?;
+    Ok(Some(token.to_owned()))
+}
+
+/// The nonce of a request that is signed.
+fn signature(
+    state: &AppState,
+    known: &KnownKey,
+    (token, parts): (&str, &Parts),
+    body: &[u8],
+) -> Result<Nonce, Problem> {
     let now = state.clock.now();
     let valid = known.public_keys.iter().filter(|(_, until)| until.is_none_or(|until| now < until));
     let valid: Vec<PublicKey> = valid.map(|(key, _)| key.clone()).collect();
@@ -143,8 +164,11 @@ fn signature(state: &AppState, known: &KnownKey, parts: &Parts, body: &[u8]) -> 
         body,
         now,
     };
-    let checked = request_signature::verify(token, &valid, &request);
-    checked.map(Some).map_err(|error| Problem::unauthorized(format!("X-Request-Signature {error}")))
+    request_signature::verify(token, &valid, &request).map_err(unsigned)
+}
+
+fn unsigned(error: SignatureError) -> Problem {
+    Problem::unauthorized(format!("X-Request-Signature {error}"))
 }
 
 /// Takes a nonce: for what may change something in the store, which all instances share and which survives them; else in

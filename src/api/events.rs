@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 
 use crate::api::accounts::{LIMIT_DEFAULT, LIMIT_MAX};
 use crate::api::auth;
-use crate::api::edge::Place;
+use crate::api::places::Place;
 use crate::api::problem::{ParameterError, Problem};
 use crate::api::pushed::IdentityEnvelope;
 use crate::api::query::{self, Query};

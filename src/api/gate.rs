@@ -1,4 +1,4 @@
-//! How much comes in: rates of addresses and keys, and places for what is answered at the same time.
+//! How much comes in: rates of addresses and keys, and places for what is answered at the same time, shared out by `places`.
 //!
 //! Promises: what is over a rate is told how long to wait; memory is bounded whoever asks. Kept in memory, so each
 //! instance counts for itself.
@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use governor::clock::Clock as _;
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
-use tokio::sync::Semaphore;
 
+use crate::api::places::Places;
 use crate::api::settings::Limits;
 
 /// How many addresses or keys are remembered. While there are so many everybody waits, also who is one of them: until those are
@@ -21,6 +21,8 @@ use crate::api::settings::Limits;
 const CLIENTS_MAX: usize = 100_000;
 /// How many seconds' worth of requests may come at once.
 const BURST_SECS: u32 = 2;
+/// How many answers of the page may be under way: it needs no key, and its files are large. A browser asks for six of them at once.
+const PAGE_PLACES: usize = 24;
 
 /// Who may come in.
 pub(super) struct Gate {
@@ -28,18 +30,21 @@ pub(super) struct Gate {
     keys: Option<DefaultKeyedRateLimiter<String>>,
     /// How many requests of a key may come at once.
     key_burst: u32,
-    /// One for each request that is being answered.
-    pub places: Arc<Semaphore>,
+    /// For requests with a key, by its id.
+    pub places: Arc<Places>,
+    /// For the page, by address.
+    pub page_places: Arc<Places>,
 }
 
 impl Gate {
     pub(super) fn new(limits: &Limits) -> Self {
-        let places = usize::try_from(limits.concurrent_requests).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+        let places = usize::try_from(limits.concurrent_requests).unwrap_or(usize::MAX);
         Gate {
             ips: limiter(limits.ip_requests_per_sec),
             keys: limiter(limits.key_requests_per_sec),
             key_burst: limits.key_requests_per_sec.saturating_mul(BURST_SECS),
-            places: Arc::new(Semaphore::new(places)),
+            places: Places::new(places),
+            page_places: Places::new(PAGE_PLACES),
         }
     }
 
@@ -86,7 +91,7 @@ impl Gate {
 
 impl fmt::Debug for Gate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Gate").field("places", &self.places.available_permits()).finish_non_exhaustive()
+        f.debug_struct("Gate").field("places", &self.places).finish_non_exhaustive()
     }
 }
 
@@ -109,8 +114,8 @@ fn seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0).max(u64::from(wait.is_zero()))
 }
 
-/// Who has an IPv6 address has a /64 of them.
-fn counted_as(ip: IpAddr) -> IpAddr {
+/// Whom an address counts for: who has an IPv6 address has a /64 of them.
+pub fn counted_as(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V4(ip) => ip.into(),
         IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),

@@ -29,7 +29,7 @@ pub(super) struct Object<T>(pub(super) T);
 
 /// Reads a body.
 pub(super) fn parse<T: DeserializeOwned>(headers: &HeaderMap, body: Sent) -> Result<T, Problem> {
-    let bytes = body.map_err(|_| refusal("body", "did not arrive whole; send it again".to_owned()))?;
+    let bytes = body.map_err(|_| cut_off())?;
     if !is_json(headers) {
         return Err(refusal("body", "must be sent as Content-Type: application/json".to_owned()));
     }
@@ -133,6 +133,11 @@ impl Faults {
             Some(_) | None => Err(Problem::invalid(self.0)),
         }
     }
+}
+
+/// The refusal of a body that broke off, or whose chunks cannot be read.
+pub(super) fn cut_off() -> Problem {
+    refusal("body", "did not arrive whole; send it again".to_owned())
 }
 
 /// The refusal of one field.

@@ -5,7 +5,7 @@
 //! ignored. No business rule lives here.
 //!
 //! The map: `edge` admits a request and names it, `auth` checks key and signature, `scope` what the key may do, `gate`
-//! counts, `upkeep` writes what was noted, `tail` tells those who wait for events; each resource has a file, `query`,
+//! and `places` count, `upkeep` writes what was noted, `tail` tells those who wait for events; each resource has a file, `query`,
 //! `time_bound` and `json` read what was sent, `cursor` finds the next page, `problem` is every refusal; `openapi`
 //! describes it all, `pushed` what receivers are sent, `examples` shows real answers, and `browse` shows all that.
 
@@ -25,6 +25,7 @@ mod identities;
 mod json;
 mod nonces;
 mod openapi;
+mod places;
 mod problem;
 mod pushed;
 mod query;
@@ -45,13 +46,13 @@ use axum::routing::{get, post};
 use tokio_util::sync::CancellationToken;
 
 use crate::key::{Environment, Scope};
-use crate::resolver::Resolver;
 use crate::store::{Db, StoreError};
 use crate::time::Clock;
 
 pub use deposits::DepositResource;
 use edge::RequestIds;
 use gate::Gate;
+pub use gate::counted_as;
 use nonces::Nonces;
 pub use openapi::openapi_json;
 use problem::Problem;
@@ -81,7 +82,6 @@ struct AppState {
     gate: Arc<Gate>,
     nonces: Arc<Nonces>,
     last_used: Arc<LastUsed>,
-    resolver: Resolver,
     tail: Arc<Tail>,
     /// At opening accounts.
     turns: Arc<Turns>,
@@ -99,17 +99,10 @@ impl Api {
             clock,
             nonces: Arc::default(),
             last_used: Arc::default(),
-            resolver: Resolver::system(),
             tail: Arc::default(),
             turns: Arc::new(Turns::of(OPENED_AT_ONCE)),
             stop: CancellationToken::new(),
         })
-    }
-
-    /// With a resolver of one's own for the names of webhooks.
-    #[must_use]
-    pub fn with_resolver(self, resolver: Resolver) -> Self {
-        Api(AppState { resolver, ..self.0 })
     }
 
     /// Requests that wait are answered at once when `stop` comes.
@@ -149,7 +142,7 @@ impl Api {
             // How large a body may be is `auth`'s: axum's own limit, 2 MB, would cut off what is set to be taken.
             .layer(DefaultBodyLimit::disable())
             .layer(from_fn_with_state(state.clone(), auth::require_key))
-            .merge(browse::routes())
+            .merge(browse::routes(&state))
             .layer(from_fn_with_state(state, edge::answer))
     }
 

@@ -26,8 +26,9 @@ use crate::identity::{IdentityStatus, IdentityType, SubStatus};
 #[derive(utoipa::OpenApi)]
 #[openapi(
     info(title = "Landfall", version = "2", description = "Accounts of a custody service and their deposits.\n\nWhatever is refused is told as a `Problem`, but for what cannot \
-        be read as a request: a head that is malformed (400), a URI over 65,534 bytes (414), more than 100 headers or some 400 kB of them \
-        (431). That is answered without a body and without `X-Request-Id`.",
+        be read as a request: a head that is malformed or does not name one host (400), that has more than 100 headers or is over 4 KiB above \
+        what is taken (431; usually 20 KiB), or a transfer coding other than chunked (501). That is answered without a body and without `X-Request-Id`.\n\nAt most a quarter of the requests that are answered \
+        at a time are of one API key, and a large body counts as several: more are `RATE_LIMITED`.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")),
     paths(
         super::accounts::open, super::accounts::list, super::accounts::by_id, super::balances::of_account,

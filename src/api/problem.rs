@@ -14,6 +14,7 @@ use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::api::openapi;
+use crate::api::places::NoPlace;
 use crate::key::Scope;
 use crate::store::StoreError;
 
@@ -230,6 +231,17 @@ impl Problem {
     pub(super) fn too_many_wait(most: usize) -> Self {
         let detail = format!("{most} requests wait for events with this API key, which is as many as may at a time");
         Problem { retry_after_secs: Some(OVERLOADED_RETRY_SECS), ..Problem::new(Code::RateLimited, detail) }
+    }
+
+    /// For one who has his share of the places, or who comes when all are taken.
+    pub(super) fn no_place(why: NoPlace, whose: &str) -> Self {
+        match why {
+            NoPlace::All => Problem::overloaded(),
+            NoPlace::Share => {
+                let detail = format!("as many requests are being answered {whose} as may at a time; nothing was done");
+                Problem { retry_after_secs: Some(OVERLOADED_RETRY_SECS), ..Problem::new(Code::RateLimited, detail) }
+            }
+        }
     }
 
     pub(super) fn overloaded() -> Self {

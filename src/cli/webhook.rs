@@ -180,7 +180,7 @@ impl Add {
         let webhook = NewWebhook { url, label, allowed_networks: &allowed_networks, ed25519: *ed25519 };
         let added = as_operator("", async |Operator { actor, reason, now }| {
             let by = Author { actor, reason, now };
-            registry::add_webhook(db, &Resolver::system(), &webhook, &random::bytes(), &by).await
+            registry::add_webhook(db, Some(&Resolver::system()), &webhook, &random::bytes(), &by).await
         });
         let added = added.await.map_err(|error| match error {
             WebhookError::Url(error) if error.needs_allowance() => {

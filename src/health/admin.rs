@@ -14,6 +14,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 
 use crate::health::{HEARTBEAT_MAX, Status};
+use crate::hosts;
 use crate::store::Db;
 use crate::time::{Clock, Pulse};
 
@@ -30,13 +31,14 @@ struct Admin {
     clock: Clock,
 }
 
-/// The admin routes. While `started` is empty, the store is being waited for: alive, but not ready.
-pub fn router(started: Arc<OnceLock<Started>>, clock: Clock) -> Router {
-    Router::new()
+/// The admin routes, under an address, `localhost` or `host`. While `started` is empty, the store is being waited for: alive, but not ready.
+pub fn router(started: Arc<OnceLock<Started>>, clock: Clock, host: Option<String>) -> Router {
+    let routes = Router::new()
         .route("/livez", get(livez))
         .route("/readyz", get(readyz))
         .route("/status", get(status))
-        .with_state(Admin { started, clock })
+        .with_state(Admin { started, clock });
+    hosts::only(routes, host.into_iter().collect(), "admin.host")
 }
 
 async fn livez(State(admin): State<Admin>) -> Response {

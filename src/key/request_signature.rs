@@ -95,18 +95,20 @@ struct Claims {
     exp: u64,
 }
 
+/// Checks that a text has the form of a token, before the request that it is to be for has come whole.
+///
+/// # Errors
+/// [`SignatureError::Malformed`].
+pub fn check_form(token: &str) -> Result<(), SignatureError> {
+    parts(token).map(drop)
+}
+
 /// Checks the token of a request against the paired keys that are valid now; the nonce to remember.
 ///
 /// # Errors
 /// See [`SignatureError`].
 pub fn verify(token: &str, keys: &[PublicKey], request: &SignedRequest<'_>) -> Result<Nonce, SignatureError> {
-    if token.len() > TOKEN_BYTES_MAX {
-        return Err(SignatureError::Malformed);
-    }
-    let (message, signature) = token.rsplit_once('.').ok_or(SignatureError::Malformed)?;
-    let (header, claims) = message.split_once('.').ok_or(SignatureError::Malformed)?;
-    let [header, claims, signature] = [decode(header)?, decode(claims)?, decode(signature)?];
-
+    let (message, [header, claims, signature]) = parts(token)?;
     let header: Header = object(&header).ok_or(SignatureError::Header)?;
     let typ = header.typ.is_none_or(|typ| typ.eq_ignore_ascii_case("jwt"));
     if !typ || header.kid.is_some_and(|kid| kid != request.key_id) {
@@ -153,6 +155,16 @@ impl Claims {
         let hash = Sha256::digest(format!("{} {}", request.key_id, self.nonce)).into();
         Ok(Nonce { hash, expires })
     }
+}
+
+/// What is signed, as it is written; and header, claims and signature.
+fn parts(token: &str) -> Result<(&str, [Vec<u8>; 3]), SignatureError> {
+    if token.len() > TOKEN_BYTES_MAX {
+        return Err(SignatureError::Malformed);
+    }
+    let (message, signature) = token.rsplit_once('.').ok_or(SignatureError::Malformed)?;
+    let (header, claims) = message.split_once('.').ok_or(SignatureError::Malformed)?;
+    Ok((message, [decode(header)?, decode(claims)?, decode(signature)?]))
 }
 
 /// One text for the same bytes: no padding, no bits behind the last byte, nothing empty.

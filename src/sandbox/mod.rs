@@ -144,7 +144,7 @@ async fn with_nodes(
     let this_machine = "127.0.0.0/8".parse().context("a network")?;
     let webhook = NewWebhook { url: receiver.url(), label: "sandbox", allowed_networks: &this_machine, ed25519: false };
     let by = Author { actor: "sandbox", reason: "", now };
-    let added = registry::add_webhook(&db, &Resolver::system(), &webhook, &random::bytes(), &by).await?;
+    let added = registry::add_webhook(&db, Some(&Resolver::system()), &webhook, &random::bytes(), &by).await?;
     receiver.set_key(&added.signing_key);
     let api = Api {
         url: format!("http://{}/v2/crypto/deposits", app.api_address()),

@@ -434,6 +434,7 @@ fn lasting<DB: Database>(connections_max: u32) -> PoolOptions<DB> {
 
 async fn open_sqlite(path: &Path) -> Result<Db, OpenError> {
     create_private(path).map_err(|error| OpenError::File { path: path.to_owned(), error })?;
+    tighten(path);
     let options = SqliteConnectOptions::new()
         .filename(path)
         .journal_mode(SqliteJournalMode::Wal)
@@ -455,6 +456,28 @@ async fn open_sqlite(path: &Path) -> Result<Db, OpenError> {
 fn create_private(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path).map(drop)
+}
+
+/// Takes from others what they may do with a file of before, and with what SQLite keeps beside it.
+fn tighten(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    for end in ["", "-wal", "-shm"] {
+        let mut file = path.as_os_str().to_owned();
+        file.push(end);
+        // What is not there is made with the permissions of the first.
+        let Ok(metadata) = std::fs::metadata(&file) else { continue };
+        let mut permissions = metadata.permissions();
+        if permissions.mode() & 0o077 == 0 {
+            continue;
+        }
+        permissions.set_mode(permissions.mode() & 0o700);
+        if let Err(error) = std::fs::set_permissions(&file, permissions) {
+            let file = Path::new(&file).display();
+            warn!(
+                "store.url: others than its owner may read {file}, in which signing keys are, and that cannot be changed: {error}"
+            );
+        }
+    }
 }
 
 /// A role that is gone, or has too many connections, is named by the server.

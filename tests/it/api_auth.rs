@@ -30,6 +30,8 @@ const LIST: &str = "/v2/crypto/deposits?account_id=a";
 const HOST: &str = "api.example.com";
 const NOW: u64 = 1_750_000_000;
 const PATIENCE: Duration = Duration::from_secs(60);
+/// For what happens at once; machines that test are busy.
+const SOON: Duration = Duration::from_secs(10);
 
 /// A served store; its clock stands still.
 struct Door {
@@ -450,6 +452,43 @@ async fn a_key_that_asks_too_much_is_refused_and_others_are_not() {
     refused.assert(429, "RATE_LIMITED");
     assert!(refused.retry_after() >= 1);
     assert_eq!(door.get(&two, LIST).await.status, 200);
+}
+
+/// A body that never comes.
+fn never() -> Body {
+    Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>())
+}
+
+#[tokio::test]
+async fn a_key_that_asks_too_much_is_refused_before_its_bodies_are_read() {
+    let mut door = Door::new(Limits { key_requests_per_sec: 1, ip_requests_per_sec: 0, ..patient() }).await;
+    let key = door.key(Scope::Write).await;
+    let mut waiting = JoinSet::new();
+    for _ in 0..20 {
+        let (api, mut slow) = (door.api.clone(), request(&Method::POST, "/v2/accounts", &key));
+        *slow.body_mut() = never();
+        waiting.spawn(async move { send(&api, slow).await });
+    }
+    let refused = tokio::time::timeout(SOON, waiting.join_next()).await.expect("some are refused").unwrap().unwrap();
+    refused.assert(429, "RATE_LIMITED");
+}
+
+#[tokio::test]
+async fn a_paired_key_without_a_signature_is_refused_before_its_body_is_read() {
+    let mut door = Door::new(patient()).await;
+    let key = door.key(Scope::Write).await;
+    let public = public_key(Algorithm::EdDsa);
+    registry::pair_key(&door.store.db, key.id(), &public, Duration::ZERO, &tester(Timestamp(1))).await.unwrap();
+    for token in [None, Some("a.b"), Some("a.b.c.d"), Some("no token")] {
+        let mut slow = request(&Method::POST, "/v2/accounts", &key);
+        *slow.body_mut() = never();
+        if let Some(token) = token {
+            slow.headers_mut().insert("x-request-signature", token.parse().unwrap());
+        }
+        let refused = tokio::time::timeout(SOON, door.send(slow)).await.expect("nothing of it is read");
+        refused.assert(401, "UNAUTHORIZED");
+        assert!(refused.detail().contains("X-Request-Signature"), "{token:?}: {}", refused.detail());
+    }
 }
 
 #[tokio::test]

@@ -1,13 +1,15 @@
 //! That no answer of the API grows with what is on record, and that limits hold whoever comes at once.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody as _, to_bytes};
+use axum::extract::ConnectInfo;
 use axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use futures_util::StreamExt as _;
+use futures_util::{StreamExt as _, stream};
 use landfall::account::{AccountType, NewAccount};
 use landfall::api::{self, Limits, Settings};
 use landfall::app::Serving;
@@ -37,6 +39,8 @@ const PART_MAX: usize = 300_000;
 /// A page of accounts: 10,000 addresses, each with its chain.
 const PAGE_MAX: usize = 1_500_000;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// For a request that waits for its body: whoever is refused is so at once, and machines that test are busy.
+const MOMENT: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(10);
 const LOOKS_MAX: usize = 3_000;
 
@@ -221,11 +225,14 @@ async fn a_client_that_takes_nothing_of_its_answers_keeps_its_place_and_no_more(
     socket.set_recv_buffer_size(4_096).unwrap();
     let mut deaf = socket.connect(address).await.unwrap();
     assert_eq!(api.get("/v2/assets").await.status(), StatusCode::OK);
-    // 200 kB each: sooner or later they fill what the system keeps for a connection, and then no more is asked.
+    // 150 kB each: sooner or later they fill what the system keeps for a connection, and then no more is asked.
+    give(&api.store.db, "default", "aaaa", 1_000).await;
+    let request =
+        format!("GET /v2/identities/default HTTP/1.1\r\nhost: here\r\nauthorization: Bearer {}\r\n\r\n", api.key);
     let (asked, mut writing) = (Arc::new(AtomicU32::new(0)), JoinSet::new());
     let asking = asked.clone();
     writing.spawn(async move {
-        while deaf.write_all(b"GET /openapi.json HTTP/1.1\r\nhost: here\r\n\r\n").await.is_ok() {
+        while deaf.write_all(request.as_bytes()).await.is_ok() {
             asking.fetch_add(1, Ordering::Relaxed);
         }
     });
@@ -280,17 +287,109 @@ async fn a_head_that_is_too_large_is_a_problem_and_what_http_cannot_take_a_bare_
         format!("GET {path} HTTP/1.1\r\nhost: here\r\nconnection: close\r\n{headers}\r\n")
     };
     let of_headers = "host: here\r\nconnection: close\r\n".len();
-    for (uri, status) in [(16_384 - of_headers, 401), (16_385 - of_headers, 431), (65_534, 431)] {
+    for (uri, status) in [(16_384 - of_headers, 401), (16_385 - of_headers, 431), (20_000, 431)] {
         let answer = answer(get(uri, "")).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "a URI of {uri} bytes: {answer}");
         assert!(answer.contains("\r\nx-request-id: req_") && answer.contains("\"request_id\":\"req_"), "{answer}");
         assert_eq!(answer.contains("\"code\":\"HEADERS_TOO_LARGE\""), status == 431, "{answer}");
     }
     let many = "x: y\r\n".repeat(101);
-    for (request, status) in [(get(65_535, ""), 414), (get(1, &many), 431), ("no request\r\n\r\n".to_owned(), 400)] {
+    // As long as the server reads of it: what lay behind that could reset the connection before the answer was read.
+    let unended = get(30_000, "")[..20_480].to_owned();
+    for (request, status) in [(unended, 431), (get(1, &many), 431), ("no request\r\n\r\n".to_owned(), 400)] {
         let answer = answer(request).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
         assert!(answer.ends_with("\r\n\r\n") && !answer.contains("x-request-id"), "nothing of ours: {answer}");
+    }
+}
+
+/// A request with this key whose body does not come to its end: so much of it comes, and then nothing.
+fn unended(key: &str, bytes: usize) -> Request<Body> {
+    let sent = stream::iter((bytes > 0).then(|| Ok::<_, std::io::Error>(Bytes::from(vec![b' '; bytes]))));
+    let request = Request::post("/v2/accounts").header(header::AUTHORIZATION, format!("Bearer {key}"));
+    request.body(Body::from_stream(sent.chain(stream::pending()))).unwrap()
+}
+
+impl Api {
+    /// Sends such requests until one is refused, with what it says, and holds the others.
+    async fn hold(&self, holding: &mut JoinSet<Response<Body>>, key: &str, bytes: usize) -> (usize, StatusCode) {
+        for held in 0..1_000 {
+            let (sending, mut last) = (self.router.clone().oneshot(unended(key, bytes)), JoinSet::new());
+            last.spawn(async move { sending.await.unwrap() });
+            match tokio::time::timeout(MOMENT, last.join_next()).await {
+                Ok(refused) => return (held, refused.unwrap().unwrap().status()),
+                Err(_) => drop(holding.spawn(async move { last.join_next().await.unwrap().unwrap() })),
+            }
+        }
+        panic!("never refused");
+    }
+}
+
+#[tokio::test]
+async fn bodies_that_never_come_hold_a_quarter_of_the_places_of_one_key() {
+    let api = Api::with_places(Engine::Sqlite, 16).await;
+    let scopes = Scopes::of(&[Scope::Write]).unwrap();
+    let random = [2; ApiKey::RANDOM_BYTES];
+    let other = registry::create_key(&api.store.db, Environment::Test, ("other", &scopes), &random, &tester(NOW)).await;
+    let mut holding = JoinSet::new();
+    assert_eq!(api.hold(&mut holding, &other.unwrap().reveal(), 0).await, (4, StatusCode::TOO_MANY_REQUESTS));
+    assert_eq!(api.get("/v2/assets").await.status(), StatusCode::OK, "another key is answered");
+    assert_eq!(api.hold(&mut holding, &api.key, 0).await, (4, StatusCode::TOO_MANY_REQUESTS));
+    holding.shutdown().await;
+    assert_eq!(api.get("/v2/assets").await.status(), StatusCode::OK, "who has gone holds nothing");
+}
+
+#[tokio::test]
+async fn a_large_body_takes_more_places_than_a_small_one_and_always_has_enough_when_it_is_alone() {
+    // A key has 16, and 1 MiB takes 16.
+    let api = Api::with_places(Engine::Sqlite, 64).await;
+    let mut holding = JoinSet::new();
+    assert_eq!(api.hold(&mut holding, &api.key, 200 << 10).await, (4, StatusCode::TOO_MANY_REQUESTS));
+    holding.shutdown().await;
+    for places in [1, 4, 64] {
+        let api = Api::with_places(Engine::Sqlite, places).await;
+        let answer = api.send(Method::POST, "/v2/accounts", " ".repeat(1 << 20)).await;
+        assert_eq!(answer.status(), StatusCode::BAD_REQUEST, "it is read, with {places} places");
+    }
+}
+
+#[tokio::test]
+async fn the_page_has_a_few_places_of_its_own() {
+    let api = Api::with_places(Engine::Sqlite, 1).await;
+    let page = async |host: u8| {
+        let mut request = Request::get("/openapi.json").body(Body::empty()).unwrap();
+        request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([192, 0, 2, host], 1))));
+        api.router.clone().oneshot(request).await.unwrap()
+    };
+    let mut held = Vec::new();
+    for host in 1..=4 {
+        for _ in 0..6 {
+            held.push(page(host).await);
+        }
+        assert_eq!(page(host).await.status(), StatusCode::from_u16(if host < 4 { 429 } else { 503 }).unwrap());
+    }
+    assert!(held.iter().all(|answer| answer.status() == StatusCode::OK));
+    assert_eq!(page(5).await.status(), StatusCode::SERVICE_UNAVAILABLE, "all are taken");
+    assert_eq!(api.get("/v2/assets").await.status(), StatusCode::OK, "and none of the interface's");
+    held.pop();
+    assert_eq!(page(5).await.status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_body_that_cannot_be_read_is_a_bad_request_and_none_that_came_too_late() {
+    let api = Api::with_places(Engine::Sqlite, 8).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, stop, mut serving) = (listener.local_addr().unwrap(), CancellationToken::new(), JoinSet::new());
+    let (router, stopped) = (api.router.clone(), stop.clone());
+    serving.spawn(async move { Serving::of(8).serve(listener, router, &stopped).await });
+    for chunks in ["zz\r\n{}\r\n0\r\n\r\n", "2\r\n{}0\r\n\r\n", "fffffffffffffffffff\r\n", "-1\r\n"] {
+        let mut client = TcpStream::connect(address).await.unwrap();
+        let head = format!("POST /v2/accounts HTTP/1.1\r\nhost: a\r\nauthorization: Bearer {}\r\n", api.key);
+        let request = format!("{head}content-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n{chunks}");
+        client.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 400 ") && answer.contains("INVALID_ARGUMENT"), "{chunks:?}: {answer}");
     }
 }
 
@@ -352,7 +451,7 @@ async fn two_who_add_webhooks_at_once_do_not_exceed_what_is_allowed() {
         let none = AllowedNetworks::default();
         let new = NewWebhook { url: "https://example.com/", label: "", allowed_networks: &none, ed25519: false };
         let by = Author { actor: "olga", reason: "", now: NOW };
-        registry::add_webhook(&db, &resolver, &new, &[7; 84], &by).await.map(drop)
+        registry::add_webhook(&db, Some(&resolver), &new, &[7; 84], &by).await.map(drop)
     };
     let refused = beside_another(&store.db, format!("{webhook} 'w1000', {values}"), adding).await;
     assert!(matches!(refused, Err(WebhookError::TooMany)), "there were 1,000 when it counted: {refused:?}");

@@ -3,8 +3,9 @@
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Method, Request, StatusCode, header};
-use landfall::api::{openapi_json, router};
+use landfall::api::{Api, Settings, openapi_json, router};
 use landfall::key::Environment;
+use landfall::time::Clock;
 use serde_json::Value;
 use tower::ServiceExt;
 
@@ -68,5 +69,42 @@ async fn what_the_page_does_not_have_is_refused_as_everywhere() {
         let (_, _, text) = send(&router, method, path).await;
         let problem: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{path}: {text}"));
         assert_eq!(problem["code"], expected, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn the_page_is_served_under_its_own_name_alone_so_that_no_other_site_reads_it() {
+    let store = TestStore::fresh(Engine::Sqlite).await;
+    let settings = Settings { host: "api.example.com:8443".to_owned(), ..Settings::of(Environment::Test) };
+    let router = Api::new(store.db.clone(), settings, Clock::system()).router();
+    let status = async |path: &str, host: &str| {
+        let request = Request::get(path).header(header::HOST, host).body(Body::empty()).unwrap();
+        router.clone().oneshot(request).await.unwrap().status().as_u16()
+    };
+    for host in [
+        "api.example.com",
+        "API.example.com:1",
+        "localhost",
+        "localhost:8080",
+        "127.0.0.1:8080",
+        "[::1]:8080",
+        "192.0.2.1",
+    ] {
+        assert_eq!(status("/docs/", host).await, 200, "{host}");
+    }
+    for host in [
+        "evil.example",
+        "evil.example:8080",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "example.com",
+        "",
+        ":80",
+        "[::1",
+    ] {
+        for path in ["/docs/", "/openapi.json"] {
+            assert_eq!(status(path, host).await, 421, "{host}");
+        }
+        assert_eq!(status("/v2/assets", host).await, 401, "a site that has no key reads nothing there");
     }
 }

@@ -5,7 +5,6 @@
 //! the story; what is drawn at random, signing keys above all, is made up.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -19,7 +18,6 @@ use landfall::identity::Change;
 use landfall::key::{ApiKey, Environment, Scope, Scopes};
 use landfall::operator::Operator;
 use landfall::registry;
-use landfall::resolver::Resolver;
 use landfall::store::{Db, Pools};
 use landfall::time::Clock;
 use landfall::watcher::{BalanceWatch, BalancesRead};
@@ -502,8 +500,7 @@ fn place<'a>(document: &'a Value, id: &str) -> (&'a str, &'a str) {
 
 fn serve(db: &Db, clock: Clock, limits: Limits) -> Router {
     let settings = Settings { limits, networks: vec![network()], ..Settings::of(Environment::Test) };
-    let public = Resolver::new(|_| Ok(vec!["93.184.216.34".parse::<IpAddr>().unwrap()]));
-    Api::new(db.clone(), settings, clock).with_resolver(public).router()
+    Api::new(db.clone(), settings, clock).router()
 }
 
 fn no_rates() -> Limits {

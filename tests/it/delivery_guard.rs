@@ -70,7 +70,7 @@ impl Scene {
         let allowed: AllowedNetworks = allowed.parse().unwrap();
         let webhook = NewWebhook { url, label: "", allowed_networks: &allowed, ed25519: false };
         let by = Author { actor: "test", reason: "", now: Timestamp(0) };
-        let added = registry::add_webhook(&store.db, &resolver, &webhook, &[7; 84], &by).await.unwrap();
+        let added = registry::add_webhook(&store.db, Some(&resolver), &webhook, &[7; 84], &by).await.unwrap();
         let event = registry::test_webhook(&store.db, &added.id, &[9; 32], Timestamp(0)).await.unwrap().id.to_string();
         let delivery = Delivery::new(store.db.clone(), Clock::system(), || 200).unwrap();
         let delivery = delivery.resolving_by(resolver).unwrap();

@@ -10,7 +10,7 @@ use landfall_chain::{Chain, Family};
 use sha2::{Digest, Sha256};
 
 /// Each room and the rooms it may name, lowest floor first.
-const ROOMS: [(&str, &str); 31] = [
+const ROOMS: [(&str, &str); 32] = [
     // 2: pure. Each names only what stands before it; randomness is an argument.
     ("amount", ""),
     ("time", ""),
@@ -36,6 +36,8 @@ const ROOMS: [(&str, &str); 31] = [
     ("operator", "time deposit event request identity incident decision store"),
     // Whose turn it is at work that one process at a time does.
     ("turn", "time store"),
+    // Under which names that is served which asks for no key.
+    ("hosts", ""),
     // 4: never each other, they meet in the database.
     ("watcher", "amount time deposit event request identity account balance key webhook incident decision store turn"),
     ("delivery", "amount time deposit event request identity account key webhook store resolver"),
@@ -44,9 +46,9 @@ const ROOMS: [(&str, &str); 31] = [
     ("receiver", "time event webhook"),
     (
         "api",
-        "amount time random deposit event request identity account balance key webhook decision store resolver registry",
+        "amount time random deposit event request identity account balance key webhook decision store registry hosts",
     ),
-    ("health", "amount time deposit event request identity account key webhook incident decision store"),
+    ("health", "amount time deposit event request identity account key webhook incident decision store hosts"),
     // Between 4 and 5: reads into the settings of the rooms below, opens nothing.
     (
         "config",

@@ -19,6 +19,7 @@ mod backfill;
 mod balance_short;
 mod believed;
 mod books;
+mod bulk;
 mod by_logs;
 mod changed;
 mod cli;

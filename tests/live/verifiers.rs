@@ -83,7 +83,7 @@ async fn delivered() -> ([Request; 2], [String; 2]) {
     let (clock, inside) = (Clock::system(), "127.0.0.0/8".parse::<AllowedNetworks>().unwrap());
     let webhook = NewWebhook { url: &url, label: "b\u{fc}cher", allowed_networks: &inside, ed25519: true };
     let by = Author { actor: "test", reason: "", now: clock.now() };
-    let added = registry::add_webhook(&db, &Resolver::system(), &webhook, &[7; 84], &by).await.unwrap();
+    let added = registry::add_webhook(&db, Some(&Resolver::system()), &webhook, &[7; 84], &by).await.unwrap();
     let delivery = Delivery::new(db.clone(), clock.clone(), || 200).unwrap();
     registry::test_webhook(&db, &added.id, &[1; 32], clock.now()).await.unwrap();
     assert_eq!(delivery.tick().await.unwrap().delivered, 1);

@@ -26,6 +26,27 @@ async fn a_sqlite_file_is_readable_by_its_owner_alone() {
 }
 
 #[tokio::test]
+async fn a_sqlite_file_that_others_may_read_is_so_no_longer_once_it_was_opened() {
+    let folder = folder();
+    let path = folder.path().join("landfall.db");
+    let url = StoreUrl::Sqlite(path.clone());
+    // Open, so that its write-ahead log stays.
+    let first = Db::open(&url).await.unwrap();
+    first.migrate().await.unwrap();
+    let files = ["", "-wal", "-shm"].map(|end| Path::new(&format!("{}{end}", path.display())).to_owned());
+    for file in &files {
+        fs::set_permissions(file, fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    let again = Db::open(&url).await.unwrap();
+    for file in &files {
+        let mode = fs::metadata(file).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{}: keys are in it", file.display());
+    }
+    again.close().await;
+    first.close().await;
+}
+
+#[tokio::test]
 async fn a_sqlite_path_that_cannot_be_written_is_named_with_the_reason() {
     let folder = folder();
     let file = folder.path().join("file");
