@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 
 mod assets;
+mod attack;
 mod backfill;
 mod balances;
 mod believed;

@@ -257,6 +257,10 @@ impl Service {
         std::fs::read_to_string(&self.log).unwrap()
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Whether it has not ended by itself.
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
