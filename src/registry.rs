@@ -1,5 +1,5 @@
 //! What operators and clients register: identities, accounts with their addresses, API keys, webhooks. Each in one transaction, with
-//! the same rules whichever door it comes through; what is done about keys and webhooks stands in the audit.
+//! the same rules whichever door it comes through; what is done about keys and webhooks, and what API keys open, stands in the audit.
 //!
 //! Time and randomness are arguments; ids are made here.
 
@@ -141,6 +141,7 @@ pub async fn create_key(
         id: key.id().to_owned(),
         name: name.to_owned(),
         secret_hash: key.secret_hash().to_vec(),
+        environment: Some(environment),
         scopes: scopes.clone(),
     };
     let mut tx = db.begin().await?;
