@@ -63,7 +63,7 @@ pub(super) struct NewIdentityForm {
     #[schema(schema_with = openapi::identity_type)]
     r#type: String,
     #[serde(default)]
-    #[schema(max_length = 256, pattern = r"^[^\u0000-\u001F\u007F-\u009F\uFFFD]*$")]
+    #[schema(max_length = 256, pattern = r"^[^\u0000-\u001F\u007F-\u009F\u2028-\u202E\u2066-\u2069\uFFFD]*$")]
     label: String,
     #[serde(default)]
     fiat_operations_enabled: bool,

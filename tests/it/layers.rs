@@ -10,15 +10,16 @@ use landfall_chain::{Chain, Family};
 use sha2::{Digest, Sha256};
 
 /// Each room and the rooms it may name, lowest floor first.
-const ROOMS: [(&str, &str); 32] = [
+const ROOMS: [(&str, &str); 33] = [
     // 2: pure. Each names only what stands before it; randomness is an argument.
     ("amount", ""),
     ("time", ""),
     ("random", ""),
     ("secrets", ""),
+    ("printable", ""),
     ("deposit", "amount time"),
     ("request", "deposit"),
-    ("identity", "request"),
+    ("identity", "printable request"),
     ("event", "amount time deposit identity"),
     ("account", "amount time request identity"),
     ("balance", "time account"),
@@ -31,9 +32,9 @@ const ROOMS: [(&str, &str); 32] = [
     // What names of webhooks stand for, vetted.
     ("resolver", "webhook"),
     // What is registered, through whichever door.
-    ("registry", "amount time deposit event request identity account key webhook decision store resolver"),
+    ("registry", "amount time printable deposit event request identity account key webhook decision store resolver"),
     // What operators decide about chains and identities, whoever asks for it.
-    ("operator", "time deposit event request identity incident decision store"),
+    ("operator", "time printable deposit event request identity incident decision store"),
     // Whose turn it is at work that one process at a time does.
     ("turn", "time store"),
     // Under which names that is served which asks for no key.
@@ -67,12 +68,12 @@ const ROOMS: [(&str, &str); 32] = [
     ),
     (
         "cli",
-        "amount time random secrets deposit event request identity account balance key webhook incident decision store resolver registry operator watcher delivery feed receiver api health config app sandbox",
+        "amount time random secrets printable deposit event request identity account balance key webhook incident decision store resolver registry operator watcher delivery feed receiver api health config app sandbox",
     ),
     ("main", "cli telemetry"),
 ];
 const PURE: &str =
-    "amount time random secrets deposit event request identity account balance key webhook incident decision";
+    "amount time random secrets printable deposit event request identity account balance key webhook incident decision";
 /// Foreign crates and the rooms that may name them.
 const CRATES: [(&str, &str); 11] = [
     ("sqlx", "store"),

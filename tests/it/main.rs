@@ -57,6 +57,7 @@ mod nats_double;
 mod nobodys;
 mod nodes;
 mod postgres;
+mod printable;
 mod reorgs;
 mod rescan;
 mod rows;
