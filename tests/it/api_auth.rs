@@ -262,7 +262,7 @@ async fn a_public_key_of_small_order_that_was_paired_before_it_was_refused_signs
         let insert = "INSERT INTO public_keys (key_id, spki, created_us) VALUES ($1, $2, 1)";
         match door.store.db.pools() {
             Pools::Sqlite { write, .. } => {
-                drop(sqlx::query(insert).bind(key.id()).bind(spki).execute(write).await.unwrap())
+                sqlx::query(insert).bind(key.id()).bind(spki).execute(write).await.map(drop).unwrap();
             }
             Pools::Postgres(pool) => drop(sqlx::query(insert).bind(key.id()).bind(spki).execute(pool).await.unwrap()),
         }

@@ -35,6 +35,7 @@ mod delivery_engine;
 mod delivery_failing;
 mod delivery_guard;
 mod delivery_instances;
+mod delivery_names;
 mod early_witness;
 mod endpoints;
 mod explain;
