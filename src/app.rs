@@ -95,7 +95,7 @@ impl App {
         workers.serve("admin", Serving::of(ADMIN_CONNECTIONS_MAX), admin, router);
         try_join_all(chains.iter().map(Followed::check)).await?;
 
-        let db = open::open(&config.store, migrate).await?;
+        let db = open::open(config, migrate).await?;
         let listener = listen(config.api_listen, "api.listen").await?;
         let api = listener.local_addr().unwrap_or(config.api_listen);
         let networks = chains.iter().map(|chain| chain.network.clone()).collect();

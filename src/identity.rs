@@ -7,6 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::printable::is_control;
 use crate::request::{self, Request, RequestIdError};
 
 /// The identity of accounts that name none. It is there from the first day.
@@ -280,7 +281,7 @@ pub fn check_id(what: &'static str, id: &str) -> Result<(), IdError> {
 /// # Errors
 /// One that is long or has such characters.
 pub fn check_label(label: &str) -> Result<(), LabelError> {
-    let plain = !label.contains(|c: char| c.is_control() || c == char::REPLACEMENT_CHARACTER);
+    let plain = !label.contains(|c: char| is_control(c) || c == char::REPLACEMENT_CHARACTER);
     if plain && label.chars().count() <= LABEL_CHARS_MAX { Ok(()) } else { Err(LabelError) }
 }
 
@@ -331,7 +332,9 @@ mod tests {
     fn a_label_may_be_empty_and_has_no_control_characters() {
         assert_eq!(check_label(""), Ok(()));
         assert_eq!(check_label(&"é".repeat(LABEL_CHARS_MAX)), Ok(()));
-        for label in ["\0", "a\nb", "\u{fffd}", &"a".repeat(LABEL_CHARS_MAX + 1)] {
+        for label in
+            ["\0", "a\nb", "\u{9b}", "\u{2028}", "\u{202e}", "\u{2066}", "\u{fffd}", &"a".repeat(LABEL_CHARS_MAX + 1)]
+        {
             assert_eq!(check_label(label), Err(LabelError), "{label:?}");
         }
     }

@@ -1,6 +1,7 @@
 //! API keys: `lf_live_` or `lf_test_`, 8 characters of id, 43 of secret, 6 of checksum.
 //!
-//! Promises: the secret holds 256 random bits, so a plain SHA-256 of it may be stored; a typing error is found without
+//! Promises: the secret holds 256 random bits, so a plain SHA-256 of it may be stored; the prefix is not hashed, so the
+//! environment is stored beside it; a typing error is found without
 //! the store; whether a secret is right takes the same time wherever it differs; `Debug` never shows it.
 //! Pure: randomness is an argument, and what is on record is the caller's to fetch. What a key may do is `scope`'s, what
 //! signs its requests `public_key`'s, and what such a signature must be `request_signature`'s.
@@ -56,6 +57,8 @@ pub enum KeyError {
 }
 
 impl Environment {
+    pub const ALL: [Environment; 2] = [Environment::Live, Environment::Test];
+
     pub const fn name(self) -> &'static str {
         match self {
             Environment::Live => "live",
@@ -126,9 +129,9 @@ impl FromStr for ApiKey {
     type Err = KeyError;
 
     fn from_str(text: &str) -> Result<Self, KeyError> {
-        let [live, test] = [Environment::Live, Environment::Test]
-            .map(|environment| text.strip_prefix(environment.prefix()).map(|rest| (environment, rest)));
-        let (environment, rest) = live.or(test).ok_or(KeyError::Malformed)?;
+        let mut environments = Environment::ALL.into_iter();
+        let read = environments.find_map(|environment| Some((environment, text.strip_prefix(environment.prefix())?)));
+        let (environment, rest) = read.ok_or(KeyError::Malformed)?;
         let plain = rest.bytes().all(|byte| byte.is_ascii_alphanumeric());
         if !plain || rest.len() != ID_CHARS + SECRET_CHARS + CHECKSUM_CHARS {
             return Err(KeyError::Malformed);

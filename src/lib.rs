@@ -28,6 +28,7 @@ pub mod identity;
 pub mod incident;
 pub mod key;
 pub mod operator;
+pub mod printable;
 pub mod random;
 pub mod receiver;
 pub mod registry;

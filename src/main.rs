@@ -16,7 +16,7 @@ async fn main() -> ExitCode {
     match asked.run(&bars).await {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("landfall: {}", cli::printable(&format!("{error:#}")));
+            cli::complain(&error);
             ExitCode::from(2)
         }
     }

@@ -14,6 +14,7 @@ use landfall_chain::{BlockRef, Chain};
 use crate::decision::{AuditEntry, Author, Decision, Word};
 use crate::deposit::{DepositId, DepositStatus};
 use crate::incident::{Incident, IncidentKind};
+use crate::printable::is_control;
 use crate::store::{self, Db, StoreError, Tx, audit, cursors, incidents, overrides};
 use crate::time::Timestamp;
 
@@ -42,6 +43,8 @@ pub enum DecideError {
     Reason,
     #[error("the reason is {0} bytes long; at most {REASON_BYTES_MAX} are taken")]
     LongReason(usize),
+    #[error("a reason is one line without control characters")]
+    ReasonText,
     #[error("{chain}: no reorg below what was final is open; `landfall incident list` shows what is")]
     NoReorg { chain: Chain },
     #[error("{chain}: at least 1 endpoint must tell what is final")]
@@ -182,7 +185,7 @@ impl Operator<'_> {
     /// Who decides, when it is said why.
     ///
     /// # Errors
-    /// Without a reason.
+    /// Without a reason that can be shown.
     pub fn author(&self) -> Result<Author<'_>, DecideError> {
         let Operator { actor, reason, now } = *self;
         if reason.trim().is_empty() {
@@ -190,6 +193,9 @@ impl Operator<'_> {
         }
         if reason.len() > REASON_BYTES_MAX {
             return Err(DecideError::LongReason(reason.len()));
+        }
+        if reason.contains(is_control) {
+            return Err(DecideError::ReasonText);
         }
         Ok(Author { actor, reason, now })
     }

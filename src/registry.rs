@@ -1,5 +1,5 @@
 //! What operators and clients register: identities, accounts with their addresses, API keys, webhooks. Each in one transaction, with
-//! the same rules whichever door it comes through; what is done about keys and webhooks stands in the audit.
+//! the same rules whichever door it comes through; what is done about keys and webhooks, and what API keys open, stands in the audit.
 //!
 //! Time and randomness are arguments; ids are made here.
 
@@ -13,6 +13,7 @@ use crate::decision::Author;
 use crate::event::TestEvent;
 use crate::identity::{self, LabelError};
 use crate::key::{ApiKey, Environment, KEYS_MAX, PublicKey, Scopes};
+use crate::printable::is_control;
 use crate::resolver::Resolver;
 use crate::store::accounts::AddAccountError;
 use crate::store::keys::{self, KeyRow};
@@ -50,6 +51,8 @@ pub enum AddAccountsError {
 pub enum CreateKeyError {
     #[error("a key needs a name that says what it is for")]
     Name,
+    #[error("a key's name has no control characters")]
+    NameText,
     #[error("there are {KEYS_MAX} keys already, the most that are allowed")]
     TooMany,
     #[error(transparent)]
@@ -125,7 +128,7 @@ pub async fn add_accounts(db: &Db, accounts: &[NewAccount], now: Timestamp) -> R
 /// Makes a key from random bytes and records its hash. It cannot be shown again.
 ///
 /// # Errors
-/// An empty name, and more keys than the interface allows.
+/// A name that is empty or has control characters, and more keys than the interface allows.
 pub async fn create_key(
     db: &Db,
     environment: Environment,
@@ -136,11 +139,15 @@ pub async fn create_key(
     if name.trim().is_empty() {
         return Err(CreateKeyError::Name);
     }
+    if name.contains(is_control) {
+        return Err(CreateKeyError::NameText);
+    }
     let key = ApiKey::generate(environment, random);
     let row = KeyRow {
         id: key.id().to_owned(),
         name: name.to_owned(),
         secret_hash: key.secret_hash().to_vec(),
+        environment: Some(environment),
         scopes: scopes.clone(),
     };
     let mut tx = db.begin().await?;

@@ -18,7 +18,9 @@ use crate::api::problem::Problem;
 use crate::api::query::{self, Query};
 use crate::api::scope::Caller;
 use crate::api::{AppState, cursor, openapi};
+use crate::decision::Author;
 use crate::identity::{self, SubStatus};
+use crate::key::Scope;
 use crate::registry::{self, OpenAccountError, ReplayError};
 use crate::request::{Made, Request};
 use crate::store::account_pages::{self, Account, AccountFilter};
@@ -134,10 +136,12 @@ pub(super) async fn open(
     // One is the request, which is counted already.
     let further = addresses.len().saturating_sub(1);
     state.gate.charge_key(&caller.key_id, further).map_err(|wait| Problem::rate_limited("with this API key", wait))?;
+    let actor = caller.actor();
     let turn = state.turns.take(&caller.key_id).await;
-    let opened = registry::open_account(&state.db, &request, &account, state.clock.now()).await;
+    let by = Author { actor: &actor, reason: "", now: state.clock.now() };
+    let opened = registry::open_account(&state.db, &request, &account, &by).await;
     drop(turn);
-    let (id, made) = opened.map_err(refusal)?;
+    let (id, made) = opened.map_err(|error| refusal(error, &caller))?;
     Ok((created(made), Json(load(&state, &id).await?)))
 }
 
@@ -234,12 +238,20 @@ async fn load(state: &AppState, id: &str) -> Result<AccountResource, Problem> {
     Ok(AccountResource::of(&found.ok_or_else(unknown)?))
 }
 
-/// What contradicts the record is told with the field that does.
-fn refusal(error: OpenAccountError) -> Problem {
+/// What contradicts the record is told with the field that does. Whose an address is, is for who may read accounts.
+fn refusal(error: OpenAccountError, caller: &Caller) -> Problem {
     let refused = match error {
         OpenAccountError::Replay(error) => return replay(error),
         OpenAccountError::Refused(error) => error,
     };
+    if let AddAccountError::OtherOwner { address, chain, .. } = &refused
+        && !caller.scopes.give(Scope::Read)
+    {
+        return json::refusal(
+            "addresses",
+            format!("is refused: {address} on {chain} belongs to another account already"),
+        );
+    }
     let field = match refused {
         AddAccountError::Store(error) => return Problem::unchanged(error),
         AddAccountError::NoIdentity(_) | AddAccountError::Closed { .. } | AddAccountError::OtherIdentity { .. } => {

@@ -1,12 +1,12 @@
 //! `Authorization: Bearer <API_KEY>` and, once a public key is paired, `X-Request-Signature`.
 //!
 //! Promises: nothing of a request is acted upon before both are good. In this order: size, key, rate of the key, form of the
-//! signature, a place, body, signature, nonce: who has no key, or has asked too much, holds no place, and nothing of his body is
-//! kept. A malformed key and one of the other environment are refused without asking the store; an unknown key
+//! signature, a place, body, the key once more, signature, nonce: who has no key, or has asked too much, holds no place, and nothing
+//! of his body is kept. A malformed key and one of the other environment are refused without asking the store; an unknown key
 //! and a wrong secret take the same path and get the same answer. Keys are read from the store for each request and
 //! cached nowhere, so a revoked one is refused at once. Which routes a key may use is `scope`'s.
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, header};
@@ -49,11 +49,14 @@ async fn authenticate(state: &AppState, request: Request) -> Result<(Request, Pl
     let known = on_time(state, on_record(state, &key)).await?;
     state.gate.check_key(key.id()).map_err(|wait| Problem::rate_limited(OF_KEY, wait))?;
     let (mut parts, body) = request.into_parts();
-    let token = token(&known, &parts.headers)?;
+    token(&known, &parts.headers)?;
     let place = state.gate.places.take(key.id()).map_err(|why| Problem::no_place(why, OF_KEY))?;
+    let is_awaited = !body.is_end_stream();
     let body = read(state, body, &place).await?;
-    if let Some(token) = &token {
-        let nonce = signature(state, &known, (token, &parts), &body)?;
+    // Meanwhile it may have been revoked, or paired.
+    let known = if is_awaited { on_time(state, on_record(state, &key)).await? } else { known };
+    if let Some(token) = token(&known, &parts.headers)? {
+        let nonce = signature(state, &known, (&token, &parts), &body)?;
         on_time(state, take(state, &parts.method, nonce)).await?;
     }
     state.last_used.note(key.id(), state.clock.now());
@@ -108,7 +111,8 @@ async fn on_record(state: &AppState, key: &ApiKey) -> Result<KnownKey, Problem> 
     // No secret has this hash: an unknown key costs the same comparison as a wrong secret.
     let stored = found.as_ref().map_or_else(|| vec![0; 32], |known| known.key.secret_hash.clone());
     let is_right = key.verify(&stored);
-    match found.filter(|_| is_right) {
+    // Its prefix is not hashed: who rewrites it has a key that is right.
+    match found.filter(|known| is_right && known.key.environment == Some(key.environment())) {
         Some(known) if known.is_revoked => Err(revoked()),
         Some(known) => Ok(known),
         None => Err(Problem::unauthorized("the API key is not known".to_owned())),
@@ -137,7 +141,7 @@ async fn read(state: &AppState, body: Body, place: &Place) -> Result<Vec<u8>, Pr
 
 /// The signature of a request that must be signed, when it has the form of one.
 fn token(known: &KnownKey, headers: &HeaderMap) -> Result<Option<String>, Problem> {
-    if known.public_keys.is_empty() {
+    if !known.is_paired {
         return Ok(None);
     }
     let missing = "this API key is paired with a public key: expected one header `X-Request-Signature: <JWT>`";

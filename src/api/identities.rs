@@ -7,7 +7,7 @@
 use axum::Json;
 use axum::body::Body;
 use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{Extension, Path, RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, TryStreamExt, stream};
@@ -19,7 +19,9 @@ use crate::api::accounts::{created, replay};
 use crate::api::json::{self, Faults, Sent};
 use crate::api::problem::Problem;
 use crate::api::query::Query;
+use crate::api::scope::Caller;
 use crate::api::{AppState, openapi};
+use crate::decision::Author;
 use crate::identity::{self, Identity, IdentityType, NewIdentity, SubStatus};
 use crate::registry;
 use crate::request::Request;
@@ -61,7 +63,7 @@ pub(super) struct NewIdentityForm {
     #[schema(schema_with = openapi::identity_type)]
     r#type: String,
     #[serde(default)]
-    #[schema(max_length = 256, pattern = r"^[^\u0000-\u001F\u007F-\u009F\uFFFD]*$")]
+    #[schema(max_length = 256, pattern = r"^[^\u0000-\u001F\u007F-\u009F\u2028-\u202E\u2066-\u2069\uFFFD]*$")]
     label: String,
     #[serde(default)]
     fiat_operations_enabled: bool,
@@ -90,13 +92,16 @@ pub(super) struct NewIdentityForm {
 )]
 pub(super) async fn open(
     State(state): State<AppState>,
+    Extension(caller): Extension<Caller>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
     body: Sent,
 ) -> Result<(StatusCode, Response), Problem> {
     Query::parse(query.as_deref(), &[]).check()?;
     let (request, new) = json::parse::<NewIdentityForm>(&headers, body)?.read()?;
-    let (id, made) = registry::open_identity(&state.db, &request, &new, state.clock.now()).await.map_err(replay)?;
+    let actor = caller.actor();
+    let by = Author { actor: &actor, reason: "", now: state.clock.now() };
+    let (id, made) = registry::open_identity(&state.db, &request, &new, &by).await.map_err(replay)?;
     Ok((created(made), load(&state, &id).await?))
 }
 

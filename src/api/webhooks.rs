@@ -77,7 +77,7 @@ pub(super) struct NewWebhookForm {
     url: String,
     /// What it is called.
     #[serde(default)]
-    #[schema(max_length = 256, pattern = r"^[^\u0000-\u001F\u007F-\u009F\uFFFD]*$")]
+    #[schema(max_length = 256, pattern = r"^[^\u0000-\u001F\u007F-\u009F\u2028-\u202E\u2066-\u2069\uFFFD]*$")]
     label: String,
     /// Sign with Ed25519 (`v1a`) too.
     #[serde(default)]

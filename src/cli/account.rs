@@ -105,7 +105,7 @@ fn tell_unconfigured(config: &Config, accounts: &[NewAccount]) {
     let chains: BTreeSet<Chain> =
         accounts.iter().flat_map(|account| &account.addresses).map(|(chain, _)| *chain).collect();
     for error in chains.into_iter().filter_map(|chain| config.chain(chain).err()) {
-        eprintln!("landfall: {error}; until then nothing is watched there");
+        complain!("landfall: {error}; until then nothing is watched there");
     }
 }
 

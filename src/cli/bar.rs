@@ -8,7 +8,7 @@ use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, P
 use landfall_chain::Searched;
 use tracing::{error, warn};
 
-use crate::cli::printable;
+use crate::printable::printable;
 use crate::time::Clock;
 use crate::watcher::{Pace, search_line};
 
@@ -68,7 +68,7 @@ impl Screen {
             && let Some(line) = self.pace.line(left, shown.numbers, clock.now())
             && self.bar.is_hidden()
         {
-            eprintln!("{}: {line}, {found} found", shown.what);
+            complain!("{}: {line}, {found} found", shown.what);
         }
     }
 
@@ -78,28 +78,28 @@ impl Screen {
         if let Some(line) = self.pace.search(searched, clock.now())
             && self.bar.is_hidden()
         {
-            eprintln!("signatures: {line}");
+            complain!("signatures: {line}");
         }
     }
 
     /// Results, for stdout.
     pub(super) fn print(&self, lines: Vec<String>) {
         if !lines.is_empty() {
-            self.bar.suspend(|| lines.iter().for_each(|line| say!("{}", printable(line))));
+            self.bar.suspend(|| lines.iter().for_each(|line| say!("{line}")));
         }
     }
 
     /// What whoever waits must know, whatever is logged.
     pub(super) fn tell(&self, text: &str) {
-        if self.bar.is_hidden() { eprintln!("{text}") } else { self.bar.println(text) }
+        if self.bar.is_hidden() { complain!("{text}") } else { self.bar.println(printable(text)) }
     }
 
     pub(super) fn say(&self, text: &str) {
-        if self.bar.is_hidden() { warn!("{text}") } else { self.bar.println(text) }
+        if self.bar.is_hidden() { warn!("{text}") } else { self.bar.println(printable(text)) }
     }
 
     pub(super) fn give_up(&self, text: &str) {
-        if self.bar.is_hidden() { error!("{text}") } else { self.bar.println(text) }
+        if self.bar.is_hidden() { error!("{text}") } else { self.bar.println(printable(text)) }
     }
 }
 

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use tokio::time::sleep;
 
-use crate::cli::{PAGE_ROWS, as_operator, json_line, printable};
+use crate::cli::{PAGE_ROWS, as_operator, json_line};
 use crate::operator::{DecideError, Operator};
 use crate::random;
 use crate::store::deliveries::AttemptLog;
@@ -298,7 +298,7 @@ async fn list(db: &Db, filter: &EventFilter, json: bool) -> anyhow::Result<()> {
 async fn show(db: &Db, id: &str, json: bool) -> anyhow::Result<ExitCode> {
     let mut reader = db.read().await?;
     let Some(event) = replay::by_id(&mut reader, id).await? else {
-        eprintln!("landfall: there is no event {id}");
+        complain!("landfall: there is no event {id}");
         return Ok(ExitCode::FAILURE);
     };
     let attempts = replay::attempts(&mut reader, id).await?;
@@ -310,7 +310,8 @@ async fn show(db: &Db, id: &str, json: bool) -> anyhow::Result<ExitCode> {
         say!("{}", json_line(&line)?);
         return Ok(ExitCode::SUCCESS);
     }
-    say!("{}\n{}", headline(&event), event.payload);
+    say!("{}", headline(&event));
+    say!("{}", event.payload);
     deliveries.iter().flat_map(Delivery::lines).for_each(|line| say!("{line}"));
     Ok(ExitCode::SUCCESS)
 }
@@ -355,7 +356,7 @@ impl Delivery {
                 None if error.is_empty() && !response_head.is_empty() => response_head.clone(),
                 None => "no answer".to_owned(),
             };
-            printable(format!("  {attempt} at {at}: {answer} after {duration_ms} ms {error}").trim_end())
+            format!("  {attempt} at {at}: {answer} after {duration_ms} ms {error}").trim_end().to_owned()
         }));
         lines
     }

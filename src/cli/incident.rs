@@ -5,7 +5,7 @@ use clap::Subcommand;
 use landfall_chain::Chain;
 use serde::Serialize;
 
-use crate::cli::{Why, as_operator, json_line, printable};
+use crate::cli::{Why, as_operator, json_line};
 use crate::incident;
 use crate::store::{Db, incidents};
 
@@ -69,7 +69,8 @@ impl Incident {
                 if json {
                     say!("{}", json_line(&Line::of(&incident))?);
                 } else {
-                    say!("{}\n{}", headline(&incident), printable(&incident.what));
+                    say!("{}", headline(&incident));
+                    say!("{}", incident.what);
                 }
             }
             Incident::Resolve { id, why } => {

@@ -27,20 +27,24 @@ mod webhook;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::{Args, Parser, Subcommand};
 use indicatif::MultiProgress;
+use nix::unistd::{Uid, User};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::info;
 
 use crate::app::{self, Migrate};
 use crate::config::Config;
 use crate::operator::Operator;
+use crate::printable::is_control;
 use crate::secrets::without;
 use crate::store::{Db, OpenError, StoreUrl};
 use crate::time::Clock;
 use duration::duration;
 
+/// The variable of the environment that says who a person is.
+const ACTOR: &str = "LANDFALL_ACTOR";
 /// How many rows of a long list are read at a time.
 const PAGE_ROWS: u32 = 500;
 
@@ -187,11 +191,23 @@ fn variable(name: &str) -> Option<String> {
     value.ok()
 }
 
-/// Does `decide` as the person whose account of the operating system this is, now.
-async fn as_operator<T, E>(reason: &str, decide: impl AsyncFnOnce(Operator<'_>) -> Result<T, E>) -> Result<T, E> {
-    let actor = variable("USER").or_else(|| variable("LOGNAME")).filter(|name| !name.is_empty());
-    let actor = actor.unwrap_or_else(|| "unknown".to_owned());
-    decide(Operator { actor: &actor, reason, now: Clock::system().now() }).await
+/// Does `decide` as the person who asks for it, now.
+async fn as_operator<T, E>(reason: &str, decide: impl AsyncFnOnce(Operator<'_>) -> Result<T, E>) -> anyhow::Result<T>
+where
+    anyhow::Error: From<E>,
+{
+    let actor = actor()?;
+    Ok(decide(Operator { actor: &actor, reason, now: Clock::system().now() }).await?)
+}
+
+/// The account of the operating system that this runs as, which nobody can choose, behind who says it is him. What `USER` says is a
+/// claim as well, and often nobody's.
+fn actor() -> anyhow::Result<String> {
+    let uid = Uid::current();
+    let account = User::from_uid(uid).ok().flatten().map_or_else(|| format!("uid {uid}"), |user| user.name);
+    let Some(claimed) = variable(ACTOR).filter(|claimed| !claimed.is_empty()) else { return Ok(account) };
+    ensure!(!claimed.contains(is_control), "{ACTOR}: a name has no control characters");
+    Ok(format!("{claimed} (as {account})"))
 }
 
 /// The store, made when there is none. One that is there is not migrated in passing: a service may be running on it.
@@ -204,7 +220,7 @@ async fn open_or_make(url: &StoreUrl) -> Result<Db, OpenError> {
     match app::open_once(url, Migrate::Never).await {
         Err(OpenError::Schema { found: None, .. }) => {
             let db = app::open_once(url, Migrate::IfEmpty).await?;
-            eprintln!("landfall: there was no store at {url}: a new one is made");
+            complain!("landfall: there was no store at {url}: a new one is made");
             Ok(db)
         }
         opened => opened,
@@ -237,31 +253,12 @@ fn asked_to_stop() -> std::io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// What others sent, as a terminal may show it: in one line, and without characters that control one.
-pub fn printable(text: &str) -> String {
-    let shown = |character: char| match character {
-        '\n' | '\r' | '\t' => ' ',
-        // These turn the order of what is shown.
-        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
-        other if other.is_control() => '\u{fffd}',
-        other => other,
-    };
-    text.chars().map(shown).collect()
+/// Says why nothing came of what was asked for.
+pub fn complain(error: &anyhow::Error) {
+    complain!("landfall: {error:#}");
 }
 
 /// A line of JSON.
 fn json_line(value: &impl serde::Serialize) -> anyhow::Result<String> {
     serde_json::to_string(value).context("cannot be written as JSON")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::printable;
-
-    #[test]
-    fn what_others_sent_controls_no_terminal() {
-        let sent = "503\r\n\u{1b}]0;title\u{7}\u{1b}[2J\u{9b}31mred\u{202e}txt\u{7f}\t\u{e9} \u{1f600}";
-        let shown = printable(sent);
-        assert_eq!(shown, "503  \u{fffd}]0;title\u{fffd}\u{fffd}[2J\u{fffd}31mred\u{fffd}txt\u{fffd} \u{e9} \u{1f600}");
-    }
 }

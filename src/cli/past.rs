@@ -19,7 +19,7 @@ use serde::Serialize;
 
 use crate::cli::bar::{Screen, Shown};
 use crate::cli::past::difference::DifferenceLine;
-use crate::cli::{asked_to_stop, existing, json_line, load, printable};
+use crate::cli::{asked_to_stop, existing, json_line, load};
 use crate::time::Clock;
 use crate::watcher::{Backfill, Difference, Job, Progress, Rescan, Scope, Span, TickError};
 use crate::{app, random};
@@ -217,7 +217,7 @@ impl<S: BlockSource + AddressSource + Clone> Work for Comparing<S> {
 fn tell_of_cut(chain: Chain, to: Option<u64>, until: u64) {
     if to.is_some_and(|to| until < to) {
         let numbers = chain.family().numbers();
-        eprintln!("{chain}: {numbers} above {until} are left to `landfall run`, which has not read them yet");
+        complain!("{chain}: {numbers} above {until} are left to `landfall run`, which has not read them yet");
     }
 }
 
@@ -247,7 +247,7 @@ impl BackfillArgs {
         let mut backfill = Backfill::begin(watcher, job).await?;
         tell_of_cut(chain, to, backfill.progress().until);
         if to.is_none() && chain.family() == Family::Evm {
-            eprintln!(
+            complain!(
                 "{chain}: up to block {}, behind which the addresses are watched; for an asset that is listed since, say --to",
                 backfill.progress().until
             );
@@ -256,7 +256,7 @@ impl BackfillArgs {
         let progress = backfill.progress();
         if !backfill.has_end() {
             let (number, next) = (chain.family().number(), progress.until + 1);
-            eprintln!(
+            complain!(
                 "{chain} was never followed: only with start = {next} will `landfall run` leave out no {number} behind this"
             );
         }
@@ -268,8 +268,8 @@ impl BackfillArgs {
             let recorded = if dry_run { "would be recorded" } else { "recorded" };
             let number = chain.family().number();
             say!("{chain}: {found} deposits {recorded}, {confirmed} confirmed; the next {number} is {next}");
-            of_proof(&progress).iter().for_each(|line| say!("{}", printable(line)));
-            of_traces(&progress).iter().for_each(|line| say!("{}", printable(line)));
+            of_proof(&progress).iter().for_each(|line| say!("{line}"));
+            of_traces(&progress).iter().for_each(|line| say!("{line}"));
             if backfill.leaves_out_fees() {
                 say!(
                     "NOT covered: the fees of transactions that moved nothing, which no log tells; --proof receipts reads them"
@@ -299,8 +299,8 @@ impl RescanArgs {
         } else {
             let number = chain.family().number();
             say!("{chain}: {} differences; the next {number} is {next}", progress.found);
-            of_proof(&progress).iter().for_each(|line| say!("{}", printable(line)));
-            of_traces(&progress).iter().for_each(|line| say!("{}", printable(line)));
+            of_proof(&progress).iter().for_each(|line| say!("{line}"));
+            of_traces(&progress).iter().for_each(|line| say!("{line}"));
             if !done {
                 say!("stopped before the end; the same command with --from {next} goes on from there");
             }

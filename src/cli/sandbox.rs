@@ -40,7 +40,7 @@ impl Sandbox {
             Ok(true) => Ok(ExitCode::SUCCESS),
             Ok(false) => Ok(ExitCode::FAILURE),
             Err(error) => {
-                eprintln!("sandbox: {error:#}");
+                complain!("sandbox: {error:#}");
                 Ok(ExitCode::FAILURE)
             }
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::cli::{duration, json_line, open_existing, printable};
+use crate::cli::{duration, json_line, open_existing};
 use crate::config::Config;
 use crate::health::{ChainReport, EndpointReport, OverrideReport, SinkReport, Status, WebhookReport};
 use crate::store::Db;
@@ -36,16 +36,16 @@ impl Show {
         for chain in &status.chains {
             say!("{}", line(chain));
             for endpoint in &chain.endpoints {
-                say!("  {}", printable(&of_endpoint(endpoint)));
+                say!("  {}", of_endpoint(endpoint));
             }
-            traces(chain).iter().for_each(|line| say!("  {}", printable(line)));
+            traces(chain).iter().for_each(|line| say!("  {line}"));
             if !chain.reason.is_empty() {
-                say!("  {}", printable(&chain.reason));
+                say!("  {}", chain.reason);
             }
-            chain.assets.iter().for_each(|asset| say!("  {}", printable(&asset.to_string())));
-            chain.nobodys.iter().for_each(|nobodys| say!("  {}", printable(&nobodys.to_string())));
+            chain.assets.iter().for_each(|asset| say!("  {asset}"));
+            chain.nobodys.iter().for_each(|nobodys| say!("  {nobodys}"));
             for alarm in &chain.alarms {
-                say!("  alarm: {}", printable(alarm));
+                say!("  alarm: {alarm}");
             }
             for OverrideReport { kind, value, reason, until } in &chain.overrides {
                 say!("  override until {until}: {kind} {value} ({reason})");
@@ -57,7 +57,7 @@ impl Show {
         let waits =
             status.feed.lag_secs.map_or(String::new(), |secs| format!(", the oldest without a number {secs} s old"));
         say!("{} events in the feed{waits}", status.feed.last);
-        status.sinks.iter().for_each(|sink| say!("{}", printable(&of_sink(sink))));
+        status.sinks.iter().for_each(|sink| say!("{}", of_sink(sink)));
         Ok(())
     }
 }
@@ -72,7 +72,7 @@ impl Health {
         }
         say!("unhealthy");
         for complaint in complaints {
-            say!("  {}", printable(&complaint));
+            say!("  {complaint}");
         }
         Ok(ExitCode::FAILURE)
     }

@@ -10,7 +10,7 @@ use anyhow::{bail, ensure};
 use clap::Subcommand;
 use serde::Serialize;
 
-use crate::cli::{Why, as_operator, duration, existing, json_line, load, open, printable};
+use crate::cli::{Why, as_operator, duration, existing, json_line, load, open};
 use crate::decision::Author;
 use crate::deposit::DepositStatus;
 use crate::operator::Operator;
@@ -182,11 +182,11 @@ impl Add {
             let by = Author { actor, reason, now };
             registry::add_webhook(db, Some(&Resolver::system()), &webhook, &random::bytes(), &by).await
         });
-        let added = added.await.map_err(|error| match error {
-            WebhookError::Url(error) if error.needs_allowance() => {
+        let added = added.await.map_err(|error| match error.downcast_ref() {
+            Some(WebhookError::Url(error)) if error.needs_allowance() => {
                 anyhow::anyhow!("{error}; --allow-private CIDR takes it all the same")
             }
-            error => error.into(),
+            _ => error,
         })?;
         if !self.json {
             say!("webhook {} sends to {}", added.id, added.url);
@@ -291,9 +291,9 @@ async fn test(db: &Db, id: &str, json: bool) -> anyhow::Result<bool> {
     } else if arrived {
         say!("event {event_id} arrived in {milliseconds} ms");
     } else {
-        say!("event {event_id} did not arrive and is sent again later: {}", printable(&log.error));
+        say!("event {event_id} did not arrive and is sent again later: {}", log.error);
         if !log.response_head.is_empty() {
-            say!("the receiver said: {}", printable(&log.response_head));
+            say!("the receiver said: {}", log.response_head);
         }
     }
     Ok(arrived)

@@ -4,6 +4,7 @@
 //! not take is tried again whole; one row that it never takes does not keep back the others.
 
 use std::collections::BTreeMap;
+use std::sync::PoisonError;
 
 use tracing::{debug, info, warn};
 
@@ -46,7 +47,7 @@ impl Delivery {
             changed.extend(learn(&mut tx, webhook, &words, now).await?.map(|status| (webhook, status)));
         }
         tx.commit().await?;
-        ended.iter().for_each(|(claimed, log)| tell(claimed, log));
+        ended.iter().for_each(|(claimed, log)| self.tell(claimed, log, now));
         for (webhook, status) in changed {
             info!(webhook = %webhook, "webhook {webhook} is {} from now on", status.name());
         }
@@ -64,6 +65,27 @@ impl Delivery {
             }
         }
         (ended.len(), None)
+    }
+
+    fn tell(&self, claimed: &Claimed, log: &AttemptLog, now: Timestamp) {
+        let Claimed { event_id, webhook_id, .. } = claimed;
+        if log.error.is_empty() {
+            return debug!(event = %event_id, webhook = %webhook_id, "{claimed:?} arrived");
+        }
+        let why = match claimed.kind {
+            Kind::Webhook => closed_words(&log.error),
+            // The operator's own server.
+            Kind::Nats => &log.error,
+        };
+        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        match complaints.left_out(webhook_id, now) {
+            None => {}
+            Some(0) => warn!(event = %event_id, webhook = %webhook_id, "{claimed:?} failed: {why}"),
+            Some(others) => warn!(
+                event = %event_id, webhook = %webhook_id,
+                "{claimed:?} failed, as {others} others did there since that was said last: {why}"
+            ),
+        }
     }
 
     async fn word(&self, tx: &mut Tx, claimed: &Claimed, log: &AttemptLog) -> Result<Word, StoreError> {
@@ -112,18 +134,4 @@ async fn learn(tx: &mut Tx, webhook: &str, words: &[Word], now: Timestamp) -> Re
         endpoints::set_releasing(tx, webhook).await?;
     }
     Ok((after.status != before.status).then_some(after.status))
-}
-
-fn tell(claimed: &Claimed, log: &AttemptLog) {
-    let Claimed { event_id, webhook_id, .. } = claimed;
-    if log.error.is_empty() {
-        debug!(event = %event_id, webhook = %webhook_id, "{claimed:?} arrived");
-    } else {
-        let why = match claimed.kind {
-            Kind::Webhook => closed_words(&log.error),
-            // The operator's own server.
-            Kind::Nats => &log.error,
-        };
-        warn!(event = %event_id, webhook = %webhook_id, "{claimed:?} failed: {why}");
-    }
 }

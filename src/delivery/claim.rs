@@ -39,6 +39,8 @@ pub(super) struct Found {
     pub(super) begin_within: Instant,
     /// There is probably more.
     pub(super) more: bool,
+    /// More is due at endpoints whose names were not answered for yet.
+    pub(super) awaits_names: bool,
 }
 
 impl Delivery {
@@ -67,9 +69,13 @@ impl Delivery {
         // Nothing is locked while there is nothing to do.
         let mut busy = endpoints::busy(&mut self.db.read().await?, now).await?;
         busy.retain(|endpoint| is_due(endpoint, now) && self.serves(endpoint));
+        let due = busy.len();
+        // Who waits for a name holds no slot, and what of it is our own doing counts against nobody.
+        busy.retain(|endpoint| endpoint.kind == Kind::Nats || self.clients.is_looked_up(&endpoint.url));
+        let awaits_names = busy.len() < due;
         if busy.is_empty() {
             let (claimed, slots) = (Vec::new(), slots.clone());
-            return Ok(Found { claimed, slots, begin_by: now, begin_within, more: false });
+            return Ok(Found { claimed, slots, begin_by: now, begin_within, more: false, awaits_names });
         }
         // Nobody is always the first to be served.
         let random = (self.random)();
@@ -85,7 +91,7 @@ impl Delivery {
         tx.commit().await?;
         let Taking { slots, more, .. } = taking;
         let begin_by = now.plus(BEGIN_WITHIN);
-        Ok(Found { claimed, slots, begin_by, begin_within, more })
+        Ok(Found { claimed, slots, begin_by, begin_within, more, awaits_names })
     }
 }
 

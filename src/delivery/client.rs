@@ -1,7 +1,7 @@
 //! Connections to receivers: only to addresses that were vetted for the webhook whose event is sent.
 //!
-//! A name is looked up by us at each new connection, every address is vetted, and one of those is connected to, with the
-//! name as SNI and Host. Addresses in the URL never reach a resolver and are vetted here. No redirects, no proxies.
+//! A name is looked up by us before an attempt is claimed, every address is vetted at each new connection, and one of those is connected to,
+//! with the name as SNI and Host. Addresses in the URL never reach a resolver and are vetted here. No redirects, no proxies.
 //! Webhooks that may reach different networks never share a connection: each set of networks has a client of its own.
 //! What went wrong is told in closed words first, which may be logged; what follows them may name the receiver.
 
@@ -62,6 +62,20 @@ impl Clients {
         }
         let scheme = Scheme::of(url).map_err(refused)?;
         self.client(scheme, allowed).map_err(describe)
+    }
+
+    /// Whether an attempt at this URL has no name to wait for; else that is asked for.
+    pub(super) fn is_looked_up(&self, url: &str) -> bool {
+        match Url::parse(url).map(|url| target(&url)) {
+            Ok(Ok(Target::Name(name))) => self.resolver.is_looked_up(&name),
+            // Nothing to look up; what is wrong with it the attempt will say.
+            Ok(Ok(Target::Address(_)) | Err(_)) | Err(_) => true,
+        }
+    }
+
+    /// Done when a name was answered for that somebody waits for.
+    pub(super) async fn answered(&self) {
+        self.resolver.answered().await;
     }
 
     fn client(&self, scheme: Scheme, allowed: &AllowedNetworks) -> reqwest::Result<reqwest::Client> {

@@ -10,6 +10,7 @@ mod ahead;
 mod breaker;
 mod claim;
 mod client;
+mod complaints;
 mod nats;
 mod schedule;
 mod send;
@@ -33,6 +34,7 @@ use crate::time::{Clock, Pulse};
 use acknowledge::Ended;
 use ahead::Ahead;
 use claim::Found;
+use complaints::Complaints;
 use shared_clock::SharedClock;
 use slots::Slots;
 
@@ -42,6 +44,8 @@ pub use nats::{DUPLICATE_WINDOW, Nats, NatsOptions, REPLICAS_MAX};
 const LEASE: Duration = Duration::from_secs(60);
 /// How often new events are looked for.
 const POLL: Duration = Duration::from_millis(100);
+/// How often that is done in a tick while names are looked up: for longer than one may take.
+const NAME_POLLS_MAX: u32 = 60;
 /// How soon again when there is more.
 const POLL_FOR_MORE: Duration = Duration::from_millis(10);
 const POLL_AFTER_ERROR: Duration = Duration::from_secs(1);
@@ -63,6 +67,7 @@ pub struct Delivery {
     /// Where the numbers of this process's claims begin.
     owner: u64,
     ahead: Arc<Mutex<Ahead>>,
+    complaints: Arc<Mutex<Complaints>>,
     shared: Option<SharedClock>,
 }
 
@@ -101,6 +106,7 @@ impl Delivery {
             random,
             owner: random(),
             ahead: Arc::default(),
+            complaints: Arc::default(),
             shared: None,
         })
     }
@@ -124,7 +130,7 @@ impl Delivery {
     /// When the store fails; what was sent but not acknowledged is sent again later.
     pub async fn tick(&self) -> Result<Delivered, StoreError> {
         let mut work = Work::default();
-        let found = self.claim(&work.slots).await?;
+        let found = self.claim_awaiting_names(&work.slots).await?;
         self.begin(&mut work, found);
         let mut done = Delivered::default();
         while !work.is_done() {
@@ -140,6 +146,18 @@ impl Delivery {
             }
         }
         Ok(done)
+    }
+
+    /// Where all that is due is due at names that were not answered for, it waits until one of them is, or is asked for in vain.
+    async fn claim_awaiting_names(&self, slots: &Slots) -> Result<Found, StoreError> {
+        for _ in 0..NAME_POLLS_MAX {
+            let found = self.claim(slots).await?;
+            if !(found.awaits_names && found.claimed.is_empty()) {
+                return Ok(found);
+            }
+            let _ = tokio::time::timeout(POLL, self.clients.answered()).await;
+        }
+        self.claim(slots).await
     }
 
     /// Claims, attempts and acknowledges until `stop`; what is under way then is finished first.
@@ -160,6 +178,7 @@ impl Delivery {
                         claim_at = claim_at.min(Instant::now() + POLL_FOR_MORE);
                     }
                 }
+                () = self.clients.answered(), if may_claim => claim_at = Instant::now(),
                 () = sleep_until(claim_at), if may_claim => claim_at = Instant::now() + self.claim_more(&mut work).await,
                 () = stop.cancelled(), if work.is_done() => return,
             }

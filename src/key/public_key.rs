@@ -1,9 +1,10 @@
 //! Public keys that sign requests: Ed25519, P-256, and RSA from 2048 bits on, as PEM of a SubjectPublicKeyInfo.
 //!
-//! Promises: the algorithm is the key's own, whatever a token says of itself; what is no point of its curve, too short
-//! or followed by anything is refused when it is paired, not when it is first needed. Signatures are checked by `ring`,
+//! Promises: the algorithm is the key's own, whatever a token says of itself; what is no point of its curve, too short, of small
+//! order, not canonical or followed by anything is refused when it is paired, not when it is first needed. Signatures are checked by `ring`,
 //! which TLS brings along; nothing here makes one.
 
+use curve25519_dalek::edwards::CompressedEdwardsY;
 use landfall_chain::U256;
 use ring::signature::{
     ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey, VerificationAlgorithm,
@@ -61,6 +62,10 @@ pub enum PublicKeyError {
     RsaBits(usize),
     #[error("the key is not a point of its curve")]
     NotOnCurve,
+    #[error("the key is of small order: anybody could sign with it")]
+    SmallOrder,
+    #[error("the key is not in its canonical form")]
+    NotCanonical,
 }
 
 impl Algorithm {
@@ -95,9 +100,7 @@ impl PublicKey {
     /// See [`PublicKeyError`].
     pub fn from_spki(spki: Vec<u8>) -> Result<Self, PublicKeyError> {
         let algorithm = if let Some(key) = spki.strip_prefix(&ED25519_PREFIX) {
-            if key.len() != 32 {
-                return Err(PublicKeyError::Unknown);
-            }
+            check_ed25519(key)?;
             Algorithm::EdDsa
         } else if let Some(point) = spki.strip_prefix(&P256_PREFIX) {
             check_p256(point)?;
@@ -132,6 +135,16 @@ impl PublicKey {
         };
         UnparsedPublicKey::new(algorithm, key).verify(message, signature).is_ok()
     }
+}
+
+/// A point (RFC 8032, 5.1.3) in the one form that it has, and of an order that signatures cannot do without: `ring` takes any.
+fn check_ed25519(key: &[u8]) -> Result<(), PublicKeyError> {
+    let key = CompressedEdwardsY(key.try_into().map_err(|_| PublicKeyError::Unknown)?);
+    let point = key.decompress().ok_or(PublicKeyError::NotOnCurve)?;
+    if point.is_small_order() {
+        return Err(PublicKeyError::SmallOrder);
+    }
+    if point.compress() == key { Ok(()) } else { Err(PublicKeyError::NotCanonical) }
 }
 
 /// An uncompressed point (SEC 1, 2.3.3) with y^2 = x^3 - 3x + b.

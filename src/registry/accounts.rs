@@ -6,7 +6,9 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::account::NewAccount;
-use crate::registry::{AddAccountsError, ReplayError};
+use crate::decision::Author;
+use crate::identity::DEFAULT_IDENTITY;
+use crate::registry::{AddAccountsError, ReplayError, record};
 use crate::request::{Made, Request};
 use crate::store::accounts::{self, AddAccountError, WatchLists};
 use crate::store::requests::{self, Known};
@@ -28,7 +30,8 @@ pub enum OpenAccountError {
     Refused(AddAccountError),
 }
 
-/// Opens the account that a request asks for; its id, which follows from the request and not from `account`.
+/// Opens the account that a request asks for, once, which stands in the audit; its id, which follows from the request and not from
+/// `account`.
 ///
 /// # Errors
 /// See [`OpenAccountError`]: nothing was changed then, and the request may come again.
@@ -36,8 +39,9 @@ pub async fn open_account(
     db: &Db,
     request: &Request,
     account: &NewAccount,
-    now: Timestamp,
+    by: &Author<'_>,
 ) -> Result<(String, Made), OpenAccountError> {
+    let now = by.now;
     let id = request.object_id("acc", ORGANIZATION);
     let chains: BTreeSet<_> = account.addresses.iter().map(|(chain, _)| *chain).collect();
     let mut tx = db.begin().await?;
@@ -47,6 +51,8 @@ pub async fn open_account(
         Known::Same { object_id } => return Ok((object_id, Made::Before)),
         Known::Other => return Err(ReplayError::Mismatch.into()),
     }
+    let identity = account.identity_id.as_deref().unwrap_or(DEFAULT_IDENTITY);
+    record(&mut tx, by, "open_account", &format!("{id} of {identity}")).await?;
     let mut lists = WatchLists::lock(&mut tx, &chains).await?;
     let account = NewAccount { id: id.clone(), ..account.clone() };
     lists.open(&mut tx, &account, &request.id, now).await?;

@@ -4,8 +4,9 @@
 
 use uuid::Uuid;
 
+use crate::decision::Author;
 use crate::identity::{self, IdError, Identity, LabelError, NewIdentity};
-use crate::registry::ReplayError;
+use crate::registry::{ReplayError, record};
 use crate::request::{Made, Request};
 use crate::store::requests::{self, Known};
 use crate::store::{Db, ORGANIZATION, StoreError, identities};
@@ -46,7 +47,7 @@ pub async fn add_identity(db: &Db, id: &str, new: &NewIdentity, now: Timestamp) 
     Ok(identity)
 }
 
-/// Registers the identity that a request asks for; its id.
+/// Registers the identity that a request asks for, once, which stands in the audit; its id.
 ///
 /// # Errors
 /// When another request had this id.
@@ -54,8 +55,9 @@ pub async fn open_identity(
     db: &Db,
     request: &Request,
     new: &NewIdentity,
-    now: Timestamp,
+    by: &Author<'_>,
 ) -> Result<(String, Made), ReplayError> {
+    let now = by.now;
     let id = request.object_id("idn", ORGANIZATION);
     let mut tx = db.begin().await?;
     match requests::claim(&mut tx, request, &id, now).await? {
@@ -67,6 +69,7 @@ pub async fn open_identity(
     if !identities::ensure(&mut tx, &id, new, now).await?.is(new) {
         return Err(ReplayError::Mismatch);
     }
+    record(&mut tx, by, "open_identity", &id).await?;
     tx.commit().await?;
     Ok((id, Made::Now))
 }

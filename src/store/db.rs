@@ -94,6 +94,7 @@ pub const MIGRATIONS: &[(i64, &str, &str)] = &[
     (31, "believed_when_proved", include_str!("../../migrations/0031_believed_when_proved.sql")),
     (32, "balance_short", include_str!("../../migrations/0032_balance_short.sql")),
     (33, "held_assets", include_str!("../../migrations/0033_held_assets.sql")),
+    (34, "keys_of_an_environment", include_str!("../../migrations/0034_keys_of_an_environment.sql")),
 ];
 
 /// What migrations leave to the engine: the type of bytes, and what has a text compared by its bytes (SQLite compares none otherwise).

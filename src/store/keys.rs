@@ -2,7 +2,7 @@
 
 use sqlx::FromRow;
 
-use crate::key::{PublicKey, Scopes};
+use crate::key::{Environment, PublicKey, Scopes};
 use crate::store::sql::{execute, fetch_all, statements};
 use crate::store::{Connection, ORGANIZATION, StoreError, Tx, int, parsed};
 use crate::time::Timestamp;
@@ -13,6 +13,8 @@ pub struct KeyRow {
     pub id: String,
     pub name: String,
     pub secret_hash: Vec<u8>,
+    /// What it was made for; `None` for one from before that was recorded, see [`name_environment`].
+    pub environment: Option<Environment>,
     pub scopes: Scopes,
 }
 
@@ -21,7 +23,9 @@ pub struct KeyRow {
 pub struct KnownKey {
     pub key: KeyRow,
     pub is_revoked: bool,
-    /// Each with the time until which it signs. One that is past counts too: signing is compulsory from the first on.
+    /// Signing is compulsory from the first public key on, also when none is valid any more.
+    pub is_paired: bool,
+    /// Each with the time until which it signs.
     pub public_keys: Vec<(PublicKey, Option<Timestamp>)>,
 }
 
@@ -30,6 +34,7 @@ pub struct KnownKey {
 pub struct ListedKey {
     pub id: String,
     pub name: String,
+    pub environment: Option<Environment>,
     pub scopes: Scopes,
     pub created_at: Timestamp,
     pub last_used_at: Option<Timestamp>,
@@ -42,6 +47,7 @@ struct KnownRow {
     id: String,
     name: String,
     secret_hash: Vec<u8>,
+    environment: String,
     scopes: String,
     revoked_us: Option<i64>,
     spki: Option<Vec<u8>>,
@@ -52,6 +58,7 @@ struct KnownRow {
 struct ListedRow {
     id: String,
     name: String,
+    environment: String,
     scopes: String,
     created_us: i64,
     last_used_us: Option<i64>,
@@ -60,12 +67,14 @@ struct ListedRow {
 }
 
 statements! {
-    INSERT = "INSERT INTO api_keys (id, organization_id, name, secret_hash, scopes, created_us) \
-              SELECT $1, $2, $3, $4, $5, $6 \
-              WHERE (SELECT COUNT(*) FROM api_keys WHERE organization_id = $2 AND revoked_us IS NULL) < $7";
-    KNOWN = "SELECT k.id, k.name, k.secret_hash, k.scopes, k.revoked_us, p.spki, p.valid_until_us FROM api_keys k \
+    INSERT = "INSERT INTO api_keys (id, organization_id, name, secret_hash, environment, scopes, created_us) \
+              SELECT $1, $2, $3, $4, $5, $6, $7 \
+              WHERE (SELECT COUNT(*) FROM api_keys WHERE organization_id = $2 AND revoked_us IS NULL) < $8";
+    /// Of keys from before it was recorded.
+    NAME_ENVIRONMENT = "UPDATE api_keys SET environment = $2 WHERE organization_id = $1 AND environment = ''";
+    KNOWN = "SELECT k.id, k.name, k.secret_hash, k.environment, k.scopes, k.revoked_us, p.spki, p.valid_until_us FROM api_keys k \
              LEFT JOIN public_keys p ON p.key_id = k.id WHERE k.id = $1 ORDER BY p.created_us, p.spki";
-    LIST = "SELECT id, name, scopes, created_us, last_used_us, revoked_us, \
+    LIST = "SELECT id, name, environment, scopes, created_us, last_used_us, revoked_us, \
             (SELECT COUNT(*) FROM public_keys p WHERE p.key_id = k.id) AS public_keys \
             FROM api_keys k WHERE organization_id = $1 ORDER BY created_us, id";
     /// A key is revoked once: the first time stays.
@@ -80,9 +89,14 @@ statements! {
 
 /// Records a key, unless there are `most` already that are not revoked; whether it did.
 pub async fn insert(tx: &mut Tx, key: &KeyRow, most: u64, now: Timestamp) -> Result<bool, StoreError> {
-    let KeyRow { id, name, secret_hash, scopes } = key;
-    let scopes = scopes.to_string();
-    Ok(execute!(tx, INSERT, id, ORGANIZATION, name, secret_hash, scopes, now.0, int(most))? == 1)
+    let KeyRow { id, name, secret_hash, environment, scopes } = key;
+    let (environment, scopes) = (environment.map_or("", Environment::name), scopes.to_string());
+    Ok(execute!(tx, INSERT, id, ORGANIZATION, name, secret_hash, environment, scopes, now.0, int(most))? == 1)
+}
+
+/// Makes keys from before it was recorded keys of the environment that the store is served in: they worked in no other.
+pub async fn name_environment(tx: &mut Tx, environment: Environment) -> Result<(), StoreError> {
+    execute!(tx, NAME_ENVIRONMENT, ORGANIZATION, environment.name()).map(drop)
 }
 
 /// The key with this id, revoked or not.
@@ -96,15 +110,18 @@ pub async fn known(connection: &mut impl Connection, id: &str) -> Result<Option<
                     id: row.id,
                     name: row.name,
                     secret_hash: row.secret_hash,
+                    environment: environment(&row.environment)?,
                     scopes: parsed("scopes of an API key", &row.scopes)?,
                 },
                 is_revoked: row.revoked_us.is_some(),
+                is_paired: row.spki.is_some(),
                 public_keys: Vec::new(),
             }),
         };
         if let Some(spki) = row.spki {
-            let key = PublicKey::from_spki(spki).map_err(|error| StoreError::inconsistent("public key", error))?;
-            known.public_keys.push((key, row.valid_until_us.map(Timestamp)));
+            // One that was paired before its kind was refused signs nothing, like one that is past.
+            let key = PublicKey::from_spki(spki).ok().map(|key| (key, row.valid_until_us.map(Timestamp)));
+            known.public_keys.extend(key);
         }
     }
     Ok(found)
@@ -117,6 +134,7 @@ pub async fn list(connection: &mut impl Connection) -> Result<Vec<ListedKey>, St
         Ok(ListedKey {
             id: row.id,
             name: row.name,
+            environment: environment(&row.environment)?,
             scopes: parsed("scopes of an API key", &row.scopes)?,
             created_at: Timestamp(row.created_us),
             last_used_at: row.last_used_us.map(Timestamp),
@@ -156,4 +174,12 @@ pub async fn end_others(
 ) -> Result<(), StoreError> {
     execute!(tx, END, id, now.0, newest.spki())?;
     execute!(tx, END_LATER, id, until.0, newest.spki()).map(drop)
+}
+
+fn environment(text: &str) -> Result<Option<Environment>, StoreError> {
+    let named = Environment::ALL.into_iter().find(|environment| environment.name() == text);
+    if named.is_none() && !text.is_empty() {
+        return Err(StoreError::inconsistent("environment of an API key", text));
+    }
+    Ok(named)
 }

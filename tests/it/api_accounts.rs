@@ -15,7 +15,7 @@ use landfall::operator::Operator;
 use landfall::registry;
 use landfall::store::backfills::{self, BackfillRow};
 use landfall::store::cursors::{self, Cursor};
-use landfall::store::{Db, Pools, accounts, native_settings};
+use landfall::store::{Db, Pools, accounts, audit, native_settings};
 use landfall::time::{Clock, Timestamp};
 use landfall_chain::{
     Address, Block, BlockHash, BlockRef, Chain, Debits, Family, Header, Lane, Native, NativeSource, Proof, ReadProof,
@@ -182,6 +182,44 @@ async fn an_account_is_opened_once_however_often_its_request_comes() {
     }
 }
 
+#[tokio::test]
+async fn without_the_scope_read_no_refusal_names_whose_an_address_is() {
+    for engine in ENGINES {
+        let api = Api::on(engine).await;
+        let owner = api.open("r-1", "default", ADDRESS).await;
+        let (what, random) = (("test", &Scope::Write.into()), [2; ApiKey::RANDOM_BYTES]);
+        let key = registry::create_key(api.db(), Environment::Test, what, &random, &tester(NOW)).await;
+        let writes = key.unwrap().reveal();
+        let body = form("r-2", "default", ADDRESS);
+        let blind = send(&api.router, &writes, Method::POST, "/v2/accounts", body.to_string()).await;
+        let detail = format!("is refused: {ADDRESS} on ETHEREUM_TESTNET belongs to another account already");
+        assert_refused(&blind, &[("addresses", &detail)]);
+        let seeing = api.post("/v2/accounts", &body).await;
+        let detail = format!("is refused: {ADDRESS} on ETHEREUM_TESTNET belongs to account {owner} already");
+        assert_refused(&seeing, &[("addresses", &detail)]);
+    }
+}
+
+#[tokio::test]
+async fn what_a_key_opens_stands_in_the_audit_once_with_the_key() {
+    for engine in ENGINES {
+        let api = Api::on(engine).await;
+        let identity = api.identity("i-1").await;
+        let account = api.open("r-1", &identity, ADDRESS).await;
+        let again = api.post("/v2/accounts", &form("r-1", &identity, ADDRESS)).await;
+        assert_eq!(again.0, StatusCode::OK);
+        api.post("/v2/identities", &json!({ "request_id": "i-1", "type": "INDIVIDUAL" })).await;
+        api.post("/v2/accounts", &form("r-2", &identity, ADDRESS)).await;
+        let entries = audit::newest(&mut api.db().read().await.unwrap(), 10).await.unwrap();
+        let opened = entries.iter().filter(|entry| entry.action.starts_with("open_"));
+        let mut opened: Vec<_> = opened.map(|entry| (&*entry.actor, &*entry.action, &*entry.what)).collect();
+        opened.sort_unstable();
+        let actor = format!("API key {}", &api.key[8..16]);
+        let of_identity = format!("{account} of {identity}");
+        assert_eq!(opened, [(&*actor, "open_account", &*of_identity), (&*actor, "open_identity", &*identity)]);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_with_one_id_that_come_at_once_open_one_account_and_all_get_its_id() {
     const AT_ONCE: usize = 12;
@@ -231,7 +269,7 @@ async fn who_comes_second_waits_for_the_first_and_takes_its_place_when_that_made
     landfall::store::requests::claim(&mut first, &request, "acc_first", NOW).await.unwrap();
     let mut second = JoinSet::new();
     let (db, wanted) = (api.db().clone(), request.clone());
-    second.spawn(async move { registry::open_account(&db, &wanted, &account, NOW).await });
+    second.spawn(async move { registry::open_account(&db, &wanted, &account, &tester(NOW)).await });
     let waiting =
         "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
     let Pools::Postgres(pool) = api.db().pools() else { panic!("PostgreSQL") };

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Method, Request, StatusCode};
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use futures_util::stream;
 use landfall::api::{Api, Limits, Settings, openapi_json};
 use landfall::key::{Algorithm, ApiKey, Environment, KEYS_MAX, Scope, Scopes};
@@ -180,6 +182,97 @@ async fn a_revoked_key_is_refused_by_the_next_request_at_every_instance() {
         assert_eq!((guess.id(), door.get(&guess, LIST).await.detail()), (key.id(), "the API key is not known"));
         let unknown = registry::revoke_key(&door.store.db, "nosuch00", &tester(Timestamp(7))).await;
         assert!(matches!(unknown, Err(ChangeKeyError::Unknown(_))));
+    }
+}
+
+#[tokio::test]
+async fn a_test_key_whose_prefix_is_rewritten_opens_no_store_that_is_switched_to_live() {
+    for engine in ENGINES {
+        let mut door = Door::on(engine, patient()).await;
+        let key = door.key(Scope::Read).await;
+        let rewritten = ApiKey::generate(Environment::Live, &[door.made; ApiKey::RANDOM_BYTES]);
+        assert_eq!((rewritten.id(), rewritten.secret_hash()), (key.id(), key.secret_hash()), "only the prefix differs");
+        let live = Api::new(door.store.db.clone(), Settings::of(Environment::Live), Clock::system());
+        let refused = send(&live, request(&Method::GET, LIST, &rewritten)).await;
+        refused.assert(401, "UNAUTHORIZED");
+        assert_eq!(refused.detail(), "the API key is not known");
+        assert_eq!(door.get(&key, LIST).await.status, 200, "{engine:?}: where it was made for it works");
+    }
+}
+
+/// A POST of an identity of which `text` comes only when it is let go, and who is told that all else of it has been looked at.
+fn held_back(key: &ApiKey, text: &'static str) -> (Request<Body>, oneshot::Receiver<()>, oneshot::Sender<()>) {
+    let ((tell, is_read), (let_go, held)) = (oneshot::channel(), oneshot::channel());
+    let body = stream::once(async move {
+        tell.send(()).unwrap();
+        held.await.unwrap();
+        Ok::<_, std::io::Error>(Bytes::from(text))
+    });
+    let mut request = post(key, "/v2/identities", "");
+    *request.body_mut() = Body::from_stream(body);
+    (request, is_read, let_go)
+}
+
+#[tokio::test]
+async fn a_key_that_is_revoked_or_paired_while_a_body_is_awaited_does_nothing() {
+    const TEXT: &str = r#"{"request_id":"held","type":"BUSINESS"}"#;
+    for engine in ENGINES {
+        let mut door = Door::on(engine, patient()).await;
+        let (revoked, paired) = (door.key(Scope::Write).await, door.key(Scope::Write).await);
+        let (db, by) = (&door.store.db, &tester(Timestamp(7)));
+        let public = public_key(Algorithm::EdDsa);
+        let meanwhile = async |key: &ApiKey, request: (Request<Body>, oneshot::Receiver<()>, oneshot::Sender<()>)| {
+            let (request, is_read, let_go) = request;
+            let change = async {
+                tokio::time::timeout(PATIENCE, is_read).await.expect("its body is awaited").unwrap();
+                if key.id() == revoked.id() {
+                    registry::revoke_key(db, key.id(), by).await.unwrap();
+                } else {
+                    registry::pair_key(db, key.id(), &public, Duration::ZERO, by).await.unwrap();
+                }
+                let_go.send(()).unwrap();
+            };
+            tokio::join!(door.send(request), change).0
+        };
+        let refused = meanwhile(&revoked, held_back(&revoked, TEXT)).await;
+        refused.assert(401, "UNAUTHORIZED");
+        assert_eq!(refused.detail(), "the API key is revoked");
+        let unsigned = meanwhile(&paired, held_back(&paired, TEXT)).await;
+        unsigned.assert(401, "UNAUTHORIZED");
+        assert!(unsigned.detail().starts_with("this API key is paired"), "{}", unsigned.detail());
+
+        // Who signed it although nobody asked for that yet, is heard.
+        let claims =
+            signers::claims(paired.id(), HOST, ("POST", "/v2/identities", TEXT.as_bytes()), "0123456789abcdef", NOW);
+        let mut signed = post(&paired, "/v2/identities", TEXT);
+        let token = Signer::of(Algorithm::EdDsa).usual(&claims);
+        signed.headers_mut().insert("x-request-signature", token.parse().unwrap());
+        assert_eq!(door.send(signed).await.status, 201, "{engine:?}: nothing had been done");
+    }
+}
+
+/// The point that signs everything: R = A = the neutral one and S = 0.
+#[tokio::test]
+async fn a_public_key_of_small_order_that_was_paired_before_it_was_refused_signs_nothing() {
+    for engine in ENGINES {
+        let mut door = Door::on(engine, patient()).await;
+        let key = door.key(Scope::Read).await;
+        let neutral: [u8; 32] = std::array::from_fn(|at| u8::from(at == 0));
+        let spki = [&public_key(Algorithm::EdDsa).spki()[..12], &neutral].concat();
+        let insert = "INSERT INTO public_keys (key_id, spki, created_us) VALUES ($1, $2, 1)";
+        match door.store.db.pools() {
+            Pools::Sqlite { write, .. } => {
+                sqlx::query(insert).bind(key.id()).bind(spki).execute(write).await.map(drop).unwrap();
+            }
+            Pools::Postgres(pool) => drop(sqlx::query(insert).bind(key.id()).bind(spki).execute(pool).await.unwrap()),
+        }
+        let claims = signers::claims(key.id(), HOST, ("GET", LIST, b""), "0123456789abcdef", NOW);
+        let message = format!("{}.{}", signers::encode(r#"{"alg":"EdDSA"}"#), signers::encode(&claims.to_string()));
+        let forged = BASE64_URL_SAFE_NO_PAD.encode([neutral, [0; 32]].concat());
+        let mut request = request(&Method::GET, LIST, &key);
+        request.headers_mut().insert("x-request-signature", format!("{message}.{forged}").parse().unwrap());
+        door.send(request).await.assert(401, "UNAUTHORIZED");
+        door.get(&key, LIST).await.assert(401, "UNAUTHORIZED");
     }
 }
 

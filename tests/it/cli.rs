@@ -1,13 +1,14 @@
 //! The command line as an operator meets it: the real binary, its exit codes, its words for bad input.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use landfall::account::{AccountType, NewAccount};
 use landfall::balance::{HeldAfter, Readings};
 use landfall::deposit::{Deposit, DepositId, DepositStatus, Leg};
 use landfall::incident::{Incident, IncidentKind};
-use landfall::store::{Db, cursors, deposits, incidents, unattributed, unexplained};
+use landfall::store::{Db, Pools, cursors, deposits, incidents, unattributed, unexplained};
 use landfall::time::Timestamp;
 use landfall_chain::{
     Address, AssetId, AssetTransfer, Block, BlockHash, BlockRef, Chain, Debits, Header, Lane, Proof, Rejected,
@@ -229,6 +230,11 @@ fn a_key_is_listed_paired_and_revoked_for_good() {
     assert_eq!(listed()["signed"], true);
     let again = desk.refused(&["key", "pair", id, "--public-key", &pem, "--reason", "their key"]);
     assert!(again.starts_with("landfall: ") && again.contains(id), "{again}");
+    // The neutral point, with which anybody signs.
+    let neutral = "-----BEGIN PUBLIC KEY-----\nMCowBQYDK2VwAyEAAQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n-----END PUBLIC KEY-----\n";
+    std::fs::write(desk.path("neutral.pem"), neutral).unwrap();
+    let anybodys = pair_refused("neutral.pem");
+    assert_eq!(anybodys, "landfall: neutral.pem: the key is of small order: anybody could sign with it");
     let small = pair_refused(&format!("{KEYS}/rsa1024.pub.pem"));
     assert!(small.contains("rsa1024.pub.pem") && small.contains("2048"), "{small}");
     let missing = pair_refused("no-such.pem");
@@ -243,6 +249,35 @@ fn a_key_is_listed_paired_and_revoked_for_good() {
     let gone = pair_refused(&format!("{KEYS}/p256.pub.pem"));
     assert!(gone.contains("revoked"), "{gone}");
     assert!(desk.refused(&["key", "revoke", "nosuch00", "--reason", "it leaked"]).contains("nosuch00"));
+}
+
+#[tokio::test]
+async fn keys_from_before_their_environment_was_stored_are_of_the_one_in_which_the_store_is_served() {
+    let desk =
+        Desk::new(&CONFIG.replace("[api]\n", "[admin]\nlisten = \"127.0.0.1:0\"\n[api]\nlisten = \"127.0.0.1:0\"\n"));
+    desk.ok(&["key", "create", "--name", "old"]);
+    let of = |key: &Value| key["environment"].clone();
+    let listed = || -> Vec<Value> {
+        desk.ok(&["key", "list", "--json"]).lines().map(|line| of(&serde_json::from_str(line).unwrap())).collect()
+    };
+    assert_eq!(listed(), ["test"]);
+    let db = Db::open(&format!("sqlite:{}", desk.path("landfall.db").display()).parse().unwrap()).await.unwrap();
+    let Pools::Sqlite { write, .. } = db.pools() else { panic!("SQLite") };
+    sqlx::query("UPDATE api_keys SET environment = ''").execute(write).await.unwrap();
+    assert_eq!(listed(), [Value::Null]);
+    let mut served = Command::new(env!("CARGO_BIN_EXE_landfall"));
+    served.current_dir(desk.0.path()).arg("run").stdout(Stdio::null()).stderr(Stdio::null());
+    let mut served = served.spawn().unwrap();
+    for _ in 0..600 {
+        if listed() != [Value::Null] {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    served.kill().unwrap();
+    served.wait().unwrap();
+    assert_eq!(listed(), ["test"]);
+    db.close().await;
 }
 
 #[test]
@@ -412,7 +447,7 @@ fn run_without_migration_refuses_another_schema() {
     let last = lines.lines().last().unwrap();
     assert_eq!(
         last,
-        "landfall: the store's schema is version none, this program needs version 33: run `landfall migrate`"
+        "landfall: the store's schema is version none, this program needs version 34: run `landfall migrate`"
     );
 }
 
@@ -676,7 +711,7 @@ fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").unwrap().uid() == 0
 }

@@ -35,7 +35,7 @@ impl Desk {
     fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
         let output = Command::new(env!("CARGO_BIN_EXE_landfall"))
             .current_dir(self.0.path())
-            .env("USER", "olga")
+            .env("LANDFALL_ACTOR", "olga")
             .args(arguments)
             .output();
         let output = output.unwrap();
@@ -325,7 +325,8 @@ async fn a_replay_says_how_many_it_leaves_out_because_their_status_is_not_sent()
 fn audit(desk: &Desk) -> Vec<[String; 3]> {
     let entries = desk.json(&["chain", "audit"]);
     assert!(
-        entries.iter().all(|entry| entry["chain"].is_null() && entry["actor"].as_str() == Some("olga")),
+        entries.iter().all(|entry| entry["chain"].is_null()
+            && entry["actor"].as_str().is_some_and(|actor| actor.starts_with("olga (as "))),
         "{entries:?}"
     );
     let told = |entry: &Value| ["action", "what", "reason"].map(|field| entry[field].as_str().unwrap().to_owned());
@@ -390,7 +391,10 @@ async fn what_a_person_does_about_deliveries_needs_a_reason_and_stands_in_the_au
         let span = "events from 2001-01-01T00:00:00Z until 2001-01-02T00:00:00Z to all";
         assert_eq!(what[6..], [format!("{event} to all").as_str(), &all_of, span, id], "{engine:?}");
         let (_, text, _) = desk.run(&["chain", "audit"]);
-        assert!(text.contains(&format!(" - olga pause_webhook {id} (a night's work)\n")), "{text}");
+        assert!(
+            text.contains(" - olga (as ") && text.contains(&format!(") pause_webhook {id} (a night's work)\n")),
+            "{text}"
+        );
         assert!(!text.contains("whsec_") && !text.contains("secret-path") && !text.contains("203.0.113.1"), "{text}");
         world.abandon();
     }
@@ -462,7 +466,7 @@ async fn what_a_receiver_answers_is_shown_without_what_controls_a_terminal() {
     write(&world, "UPDATE attempts SET status = NULL, error = ''").await;
     let (code, printed, _) = desk.run(&["event", "show", &id]);
     assert_eq!(code, Some(0));
-    assert!(printed.contains("no\u{fffd}]0;owned\u{fffd}  not now after"), "{printed:?}");
+    assert!(printed.contains("no\\u001b]0;owned\\u0007\\r\\nnot now after"), "{printed:?}");
     world.close().await;
 }
 

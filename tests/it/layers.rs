@@ -10,15 +10,16 @@ use landfall_chain::{Chain, Family};
 use sha2::{Digest, Sha256};
 
 /// Each room and the rooms it may name, lowest floor first.
-const ROOMS: [(&str, &str); 32] = [
+const ROOMS: [(&str, &str); 33] = [
     // 2: pure. Each names only what stands before it; randomness is an argument.
     ("amount", ""),
     ("time", ""),
     ("random", ""),
     ("secrets", ""),
+    ("printable", ""),
     ("deposit", "amount time"),
     ("request", "deposit"),
-    ("identity", "request"),
+    ("identity", "printable request"),
     ("event", "amount time deposit identity"),
     ("account", "amount time request identity"),
     ("balance", "time account"),
@@ -31,9 +32,9 @@ const ROOMS: [(&str, &str); 32] = [
     // What names of webhooks stand for, vetted.
     ("resolver", "webhook"),
     // What is registered, through whichever door.
-    ("registry", "amount time deposit event request identity account key webhook decision store resolver"),
+    ("registry", "amount time printable deposit event request identity account key webhook decision store resolver"),
     // What operators decide about chains and identities, whoever asks for it.
-    ("operator", "time deposit event request identity incident decision store"),
+    ("operator", "time printable deposit event request identity incident decision store"),
     // Whose turn it is at work that one process at a time does.
     ("turn", "time store"),
     // Under which names that is served which asks for no key.
@@ -67,12 +68,12 @@ const ROOMS: [(&str, &str); 32] = [
     ),
     (
         "cli",
-        "amount time random secrets deposit event request identity account balance key webhook incident decision store resolver registry operator watcher delivery feed receiver api health config app sandbox",
+        "amount time random secrets printable deposit event request identity account balance key webhook incident decision store resolver registry operator watcher delivery feed receiver api health config app sandbox",
     ),
     ("main", "cli telemetry"),
 ];
 const PURE: &str =
-    "amount time random secrets deposit event request identity account balance key webhook incident decision";
+    "amount time random secrets printable deposit event request identity account balance key webhook incident decision";
 /// Foreign crates and the rooms that may name them.
 const CRATES: [(&str, &str); 11] = [
     ("sqlx", "store"),
@@ -95,7 +96,7 @@ const SERVERS: [(&str, &str); 1] = [("solana", "landfall-cluster")];
 /// The crate of chains/ that alone may name an SDK, by how the SDK's crates begin.
 const SDKS: [(&str, &str); 4] = [("alloy", "evm"), ("solana", "solana"), ("spl", "solana"), ("five8", "solana")];
 /// No migration is edited once it is released: its hash stands here. A change to the schema is a new file.
-const MIGRATIONS: [(&str, &str); 33] = [
+const MIGRATIONS: [(&str, &str); 34] = [
     ("0001_init.sql", "bcb5b2df17fa669ceee913746a551dffe9716f435ad62ae9b0599eb6d1650ce6"),
     ("0002_movements.sql", "43eb6127b5e66168a334d5c079cf6ce8dfd81978793b5214ed503fd1cc353cc0"),
     ("0003_incidents.sql", "9f31b48118ddbba99ba10fa5eced51ce9537a8d11c1815a38db66363cde16112"),
@@ -129,6 +130,7 @@ const MIGRATIONS: [(&str, &str); 33] = [
     ("0031_believed_when_proved.sql", "8f33c2293ca91ce86188df47fcaa0f8798d0a8339f8d7a5f39ae4f0ba25ae715"),
     ("0032_balance_short.sql", "940f80aa6c96ede781f695936d9e18570a4e2252d18ff587cd833b9311459ccd"),
     ("0033_held_assets.sql", "8259dbcf0a93d885bf01c9a6c194d98948f8d19f8254544ce7c3ad817db5922b"),
+    ("0034_keys_of_an_environment.sql", "5daa0981429371c08f48b341f854ea5c7575c1329aaba73d5eea28a975ab5f23"),
 ];
 /// What a finished house does not have. Written in two parts, because this file is searched too.
 const LEFTOVERS: [(&str, &str); 4] = [

@@ -359,6 +359,43 @@ fn a_public_key_is_read_whole_or_refused() {
     assert_eq!(PublicKey::from_spki(off_curve), Err(PublicKeyError::NotOnCurve));
 }
 
+/// The encodings of y (RFC 8032, 5.1.2), lowest byte first.
+#[test]
+fn an_ed25519_key_that_signs_for_everybody_or_is_no_point_or_has_two_texts_is_refused() {
+    let spki = |point: &[u8]| [&public_key(Algorithm::EdDsa).spki()[..12], point].concat();
+    let small_order = [
+        "0100000000000000000000000000000000000000000000000000000000000000",
+        "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "0000000000000000000000000000000000000000000000000000000000000000",
+        "0000000000000000000000000000000000000000000000000000000000000080",
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa",
+    ];
+    // y = 1 with the sign of a zero; p, p + 1 and p + 3 for 0, 1 and 3.
+    let not_canonical = [
+        "0100000000000000000000000000000000000000000000000000000000000080",
+        "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "f0ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    ];
+    let off_curve = ["0200000000000000000000000000000000000000000000000000000000000000"];
+    for point in small_order.iter().chain(&not_canonical).chain(&off_curve) {
+        let read = PublicKey::from_spki(spki(&hex::decode(point).unwrap()));
+        assert!(read.is_err(), "{point}");
+    }
+    let off_curve = PublicKey::from_spki(spki(&hex::decode(off_curve[0]).unwrap()));
+    assert_eq!(off_curve, Err(PublicKeyError::NotOnCurve));
+    // The same y without what is wrong is a key, and so is that of RFC 8032, 7.1.
+    for point in [
+        "0300000000000000000000000000000000000000000000000000000000000000",
+        "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a",
+    ] {
+        assert!(PublicKey::from_spki(spki(&hex::decode(point).unwrap())).is_ok(), "{point}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 

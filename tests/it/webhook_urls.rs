@@ -417,8 +417,8 @@ async fn names_that_nobody_answers_for_are_asked_for_by_some_who_register_at_onc
     drop(open);
 }
 
-#[tokio::test]
-async fn names_that_nobody_answers_for_leave_threads_to_others_however_many_deliveries_ask_for_them() {
+/// A resolver that says nothing until the sender is dropped, and how often it was asked.
+fn silent() -> (Resolver, mpsc::Sender<()>, Arc<AtomicUsize>) {
     let ((open, gate), asked) = (mpsc::channel::<()>(), Arc::new(AtomicUsize::new(0)));
     let (gate, counted) = (Mutex::new(gate), Arc::clone(&asked));
     let resolver = Resolver::new(move |_| {
@@ -426,13 +426,77 @@ async fn names_that_nobody_answers_for_leave_threads_to_others_however_many_deli
         assert!(gate.lock().unwrap().recv().is_err(), "until the test ends");
         Ok(vec!["93.184.216.34".parse().unwrap()])
     });
+    (resolver, open, asked)
+}
+
+#[tokio::test]
+async fn a_name_that_nobody_answers_for_is_asked_for_once_however_many_deliveries_want_it() {
+    let (resolver, open, asked) = silent();
     let nowhere = AllowedNetworks::default();
     let begun = Instant::now();
     let delivered = join_all((0..600).map(|_| resolver.vetted("tarpit.example", Scheme::Https, &nowhere))).await;
     assert!(delivered.iter().all(|tried| matches!(tried, Err(ResolveError::TimedOut))));
-    assert!(begun.elapsed() < Duration::from_secs(10), "the wait for a turn counts too");
-    assert_eq!(asked.load(Ordering::Relaxed), 416);
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    assert!(resolver.is_looked_up("tarpit.example"), "in vain: who attempts it now is told so at once");
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
     let other = tokio::time::timeout(Duration::from_secs(10), tokio::task::spawn_blocking(|| 7));
     assert_eq!(other.await.expect("a thread is left").unwrap(), 7);
+    drop(open);
+    resolver.answered().await;
+    assert_eq!(resolver.vetted("tarpit.example", Scheme::Https, &nowhere).await.unwrap().len(), 1);
+    assert_eq!(asked.load(Ordering::Relaxed), 1, "late as it is, the answer serves");
+}
+
+#[tokio::test]
+async fn a_name_for_which_there_is_no_place_has_not_failed_and_is_asked_for_when_there_is_one() {
+    let (resolver, open, asked) = silent();
+    for index in 0..512 {
+        assert!(!resolver.is_looked_up(&format!("{index}.tarpit.example")));
+    }
+    let until = Instant::now() + Duration::from_secs(60);
+    while asked.load(Ordering::Relaxed) < 512 && Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(!resolver.is_looked_up("late.example"));
+    tokio::time::sleep(Duration::from_secs(6)).await;
+    assert!(resolver.is_looked_up("7.tarpit.example"), "in vain");
+    assert!(!resolver.is_looked_up("late.example"), "the time without a place is nobody's");
+    assert_eq!(asked.load(Ordering::Relaxed), 512);
+    drop(open);
+    while !resolver.is_looked_up("late.example") && Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 513);
+    let nowhere = AllowedNetworks::default();
+    assert_eq!(resolver.vetted("late.example", Scheme::Https, &nowhere).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn names_that_failed_before_leave_half_of_the_places_to_others() {
+    let ((open, gate), silent) = (mpsc::channel::<()>(), Arc::new(AtomicUsize::new(0)));
+    let (failed, counted) = (Arc::new(Mutex::new(BTreeSet::new())), Arc::clone(&silent));
+    let (gate, once) = (Mutex::new(gate), Arc::clone(&failed));
+    let resolver = Resolver::new(move |name| {
+        if name == "well.example" {
+            return Ok(vec!["93.184.216.34".parse().unwrap()]);
+        }
+        // Once it fails, and then it says nothing any more.
+        if !once.lock().unwrap().insert(name.to_owned()) {
+            counted.fetch_add(1, Ordering::Relaxed);
+            assert!(gate.lock().unwrap().recv().is_err(), "until the test ends");
+        }
+        Err(io::ErrorKind::NotFound.into())
+    });
+    let nowhere = AllowedNetworks::default();
+    let names: Vec<String> = (0..600).map(|index| format!("{index}.tarpit.example")).collect();
+    let until = Instant::now() + Duration::from_secs(60);
+    let are_there = || failed.lock().unwrap().len() == 600 && silent.load(Ordering::Relaxed) >= 256;
+    while !are_there() && Instant::now() < until {
+        names.iter().for_each(|name| _ = resolver.is_looked_up(name));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    names.iter().for_each(|name| _ = resolver.is_looked_up(name));
+    assert_eq!(resolver.vetted("well.example", Scheme::Https, &nowhere).await.unwrap().len(), 1);
+    assert_eq!((failed.lock().unwrap().len(), silent.load(Ordering::Relaxed)), (600, 256));
     drop(open);
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::amount::to_decimal;
 use crate::app::{self, note_on};
-use crate::cli::{json_line, open_existing, printable};
+use crate::cli::{json_line, open_existing};
 use crate::config::Config;
 use crate::deposit::Deposit;
 use crate::watcher::explain::{ExplainError, ExplainedLeg, Explanation, TraceReading, explain};
@@ -77,14 +77,14 @@ pub(super) async fn one(config: &Config, chain: Chain, tx: TxId, json: bool) -> 
     }
     let Some(explanation) = explained? else {
         let why = "it is in no block that the node knows, and no deposit of it is on record";
-        eprintln!("landfall: {tx} on {chain}: unknown; {why}");
+        complain!("landfall: {tx} on {chain}: unknown; {why}");
         return Ok(ExitCode::FAILURE);
     };
     let report = Report::of(&network, &tx, explanation);
     if json {
         say!("{}", json_line(&report)?);
     } else {
-        report.lines().iter().for_each(|line| say!("{}", printable(line)));
+        report.lines().iter().for_each(|line| say!("{line}"));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -74,7 +74,7 @@ impl Record {
 pub(super) async fn one(db: &Db, id: DepositId, json: bool) -> anyhow::Result<ExitCode> {
     let mut reader = db.read().await?;
     let Some(deposit) = deposits::by_id(&mut reader, id).await? else {
-        eprintln!("landfall: no deposit {id} is on record");
+        complain!("landfall: no deposit {id} is on record");
         return Ok(ExitCode::FAILURE);
     };
     let record = Record::of(&deposit, deposits::seen_in(&mut reader, id).await?);

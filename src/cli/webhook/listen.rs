@@ -45,7 +45,7 @@ impl Listen {
         let receiver = Receiver::start_at(self.listen, Clock::system()).await;
         let receiver = receiver.with_context(|| format!("cannot listen on {}", self.listen))?;
         receiver.set_key(key);
-        eprintln!("listening on {}", receiver.url());
+        complain!("listening on {}", receiver.url());
         let mut stop = std::pin::pin!(stop);
         let mut refused = 0;
         loop {
@@ -55,7 +55,7 @@ impl Listen {
                 () = &mut stop => return Ok(()),
             };
             if refused > before {
-                eprintln!("refused {}: not signed with this key, too old, or no envelope", refused - before);
+                complain!("refused {}: not signed with this key, too old, or no envelope", refused - before);
             }
             for event in &events {
                 let line = json_line(&Line { id: &event.id, r#type: &event.r#type, data: &event.data })?;

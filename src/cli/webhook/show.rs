@@ -3,7 +3,7 @@
 use anyhow::{Context, ensure};
 use serde::Serialize;
 
-use crate::cli::{json_line, printable};
+use crate::cli::json_line;
 use crate::store::webhooks::{self, Webhook};
 use crate::store::{Db, sinks};
 use crate::time::{Clock, Timestamp};
@@ -36,7 +36,7 @@ pub(super) async fn removed(db: &Db, json: bool) -> anyhow::Result<()> {
         if json {
             say!("{}", json_line(&shown)?);
         } else {
-            say!("{}  {held} held  {}  {}", shown.id, shown.url, printable(shown.label));
+            say!("{}  {held} held  {}  {}", shown.id, shown.url, shown.label);
         }
     }
     Ok(())
@@ -49,7 +49,7 @@ pub(super) async fn list(db: &Db, json: bool) -> anyhow::Result<()> {
         if json {
             say!("{}", json_line(&shown)?);
         } else {
-            say!("{}  {:<8} {}  {}", shown.id, shown.status, shown.url, printable(shown.label));
+            say!("{}  {:<8} {}  {}", shown.id, shown.status, shown.url, shown.label);
         }
     }
     Ok(())
@@ -65,7 +65,7 @@ pub(super) async fn one(db: &Db, id: &str, json: bool) -> anyhow::Result<()> {
     }
     say!("{}  {}", shown.id, shown.status);
     say!("url          {}", shown.url);
-    say!("label        {}", printable(shown.label));
+    say!("label        {}", shown.label);
     say!("created      {}", shown.created_at);
     say!("signing key  {}, made {}", shown.signing_key_id, shown.signing_key_created_at);
     if let Some(until) = &shown.previous_key_expires_at {

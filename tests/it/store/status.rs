@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use landfall::key::Scope;
+use landfall::key::{Environment, Scope};
 use landfall::store::StoreError;
 use landfall::store::cursors::Cursor;
 use landfall::store::deliveries;
@@ -25,10 +25,16 @@ async fn keys_are_found_by_id_and_no_more_than_the_most_are_taken(store: TestSto
         id: "k1".to_owned(),
         name: "it's \"one\"".to_owned(),
         secret_hash: vec![0, 1, 0xff],
+        environment: Some(Environment::Live),
         scopes: Scope::Read.into(),
     };
-    let other =
-        KeyRow { id: "k2".to_owned(), name: String::new(), secret_hash: vec![2; 32], scopes: Scope::Admin.into() };
+    let other = KeyRow {
+        id: "k2".to_owned(),
+        name: String::new(),
+        secret_hash: vec![2; 32],
+        environment: None,
+        scopes: Scope::Admin.into(),
+    };
     for key in [&key, &other] {
         write(&store, async |tx| assert!(keys::insert(tx, key, 2, NOW).await.unwrap())).await;
     }
@@ -39,9 +45,19 @@ async fn keys_are_found_by_id_and_no_more_than_the_most_are_taken(store: TestSto
     write(&store, async |tx| assert!(!keys::insert(tx, &third, 2, NOW).await.unwrap(), "there are two already")).await;
     let mut reader = store.db.read().await.unwrap();
     let known = keys::known(&mut reader, "k1").await.unwrap().unwrap().key;
-    let of = |KeyRow { id, name, secret_hash, scopes }: KeyRow| (id, name, secret_hash, scopes);
+    let of =
+        |KeyRow { id, name, secret_hash, environment, scopes }: KeyRow| (id, name, secret_hash, environment, scopes);
     assert_eq!(of(known), of(key));
     assert!(keys::known(&mut reader, "K1").await.unwrap().is_none());
+    drop(reader);
+
+    // Where it was not recorded it is that of who serves the store first, and stays so.
+    for environment in [Environment::Test, Environment::Live] {
+        write(&store, async |tx| keys::name_environment(tx, environment).await.unwrap()).await;
+    }
+    let listed = keys::list(&mut store.db.read().await.unwrap()).await.unwrap();
+    let of: Vec<_> = listed.iter().map(|key| (&*key.id, key.environment)).collect();
+    assert_eq!(of, [("k1", Some(Environment::Live)), ("k2", Some(Environment::Test))]);
 }
 
 async fn a_watchers_word_replaces_its_former_one(store: TestStore) {
