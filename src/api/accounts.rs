@@ -17,7 +17,7 @@ use crate::api::json::{self, Faults, Object, Sent};
 use crate::api::problem::Problem;
 use crate::api::query::{self, Query};
 use crate::api::scope::Caller;
-use crate::api::{AppState, cursor, openapi};
+use crate::api::{AppState, auth, cursor, openapi};
 use crate::decision::Author;
 use crate::identity::{self, SubStatus};
 use crate::key::Scope;
@@ -31,7 +31,7 @@ pub(super) const LIMIT_DEFAULT: u8 = 25;
 pub(super) const LIMIT_MAX: u8 = 100;
 const IDENTITY_IDS_MAX: usize = 25;
 /// How many addresses one request may bring.
-const ADDRESSES_MAX: usize = 100;
+pub(super) const ADDRESSES_MAX: usize = 100;
 
 /// An account, which holds balances on chains under addresses of its own.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, ToSchema)]
@@ -133,11 +133,11 @@ pub(super) async fn open(
     Query::parse(query.as_deref(), &[]).check()?;
     let (request, account) = json::parse::<NewAccountForm>(&headers, body)?.read()?;
     let addresses: BTreeSet<&Address> = account.addresses.iter().map(|(_, address)| address).collect();
-    // One is the request, which is counted already.
-    let further = addresses.len().saturating_sub(1);
-    state.gate.charge_key(&caller.key_id, further).map_err(|wait| Problem::rate_limited("with this API key", wait))?;
+    let counted = state.gate.check_addresses(&caller.key_id, addresses.len());
+    counted.map_err(|wait| Problem::rate_limited("that bring addresses, with this API key", wait))?;
     let actor = caller.actor();
     let turn = state.turns.take(&caller.key_id).await;
+    auth::still_valid(&state, &caller).await?;
     let by = Author { actor: &actor, reason: "", now: state.clock.now() };
     let opened = registry::open_account(&state.db, &request, &account, &by).await;
     drop(turn);

@@ -13,6 +13,7 @@ use std::time::Duration;
 use governor::clock::Clock as _;
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 
+use crate::api::accounts::ADDRESSES_MAX;
 use crate::api::places::Places;
 use crate::api::settings::Limits;
 
@@ -28,8 +29,8 @@ const PAGE_PLACES: usize = 24;
 pub(super) struct Gate {
     ips: Option<DefaultKeyedRateLimiter<IpAddr>>,
     keys: Option<DefaultKeyedRateLimiter<String>>,
-    /// How many requests of a key may come at once.
-    key_burst: u32,
+    /// By key, too.
+    addresses: Option<DefaultKeyedRateLimiter<String>>,
     /// For requests with a key, by its id.
     pub places: Arc<Places>,
     /// For the page, by address.
@@ -40,9 +41,9 @@ impl Gate {
     pub(super) fn new(limits: &Limits) -> Self {
         let places = usize::try_from(limits.concurrent_requests).unwrap_or(usize::MAX);
         Gate {
-            ips: limiter(limits.ip_requests_per_sec),
-            keys: limiter(limits.key_requests_per_sec),
-            key_burst: limits.key_requests_per_sec.saturating_mul(BURST_SECS),
+            ips: limiter(limits.ip_requests_per_sec, 1),
+            keys: limiter(limits.key_requests_per_sec, 1),
+            addresses: limiter(limits.key_requests_per_sec, ADDRESSES_MAX),
             places: Places::new(places),
             page_places: Places::new(PAGE_PLACES),
         }
@@ -64,16 +65,17 @@ impl Gate {
         check(self.keys.as_ref(), &id.to_owned())
     }
 
-    /// Counts what a request with this key costs beyond the one that it is: at most as much as may come at once.
+    /// Counts addresses that a request with this key brings. Apart from requests: who is refused here, and comes again, takes
+    /// nothing from who is not.
     ///
     /// # Errors
     /// The seconds to wait.
-    pub(super) fn charge_key(&self, id: &str, cost: usize) -> Result<(), u64> {
-        let cost = u32::try_from(cost).unwrap_or(u32::MAX).min(self.key_burst);
-        let (Some(limiter), Some(cost)) = (&self.keys, NonZeroU32::new(cost)) else { return Ok(()) };
-        match limiter.check_key_n(&id.to_owned(), cost) {
+    pub(super) fn check_addresses(&self, id: &str, count: usize) -> Result<(), u64> {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        let (Some(limiter), Some(count)) = (&self.addresses, NonZeroU32::new(count)) else { return Ok(()) };
+        match limiter.check_key_n(&id.to_owned(), count) {
             Ok(counted) => counted.map_err(|until| seconds(until.wait_time_from(limiter.clock().now()))),
-            // More than may come at once, which it is not.
+            // More than may ever come at once, which no request brings.
             Err(_) => Err(1),
         }
     }
@@ -83,7 +85,7 @@ impl Gate {
         if let Some(ips) = &self.ips {
             ips.retain_recent();
         }
-        if let Some(keys) = &self.keys {
+        for keys in [&self.keys, &self.addresses].into_iter().flatten() {
             keys.retain_recent();
         }
     }
@@ -95,9 +97,10 @@ impl fmt::Debug for Gate {
     }
 }
 
-fn limiter<K: Hash + Eq + Clone>(per_sec: u32) -> Option<DefaultKeyedRateLimiter<K>> {
+/// At `per_sec`, of which so many may come at once in any case.
+fn limiter<K: Hash + Eq + Clone>(per_sec: u32, least: usize) -> Option<DefaultKeyedRateLimiter<K>> {
     let per_sec = NonZeroU32::new(per_sec)?;
-    let burst = per_sec.saturating_mul(NonZeroU32::new(BURST_SECS)?);
+    let burst = per_sec.saturating_mul(NonZeroU32::new(BURST_SECS)?).max(NonZeroU32::new(u32::try_from(least).ok()?)?);
     Some(RateLimiter::keyed(Quota::per_second(per_sec).allow_burst(burst)))
 }
 
@@ -137,14 +140,17 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_more_is_counted_as_more_and_as_what_may_come_at_once_at_most() {
+    fn addresses_have_a_rate_of_their_own_in_which_every_request_fits_and_who_is_refused_takes_nothing() {
         let gate = Gate::new(&Limits { key_requests_per_sec: 10, ..Limits::default() });
-        assert_eq!((gate.charge_key("a", 19), gate.check_key("a"), gate.check_key("a")), (Ok(()), Ok(()), Err(1)));
         assert_eq!(
-            (gate.charge_key("b", 1_000), gate.charge_key("b", 0), gate.check_key("b")),
-            (Ok(()), Ok(()), Err(1))
+            (gate.check_key("a"), gate.check_addresses("a", 100)),
+            (Ok(()), Ok(())),
+            "the most that one may bring"
         );
-        assert_eq!(gate.charge_key("a", 1_000), Err(2), "when all that may come at once is free again");
+        for _ in 0..5 {
+            assert_eq!(gate.check_addresses("a", 95), Err(10), "what was refused is not counted");
+        }
+        assert_eq!((gate.check_key("a"), gate.check_addresses("b", 100)), (Ok(()), Ok(())));
     }
 
     #[test]

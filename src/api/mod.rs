@@ -62,11 +62,12 @@ use tail::Tail;
 use turns::Turns;
 use upkeep::LastUsed;
 
-/// How many connections to the store requests read with and write with, at the same time: all others are the watchers' and workers'.
-const READERS: usize = 8;
-const WRITERS: usize = 4;
-/// How many accounts are opened at the same time: each holds up the chains that its addresses are on.
-const OPENED_AT_ONCE: usize = 1;
+/// How many connections to the store requests read with and write with, at the same time: others are the watchers' and workers'.
+const READERS: u32 = 8;
+const WRITERS: u32 = 4;
+/// How many accounts are opened at the same time: each holds up the chains that its addresses are on. Two, for one may wait for a
+/// chain that somebody else holds.
+const OPENED_AT_ONCE: usize = 2;
 
 /// The interface over a store.
 #[derive(Clone, Debug)]

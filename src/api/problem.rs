@@ -315,6 +315,10 @@ impl Problem {
 
     /// Logs the cause, which the client is not told.
     pub(super) fn internal(cause: StoreError) -> Self {
+        if cause.is_crowded_out() {
+            warn!("a request was answered with 503, having waited for a connection to the store: {cause}");
+            return Problem::overloaded();
+        }
         error!(error = &cause as &dyn std::error::Error, "a request was answered with 500: {cause}");
         Problem::failed()
     }

@@ -17,7 +17,7 @@ use crate::time::Timestamp;
 
 /// How many accounts, and addresses of theirs (one on two chains counts twice), are added in one transaction: each chain that they
 /// are on waits for it.
-const PART_ACCOUNTS_MAX: usize = 50;
+const PART_ACCOUNTS_MAX: usize = 10;
 const PART_ADDRESSES_MAX: usize = 500;
 
 /// Why no account was opened.
@@ -107,15 +107,15 @@ pub(super) async fn check(db: &Db, accounts: &[NewAccount]) -> Result<(), NotAdd
     for (index, account) in accounts.iter().enumerate() {
         let NewAccount { id, identity_id, kind, addresses } = account;
         let refused = |error| NotAdded { index, error };
-        let (first_kind, first_identity, more) = terms.entry(id).or_insert((kind, identity_id, 0));
+        let (first_kind, identity, more) = terms.entry(id).or_insert((kind, identity_id.as_deref(), 0));
         if *first_kind != kind {
             let (recorded, given) = (**first_kind, *kind);
             return Err(refused(AddAccountError::OtherType { id: id.clone(), recorded, given }));
         }
-        if let (Some(recorded), Some(given)) = (&*first_identity, identity_id)
+        if let (Some(recorded), Some(given)) = (*identity, identity_id)
             && recorded != given
         {
-            let (recorded, given) = (recorded.clone(), given.clone());
+            let (recorded, given) = (recorded.to_owned(), given.clone());
             return Err(refused(AddAccountError::OtherIdentity { id: id.clone(), recorded, given }));
         }
         let (identity_id, addresses_of_it) = (identity_id.clone(), BTreeSet::new());
@@ -130,7 +130,11 @@ pub(super) async fn check(db: &Db, accounts: &[NewAccount]) -> Result<(), NotAdd
                 }
             }
         }
-        *more += accounts::check(&mut reader, &further, *more).await.map_err(refused)?;
+        let (new, made) = accounts::check(&mut reader, &further, *more).await.map_err(refused)?;
+        *more += new;
+        if made == Made::Now && identity.is_none() {
+            *identity = Some(DEFAULT_IDENTITY);
+        }
     }
     Ok(())
 }

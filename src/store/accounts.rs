@@ -341,12 +341,18 @@ async fn count(connection: &mut impl Connection, account_id: &str) -> Result<u64
     row.map_or(Ok(0), |(count,)| uint("count of addresses", count))
 }
 
-/// Whether nothing on record contradicts an account that is to have so many `more` addresses first; how many are new to it.
+/// Whether nothing on record contradicts an account that is to have so many `more` addresses first; how many are new to it, and whether
+/// it is new itself.
 ///
 /// # Errors
 /// As [`WatchLists::add`].
-pub async fn check(connection: &mut impl Connection, account: &NewAccount, more: u64) -> Result<u64, AddAccountError> {
-    let has = match recorded(connection, account).await? {
+pub async fn check(
+    connection: &mut impl Connection,
+    account: &NewAccount,
+    more: u64,
+) -> Result<(u64, Made), AddAccountError> {
+    let made = recorded(connection, account).await?;
+    let has = match made {
         Made::Before => count(connection, &account.id).await?,
         Made::Now => {
             check_identity(connection, account).await?;
@@ -354,7 +360,7 @@ pub async fn check(connection: &mut impl Connection, account: &NewAccount, more:
         }
     };
     let new = new_addresses(connection, account, has + more).await?;
-    Ok(new.values().map(|addresses| addresses.len() as u64).sum())
+    Ok((new.values().map(|addresses| addresses.len() as u64).sum(), made))
 }
 
 /// Makes the account, or finds that it is there already (also when somebody else has just made it) and the same.

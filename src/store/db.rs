@@ -2,7 +2,7 @@
 //!
 //! Promises: a transaction that may write takes SQLite's write lock at its beginning (a deferred one fails at once
 //! when it has read before); a commit is on disk when it returns. A failed commit has an unknown outcome: read again. Who has a
-//! share of the connections never holds more of them, nor waits for more, than that: the rest is for others.
+//! share has connections of its own, and takes nothing of others.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -25,8 +25,8 @@ use crate::store::error::hidden;
 use crate::store::sql::{Connection, Engine, fetch_optional, statements};
 use crate::store::{OpenError, StoreError};
 
-const READERS_MAX: u32 = 12;
-const POSTGRES_CONNECTIONS_MAX: u32 = 24;
+const READERS_MAX: u32 = 8;
+const POSTGRES_CONNECTIONS_MAX: u32 = 12;
 /// How many prepared statements a connection keeps: more than the store has, so that none is parsed twice.
 const STATEMENTS_KEPT: usize = 512;
 /// How long a connection is waited for, and SQLite's write lock.
@@ -356,12 +356,26 @@ impl Db {
         Ok(Tx { transaction, _place })
     }
 
-    /// The same database with a share of its connections that all clones of this handle have together: what they do never holds up
-    /// others by more than that.
+    /// The same database by connections of its own, so many, which all clones of this handle have together: what they do takes
+    /// nothing of others. SQLite has one writer: so many of these wait for it at most.
     #[must_use]
-    pub fn with_share(&self, readers: usize, writers: usize) -> Self {
-        let [readers, writers] = [readers, writers].map(|most| Arc::new(Semaphore::new(most)));
-        Db { pools: self.pools.clone(), share: Some(Share { readers, writers }) }
+    pub fn with_share(&self, readers: u32, writers: u32) -> Self {
+        // Who drops a connection has it no longer, and yet it is taken until its statement has ended: what only counts who holds
+        // one would let others in before.
+        let pools = match &self.pools {
+            Pools::Postgres(pool) => {
+                let options = PgConnectOptions::clone(&pool.connect_options());
+                Pools::Postgres(postgres_pool(readers + writers).connect_lazy_with(options))
+            }
+            Pools::Sqlite { read, write } => {
+                let options = SqliteConnectOptions::clone(&read.connect_options());
+                Pools::Sqlite { read: sqlite_pool(readers).connect_lazy_with(options), write: write.clone() }
+            }
+        };
+        let [readers, writers] = [readers, writers]
+            .map(|most| usize::try_from(most).unwrap_or(Semaphore::MAX_PERMITS))
+            .map(|most| Arc::new(Semaphore::new(most)));
+        Db { pools, share: Some(Share { readers, writers }) }
     }
 
     /// The connections, for who looks behind this type.
@@ -433,6 +447,18 @@ fn lasting<DB: Database>(connections_max: u32) -> PoolOptions<DB> {
     PoolOptions::new().max_connections(connections_max).acquire_timeout(WAIT_MAX).idle_timeout(None).max_lifetime(None)
 }
 
+/// A file does not hang up: asking each connection whether it is there would double the work of short reads.
+fn sqlite_pool(connections_max: u32) -> PoolOptions<Sqlite> {
+    lasting(connections_max).test_before_acquire(false)
+}
+
+/// sqlx asks a connection whether it is there when it is given back, and otherwise each time that it is taken, too.
+fn postgres_pool(connections_max: u32) -> PoolOptions<Postgres> {
+    lasting::<Postgres>(connections_max).test_before_acquire(false).before_acquire(|connection, taken| {
+        Box::pin(async move { Ok(taken.idle_for < UNASKED_MAX || connection.ping().await.is_ok()) })
+    })
+}
+
 async fn open_sqlite(path: &Path) -> Result<Db, OpenError> {
     create_private(path).map_err(|error| OpenError::File { path: path.to_owned(), error })?;
     tighten(path);
@@ -445,10 +471,8 @@ async fn open_sqlite(path: &Path) -> Result<Db, OpenError> {
         .statement_cache_capacity(STATEMENTS_KEPT)
         .busy_timeout(WAIT_MAX);
     let open = |error| OpenError::Connect { url: StoreUrl::Sqlite(path.to_owned()), error };
-    // A file does not hang up: asking each connection whether it is there would double the work of short reads.
-    let pool = |most| lasting(most).test_before_acquire(false);
-    let write = pool(1).connect_with(options.clone()).await.map_err(open)?;
-    let read = pool(READERS_MAX).connect_with(options.read_only(true)).await.map_err(open)?;
+    let write = sqlite_pool(1).connect_with(options.clone()).await.map_err(open)?;
+    let read = sqlite_pool(READERS_MAX).connect_with(options.read_only(true)).await.map_err(open)?;
     Ok(Pools::Sqlite { read, write }.into())
 }
 
@@ -500,11 +524,7 @@ async fn open_postgres(url: &StoreUrl, text: &str) -> Result<Db, OpenError> {
         ("jit", "off"),
     ]);
     let connect = |error| OpenError::Connect { url: url.clone(), error: hidden(error, values.clone()) };
-    // sqlx asks a connection whether it is there when it is given back, and otherwise each time that it is taken, too.
-    let pool =
-        lasting::<Postgres>(POSTGRES_CONNECTIONS_MAX).test_before_acquire(false).before_acquire(|connection, taken| {
-            Box::pin(async move { Ok(taken.idle_for < UNASKED_MAX || connection.ping().await.is_ok()) })
-        });
+    let pool = postgres_pool(POSTGRES_CONNECTIONS_MAX);
     let pool = pool.connect_with(options).await.map_err(connect)?;
     let encoding: String = sqlx::query_scalar("SHOW server_encoding").fetch_one(&pool).await.map_err(connect)?;
     match encoding.as_str() {

@@ -77,6 +77,11 @@ impl StoreError {
         StoreError::Inconsistent { what, reason: reason.to_string() }
     }
 
+    /// Whether no connection could be had in time: nothing was begun.
+    pub fn is_crowded_out(&self) -> bool {
+        matches!(self, StoreError::Unavailable { error: sqlx::Error::PoolTimedOut, .. })
+    }
+
     /// Whether it failed because a table is not there: SQLSTATE 42P01, and in SQLite's words.
     pub(super) fn is_missing_table(&self) -> bool {
         let StoreError::Failed { error: sqlx::Error::Database(error), .. } = self else { return false };

@@ -1,6 +1,7 @@
 //! Watch lists with very many addresses: how many one account may have, and what taking up a chain costs.
 
 use landfall::account::{AccountType, NewAccount};
+use landfall::identity::{IdentityType, NewIdentity};
 use landfall::registry::{self, AddAccountsError};
 use landfall::store::accounts::{self, AddAccountError};
 use landfall::store::{Connection, Db, Engine as Connected, coverage};
@@ -63,6 +64,41 @@ async fn an_account_has_ten_thousand_addresses_at_most() {
         assert!(matches!(refused, AddAccountsError::Refused { index: 1, .. }), "{refused:?}");
         add(&[account("many", &[3]), account("few", &[4])]).await.unwrap();
         add(&[account("many", &[1, 2, 3])]).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn of_a_list_in_many_parts_nothing_is_added_where_its_end_contradicts_its_beginning_or_what_is_on_record() {
+    for engine in ENGINES {
+        let store = TestStore::fresh(engine).await;
+        let account = |number: u8, identity: Option<&str>, kind: AccountType| NewAccount {
+            id: format!("account-{number}"),
+            identity_id: identity.map(str::to_owned),
+            kind,
+            addresses: [(CHAIN, address(number))].into(),
+        };
+        let plain = |number: u8| account(number, None, AccountType::Omnibus);
+        let (kind, label) = (IdentityType::Business, String::new());
+        let acme = NewIdentity { kind, label, fiat_operations_enabled: false };
+        registry::add_identity(&store.db, "acme", &acme, NOW).await.unwrap();
+        registry::add_accounts(&store.db, &[plain(99)], NOW).await.unwrap();
+        let taken = NewAccount { addresses: [(CHAIN, address(99))].into(), ..plain(60) };
+        let twice = NewAccount { addresses: [(CHAIN, address(1))].into(), ..plain(60) };
+        let other_identity = account(1, Some("acme"), AccountType::Omnibus);
+        for last in [taken, twice, account(1, None, AccountType::Segregated), other_identity] {
+            let list: Vec<NewAccount> = (1..50).map(plain).chain([last.clone()]).collect();
+            let refused = registry::add_accounts(&store.db, &list, NOW).await.unwrap_err();
+            assert!(matches!(refused, AddAccountsError::Refused { index: 49, added: 0, .. }), "{last:?}: {refused:?}");
+            let there = accounts::list(&mut store.db.read().await.unwrap()).await.unwrap();
+            assert_eq!(there.len(), 1, "{last:?}");
+        }
+        let list: Vec<NewAccount> = (1..50).map(plain).collect();
+        registry::add_accounts(&store.db, &list, NOW).await.unwrap();
+        registry::add_accounts(&store.db, &list, NOW).await.unwrap();
+        let there = accounts::list(&mut store.db.read().await.unwrap()).await.unwrap();
+        assert_eq!(there.iter().map(|account| account.addresses.len()).sum::<usize>(), 50);
+        let watched = accounts::watched_since(&mut store.db.read().await.unwrap(), CHAIN, 0, 100).await.unwrap();
+        assert_eq!(watched.iter().map(|it| it.seq).collect::<Vec<_>>(), (1..=50).collect::<Vec<u64>>());
     }
 }
 
