@@ -87,15 +87,23 @@ async fn only_a_sender_that_balances_do_not_tell_is_asked_for() {
 }
 
 #[tokio::test]
-async fn who_says_that_it_cannot_tell_leaves_the_fee_payer_and_is_asked_once() {
+async fn who_says_that_it_cannot_tell_leaves_the_fee_payer_and_who_does_not_know_it_a_stand_in_and_both_are_asked_once()
+{
+    let does_not_know = [
+        Ok(Value::Null),
+        Ok(without_meta()),
+        Ok(told(SLOT + 1)),
+        refusal(-32_004, "not available"),
+        refusal(-32_007, "was skipped"),
+    ];
+    for answer in does_not_know {
+        let (payers, asked) = ask(std::slice::from_ref(&answer), SenderRule::StandIn).await;
+        let stand_in = vec![Payer { sender: owner("F"), rule: SenderRule::StandIn }];
+        assert_eq!((payers.unwrap(), asked), (stand_in, 1), "{answer:?}");
+    }
     let fee_payer = vec![Payer { sender: owner("F"), rule: SenderRule::FeePayer }];
     let cases = [
-        (Ok(Value::Null), 1),
-        (Ok(without_meta()), 1),
-        (Ok(told(SLOT + 1)), 1),
         (refusal(-32_001, "cleaned up"), 1),
-        (refusal(-32_004, "not available"), 1),
-        (refusal(-32_007, "was skipped"), 1),
         (refusal(-32_009, "was skipped, or missing in long-term storage"), 1),
         (refusal(-32_010, "excluded"), 1),
         (refusal(-32_011, "Transaction history is not available from this node"), 1),
