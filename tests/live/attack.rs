@@ -1,7 +1,8 @@
 //! What one client may take of the running program while others pay, read and supervise: everything at once, but for names of webhooks
 //! that nobody answers for, which need a resolver of one's own (`it delivery_names`).
 //!
-//! With `LANDFALL_FULL=1` for 60 s and as it is configured by default, otherwise for a few seconds and a quarter of all counts.
+//! With `LANDFALL_FULL=1` for 60 s, as it is configured by default and alone on the machine, held to its times; otherwise for a few
+//! seconds, with a quarter of all counts and beside other tests: every request is answered, and every deposit comes.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -202,8 +203,10 @@ async fn under_attack(engine: Engine) {
         memory / 1_000,
     );
     assert!(made.load(Ordering::Relaxed) > 0, "{engine:?}: nobody opens accounts in bulk");
-    assert!(told <= DEPOSIT_MAX && live_slowest <= LIVE_MAX, "{engine:?}: {told:?}, {live_slowest:?}");
-    assert!(at(99) <= REQUEST_MAX, "{engine:?}: {:?}", at(99));
+    if full() {
+        assert!(told <= DEPOSIT_MAX && live_slowest <= LIVE_MAX, "{engine:?}: {told:?}, {live_slowest:?}");
+        assert!(at(99) <= REQUEST_MAX, "{engine:?}: {:?}", at(99));
+    }
     assert!(memory < MEMORY_KB_MAX, "{engine:?}: {memory} kB");
 }
 

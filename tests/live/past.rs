@@ -156,8 +156,7 @@ async fn a_terminal_shows_a_bar_for_each_chain_that_catches_up_below_whole_lines
     terminal.until("the bar again", has_bar);
     proxy.set_latency(Duration::ZERO);
     let ended = |line: &&str| line.contains("is following");
-    terminal
-        .until("the end of the bar", |shown| on_screen(shown).iter().rfind(|line| !line.is_empty()).is_some_and(ended));
+    terminal.until("the end of the bar", |shown| on_screen(shown).iter().any(ended) && !has_bar(shown));
 
     // Slower than a busy machine mines.
     proxy.set_latency(Duration::from_secs(2));
