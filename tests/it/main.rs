@@ -27,6 +27,7 @@ mod cli_events;
 mod cli_webhooks;
 mod corners;
 mod crashes;
+mod decisions;
 mod delivery;
 mod delivery_clocks;
 mod delivery_crashes;
