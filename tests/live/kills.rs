@@ -1,5 +1,5 @@
 //! kill -9 at random moments while deposits flow, on each engine: nothing lost, nothing twice, every event delivered
-//! at least once and in order for each deposit.
+//! at least once and in order for each deposit. 20 kills each; `LANDFALL_FULL=1`: 500.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -11,11 +11,12 @@ use rand::{RngExt, SeedableRng};
 use serde_json::Value;
 
 use crate::proxy::Proxy;
-use crate::stage::{Engine, Stage, address};
+use crate::stage::{Engine, Stage, address, full};
 
 /// So many lives that end at random, for each of which the pace is taken.
-const KILLS_AT_A_PACE: u32 = 9;
-const PACES: u32 = 10;
+const KILLS_AT_A_PACE: u32 = 10;
+const PACES: u32 = 2;
+const PACES_FULL: u32 = 50;
 /// How many blocks come in one life at most: on a slow machine more would only pile up.
 const BLOCKS_A_LIFE: u32 = 20;
 const ALICE: u8 = 0xa1;
@@ -40,7 +41,8 @@ async fn kill_at_random_moments(engine: Engine) {
     stage.replace_in_config(stage.node.url(), &proxy.url);
     stage.set_up("alice", &address(ALICE)).await;
     let mut sent = 0_u64;
-    for _ in 0..PACES {
+    let paces = if full() { PACES_FULL } else { PACES };
+    for _ in 0..paces {
         // Twice as long as this machine takes now, whatever else it does: the kills must hit work, not only starts.
         let longest = 2 * until_one_more_is_confirmed(&mut stage, &proxy, &mut rng, &mut sent).await;
         for _ in 0..KILLS_AT_A_PACE {
@@ -68,7 +70,7 @@ async fn kill_at_random_moments(engine: Engine) {
     let events = stage.receiver.log().len();
     println!(
         "{engine:?}: {} kills, {sent} deposits, {events} events arrived, {} s",
-        PACES * (KILLS_AT_A_PACE + 1),
+        paces * (KILLS_AT_A_PACE + 1),
         begun.elapsed().as_secs()
     );
 }
