@@ -36,6 +36,7 @@ mod delivery_failing;
 mod delivery_guard;
 mod delivery_instances;
 mod delivery_names;
+mod docs;
 mod early_witness;
 mod endpoints;
 mod explain;
