@@ -1,7 +1,7 @@
 //! The house keeps its shape: floors, walls, headers, migrations, networks, and nothing left for later.
 //!
 //! Reads the sources as text, without their comments: what is named by a path counts, also in tests beside the code.
-//! A change to a table here is a decision about the house; write it down in ARCHITECTURE.md.
+//! A change to a table here is a decision about the house; write it down in docs/decisions/.
 
 use std::fs;
 use std::path::{Path, PathBuf};
