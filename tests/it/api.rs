@@ -20,6 +20,7 @@ use landfall_chain::{Address, AssetId, Chain, SenderRule, TxId, TxLife, TxRef, U
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
+use crate::long_lists::run;
 use crate::postgres::{ENGINES, Engine, TestStore};
 
 const DEPOSITS: &str = "/v2/crypto/deposits";
@@ -594,7 +595,7 @@ async fn a_failing_store_is_an_internal_error_that_says_nothing_of_its_cause() {
 #[tokio::test]
 async fn a_key_that_cannot_be_right_is_refused_without_asking_the_store() {
     let api = Api::new().await;
-    api.store.db.close().await;
+    run(&api.store.db, "ALTER TABLE api_keys RENAME TO gone".to_owned()).await;
     let key = api.key.reveal();
     let live = ApiKey::generate(Environment::Live, &[1; ApiKey::RANDOM_BYTES]).reveal();
     for authorization in [format!("Bearer {}x", &key[..64]), format!("Bearer {live}"), "Bearer x".to_owned()] {

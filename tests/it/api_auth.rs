@@ -660,15 +660,13 @@ async fn a_body_that_drips_is_cut_off_and_more_than_there_are_places_for_is_shed
 #[tokio::test]
 async fn a_store_that_does_not_answer_in_time_is_a_timeout() {
     let limits = Limits { request_timeout: Duration::from_secs(1), ..Limits::default() };
-    let mut door = Door::new(limits).await;
+    let mut door = Door::on(Engine::Postgres, limits).await;
     let key = door.key(Scope::Read).await;
-    let Pools::Sqlite { read, .. } = door.store.db.pools() else { panic!("SQLite") };
-    let mut held = Vec::new();
-    for _ in 0..read.options().get_max_connections() {
-        held.push(door.store.db.read().await.unwrap());
-    }
+    let Pools::Postgres(pool) = door.store.db.pools() else { panic!("PostgreSQL") };
+    let mut held = pool.begin().await.unwrap();
+    sqlx::query("LOCK TABLE api_keys IN ACCESS EXCLUSIVE MODE").execute(&mut *held).await.unwrap();
     door.get(&key, LIST).await.assert(503, "TIMEOUT");
-    held.clear();
+    held.rollback().await.unwrap();
     assert_eq!(door.patient().get(&key, LIST).await.status, 200);
 }
 
