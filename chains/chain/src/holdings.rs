@@ -2,7 +2,7 @@
 //!
 //! Promises: an amount is what as many endpoints as must agree tell alike of one asset of one address, whatever they tell of
 //! others; an answer that is empty, short or of an older block is none, and never zero. No root covers it, and no credit is
-//! decided by it: what is proved, where a chain can prove it, is [`crate::AddressSource::balances`].
+//! decided by it: what is proved, where a chain can prove it, is [`crate::AddressSource::account_states`].
 
 use crate::{Address, AssetId, BlockRef, Proof, SourceError, U256};
 
