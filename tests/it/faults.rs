@@ -241,11 +241,11 @@ fn promises_broken(case: &Case, outcome: &Outcome) -> Vec<String> {
         check(outcome.silent == 0, format!("{} ticks left the cursor behind and said nothing", outcome.silent));
         // Beside another fault it strikes seldom: then the other method may have told the trace in the same tick.
         let made_good = case.faults.len() > 1 && outcome.by_other_method > 0;
-        // It may have struck nothing but a trace, which is asked for again without the version beside it.
-        let is_alone_again = case.faults.len() > 1 && case.mode == Mode::Traces;
+        // What an endpoint that refuses batches is asked call by call arrives whole.
+        let is_call_by_call = case.faults.iter().any(|fault| matches!(fault, Fault::NoBatches(_)));
         let is_made_good = |fault: &Fault| {
             made_good && matches!(fault, Fault::EmptyTraces)
-                || is_alone_again && matches!(fault, Fault::PartialBatch | Fault::TornBatch)
+                || is_call_by_call && matches!(fault, Fault::PartialBatch | Fault::TornBatch)
         };
         // Of two faults of what is final the one that calls the newest block so tells it.
         let early = case.faults.contains(&Fault::FinalEarly);
