@@ -15,7 +15,8 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::books::events;
-use crate::follower::{Follower, Mode, full};
+use crate::follower::{Follower, Mode};
+use crate::lanes::{full, given_seed};
 use crate::postgres::{ENGINES, Engine};
 use crate::world::{CHAIN, FINALITY_DEPTH, World, address, report};
 
@@ -364,9 +365,11 @@ async fn history(seed: u64, tally: &mut BTreeMap<&'static str, u64>) {
 #[tokio::test]
 async fn whatever_tracers_report_at_random_no_more_is_confirmed_than_the_ledger_paid() {
     let mut tally = BTreeMap::new();
-    for seed in 0..if full() { 20_000 } else { 60 } {
+    let (count, mode) = if full() { (20_000, "full") } else { (60, "bounded") };
+    let base = given_seed();
+    for seed in base..base + count {
         history(seed, &mut tally).await;
     }
-    println!("{tally:?}");
+    println!("{mode}: {count} histories of tracers from seed {base}: {tally:?}");
     assert!(["confirmed", "whole", "misreported", "failed"].iter().all(|what| tally[what] > 20), "{tally:?}");
 }

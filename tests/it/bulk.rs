@@ -17,7 +17,7 @@ use serde_json::json;
 use tokio::task::JoinSet;
 use tower::ServiceExt as _;
 
-use crate::follower::full;
+use crate::lanes::full;
 use crate::postgres::ENGINES;
 use crate::world::{World, address, tester};
 

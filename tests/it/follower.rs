@@ -324,13 +324,6 @@ pub(crate) fn usdc() -> landfall_node::Address {
     token.expect("Sepolia lists USDC").into()
 }
 
-/// Whether the full counts are asked for.
-pub(crate) fn full() -> bool {
-    #[expect(clippy::disallowed_methods, reason = "the test's own environment")]
-    let full = std::env::var("LANDFALL_FULL");
-    full.is_ok_and(|value| value == "1")
-}
-
 fn watcher(servers: &[Server], store: &TestStore, mode: Mode) -> (Watcher<Arc<EvmSource>>, Endpoints) {
     let urls: Vec<_> = servers.iter().map(|server| server.url().parse().unwrap()).collect();
     let source = EvmSource::new(network(mode), &urls).unwrap();

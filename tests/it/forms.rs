@@ -1,12 +1,10 @@
 //! Amounts as text, ids and addresses as bytes and text: what is accepted is written back as it was, and noise is an
 //! error and never a panic.
 //!
-//! Random inputs from a fixed seed; with `LANDFALL_FULL=1` a hundred times as many from one that is drawn and printed,
-//! and that `LANDFALL_SEED` repeats.
+//! Random inputs, a hundred times as many in the full run; `LANDFALL_SEED` repeats them.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, Hasher, RandomState};
 
 use landfall::amount::{from_decimal, to_decimal};
 use landfall_chain::{Address, AssetId, Family, TxId, TxLife, U256};
@@ -14,7 +12,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
-use crate::histories::full;
+use crate::lanes::{full, given_seed};
 
 const BOUNDED: u32 = 4_000;
 const FULL: u32 = 400_000;
@@ -26,10 +24,7 @@ fn fuzz<S: Strategy>(
     check: impl Fn(S::Value) -> Result<&'static str, TestCaseError>,
 ) -> BTreeMap<&'static str, u64> {
     let (mode, cases) = if full() { ("full", FULL) } else { ("bounded", BOUNDED) };
-    #[expect(clippy::disallowed_methods, reason = "the test's own environment")]
-    let given = std::env::var("LANDFALL_SEED").ok().map(|seed| seed.parse().unwrap());
-    let drawn = || if full() { RandomState::new().build_hasher().finish() } else { 0 };
-    let seed = given.unwrap_or_else(drawn);
+    let seed = given_seed();
     println!("{mode}: {cases} inputs of {what} with LANDFALL_SEED={seed}");
     let config = Config { cases, failure_persistence: None, rng_seed: RngSeed::Fixed(seed), ..Config::default() };
     let tally = RefCell::new(BTreeMap::new());

@@ -3,7 +3,7 @@
 //!
 //! Each block has 90 Transfers of a listed token to 90 recipients. The three columns are those of the table, each followed
 //! by receipts and by logs at the same time; the fourth is ours: accounts that are added when all has passed, found by a
-//! backfill. `LANDFALL_FULL=1` watches all recipients in 500 blocks, otherwise one of ten, evenly spread, in half of them.
+//! backfill. The full run watches all recipients in 500 blocks, otherwise one of ten, evenly spread, in half of them.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,8 @@ use landfall_node::{Chain, Fault, LogLimits, Tx, When};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use crate::follower::{Audit, Follower, Mode, full, network, usdc};
+use crate::follower::{Audit, Follower, Mode, network, usdc};
+use crate::lanes::full;
 
 const TRANSFERS: usize = 90;
 const TXS: usize = 9;

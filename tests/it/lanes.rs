@@ -1,4 +1,4 @@
-//! Many independent histories on all processors.
+//! Many random runs: how many, from which seed, on all processors.
 
 use core_affinity::CoreId;
 use futures_util::StreamExt;
@@ -29,4 +29,19 @@ pub(crate) fn on_every_processor<I: Send, T: Send>(
         let threads: Vec<_> = threads.collect();
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     })
+}
+
+/// Whether this run makes the full counts of the random tests: `scripts/test --full`.
+pub(crate) fn full() -> bool {
+    variable("LANDFALL_FULL").is_some_and(|value| value == "1")
+}
+
+/// The first seed of this run: `LANDFALL_SEED`, which `scripts/test` takes from the commit; else 0.
+pub(crate) fn given_seed() -> u64 {
+    variable("LANDFALL_SEED").map_or(0, |seed| seed.parse().unwrap())
+}
+
+fn variable(name: &str) -> Option<String> {
+    #[expect(clippy::disallowed_methods, reason = "the test's own environment")]
+    std::env::var(name).ok()
 }

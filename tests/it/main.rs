@@ -1,7 +1,7 @@
 //! The `it` ring: everything that needs no real node. One binary.
 //!
 //! `world` is the harness: a simulated chain, a real store, a watcher driven tick by tick. Tests go through the doors
-//! of the product. `LANDFALL_FULL=1` runs the full counts, otherwise a bounded share; the output says which.
+//! of the product. `scripts/test --full` runs the full counts, otherwise a bounded share; the output says which.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed, and says where")]
 
 mod ahead;

@@ -1,7 +1,7 @@
 //! What one client may take of the running program while others pay, read and supervise: everything at once, but for names of webhooks
 //! that nobody answers for, which need a resolver of one's own (`it delivery_names`).
 //!
-//! With `LANDFALL_FULL=1` for 60 s, as it is configured by default and alone on the machine, held to its times; otherwise for a few
+//! In the full run for 60 s, as it is configured by default and alone on the machine, held to its times; otherwise for a few
 //! seconds, with a quarter of all counts and beside other tests: every request is answered, and every deposit comes.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -127,7 +127,8 @@ async fn listens(service: &Service, words: &str) -> SocketAddr {
 }
 
 async fn under_attack(engine: Engine) {
-    let (time, share) = if full() { (Duration::from_secs(60), 1) } else { (Duration::from_secs(8), 4) };
+    let (time, share, mode) =
+        if full() { (Duration::from_secs(60), 1, "full") } else { (Duration::from_secs(8), 4, "bounded") };
     let mut stage = Stage::new(engine).await;
     let admin_port = crate::stage::free_port();
     stage.replace_in_config(
@@ -191,7 +192,7 @@ async fn under_attack(engine: Engine) {
     times.sort();
     let at = |percent: usize| times[times.len() * percent / 100];
     println!(
-        "{engine:?}, under attack for {} s: {} deposits, slowest {slowest:.2?}, its event {told:.2?}; {} accounts opened in bulk; /livez at most {live_slowest:.2?}; {} requests: p50 \
+        "{mode}, {engine:?}: under attack for {} s: {} deposits, slowest {slowest:.2?}, its event {told:.2?}; {} accounts opened in bulk; /livez at most {live_slowest:.2?}; {} requests: p50 \
          {:.1?}, p99 {:.1?}; memory {} MB before, {} at the most",
         time.as_secs(),
         paid / 10,

@@ -1,6 +1,6 @@
 //! schemathesis against the real service: whatever `openapi.json` allows is answered as it says, and what it forbids is refused.
 //!
-//! With a key and without, signed and unsigned; those who are admitted on either engine. `LANDFALL_FULL=1` runs 50,000 cases and more.
+//! With a key and without, signed and unsigned; those who are admitted on either engine. The full run has 50,000 cases and more.
 //! What it must know beside the document stands in `schemathesis/hooks.py`.
 
 use std::process::{Command, Output};
@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use serde_json::Value;
 
-use crate::stage::{Engine, Service, Stage, address, free_port, variable};
+use crate::stage::{Engine, Service, Stage, address, free_port, full, variable};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/live/schemathesis");
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");
@@ -39,7 +39,7 @@ async fn the_api_answers_as_its_document_says_whatever_is_asked() {
     let mut postgres = Scene::on(Engine::Postgres).await;
     let (plain, signing) = (sqlite.key("plain", false), postgres.key("signing", true));
     let paired = sqlite.key("paired", true);
-    let (wanted, examples) = if full() { (50_000, 1_640) } else { (2_000, 25) };
+    let (wanted, examples, mode) = if full() { (50_000, 1_640, "full") } else { (2_000, 25, "bounded") };
     let admitted = [
         Run {
             what: "with a key",
@@ -71,7 +71,7 @@ async fn the_api_answers_as_its_document_says_whatever_is_asked() {
     // What is refused has told nothing of what the document says.
     assert!(cases >= wanted, "{cases} cases; {wanted} are wanted");
     let refusals = at_once(&[unsigned, refused]);
-    println!("{cases} cases that were admitted, {refusals} that were refused");
+    println!("{mode}: {cases} cases that were admitted, {refusals} that were refused");
     for scene in [&mut sqlite, &mut postgres] {
         assert!(scene.service.is_running(), "{}", scene.service.log());
     }
@@ -172,10 +172,4 @@ fn key_id(key: &str) -> &str {
 fn number(report: &str, text: &str) -> u64 {
     let line = report.lines().find_map(|line| Some(line.split_once(text)?.0)).unwrap_or_else(|| panic!("{report}"));
     line.rsplit(' ').next().unwrap().parse().unwrap()
-}
-
-fn full() -> bool {
-    #[expect(clippy::disallowed_methods, reason = "the test's own environment")]
-    let full = std::env::var("LANDFALL_FULL");
-    full.is_ok_and(|value| value == "1")
 }

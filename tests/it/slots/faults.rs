@@ -14,9 +14,7 @@ use rand::{RngExt, SeedableRng};
 
 use super::follower::{Audit, FIRST_SLOT, Follower, usdc};
 use super::soak::WATCHED;
-use crate::faults::given_seed;
-use crate::follower::full;
-use crate::lanes::on_every_processor;
+use crate::lanes::{full, given_seed, on_every_processor};
 
 const STEPS: u64 = 24;
 const ROLL_BACK_AT: [u64; 2] = [9, 17];

@@ -1,4 +1,4 @@
-//! The soak: 100,000 random slots, 1,000,000 with `LANDFALL_FULL=1`, with everything at once that goes wrong.
+//! The soak: 25,000 random slots, 1,000,000 in the full run, with everything at once that goes wrong.
 //!
 //! Skipped slots, rollbacks at `confirmed`, nodes that lag, ledgers with holes, storms of errors and lies at one node of two,
 //! finality that stalls, jumps and changes its rule, crashes in the middle of a tick and restarts: at the end the deposits are
@@ -14,11 +14,9 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::follower::{Audit, FIRST_SLOT, Follower, usdc};
-use crate::faults::given_seed;
-use crate::follower::full;
-use crate::lanes::on_every_processor;
+use crate::lanes::{full, given_seed, on_every_processor};
 
-const SLOTS: u64 = 50_000;
+const SLOTS: u64 = 25_000;
 const SLOTS_FULL: u64 = 1_000_000;
 const SLOTS_OF_LANE: u64 = 2_500;
 /// A lane waits more than it works. So many leave room for the tests beside them; the full count takes what there is.

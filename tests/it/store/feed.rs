@@ -13,6 +13,7 @@ use landfall::time::Timestamp;
 use sqlx::AssertSqlSafe;
 
 use super::cast::{NOW, deposit, insert, prepare, register, rows, run, write};
+use crate::lanes::full;
 use crate::postgres::{Engine, TestStore};
 
 /// As long as the numberer's own.
@@ -349,11 +350,9 @@ const PLANS: [(&str, &str, &[&str]); 5] = [
     ("feed::PAGE_OF_IDENTITY", "events_feed_identity", &["most"]),
 ];
 
-/// `LANDFALL_FULL=1` makes 10,000,000 events, and the output says what reading them takes.
+/// The full run makes 10,000,000 events, and the output says what reading them takes.
 async fn pages_and_numbering_use_their_indexes(store: TestStore) {
-    #[expect(clippy::disallowed_methods, reason = "the test's own setting")]
-    let is_full = std::env::var("LANDFALL_FULL").is_ok();
-    let count: i64 = if is_full { 10_000_000 } else { 30_000 };
+    let count: i64 = if full() { 10_000_000 } else { 30_000 };
     println!("{count} events");
     // A third is of an account that has them all at the beginning: who guesses that the rest has as many walks over it.
     let early = count / 3;
