@@ -147,7 +147,7 @@ pub async fn create_key(
         id: key.id().to_owned(),
         name: name.to_owned(),
         secret_hash: key.secret_hash().to_vec(),
-        environment: Some(environment),
+        environment,
         scopes: scopes.clone(),
     };
     let mut tx = db.begin().await?;

@@ -216,8 +216,8 @@ impl Bench {
     }
 
     async fn write_at_once(&self, events: u64, endpoint: &str) -> anyhow::Result<()> {
-        const DELIVERIES: &str = "INSERT INTO deliveries (event_id, webhook_id, aggregateid, position, state, attempt, next_us, lease_until_us) \
-             SELECT events.id, webhooks.id, aggregateid, 0, 'PENDING', 0, events.created_us, 0 FROM events, webhooks \
+        const DELIVERIES: &str = "INSERT INTO deliveries (event_id, webhook_id, aggregateid, position, state, attempt, next_us) \
+             SELECT events.id, webhooks.id, aggregateid, 0, 'PENDING', 0, events.created_us FROM events, webhooks \
              WHERE events.status = 'NEW' AND events.created_us = $1 AND ($2 = '' OR webhooks.id = $2)";
         const WRITTEN: &str = "UPDATE events SET status = 'PENDING' WHERE created_us = $1 AND status = 'NEW'";
         let now = Clock::system().now().0;

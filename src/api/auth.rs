@@ -112,7 +112,7 @@ async fn on_record(state: &AppState, key: &ApiKey) -> Result<KnownKey, Problem> 
     let stored = found.as_ref().map_or_else(|| vec![0; 32], |known| known.key.secret_hash.clone());
     let is_right = key.verify(&stored);
     // Its prefix is not hashed: who rewrites it has a key that is right.
-    match found.filter(|known| is_right && known.key.environment == Some(key.environment())) {
+    match found.filter(|known| is_right && known.key.environment == key.environment()) {
         Some(known) if known.is_revoked => Err(revoked()),
         Some(known) => Ok(known),
         None => Err(Problem::unauthorized("the API key is not known".to_owned())),

@@ -7,7 +7,7 @@ use tracing::warn;
 
 use crate::config::Config;
 use crate::random;
-use crate::store::{Db, OpenError, StoreUrl, keys};
+use crate::store::{Db, OpenError, StoreUrl};
 
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(5);
@@ -21,13 +21,12 @@ pub enum Migrate {
     Never,
 }
 
-/// Opens the store to serve it in an environment, which keys from before it was stored with them are of from then on; waits for a
-/// server that is down.
+/// Opens the store to serve it; waits for a server that is down.
 ///
 /// # Errors
 /// Those that do not pass by waiting.
 pub(super) async fn open(config: &Config, migrate: Migrate) -> Result<Db, OpenError> {
-    patiently(async || open_to_serve(config, migrate).await).await
+    patiently(async || open_once(&config.store, migrate).await).await
 }
 
 /// Does it again for as long as what fails may pass by waiting: a server that is down, a lock that somebody else holds.
@@ -45,14 +44,6 @@ pub(super) async fn patiently<T>(mut work: impl AsyncFnMut() -> Result<T, OpenEr
             done => return done,
         }
     }
-}
-
-async fn open_to_serve(config: &Config, migrate: Migrate) -> Result<Db, OpenError> {
-    let db = open_once(&config.store, migrate).await?;
-    let mut tx = db.begin().await.map_err(OpenError::Store)?;
-    keys::name_environment(&mut tx, config.environment).await.map_err(OpenError::Store)?;
-    tx.commit().await.map_err(OpenError::Store)?;
-    Ok(db)
 }
 
 /// Opens the store, once.

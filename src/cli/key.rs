@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::cli::{Why, as_operator, duration, json_line, load, open_existing, open_or_make};
 use crate::decision::Author;
-use crate::key::{Environment, PublicKey, Scope, Scopes};
+use crate::key::{PublicKey, Scope, Scopes};
 use crate::operator::Operator;
 use crate::store::Db;
 use crate::store::keys::{self, ListedKey};
@@ -58,7 +58,7 @@ pub(super) enum Key {
 struct Shown<'a> {
     id: &'a str,
     name: &'a str,
-    environment: Option<&'static str>,
+    environment: &'static str,
     scopes: Vec<&'static str>,
     created_at: String,
     last_used_at: Option<String>,
@@ -139,7 +139,7 @@ impl<'a> Shown<'a> {
         Shown {
             id: &key.id,
             name: &key.name,
-            environment: key.environment.map(Environment::name),
+            environment: key.environment.name(),
             scopes: key.scopes.names(),
             created_at: key.created_at.to_string(),
             last_used_at: key.last_used_at.map(|at| at.to_string()),

@@ -129,7 +129,7 @@ async fn learn(tx: &mut Tx, webhook: &str, words: &[Word], now: Timestamp) -> Re
         endpoints::set_health(tx, webhook, before.status, after).await?;
     }
     // The first that arrives while it fails, or of what was held, lets all the others go.
-    let was_away = |word: &Word| before.status == Status::Open || schedule::may_be_held(word.failures);
+    let was_away = |word: &Word| before.status == Status::Open || schedule::is_held(word.failures);
     if words.iter().any(|word| word.outcome == Outcome::Arrived && was_away(word)) {
         endpoints::set_releasing(tx, webhook).await?;
     }

@@ -13,19 +13,12 @@ pub(super) const LAST_WAIT: Duration = Duration::from_secs(6 * 60 * 60);
 pub(super) const FIRST_WAIT_MAX: Duration = Duration::from_secs(10 * 60);
 /// So many attempts take seven and a half days, some hours more or less by chance; then it is held.
 const ATTEMPTS_MAX: u32 = 40;
-/// After so many a version of before held it.
-const ATTEMPTS_MAX_BEFORE: u32 = 37;
 /// What a receiver may ask for in any case.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(10 * 60);
 
 /// Whether one that failed so often is held.
 pub(super) fn is_held(failures: u32) -> bool {
     failures >= ATTEMPTS_MAX
-}
-
-/// Whether one that failed so often may stand there as held.
-pub(super) fn may_be_held(failures: u32) -> bool {
-    failures >= ATTEMPTS_MAX_BEFORE
 }
 
 /// How long to wait after the `failures`-th attempt in a row has failed (1 for the first): by the table, moved by up to a

@@ -36,8 +36,7 @@ const TRACES: &str = "/traces";
 
 statements! {
     LOAD = "SELECT basis, next_number, found, level FROM backfills \
-            WHERE chain = $1 AND from_number = $2 AND to_number = $3 AND proof = $4 AND scope = $5 \
-            ORDER BY updated_us DESC LIMIT 1";
+            WHERE chain = $1 AND from_number = $2 AND to_number = $3 AND proof = $4 AND scope_key = $5";
     SAVE = "INSERT INTO backfills (chain, from_number, to_number, proof, scope, scope_key, basis, next_number, found, created_us, updated_us, level) \
             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $11) \
             ON CONFLICT (chain, from_number, to_number, proof, scope_key) DO UPDATE \
@@ -54,7 +53,7 @@ pub async fn load(
     let BackfillRow { from, to, proof, lane, scope, .. } = wanted;
     let proof = proof_text(*proof, *lane);
     type Row = (String, i64, i64, Option<String>);
-    let row = fetch_optional!(connection, Row, LOAD, chain.name(), int(*from), int(*to), proof, scope)?;
+    let row = fetch_optional!(connection, Row, LOAD, chain.name(), int(*from), int(*to), proof, scope_key(scope))?;
     let row = row.map(|(basis, next, found, level)| {
         let (next, found) = (uint("next_number", next)?, uint("found", found)?);
         Ok(BackfillRow { basis, next, found, level: read_level(level)?, ..wanted.clone() })

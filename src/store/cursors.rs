@@ -17,8 +17,8 @@ pub struct Cursor {
     pub at: Option<BlockRef>,
     /// The newest connected block that was final when it was looked at.
     pub finalized: Option<BlockRef>,
-    /// Through which number its blocks may count as final by what lies below them: never below `finalized`. Told of chains
-    /// whose blocks are looked at once more.
+    /// Through which number its blocks may count as final by what lies below them; 0 before the first. It moves on chains whose
+    /// blocks are looked at once more.
     pub looked: u64,
     /// The number of the newest watched address.
     pub watch_seq: u64,
@@ -140,13 +140,10 @@ impl Cursor {
 
     fn of(row: Option<CursorRow>) -> Result<Self, StoreError> {
         let (number, at_hash, final_number, final_hash, looked, watch_seq) = row.unwrap_or_default();
-        let finalized = block_ref(final_number, final_hash)?;
-        let looked = looked.map(|looked| uint("looked_number", looked)).transpose()?;
         Ok(Cursor {
             at: block_ref(number, at_hash)?,
-            finalized,
-            // A version that knows no such number may have gone on with the store.
-            looked: looked.max(finalized.map(|finalized| finalized.number)).unwrap_or_default(),
+            finalized: block_ref(final_number, final_hash)?,
+            looked: uint("looked_number", looked.unwrap_or_default())?,
             watch_seq: uint("watch_seq", watch_seq)?,
         })
     }

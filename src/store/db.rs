@@ -60,42 +60,7 @@ const MIGRATE_TRIES_MAX: u32 = 5;
 const MIGRATE_PAUSE: Duration = Duration::from_millis(200);
 
 /// The migrations, in order: (version, description, text for both engines).
-pub const MIGRATIONS: &[(i64, &str, &str)] = &[
-    (1, "init", include_str!("../../migrations/0001_init.sql")),
-    (2, "movements", include_str!("../../migrations/0002_movements.sql")),
-    (3, "incidents", include_str!("../../migrations/0003_incidents.sql")),
-    (4, "backfills", include_str!("../../migrations/0004_backfills.sql")),
-    (5, "incidents_of_deposits", include_str!("../../migrations/0005_incidents_of_deposits.sql")),
-    (6, "endpoint_latency", include_str!("../../migrations/0006_endpoint_latency.sql")),
-    (7, "trace_witnesses", include_str!("../../migrations/0007_trace_witnesses.sql")),
-    (8, "kept_witnesses", include_str!("../../migrations/0008_kept_witnesses.sql")),
-    (9, "native_settings", include_str!("../../migrations/0009_native_settings.sql")),
-    (10, "solana_books", include_str!("../../migrations/0010_solana_books.sql")),
-    (11, "asset_facts", include_str!("../../migrations/0011_asset_facts.sql")),
-    (12, "auth", include_str!("../../migrations/0012_auth.sql")),
-    (13, "webhooks", include_str!("../../migrations/0013_webhooks.sql")),
-    (14, "identities", include_str!("../../migrations/0014_identities.sql")),
-    (15, "delivery_queues", include_str!("../../migrations/0015_delivery_queues.sql")),
-    (16, "feed", include_str!("../../migrations/0016_feed.sql")),
-    (17, "balances", include_str!("../../migrations/0017_balances.sql")),
-    (18, "delivery_strain", include_str!("../../migrations/0018_delivery_strain.sql")),
-    (19, "balances_followed", include_str!("../../migrations/0019_balances_followed.sql")),
-    (20, "nats", include_str!("../../migrations/0020_nats.sql")),
-    (21, "deposits_of_a_kind", include_str!("../../migrations/0021_deposits_of_a_kind.sql")),
-    (22, "identity_events", include_str!("../../migrations/0022_identity_events.sql")),
-    (23, "looked", include_str!("../../migrations/0023_looked.sql")),
-    (24, "unexplained", include_str!("../../migrations/0024_unexplained.sql")),
-    (25, "account_pages", include_str!("../../migrations/0025_account_pages.sql")),
-    (26, "deposit_pages", include_str!("../../migrations/0026_deposit_pages.sql")),
-    (27, "webhooks_kept", include_str!("../../migrations/0027_webhooks_kept.sql")),
-    (28, "kinds_of_deposits", include_str!("../../migrations/0028_kinds_of_deposits.sql")),
-    (29, "backfills_of_many", include_str!("../../migrations/0029_backfills_of_many.sql")),
-    (30, "levels_of_backfills", include_str!("../../migrations/0030_levels_of_backfills.sql")),
-    (31, "believed_when_proved", include_str!("../../migrations/0031_believed_when_proved.sql")),
-    (32, "balance_short", include_str!("../../migrations/0032_balance_short.sql")),
-    (33, "held_assets", include_str!("../../migrations/0033_held_assets.sql")),
-    (34, "keys_of_an_environment", include_str!("../../migrations/0034_keys_of_an_environment.sql")),
-];
+pub const MIGRATIONS: &[(i64, &str, &str)] = &[(1, "init", include_str!("../../migrations/0001_init.sql"))];
 
 /// What migrations leave to the engine: the type of bytes, and what has a text compared by its bytes (SQLite compares none otherwise).
 const POSTGRES_WORDS: [(&str, &str); 2] = [("{{blob}}", "BYTEA"), ("{{by_bytes}}", " COLLATE \"C\"")];
@@ -483,7 +448,7 @@ fn create_private(path: &Path) -> std::io::Result<()> {
     std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path).map(drop)
 }
 
-/// Takes from others what they may do with a file of before, and with what SQLite keeps beside it.
+/// Takes from others what they may do with a file that was there, as one restored from a copy, and with what SQLite keeps beside it.
 fn tighten(path: &Path) {
     use std::os::unix::fs::PermissionsExt;
     for end in ["", "-wal", "-shm"] {

@@ -101,7 +101,7 @@ pub enum Queue {
 statements! {
     // A list made once: PostgreSQL may run a subquery with a limit again for each row, and claim more than the limit.
     TAKE = "WITH claimable AS MATERIALIZED (SELECT event_id FROM deliveries \
-              WHERE webhook_id = $1 AND state = 'PENDING' AND queue = $2 AND next_us <= $3 AND lease_until_us <= $7 \
+              WHERE webhook_id = $1 AND state = 'PENDING' AND queue = $2 AND next_us <= $3 \
               ORDER BY next_us, event_id LIMIT $4" [" FOR UPDATE SKIP LOCKED"] ") \
             UPDATE deliveries SET queue = 'LEASED', attempt = attempt + 1, owner = $5, next_us = $6 \
             WHERE webhook_id = $1 AND event_id IN (SELECT event_id FROM claimable) RETURNING position, attempt";
@@ -186,9 +186,9 @@ impl Claim {
         due: Timestamp,
         limit: u32,
     ) -> Result<Taken, StoreError> {
-        let Claim { owner, now, lease_until } = self;
+        let Claim { owner, lease_until, .. } = self;
         let limit = i64::from(limit);
-        let taken = fetch_all!(tx, (i64, i64), TAKE, webhook, queue.name(), due.0, limit, owner, lease_until.0, now.0)?;
+        let taken = fetch_all!(tx, (i64, i64), TAKE, webhook, queue.name(), due.0, limit, owner, lease_until.0)?;
         self.put_aside(tx, webhook, &taken).await
     }
 

@@ -68,15 +68,14 @@ statements! {
     SET_STATUS = "UPDATE deposits SET status = $1, confirmed_us = $2, missing_since_us = NULL, \
                   missing_number = NULL WHERE id = $3 AND status = $4 AND status <> 'CONFIRMED'";
     SET_SENDER = "UPDATE deposits SET sender = $1, sender_rule = $2, source_account_id = $3 WHERE id = $4 AND status <> 'CONFIRMED'";
-    // A version of before does not tell the recipient.
     INCLUDE = "INSERT INTO inclusions (deposit_id, chain, block_hash, block_number, lane, recipient) VALUES ($1, $2, $3, $4, $5, $6) \
-               ON CONFLICT (deposit_id, block_hash) DO UPDATE SET recipient = excluded.recipient WHERE inclusions.recipient IS NULL";
+               ON CONFLICT (deposit_id, block_hash) DO NOTHING";
     EXCLUDE = "DELETE FROM inclusions WHERE deposit_id = $1 AND block_hash = $2 AND lane = 'roots'";
     FOUND = "UPDATE deposits SET missing_since_us = NULL, missing_number = NULL WHERE id = $1 AND missing_number IS NOT NULL";
     MISS = "UPDATE deposits SET missing_since_us = COALESCE(missing_since_us, $1), missing_number = $2 WHERE id = $3";
     WITHHELD = "UPDATE deposits SET missing_since_us = NULL, missing_number = $1 WHERE id = $2";
     // One that would credit its transaction with more than it paid waits for a person, and so does one of an asset that is held,
-    // or with other decimals than the chain reported: a process with another list, or an older one, may have recorded it.
+    // or with other decimals than the chain reported: a process with another list may have recorded it.
     // A block is found by its hash: by
     // the range, which is also the inclusion's, PostgreSQL would read all blocks for each deposit while it has no statistics.
     SETTLEABLE = "SELECT deposits.*, blocks.number AS block_number, blocks.hash AS block_hash \

@@ -19,13 +19,13 @@ statements! {
     INSERT = "INSERT INTO events (id, aggregatetype, aggregateid, type, payload, organization_id, account_id, status, \
               nth_entry, position, created_us) \
               SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11 FROM identities WHERE identities.id = $12" [" FOR SHARE"] "";
-    ENQUEUE = "INSERT INTO deliveries (event_id, webhook_id, aggregateid, position, state, attempt, next_us, lease_until_us) \
-               SELECT events.id, webhooks.id, events.aggregateid, events.position, 'PENDING', 0, events.created_us, 0 \
+    ENQUEUE = "INSERT INTO deliveries (event_id, webhook_id, aggregateid, position, state, attempt, next_us) \
+               SELECT events.id, webhooks.id, events.aggregateid, events.position, 'PENDING', 0, events.created_us \
                FROM events JOIN webhooks ON webhooks.organization_id = events.organization_id \
                WHERE events.id = $1 AND webhooks.status <> 'DELETED' AND NOT EXISTS (SELECT 1 FROM muted_statuses \
                WHERE muted_statuses.organization_id = events.organization_id AND muted_statuses.status = events.status)";
-    ENQUEUE_TEST = "INSERT INTO deliveries (event_id, webhook_id, aggregateid, position, state, attempt, next_us, lease_until_us) \
-                    VALUES ($1, $2, $1, 0, 'PENDING', 0, $3, 0)";
+    ENQUEUE_TEST = "INSERT INTO deliveries (event_id, webhook_id, aggregateid, position, state, attempt, next_us) \
+                    VALUES ($1, $2, $1, 0, 'PENDING', 0, $3)";
 }
 
 /// What the deposit has gone through, as its events tell.

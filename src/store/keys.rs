@@ -13,8 +13,8 @@ pub struct KeyRow {
     pub id: String,
     pub name: String,
     pub secret_hash: Vec<u8>,
-    /// What it was made for; `None` for one from before that was recorded, see [`name_environment`].
-    pub environment: Option<Environment>,
+    /// What it was made for.
+    pub environment: Environment,
     pub scopes: Scopes,
 }
 
@@ -34,7 +34,7 @@ pub struct KnownKey {
 pub struct ListedKey {
     pub id: String,
     pub name: String,
-    pub environment: Option<Environment>,
+    pub environment: Environment,
     pub scopes: Scopes,
     pub created_at: Timestamp,
     pub last_used_at: Option<Timestamp>,
@@ -70,8 +70,6 @@ statements! {
     INSERT = "INSERT INTO api_keys (id, organization_id, name, secret_hash, environment, scopes, created_us) \
               SELECT $1, $2, $3, $4, $5, $6, $7 \
               WHERE (SELECT COUNT(*) FROM api_keys WHERE organization_id = $2 AND revoked_us IS NULL) < $8";
-    /// Of keys from before it was recorded.
-    NAME_ENVIRONMENT = "UPDATE api_keys SET environment = $2 WHERE organization_id = $1 AND environment = ''";
     KNOWN = "SELECT k.id, k.name, k.secret_hash, k.environment, k.scopes, k.revoked_us, p.spki, p.valid_until_us FROM api_keys k \
              LEFT JOIN public_keys p ON p.key_id = k.id WHERE k.id = $1 ORDER BY p.created_us, p.spki";
     LIST = "SELECT id, name, environment, scopes, created_us, last_used_us, revoked_us, \
@@ -90,13 +88,8 @@ statements! {
 /// Records a key, unless there are `most` already that are not revoked; whether it did.
 pub async fn insert(tx: &mut Tx, key: &KeyRow, most: u64, now: Timestamp) -> Result<bool, StoreError> {
     let KeyRow { id, name, secret_hash, environment, scopes } = key;
-    let (environment, scopes) = (environment.map_or("", Environment::name), scopes.to_string());
+    let (environment, scopes) = (environment.name(), scopes.to_string());
     Ok(execute!(tx, INSERT, id, ORGANIZATION, name, secret_hash, environment, scopes, now.0, int(most))? == 1)
-}
-
-/// Makes keys from before it was recorded keys of the environment that the store is served in: they worked in no other.
-pub async fn name_environment(tx: &mut Tx, environment: Environment) -> Result<(), StoreError> {
-    execute!(tx, NAME_ENVIRONMENT, ORGANIZATION, environment.name()).map(drop)
 }
 
 /// The key with this id, revoked or not.
@@ -119,9 +112,8 @@ pub async fn known(connection: &mut impl Connection, id: &str) -> Result<Option<
             }),
         };
         if let Some(spki) = row.spki {
-            // One that was paired before its kind was refused signs nothing, like one that is past.
-            let key = PublicKey::from_spki(spki).ok().map(|key| (key, row.valid_until_us.map(Timestamp)));
-            known.public_keys.extend(key);
+            let key = PublicKey::from_spki(spki).map_err(|error| StoreError::inconsistent("public key", error))?;
+            known.public_keys.push((key, row.valid_until_us.map(Timestamp)));
         }
     }
     Ok(found)
@@ -176,10 +168,7 @@ pub async fn end_others(
     execute!(tx, END_LATER, id, until.0, newest.spki()).map(drop)
 }
 
-fn environment(text: &str) -> Result<Option<Environment>, StoreError> {
+fn environment(text: &str) -> Result<Environment, StoreError> {
     let named = Environment::ALL.into_iter().find(|environment| environment.name() == text);
-    if named.is_none() && !text.is_empty() {
-        return Err(StoreError::inconsistent("environment of an API key", text));
-    }
-    Ok(named)
+    named.ok_or_else(|| StoreError::inconsistent("environment of an API key", text))
 }

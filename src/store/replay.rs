@@ -101,8 +101,8 @@ statements! {
               AND NOT EXISTS (SELECT 1 FROM events JOIN muted_statuses ON muted_statuses.organization_id = events.organization_id \
               AND muted_statuses.status = events.status WHERE events.id = deliveries.event_id) \
               RETURNING webhook_id, aggregateid, position";
-    SEND = "INSERT INTO deliveries (event_id, webhook_id, aggregateid, position, state, attempt, next_us, lease_until_us) \
-            SELECT events.id, webhooks.id, events.aggregateid, events.position, 'PENDING', 0, $3, 0 \
+    SEND = "INSERT INTO deliveries (event_id, webhook_id, aggregateid, position, state, attempt, next_us) \
+            SELECT events.id, webhooks.id, events.aggregateid, events.position, 'PENDING', 0, $3 \
             FROM events JOIN webhooks ON webhooks.organization_id = events.organization_id \
             WHERE events.id = $1 AND webhooks.id = $2 AND webhooks.status <> 'DELETED' AND events.aggregatetype <> 'webhook' \
             AND NOT EXISTS (SELECT 1 FROM muted_statuses \

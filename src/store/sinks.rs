@@ -61,8 +61,8 @@ pub struct SinkStatus {
 
 statements! {
     IS_KEPT = "SELECT 1 FROM webhooks WHERE id = $1 AND kind = $2 AND url = $3 AND status <> 'DELETED'";
-    ENSURE = "INSERT INTO webhooks (id, kind, organization_id, url, label, status, allow_private, allowed_networks, signing_key_id, \
-              signing_key, signing_key_created_us, created_us) VALUES ($1, $2, $3, $4, '', 'ACTIVE', FALSE, '', '', '', $5, $5) \
+    ENSURE = "INSERT INTO webhooks (id, kind, organization_id, url, label, status, allowed_networks, signing_key_id, \
+              signing_key, signing_key_created_us, created_us) VALUES ($1, $2, $3, $4, '', 'ACTIVE', '', '', '', $5, $5) \
               ON CONFLICT (id) DO UPDATE SET url = excluded.url, \
               status_since_us = CASE webhooks.status WHEN 'DELETED' THEN excluded.created_us ELSE webhooks.status_since_us END, \
               failures = CASE webhooks.status WHEN 'DELETED' THEN 0 ELSE webhooks.failures END, \

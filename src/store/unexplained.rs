@@ -51,9 +51,7 @@ statements! {
                     AND block_number > $3 AND block_number <= $4 ORDER BY block_number LIMIT 1 OFFSET $5) \
                     OR EXISTS (SELECT 1 FROM fees WHERE chain = $1 AND payer = $2 \
                     AND block_number > $3 AND block_number <= $4 ORDER BY block_number LIMIT 1 OFFSET $5)";
-    IS_UNSEEN = "SELECT 1 WHERE EXISTS (SELECT 1 FROM inclusions WHERE chain = $1 AND recipient IS NULL \
-                 AND block_number > $4 AND block_number <= $5) \
-                 OR EXISTS (SELECT 1 FROM unattributed WHERE chain = $1 AND recipient = $2 AND asset = $3 \
+    IS_UNSEEN = "SELECT 1 WHERE EXISTS (SELECT 1 FROM unattributed WHERE chain = $1 AND recipient = $2 AND asset = $3 \
                  AND reason = 'ineligible_token_account')";
     CONFIRMED = "SELECT d.* FROM inclusions AS i CROSS JOIN deposits AS d CROSS JOIN blocks AS b \
                  WHERE i.chain = $1 AND i.recipient = $2 AND i.block_number > $4 AND i.block_number <= $5 \
@@ -112,13 +110,11 @@ pub async fn moved(connection: &mut impl Connection, readings: &Readings) -> Res
     Ok(Some(moved))
 }
 
-/// Whether more may have moved than [`moved`] tells: a version of before recorded a deposit in these blocks, or something once
-/// came to another token account of the owner's than the one that is read.
+/// Whether more may have moved than [`moved`] returns: something once came to another token account of the owner's than the one
+/// that is read.
 pub async fn is_unseen(connection: &mut impl Connection, readings: &Readings) -> Result<bool, StoreError> {
-    let Readings { chain, address, asset, had, has } = readings;
-    let (who, what) = (address.as_bytes(), asset.to_bytes());
-    let (from, to) = (int(had.number), int(has.number));
-    Ok(fetch_optional!(connection, (i32,), IS_UNSEEN, chain.name(), who, what, from, to)?.is_some())
+    let Readings { chain, address, asset, .. } = readings;
+    Ok(fetch_optional!(connection, (i32,), IS_UNSEEN, chain.name(), address.as_bytes(), asset.to_bytes())?.is_some())
 }
 
 /// The CONFIRMED deposits to the address in the canonical blocks between the readings, in the order of the blocks.

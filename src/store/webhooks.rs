@@ -78,8 +78,8 @@ struct Removed {
 }
 
 statements! {
-    INSERT = "INSERT INTO webhooks (id, organization_id, url, label, status, allow_private, allowed_networks, signing_key_id, \
-              signing_key, signing_key_created_us, created_us) VALUES ($1, $2, $3, $4, 'ACTIVE', $5, $6, $7, $8, $9, $9)";
+    INSERT = "INSERT INTO webhooks (id, organization_id, url, label, status, allowed_networks, signing_key_id, \
+              signing_key, signing_key_created_us, created_us) VALUES ($1, $2, $3, $4, 'ACTIVE', $5, $6, $7, $8, $8)";
     COUNT = "SELECT COUNT(*) FROM webhooks WHERE organization_id = $1 AND kind = 'WEBHOOK' AND status <> 'DELETED'";
     LIST = "SELECT * FROM webhooks WHERE organization_id = $1 AND kind = 'WEBHOOK' AND status <> 'DELETED' ORDER BY created_us, id";
     REMOVED = "SELECT webhooks.*, pending FROM (SELECT webhook_id, COUNT(*) AS pending FROM deliveries WHERE state = 'PENDING' \
@@ -99,9 +99,8 @@ statements! {
 /// Registers a webhook; it gets the events that come from now on. For who holds `identities::lock_organization`.
 pub async fn insert(tx: &mut Tx, webhook: &WebhookRow, now: Timestamp) -> Result<(), StoreError> {
     let WebhookRow { id, url, label, allowed_networks, signing_key_id, signing_key } = webhook;
-    let (inside, networks) = (!allowed_networks.is_empty(), allowed_networks.to_string());
-    let inserted =
-        execute!(tx, INSERT, id, ORGANIZATION, url, label, inside, networks, signing_key_id, signing_key, now.0)?;
+    let networks = allowed_networks.to_string();
+    let inserted = execute!(tx, INSERT, id, ORGANIZATION, url, label, networks, signing_key_id, signing_key, now.0)?;
     expect_one("insert webhook", inserted)
 }
 

@@ -167,9 +167,7 @@ impl<S: BlockSource + AddressSource + Clone> Backfill<S> {
         }
         let mut stopped = stopped.into_iter();
         if let Some(row) = stopped.next().flatten() {
-            // Without roots, a row from before may hold one endpoint's word.
-            let is_untold = self.watcher.source.search() == Search::ByAddress && row.next > first_read(row.from);
-            self.progress.proof = row.level.or(is_untold.then_some(Proof::OneEndpoint));
+            self.progress.proof = row.level;
             self.progress.next = row.next;
             self.progress.found = row.found;
         }

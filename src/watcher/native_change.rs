@@ -28,8 +28,7 @@ impl<S: BlockSource> Watcher<S> {
         let mut tx = self.db.begin().await?;
         // What is below the cursor when this is written was followed with the old setting.
         let Some(at) = Cursor::lock(&mut tx, chain).await?.at else { return Ok(()) };
-        // A version that kept no record followed it with this setting, as far as is known.
-        let from = if settings.is_empty() { 0 } else { at.number + 1 };
+        let from = at.number + 1;
         native_settings::put(&mut tx, chain, from, &native).await?;
         settings.retain(|(earlier, _)| *earlier < from);
         let unread = unread(&settings, &native, at.number);
@@ -46,9 +45,9 @@ impl<S: BlockSource> Watcher<S> {
     fn advice(&self, unread: &[RangeInclusive<u64>]) -> String {
         let chain = self.chain();
         let ranges: Vec<String> = unread.iter().map(|range| format!("{} to {}", range.start(), range.end())).collect();
-        let commands = unread.iter().map(|range| {
-            format!("`landfall backfill --chain {chain} --from {} --to {}`", range.start().max(&1), range.end())
-        });
+        let commands = unread
+            .iter()
+            .map(|range| format!("`landfall backfill --chain {chain} --from {} --to {}`", range.start(), range.end()));
         format!(
             "with the new setting of native or eip7708_from, what moved inside of transactions would be seen in blocks that \
              were followed without it: {}; what those paid is missed until it is looked for: {}; then resolve this incident",

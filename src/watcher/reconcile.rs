@@ -10,8 +10,7 @@
 //! address pays is read in full. The native currency of an EVM chain is compared with `trace` and `log_transfer`, and with
 //! `top_level` from `eip7708_from` on only. Not compared is what has no older reading from behind whose block the address is
 //! watched and the asset followed; a token, or wrapped SOL that counts as SOL, of an owner to whom some once came in another
-//! account than the one that is read; blocks in which a version of before recorded a deposit, or which were followed with other
-//! settings; and thousands of movements at once.
+//! account than the one that is read; blocks that were followed with other settings; and thousands of movements at once.
 
 use landfall_chain::{AssetId, Network};
 

@@ -65,7 +65,7 @@ impl Api {
             id: key.id().into(),
             name: "test".into(),
             secret_hash: key.secret_hash().to_vec(),
-            environment: Some(Environment::Test),
+            environment: Environment::Test,
             scopes: Scope::Read.into(),
         };
         let mut tx = store.db.begin().await.unwrap();

@@ -441,9 +441,9 @@ async fn two_who_add_keys_at_once_do_not_exceed_what_is_allowed() {
 #[tokio::test]
 async fn two_who_add_webhooks_at_once_do_not_exceed_what_is_allowed() {
     let store = TestStore::fresh(Engine::Postgres).await;
-    let webhook = "INSERT INTO webhooks (id, organization_id, url, label, status, allow_private, signing_key_id, signing_key, \
+    let webhook = "INSERT INTO webhooks (id, organization_id, url, label, status, signing_key_id, signing_key, \
                    signing_key_created_us, created_us) SELECT";
-    let values = "'default', 'https://example.com/', '', 'ACTIVE', false, 'k', 'whsec_AAAA', 0, 0";
+    let values = "'default', 'https://example.com/', '', 'ACTIVE', 'k', 'whsec_AAAA', 0, 0";
     run(&store.db, format!("{webhook} 'w' || n, {values} FROM generate_series(1, 999) AS n")).await;
     let db = store.db.clone();
     let adding = async move {

@@ -361,9 +361,9 @@ async fn there_are_as_many_webhooks_as_the_document_says_and_no_more() {
     for engine in ENGINES {
         let api = Api::on(engine).await;
         api.create(&json!({ "url": "https://example.com/" })).await;
-        let copies = "INSERT INTO webhooks (id, organization_id, url, label, status, allow_private, signing_key_id, signing_key, \
+        let copies = "INSERT INTO webhooks (id, organization_id, url, label, status, signing_key_id, signing_key, \
                       signing_key_created_us, created_us) WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers \
-                      WHERE n < 998) SELECT 'wh_' || n, organization_id, url, label, status, allow_private, signing_key_id, \
+                      WHERE n < 998) SELECT 'wh_' || n, organization_id, url, label, status, signing_key_id, \
                       signing_key, signing_key_created_us, created_us FROM webhooks, numbers";
         let mut tx = api.store.db.begin().await.unwrap();
         let written = match tx.engine() {

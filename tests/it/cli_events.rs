@@ -144,8 +144,8 @@ async fn a_replay_waits_for_events_that_are_being_written() {
         "INSERT INTO events (id, aggregatetype, aggregateid, type, payload, organization_id, account_id, status, nth_entry, position, \
          created_us) SELECT 'later', aggregatetype, 'later', type, payload, organization_id, account_id, status, nth_entry, 0, \
          created_us + 1 FROM events WHERE account_id = 'alice' ORDER BY created_us DESC LIMIT 1",
-        "INSERT INTO deliveries (event_id, webhook_id, aggregateid, position, state, attempt, next_us, lease_until_us) \
-         VALUES ('later', 'hook', 'later', 0, 'DELIVERED', 1, 0, 0)",
+        "INSERT INTO deliveries (event_id, webhook_id, aggregateid, position, state, attempt, next_us) \
+         VALUES ('later', 'hook', 'later', 0, 'DELIVERED', 1, 0)",
     ] {
         let Connected::Postgres(connection) = writing.engine() else { panic!("PostgreSQL") };
         assert_eq!(sqlx::query(text).execute(connection).await.unwrap().rows_affected(), 1);

@@ -161,7 +161,7 @@ async fn an_endpoint_that_fails_is_probed_also_when_all_that_is_left_waits_and_n
         world.chain.mine_empty(FINALITY_DEPTH);
         world.catch_up().await;
         assert_eq!(tick(&world).await, done(1, 0));
-        // As a program of before acknowledges, and before that the endpoint failed.
+        // As one that stood aside while the earlier one was being acknowledged, and before that the endpoint failed.
         write(&world, "UPDATE deliveries SET queue = 'WAITING', next_us = 0 WHERE position = 1").await;
         write(&world, "UPDATE webhooks SET status = 'OPEN', failures = 5").await;
         assert_eq!(tick(&world).await, done(1, 0), "{engine:?}");

@@ -38,7 +38,7 @@ async fn what_others_chose_is_seen_and_does_nothing_on_a_terminal_or_as_json() {
     let db = Db::open(&format!("sqlite:{}", desk.path("landfall.db").display()).parse().unwrap()).await.unwrap();
     let event = registry::test_webhook(&db, hook, &[7; 32], Timestamp(1)).await.unwrap();
     let event = event.id.to_string();
-    // All of it is from before such characters were refused, but for the receiver's answer.
+    // Written past what refuses such characters, but for the receiver's answer.
     let Pools::Sqlite { write, .. } = db.pools() else { panic!("SQLite") };
     for text in [
         "UPDATE identities SET label = $1 WHERE id = 'i'",

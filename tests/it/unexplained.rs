@@ -373,22 +373,6 @@ async fn what_is_found_in_its_blocks_later_explains_an_entry() {
 }
 
 #[tokio::test]
-async fn what_a_version_of_before_recorded_is_not_compared() {
-    for engine in ENGINES {
-        let mut bench = Bench::on(engine).await;
-        bench.mine(PAYER, vec![leg(TOKEN, PAYER, ALICE, 40)]);
-        bench.world.catch_up().await;
-        forge(bench.world.db(), "UPDATE inclusions SET recipient = NULL").await;
-        bench.settle().await;
-        assert_eq!(entries(bench.world.db()).await, []);
-        bench.world.chain.shift_balance(address(ALICE), TOKEN, 4);
-        bench.next_day().await;
-        assert_eq!(bench.told().await, [(ALICE, TOKEN, 4)]);
-        bench.world.abandon();
-    }
-}
-
-#[tokio::test]
 async fn what_was_told_of_a_block_that_is_taken_back_is_not_told_any_more() {
     for engine in ENGINES {
         let mut bench = Bench::on(engine).await;

@@ -69,7 +69,7 @@ async fn what_waits_and_nobody_calls_is_looked_at_again_after_an_hour(store: Tes
     assert_eq!(claim(&store, NOW.plus(hour), 9).await, [], "the earlier has not arrived");
     let waits = (1, "WAITING".to_owned(), 0);
     assert_eq!(queues(&store).await[1], waits);
-    // As a program of before this one acknowledges: it knows no queues.
+    // Acknowledged without a call to the later one.
     run(&store.db, "UPDATE deliveries SET state = 'DELIVERED' WHERE position = 0").await;
     assert_eq!(claim(&store, Timestamp(NOW.plus(2 * hour).0 - 1), 9).await, []);
     assert_eq!(claim(&store, NOW.plus(2 * hour), 9).await[0].position, 1);

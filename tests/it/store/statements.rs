@@ -110,7 +110,7 @@ fn statements_keep_to_the_portable_subset() {
 }
 
 /// What runs at every tick, poll or request, and the index that keeps it from walking over all that ever was.
-const HOT: [(&str, &str); 63] = [
+const HOT: [(&str, &str); 61] = [
     ("accounts::OWNERS", "SEARCH w USING"),
     ("deposits::SETTLEABLE", "INDEX deposits_pending"),
     ("deposits::SETTLEABLE", "SEARCH f USING"),
@@ -150,7 +150,6 @@ const HOT: [(&str, &str); 63] = [
     ("traces::UNTRACED_SINCE", "INDEX blocks_untraced"),
     ("identities::ACCOUNTS_BEHIND", "INDEX accounts_identity (identity_id=? AND (created_us,id)>"),
     ("accounts::TOLD_LATER", "INDEX watched_addresses_from"),
-    ("accounts::WATCHED_BETWEEN", "(chain=? AND address>? AND address<?)"),
     ("accounts::LOWER_FROM", "(chain=? AND seq>? AND seq<?)"),
     ("movements::DEBITED", "INDEX debits_sender"),
     ("movements::PAID", "INDEX fees_payer"),
@@ -166,10 +165,6 @@ const HOT: [(&str, &str); 63] = [
     ("unexplained::MOVED", "INDEX fees_payer (chain=? AND payer=? AND block_number>? AND block_number<?)"),
     (
         "unexplained::ARE_TOO_MANY",
-        "INDEX inclusions_recipient (chain=? AND recipient=? AND block_number>? AND block_number<?)",
-    ),
-    (
-        "unexplained::IS_UNSEEN",
         "INDEX inclusions_recipient (chain=? AND recipient=? AND block_number>? AND block_number<?)",
     ),
     ("unexplained::IS_UNSEEN", "INDEX unattributed_stray"),
@@ -369,8 +364,8 @@ async fn how_old_a_backlog_is_is_told_without_reading_the_events_of_all_of_it(st
     let values =
         "aggregatetype, type, payload, organization_id, account_id, status, nth_entry, created_us + n * 1000000";
     run(&store.db, copies("events", events, values)).await;
-    let deliveries = "event_id, aggregateid, webhook_id, state, attempt, lease_until_us, queue, next_us, position";
-    let values = format!("webhook_id, state, 0, 0, 'FIRST', {} + n * 1000000", NOW.0);
+    let deliveries = "event_id, aggregateid, webhook_id, state, attempt, queue, next_us, position";
+    let values = format!("webhook_id, state, 0, 'FIRST', {} + n * 1000000", NOW.0);
     run(&store.db, copies("deliveries", deliveries, &values)).await;
     run(&store.db, "ANALYZE").await;
     let count = u64::try_from(MANY).unwrap();
@@ -399,13 +394,12 @@ async fn what_is_to_be_sent_is_found_past_any_number_of_deleted_webhooks(store: 
     let numbers = format!(
         "WITH RECURSIVE numbers (n) AS (SELECT CAST(1 AS BIGINT) UNION ALL SELECT n + 1 FROM numbers WHERE n < {MANY})"
     );
-    let webhooks =
-        "organization_id, url, label, allow_private, signing_key_id, signing_key, signing_key_created_us, created_us";
+    let webhooks = "organization_id, url, label, signing_key_id, signing_key, signing_key_created_us, created_us";
     let text = format!(
         "{numbers} INSERT INTO webhooks (id, status, {webhooks}) SELECT 'gone-' || n, 'DELETED', {webhooks} FROM webhooks, numbers"
     );
     run(&store.db, AssertSqlSafe(text)).await;
-    let deliveries = "event_id, aggregateid, position, state, attempt, lease_until_us, queue, next_us";
+    let deliveries = "event_id, aggregateid, position, state, attempt, queue, next_us";
     let text = format!(
         "{numbers} INSERT INTO deliveries (webhook_id, {deliveries}) SELECT 'gone-' || n, {deliveries} FROM deliveries, numbers"
     );
