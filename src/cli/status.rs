@@ -43,6 +43,7 @@ impl Show {
                 say!("  {}", chain.reason);
             }
             chain.assets.iter().for_each(|asset| say!("  {asset}"));
+            chain.nobodys.iter().for_each(|nobodys| say!("  {nobodys}"));
             for alarm in &chain.alarms {
                 say!("  alarm: {alarm}");
             }

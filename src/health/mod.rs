@@ -6,6 +6,7 @@ mod admin;
 mod assets;
 mod balances;
 mod feed;
+mod nobodys;
 mod sinks;
 mod webhooks;
 
@@ -25,6 +26,7 @@ use crate::time::Timestamp;
 pub use admin::{Started, router};
 pub use assets::AssetReport;
 pub use feed::FeedReport;
+pub use nobodys::NobodysReport;
 pub use sinks::SinkReport;
 pub use webhooks::WebhookReport;
 
@@ -82,6 +84,8 @@ pub struct ChainReport {
     pub overrides: Vec<OverrideReport>,
     /// What the chain itself says of the assets that are listed; nothing on a chain that says nothing of them.
     pub assets: Vec<AssetReport>,
+    /// Watched addresses that became nobody's after they were added, at most 20.
+    pub nobodys: Vec<NobodysReport>,
     #[serde(skip)]
     silent_secs: u64,
     /// How far ahead of this machine's clock its last sign of life is.
@@ -134,7 +138,9 @@ impl Status {
             let traces = traces.iter().find(|traces| traces.chain == chain.chain);
             let of_chain = assets.iter().filter(|asset| asset.chain == chain.chain).map(AssetReport::of).collect();
             let untold = balances::alarms(&mut reader, chain.chain, now).await?;
-            let mut report = ChainReport { assets: of_chain, ..ChainReport::of(chain, &incidents, decisions, now) };
+            let nobodys = NobodysReport::read(&mut reader, chain.chain).await?;
+            let mut report =
+                ChainReport { assets: of_chain, nobodys, ..ChainReport::of(chain, &incidents, decisions, now) };
             report.alarms.extend(untold);
             chains.push(match traces {
                 Some(traces) => report.traced(traces, now),
@@ -202,6 +208,7 @@ impl ChainReport {
             alarms,
             overrides: decisions.into_iter().filter(in_force).map(OverrideReport::from).collect(),
             assets: Vec::new(),
+            nobodys: Vec::new(),
             silent_secs: now.since(status.heartbeat_at).as_secs(),
             ahead_secs: status.heartbeat_at.max(status.caught_up_at).since(now).as_secs(),
         }

@@ -79,6 +79,7 @@ statements! {
     WATCH = "INSERT INTO watched_addresses (chain, address, account_id, seq, from_number) \
              WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i + 1 < $4) \
              SELECT $1, substr(" ["CAST("] "$2" [" AS BYTEA)"] ", i * $3 + 1, $3), $5, $6 + i, $7 FROM n";
+    WATCHED_BETWEEN = "SELECT address, account_id FROM watched_addresses WHERE chain = $1 AND address >= $2 AND address <= $3 ORDER BY address LIMIT $4";
     WATCHED_SINCE = "SELECT seq, address FROM watched_addresses WHERE chain = $1 AND seq > $2 ORDER BY seq LIMIT $3";
     ADDRESSES_OF = "SELECT address FROM watched_addresses WHERE chain = $1 AND account_id = $2 ORDER BY address";
     // What was added before its chain was taken up is matched from the first block on that the chain was followed from.
@@ -246,6 +247,22 @@ pub async fn owner(
 ) -> Result<Option<String>, StoreError> {
     let row = fetch_optional!(connection, (String,), OWNER, chain.name(), address.as_bytes())?;
     Ok(row.map(|(owner,)| owner))
+}
+
+/// Watched addresses of a chain from the first to the last, both inclusive, each with its account; at most `limit`, the lowest first.
+pub async fn between(
+    connection: &mut impl Connection,
+    chain: Chain,
+    (first, last): (&Address, &Address),
+    limit: u32,
+) -> Result<Vec<(Address, String)>, StoreError> {
+    let (first, last) = (first.as_bytes(), last.as_bytes());
+    let rows = fetch_all!(connection, (Vec<u8>, String), WATCHED_BETWEEN, chain.name(), first, last, i64::from(limit))?;
+    let entry = |(bytes, account_id): (Vec<u8>, String)| {
+        let address = Address::from_bytes(&bytes);
+        Ok((address.map_err(|error| StoreError::inconsistent("watched address", error))?, account_id))
+    };
+    rows.into_iter().map(entry).collect()
 }
 
 /// The addresses of an account on a chain.

@@ -1,8 +1,14 @@
-//! Addresses that are nobody's: refused by each way in (that of the API: `api_accounts`).
+//! Addresses that are nobody's: refused by each way in (that of the API: `api_accounts`). One that became so later goes on, and
+//! `status` reports it.
 
-use landfall_chain::{Address, Chain};
+use landfall::deposit::DepositStatus::Pending;
+use landfall_chain::{Address, Chain, Family};
+use landfall_sim::{SimLeg, SimTx};
 
 use crate::cli::{CONFIG, Desk};
+use crate::long_lists::run;
+use crate::postgres::{ENGINES, Engine};
+use crate::world::{World, address, report};
 
 const ZERO: &str = "0x0000000000000000000000000000000000000000";
 /// Somebody's.
@@ -44,4 +50,47 @@ fn an_address_that_is_nobodys_is_refused_by_account_add_and_by_import() {
     // What is reserved on one chain may be somebody's on another.
     let spec = "ETHEREUM_MAINNET=0x4200000000000000000000000000000000000006";
     desk.ok(&["account", "add", "--account", "a", "--type", "OMNIBUS", "--address", spec]);
+}
+
+/// As if it had become nobody's later.
+async fn watch_all_the_same(world: &World, engine: Engine, account: &str, address: Address) {
+    world.watch(account, crate::world::address(0xdd)).await;
+    let literal = |address: &Address| match engine {
+        Engine::Postgres => format!("decode('{}', 'hex')", hex::encode(address.as_bytes())),
+        Engine::Sqlite => format!("x'{}'", hex::encode(address.as_bytes())),
+    };
+    for table in ["watched_addresses", "balances_due"] {
+        let [old, new] = [literal(&crate::world::address(0xdd)), literal(&address)];
+        run(world.db(), format!("UPDATE {table} SET address = {new} WHERE address = {old}")).await;
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_became_nobodys_later_goes_on_and_status_reports_it() {
+    for engine in ENGINES {
+        let mut world = World::on(engine, 1).await;
+        world.watch("alice", address(0xa1)).await;
+        assert_eq!(report(&world).await.nobodys, []);
+        let zero = Address::parse(Family::Evm, ZERO).unwrap();
+        watch_all_the_same(&world, engine, "old", zero).await;
+        world.chain.mine(vec![SimTx::new(address(1), 0, vec![SimLeg::native(address(1), zero, 5)])]);
+        world.catch_up().await;
+        assert_eq!(world.status_of(5).await, Pending, "it goes on");
+
+        let told = report(&world).await;
+        let [entry] = told.nobodys.as_slice() else { panic!("one: {:?}", told.nobodys) };
+        assert_eq!((entry.address.as_str(), entry.account_id.as_str()), (ZERO, "old"));
+        assert!(told.alarms.is_empty(), "nobody can take it out: {:?}", told.alarms);
+        let expected = format!(
+            "{ZERO} of account old is the zero address: nobody can spend what is sent there, and it is credited all the same"
+        );
+        assert_eq!(entry.to_string(), expected);
+        let desk = Desk::new(&format!("[store]\nurl = \"{}\"\n{CONFIG}", world.store.url));
+        let status = desk.ok(&["status"]);
+        assert!(status.contains(&format!("  {expected}\n")), "{status}");
+        assert!(desk.ok(&["status", "--json"]).contains(r#""nobodys":[{"address":"0x0000"#));
+        world.chain.mine_empty(20);
+        world.catch_up().await;
+        world.close().await;
+    }
 }

@@ -45,7 +45,7 @@ pub use facts::{AssetFacts, AssetSource, Terms, TransferFee, reported_alike};
 pub use finality::{Finality, FinalityRule, RuleError, RuleName, Tag, Tier};
 pub use holdings::{Holding, HoldingSource, Holdings, ToldHolding, told_alike};
 pub use network::{Asset, Chain, Family, Native, NativeSource, Network};
-pub use nobody::what_of_nobody;
+pub use nobody::{Nobodys, nobodys, what_of_nobody};
 pub use retry::Retry;
 pub use ruint::aliases::U256;
 pub use searching::{Pages, Searched, Searching};

@@ -9,13 +9,13 @@ use crate::{Address, Chain};
 
 /// Addresses from the first to the last, both inclusive, and what they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Nobodys {
+pub struct Nobodys {
     /// The lowest of them.
-    first: Address,
+    pub first: Address,
     /// The highest of them; the same where it is a single one.
-    last: Address,
+    pub last: Address,
     /// In words that stand behind "is".
-    what: &'static str,
+    pub what: &'static str,
 }
 
 const PRECOMPILE: &str = "a precompile";
@@ -82,7 +82,7 @@ static OF_SOLANA: LazyLock<Vec<Nobodys>> = LazyLock::new(|| {
 });
 
 /// The addresses of `chain` that are nobody's.
-fn nobodys(chain: Chain) -> impl Iterator<Item = &'static Nobodys> {
+pub fn nobodys(chain: Chain) -> impl Iterator<Item = &'static Nobodys> {
     let lists: [&'static [Nobodys]; 2] = match chain {
         Chain::EthereumMainnet | Chain::EthereumTestnet => [&EVM, &[]],
         Chain::OptimismMainnet | Chain::OptimismSepolia | Chain::BaseMainnet | Chain::BaseSepolia => [&EVM, &OP_STACK],
